@@ -1,0 +1,1 @@
+//! The dashboard: pages, live updates, assets built from web/.

@@ -1,0 +1,27 @@
+//! How workers are shared among queues: the one set of rules that settings fix today and that an
+//! advisor may compute.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::model::QueueName;
+
+/// What dispatch obeys. A queue without an entry gets [`QueueAllocation::default`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allocation {
+    pub queues: BTreeMap<QueueName, QueueAllocation>,
+}
+
+/// One queue's share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueAllocation {
+    /// While fewer of its jobs than this run, a FETCH that names the queue serves it first.
+    pub guaranteed_slots: u32,
+    /// Weight among the queues of one FETCH that have no guarantee open. None: strict order.
+    pub share: Option<u32>,
+    /// At most this many of its jobs run at once.
+    pub concurrency: Option<u32>,
+    /// Past `target_latency`: newest first, with a share for the backlog.
+    pub fresh_lane: bool,
+    pub target_latency: Option<Duration>,
+}

@@ -1,0 +1,179 @@
+//! What the job server shows: plain data for the console, the command line and the admin API.
+//!
+//! Times are seconds since the Unix epoch (with a fraction); durations are seconds; both as `f64`,
+//! because readers are JavaScript, Python and people.
+
+use serde::{Deserialize, Serialize};
+
+/// The whole server on one page.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overview {
+    pub now: f64,
+    pub version: String,
+    pub uptime_seconds: f64,
+    pub store: String,
+    pub fsync: String,
+    pub processed_total: u64,
+    pub failed_total: u64,
+    pub pushed_total: u64,
+    /// Jobs waiting in queues.
+    pub enqueued: u64,
+    /// Jobs reserved by workers.
+    pub working: u64,
+    pub scheduled: u64,
+    pub retries: u64,
+    pub dead: u64,
+    pub queues: u64,
+    /// Worker processes that beat.
+    pub workers: u64,
+    pub connections: u64,
+    pub fetches_waiting: u64,
+    /// The longest that the next job of any queue that isn't paused has waited.
+    pub latency_seconds_max: f64,
+    pub log: Log,
+    pub limits_hit: Vec<LimitHit>,
+}
+
+/// The segment log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Log {
+    pub segments: u64,
+    pub bytes: u64,
+    pub records_damaged: u64,
+    /// `ok`, `low` (pushes are refused), `full` or `failed` (a sync failed; see `problem`).
+    pub state: String,
+    pub problem: Option<String>,
+    pub sync_seconds_p50: f64,
+    pub sync_seconds_p99: f64,
+}
+
+/// A limit that was met since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// The setting's name.
+    pub limit: String,
+    pub hits: u64,
+}
+
+/// One queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    pub name: String,
+    pub depth: u64,
+    /// How long its next job has waited; 0 when empty.
+    pub latency_seconds: f64,
+    pub paused: bool,
+    /// Jobs of this queue that are reserved now.
+    pub working: u64,
+    /// Totals since the server's start; rates are their differences over time.
+    pub pushed: u64,
+    pub processed: u64,
+    pub failed: u64,
+    /// Jobs per second over the last minute.
+    pub pushed_per_second: f64,
+    pub processed_per_second: f64,
+    /// At the present rates; None: it grows or stands still.
+    pub drain_seconds: Option<f64>,
+    pub target_latency_seconds: Option<f64>,
+    pub concurrency: Option<u32>,
+    pub fresh_lane: bool,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Enqueued,
+    Working,
+    Scheduled,
+    Retries,
+    Dead,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub jid: String,
+    pub jobtype: String,
+    pub queue: String,
+    pub state: State,
+    /// When it entered the queue, is due (scheduled, retries), died, or was reserved.
+    pub at: f64,
+    pub created_at: Option<String>,
+    pub retry: i64,
+    pub reserve_for_seconds: u64,
+    pub failure: Option<Failure>,
+    /// Who has it now.
+    pub wid: Option<String>,
+    /// The job's JSON exactly as a worker gets it.
+    pub payload: String,
+    /// What names this entry for an action: pass it back unchanged.
+    pub key: String,
+}
+
+/// Why a job failed last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    pub retry_count: u64,
+    pub remaining: u64,
+    pub failed_at: Option<String>,
+    pub next_at: Option<String>,
+    pub message: String,
+    pub errtype: String,
+    pub backtrace: Vec<String>,
+}
+
+/// A page of jobs and the way to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    pub jobs: Vec<Job>,
+    /// Pass as `after` to go on; None: that was the last.
+    pub next: Option<String>,
+    /// How many entries were looked at for this page (a search may stop early and go on).
+    pub scanned: u64,
+    /// How many jobs the place holds in all, filter or not.
+    pub total: u64,
+}
+
+/// One worker process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    pub wid: String,
+    pub hostname: String,
+    pub pid: u64,
+    pub labels: Vec<String>,
+    pub started_at: f64,
+    pub last_beat_at: f64,
+    /// `running`, `quiet` or `terminate`.
+    pub state: String,
+    pub rss_kb: u64,
+    pub connections: u64,
+    pub busy: u64,
+}
+
+/// A reserved job and who has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub jid: String,
+    pub jobtype: String,
+    pub queue: String,
+    pub wid: Option<String>,
+    pub since: f64,
+    pub expires_at: f64,
+}
+
+/// What happened to each job of an import or push.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pushed {
+    pub accepted: u64,
+    pub rejected: Vec<Rejected>,
+}
+
+/// A job that was not taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// Counted from 1 in what was sent.
+    pub line: u64,
+    pub jid: Option<String>,
+    pub error: String,
+}

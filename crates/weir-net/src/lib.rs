@@ -1,0 +1,1 @@
+//! Below every service: bound and inherited sockets, TLS, connection limits.

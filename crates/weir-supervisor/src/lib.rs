@@ -1,0 +1,1 @@
+//! The parent: holds the listening sockets, starts and replaces child processes.
