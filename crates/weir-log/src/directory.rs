@@ -1,0 +1,143 @@
+//! The segment files of a directory, by their headers and trailers.
+
+use crate::disk::{self, Disk, DiskFile};
+use crate::error::OpenError;
+use crate::format::{
+    self, HEADER_BYTES, Seal, Seed, SegmentHeader, TRAILER_BYTES, Trailer, VERSION,
+};
+use crate::scan::Scanner;
+
+/// What is there, before any of it is trusted.
+pub(crate) struct Directory<D> {
+    disk: D,
+    /// By number.
+    pub(crate) files: Vec<Found>,
+}
+
+/// One segment file.
+pub(crate) struct Found {
+    pub(crate) number: u32,
+    /// If it is readable and has this file's number.
+    pub(crate) header: Option<SegmentHeader>,
+    pub(crate) trailer: Option<Trailer>,
+}
+
+impl Found {
+    /// The layout, if header and trailer say that this is a sealed segment of that log.
+    pub(crate) fn sealed_as(&self, log_id: u64) -> Option<Seal> {
+        let (header, trailer) = (self.header?, self.trailer?);
+        (header.log_id == log_id && trailer.log_id == log_id).then_some(trailer.seal)
+    }
+}
+
+impl<D: Disk> Directory<D> {
+    pub(crate) fn read(disk: &D) -> Result<Directory<D>, OpenError> {
+        let names = disk
+            .list()
+            .map_err(OpenError::io("list the log's directory"))?;
+        let mut numbers: Vec<u32> = names
+            .iter()
+            .filter_map(|n| format::file_number(n))
+            .collect();
+        numbers.sort_unstable();
+        let mut directory = Directory {
+            disk: disk.clone(),
+            files: Vec::new(),
+        };
+        for number in numbers {
+            let found = directory.inspect(number)?;
+            directory.files.push(found);
+        }
+        Ok(directory)
+    }
+
+    /// The oldest segment's number, 1 if there is none.
+    pub(crate) fn first(&self) -> u32 {
+        self.files.first().map_or(1, |found| found.number)
+    }
+
+    pub(crate) fn open(&self, number: u32) -> Result<D::File, OpenError> {
+        let name = format::file_name(number);
+        self.disk
+            .open(&name)
+            .map_err(OpenError::io(format!("open {name}")))
+    }
+
+    pub(crate) fn remove(&self, number: u32) -> Result<(), OpenError> {
+        let name = format::file_name(number);
+        self.disk
+            .remove(&name)
+            .map_err(OpenError::io(format!("delete {name}")))
+    }
+
+    /// The log's id; `None` if nothing was ever written. All files must agree.
+    pub(crate) fn identity(&self) -> Result<Option<u64>, OpenError> {
+        let mut identity = None;
+        for found in &self.files {
+            let header = found.header.map(|header| header.log_id);
+            for id in header
+                .into_iter()
+                .chain(found.trailer.map(|trailer| trailer.log_id))
+            {
+                let expected = *identity.get_or_insert(id);
+                if id != expected {
+                    let file = format::file_name(found.number);
+                    return Err(OpenError::Foreign {
+                        file,
+                        found: id,
+                        expected,
+                    });
+                }
+            }
+        }
+        if identity.is_none() && !self.untouched()? {
+            return Err(OpenError::NoIdentity);
+        }
+        Ok(identity)
+    }
+
+    fn inspect(&self, number: u32) -> Result<Found, OpenError> {
+        let name = format::file_name(number);
+        let io = || OpenError::io(format!("read {name}"));
+        let file = self.open(number)?;
+        let size = file.size().map_err(io())?;
+        let mut header = [0; HEADER_BYTES as usize];
+        let read = disk::read_full(&file, &mut header, 0).map_err(io())?;
+        let header = SegmentHeader::decode(&header[..read]).filter(|h| h.number == number);
+        if let Some(SegmentHeader { version, .. }) = header
+            && version != VERSION
+        {
+            return Err(OpenError::Version {
+                file: name,
+                found: version,
+                expected: VERSION,
+            });
+        }
+        let mut trailer = [0; TRAILER_BYTES as usize];
+        let at = size.saturating_sub(TRAILER_BYTES.into());
+        let read = disk::read_full(&file, &mut trailer, at).map_err(io())?;
+        let trailer = Trailer::decode(&trailer[..read], size).filter(|t| t.number == number);
+        Ok(Found {
+            number,
+            header,
+            trailer,
+        })
+    }
+
+    /// Whether no file holds anything behind its header: they were being made when power failed.
+    fn untouched(&self) -> Result<bool, OpenError> {
+        for found in &self.files {
+            let file = self.open(found.number)?;
+            let last = Scanner::new(&file, Seed::new(0, found.number))
+                .and_then(|mut scanner| scanner.last_byte(HEADER_BYTES))
+                .map_err(OpenError::io(format!(
+                    "read {}",
+                    format::file_name(found.number)
+                )))?;
+            if last.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong, by operation.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::position::Position;
+
+/// Why a log takes no more promises: a sync or a write failed, so the kernel may have dropped
+/// pages that were believed written. Only a restart (which reads what is really there) helps.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the log stopped accepting: {what}. What was not yet acknowledged may be lost; restart to read what is on disk"
+)]
+pub struct Poison {
+    pub(crate) what: Arc<str>,
+}
+
+impl Poison {
+    /// What failed, on which file.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The disk refuses another segment and what is left is kept for essential records (or is
+    /// used up, for an essential record). `Syncer::maintain` finds out when space returns.
+    #[error("no space left for the log: the disk refuses another segment")]
+    NoSpace,
+    /// The sync thread is behind: `buffered_bytes_max` is reached, or the next segment is not yet
+    /// allocated. Call (or wait for) `Syncer::sync` and `Syncer::maintain`, then try again.
+    #[error("the log's sync thread is behind; try again after it has synced")]
+    Backpressure,
+    #[error(
+        "a record of {bytes} bytes is over the limit of {max} (record_bytes_max; a head may have 65,535)"
+    )]
+    TooLarge { bytes: u64, max: u32 },
+    #[error(transparent)]
+    Poisoned(#[from] Poison),
+}
+
+/// `flush`, `sync` or `maintain` did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SyncError {
+    /// Nothing is lost: the bytes stay in memory and the next call tries again.
+    #[error(
+        "no space left on the disk for what the log has to write; it is kept in memory and tried again"
+    )]
+    NoSpace,
+    /// A file of the log could not be made or deleted; tried again by the next `maintain`.
+    #[error("the log could not {what}: {reason}; it is tried again")]
+    Upkeep { what: Arc<str>, reason: Arc<str> },
+    #[error(transparent)]
+    Poisoned(#[from] Poison),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The segment was removed: the record is not needed any more, or the position is wrong.
+    #[error("segment {segment} is not part of the log")]
+    Gone { segment: u32 },
+    #[error("{file} is damaged at offset {offset}: {why}. `--salvage` keeps every other record")]
+    Damaged {
+        file: String,
+        offset: u32,
+        why: &'static str,
+    },
+    /// Heads of the segment that is being written are only known to its owner (`Log::heads`).
+    #[error("segment {segment} is still being written")]
+    Unsealed { segment: u32 },
+    #[error("cannot read {file}: {source}")]
+    Io { file: String, source: io::Error },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot {what}: {source}")]
+    Io { what: String, source: io::Error },
+    /// Damage below a position that was reported durable: records that were promised are lost.
+    #[error(
+        "{file} is damaged at offset {offset}: {why}, although everything before {durable} was \
+         safely on disk. Restore the file, or start once with --salvage: it keeps every record \
+         whose checksum holds and sets damaged files aside as NAME.damaged"
+    )]
+    Corrupt {
+        file: String,
+        offset: u32,
+        why: String,
+        durable: Position,
+    },
+    #[error(
+        "{file} belongs to another log (its id is {found:016x}, this log's is {expected:016x}); move it away"
+    )]
+    Foreign {
+        file: String,
+        found: u64,
+        expected: u64,
+    },
+    #[error("{file} has format version {found}; this program reads version {expected}")]
+    Version {
+        file: String,
+        found: u32,
+        expected: u32,
+    },
+    #[error("no segment has a readable header or trailer, so no checksum can be checked")]
+    NoIdentity,
+    #[error("log options: {0}")]
+    Options(String),
+    #[error(transparent)]
+    Poisoned(#[from] Poison),
+}
+
+impl OpenError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {
+        let what = what.into();
+        move |source| OpenError::Io { what, source }
+    }
+}

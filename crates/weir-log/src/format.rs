@@ -1,0 +1,358 @@
+//! The bytes on disk. All integers are little-endian.
+//!
+//! A log is a directory of files `0000000001.log`, `0000000002.log`, ... without gaps.
+//!
+//! ```text
+//! segment   = header, record*, [ end record, footer entries, trailer ]     (sealed)
+//!           | header, record*, zeros up to the allocated size              (being written)
+//! header    = "WEIRLOG\n"  version u32  number u32  log id u64  zero u32  crc u32        32 bytes
+//! record    = crc u32  (kind << 28 | length) u32  head length u16  head  body   10 + length bytes
+//! kinds     : 1 data
+//!             2 mark, body = segment u32, offset u32: everything before it was synced
+//!             3 end,  body = data records u32, footer entries' bytes u32
+//!             4 gap,  body = zeros where salvage found damage
+//! entry     = gap varint  length varint  head length varint  head   one per data record;
+//!             gap = bytes between this record and the end of the data record before it
+//! trailer   = "WEND"  number u32  log id u64  offset of the end record u32
+//!             entries' bytes u32  data records u32  entries' crc u32  crc u32          36 bytes
+//! ```
+//!
+//! Checksums are CRC32C. A record's covers everything behind it and starts from a value made of the
+//! log's id, the segment's number and the record's offset, so that bytes of another log, of another
+//! segment or in another place never look valid. Header and trailer checksums start from zero:
+//! they are read before the id is known.
+
+use crate::position::Position;
+
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const HEADER_BYTES: u32 = 32;
+pub(crate) const RECORD_HEADER_BYTES: u32 = 10;
+/// A mark or end record: both have a body of two u32.
+pub(crate) const MARK_BYTES: u32 = RECORD_HEADER_BYTES + 8;
+pub(crate) const TRAILER_BYTES: u32 = 36;
+/// What sealing adds beside the entries.
+pub(crate) const SEAL_BYTES: u32 = MARK_BYTES + TRAILER_BYTES;
+/// A footer entry without its head: three varints of at most 5 bytes.
+pub(crate) const ENTRY_BYTES_MAX: u32 = 15;
+/// What a segment with one record holds beside that record's head (twice) and body.
+pub(crate) const SEGMENT_OVERHEAD_BYTES: u32 =
+    HEADER_BYTES + MARK_BYTES + RECORD_HEADER_BYTES + ENTRY_BYTES_MAX + SEAL_BYTES;
+const LENGTH_BITS: u32 = 28;
+/// Above every record, segment and offset.
+pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << LENGTH_BITS;
+const HEADER_MAGIC: &[u8; 8] = b"WEIRLOG\n";
+const TRAILER_MAGIC: &[u8; 4] = b"WEND";
+
+/// The file name of a segment.
+pub(crate) fn file_name(number: u32) -> String {
+    format!("{number:010}.log")
+}
+
+/// The number of a segment's file name; `None` for files that are not segments.
+pub(crate) fn file_number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".log")?;
+    if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().filter(|number| *number > 0)
+}
+
+/// The start value of the record checksums of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seed(u32);
+
+impl Seed {
+    pub(crate) fn new(log_id: u64, number: u32) -> Seed {
+        Seed(crc32c::crc32c_append(
+            crc32c::crc32c(&log_id.to_le_bytes()),
+            &number.to_le_bytes(),
+        ))
+    }
+
+    /// The checksum of a record at `offset`; `bytes` is the record without its first 4 bytes.
+    pub(crate) fn checksum(self, offset: u32, bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.0 ^ offset, bytes)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Data = 1,
+    Mark = 2,
+    End = 3,
+    Gap = 4,
+}
+
+/// The first 10 bytes of a record, plausible but not yet checked against the checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) checksum: u32,
+    pub(crate) kind: Kind,
+    pub(crate) length: u32,
+    pub(crate) head_length: u16,
+}
+
+impl RecordHeader {
+    /// `None` if no record can begin like this.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RecordHeader> {
+        let checksum = u32_at(bytes, 0)?;
+        let word = u32_at(bytes, 4)?;
+        let head_length = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
+        let length = word & (SEGMENT_BYTES_LIMIT - 1);
+        let kind = match word >> LENGTH_BITS {
+            1 => Kind::Data,
+            2 => Kind::Mark,
+            3 => Kind::End,
+            4 => Kind::Gap,
+            _ => return None,
+        };
+        let plausible = match kind {
+            Kind::Data => u32::from(head_length) <= length,
+            Kind::Mark | Kind::End => head_length == 0 && length == 8,
+            Kind::Gap => head_length == 0,
+        };
+        plausible.then_some(RecordHeader {
+            checksum,
+            kind,
+            length,
+            head_length,
+        })
+    }
+
+    /// The whole record's size.
+    pub(crate) fn record_bytes(&self) -> u32 {
+        RECORD_HEADER_BYTES + self.length
+    }
+}
+
+/// Appends a record to `out`, whose present length need not be 0. `length` (the sum of head and
+/// body) must be under 2^28 and the head under 2^16; the caller has checked both.
+pub(crate) fn put_record(
+    out: &mut Vec<u8>,
+    seed: Seed,
+    offset: u32,
+    kind: Kind,
+    head: &[u8],
+    body: &[&[u8]],
+) {
+    let length: usize = head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+    let length = u32::try_from(length).expect("checked against record_bytes_max");
+    let head_length = u16::try_from(head.len()).expect("checked by the caller");
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&((kind as u32) << LENGTH_BITS | length).to_le_bytes());
+    out.extend_from_slice(&head_length.to_le_bytes());
+    out.extend_from_slice(head);
+    for part in body {
+        out.extend_from_slice(part);
+    }
+    let checksum = seed.checksum(offset, &out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Appends a mark: everything before `durable` was synced when this was written.
+pub(crate) fn put_mark(out: &mut Vec<u8>, seed: Seed, offset: u32, durable: Position) {
+    let (segment, at) = (durable.segment.to_le_bytes(), durable.offset.to_le_bytes());
+    put_record(out, seed, offset, Kind::Mark, &[], &[&segment, &at]);
+}
+
+/// Appends an end record.
+pub(crate) fn put_end(out: &mut Vec<u8>, seed: Seed, offset: u32, records: u32, entries: u32) {
+    let body = [records.to_le_bytes(), entries.to_le_bytes()];
+    put_record(out, seed, offset, Kind::End, &[], &[&body[0], &body[1]]);
+}
+
+/// The two u32 of a mark's or an end record's body.
+pub(crate) fn pair(body: &[u8]) -> Option<(u32, u32)> {
+    Some((u32_at(body, 0)?, u32_at(body, 4)?))
+}
+
+/// The bytes 4..10 of every mark: what recovery looks for behind damage.
+pub(crate) fn mark_signature() -> [u8; 6] {
+    let mut out = Vec::new();
+    put_mark(&mut out, Seed(0), 0, Position::default());
+    out[4..10].try_into().expect("a record header has 10 bytes")
+}
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) version: u32,
+    pub(crate) number: u32,
+    pub(crate) log_id: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(log_id: u64, number: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES as usize);
+        out.extend_from_slice(HEADER_MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&log_id.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<SegmentHeader> {
+        let sound = bytes.get(..8)? == HEADER_MAGIC
+            && crc32c::crc32c(bytes.get(..28)?) == u32_at(bytes, 28)?;
+        let header = SegmentHeader {
+            version: u32_at(bytes, 8)?,
+            number: u32_at(bytes, 12)?,
+            log_id: u64_at(bytes, 16)?,
+        };
+        sound.then_some(header)
+    }
+}
+
+/// How a sealed segment is laid out: its end record's offset and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    pub(crate) end_offset: u32,
+    pub(crate) entries_bytes: u32,
+    pub(crate) records: u32,
+}
+
+impl Seal {
+    pub(crate) fn entries_offset(&self) -> u32 {
+        self.end_offset + MARK_BYTES
+    }
+
+    pub(crate) fn trailer_offset(&self) -> u32 {
+        self.entries_offset() + self.entries_bytes
+    }
+
+    /// The exact size of the sealed file.
+    pub(crate) fn file_bytes(&self) -> u32 {
+        self.trailer_offset() + TRAILER_BYTES
+    }
+}
+
+/// A sealed segment's last 36 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) number: u32,
+    pub(crate) log_id: u64,
+    pub(crate) seal: Seal,
+    pub(crate) entries_checksum: u32,
+}
+
+impl Trailer {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(TRAILER_MAGIC);
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.log_id.to_le_bytes());
+        out.extend_from_slice(&self.seal.end_offset.to_le_bytes());
+        out.extend_from_slice(&self.seal.entries_bytes.to_le_bytes());
+        out.extend_from_slice(&self.seal.records.to_le_bytes());
+        out.extend_from_slice(&self.entries_checksum.to_le_bytes());
+        let checksum = crc32c::crc32c(&out[start..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// `file_bytes`: the size of the file at whose end the bytes stood; the layout must fit it.
+    pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Option<Trailer> {
+        let sound = bytes.get(..4)? == TRAILER_MAGIC
+            && crc32c::crc32c(bytes.get(..32)?) == u32_at(bytes, 32)?;
+        let seal = Seal {
+            end_offset: u32_at(bytes, 16)?,
+            entries_bytes: u32_at(bytes, 20)?,
+            records: u32_at(bytes, 24)?,
+        };
+        let layout_bytes =
+            u64::from(seal.end_offset) + u64::from(seal.entries_bytes) + u64::from(SEAL_BYTES);
+        let fits = layout_bytes == file_bytes && seal.end_offset >= HEADER_BYTES;
+        let trailer = Trailer {
+            number: u32_at(bytes, 4)?,
+            log_id: u64_at(bytes, 8)?,
+            seal,
+            entries_checksum: u32_at(bytes, 28)?,
+        };
+        (sound && fits).then_some(trailer)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_only_valid_in_its_own_place() {
+        let seed = Seed::new(7, 1);
+        let mut out = Vec::new();
+        put_record(&mut out, seed, 100, Kind::Data, b"head", &[b"bo", b"dy"]);
+        let header = RecordHeader::decode(&out).expect("decodes");
+        assert_eq!(
+            (header.kind, header.length, header.head_length),
+            (Kind::Data, 8, 4)
+        );
+        assert_eq!(header.record_bytes() as usize, out.len());
+        assert_eq!(header.checksum, seed.checksum(100, &out[4..]));
+        for elsewhere in [Seed::new(7, 2), Seed::new(8, 1)] {
+            assert_ne!(header.checksum, elsewhere.checksum(100, &out[4..]));
+        }
+        assert_ne!(header.checksum, seed.checksum(101, &out[4..]));
+    }
+
+    #[test]
+    fn header_and_trailer_read_back_and_refuse_a_flipped_bit() {
+        let header = SegmentHeader::encode(99, 12);
+        let decoded = SegmentHeader::decode(&header).expect("decodes");
+        assert_eq!(
+            (decoded.number, decoded.log_id, decoded.version),
+            (12, 99, VERSION)
+        );
+        let seal = Seal {
+            end_offset: 500,
+            entries_bytes: 40,
+            records: 3,
+        };
+        let trailer = Trailer {
+            number: 12,
+            log_id: 99,
+            seal,
+            entries_checksum: 5,
+        };
+        let mut bytes = Vec::new();
+        trailer.encode(&mut bytes);
+        assert_eq!(bytes.len(), TRAILER_BYTES as usize);
+        let size = u64::from(seal.file_bytes());
+        assert_eq!(Trailer::decode(&bytes, size), Some(trailer));
+        assert_eq!(Trailer::decode(&bytes, size + 1), None);
+        for bit in 0..header.len() * 8 {
+            let mut flipped = header.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(&flipped), None, "bit {bit}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Trailer::decode(&flipped, size), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn only_segment_names_have_a_number() {
+        assert_eq!(file_number(&file_name(17)), Some(17));
+        for name in [
+            "0000000000.log",
+            "17.log",
+            "0000000017.log.damaged",
+            "00000000+7.log",
+            "x",
+        ] {
+            assert_eq!(file_number(name), None, "{name}");
+        }
+    }
+}

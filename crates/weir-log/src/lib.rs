@@ -1,0 +1,62 @@
+//! An append-only segment log: records, checksums, group sync, recovery, compaction.
+//!
+//! One thread owns the log and appends; it never waits for the disk. A second thread syncs.
+//! Any thread may read.
+//!
+//! ```text
+//! owner:  Log::append ── memory ──┐            Log::remove_first_segment
+//!                                 │ short mutex
+//! syncer: Syncer::sync ── write, fdatasync ── durable Lsn ── Syncer::maintain (delete, allocate)
+//! anyone: Reader::read ── from memory or with one pread, checksum checked
+//! ```
+//!
+//! Promises, each behind a test on a simulated disk that loses what was not synced:
+//! - What `sync` reported durable is there after a power cut, byte for byte and in order. Of what
+//!   was appended later a prefix is there, never garbage.
+//! - What `flush` accepted survives the death of the process.
+//! - A full disk loses nothing: records of class `Job` are refused while the reserve is left to
+//!   essential ones, and appends are accepted again once `maintain` finds space.
+//! - A failed sync poisons the log: no promise is made any more.
+//! - Damage to what was durable is never passed over in silence: opening refuses (or reading does,
+//!   in older segments) and names the file; [`salvage`] keeps every record whose checksum holds.
+//!   The exception is damage behind the last mark (a record that says how far the log was durable
+//!   when it was written): it can't be told from a torn tail and is cut and reported as such. A
+//!   clean stop writes a mark last ([`Log::mark`]).
+//!
+//! The log knows nothing of what its records mean. The bytes on disk are described in `format.rs`.
+//! One directory is one log and must be opened once at a time: its owner holds a lock file.
+
+mod directory;
+mod disk;
+mod error;
+mod format;
+mod index;
+mod log;
+mod options;
+mod pending;
+mod position;
+mod reader;
+mod real_disk;
+mod recovery;
+mod scan;
+mod segment;
+mod shared;
+#[cfg(any(test, feature = "simulation"))]
+mod simulated_disk;
+mod space;
+mod syncer;
+
+pub use disk::{Allocation, Disk, DiskFile};
+pub use error::{AppendError, OpenError, Poison, ReadError, SyncError};
+pub use index::Head;
+pub use log::{Class, Log, Room};
+pub use options::Options;
+pub use position::{Lsn, Position};
+pub use reader::{Reader, RecordParts};
+pub use real_disk::{RealDisk, RealFile};
+pub use recovery::{Cut, Report};
+pub use segment::SegmentInfo;
+#[cfg(any(test, feature = "simulation"))]
+//SIM
+pub use space::Space;
+pub use syncer::Syncer;

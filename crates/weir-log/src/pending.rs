@@ -1,0 +1,222 @@
+//! Bytes that were appended but not yet written: the owner adds, whoever writes takes.
+//!
+//! Held under a short mutex. Bytes lie in chunks of at most `CHUNK_BYTES` (or one larger record),
+//! each in one segment, in the order of the log; a record never spans chunks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::format::{self, Kind, MARK_BYTES};
+use crate::position::{Lsn, Position};
+use crate::segment::Segment;
+
+/// Size of a write: large enough that the system call is cheap beside the copy.
+const CHUNK_BYTES: usize = 1024 * 1024;
+/// Chunks kept for reuse, so that a steady load allocates nothing.
+const SPARE_CHUNKS_MAX: usize = 8;
+
+/// Bytes that nobody changes any more.
+#[derive(Debug)]
+pub(crate) struct Chunk<F> {
+    pub(crate) segment: Arc<Segment<F>>,
+    pub(crate) start: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// The log's end behind this chunk.
+    pub(crate) lsn: Lsn,
+}
+
+impl<F> Chunk<F> {
+    pub(crate) fn end(&self) -> u32 {
+        end_offset(self.start, &self.bytes)
+    }
+}
+
+#[derive(Debug)]
+struct Active<F> {
+    segment: Arc<Segment<F>>,
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pending<F> {
+    frozen: VecDeque<Arc<Chunk<F>>>,
+    active: Option<Active<F>>,
+    spare: Vec<Vec<u8>>,
+    end: Lsn,
+    /// Bytes in `frozen` and `active`.
+    buffered: u64,
+    /// Everything before this is on disk.
+    durable: Position,
+    /// What the last mark said.
+    marked: Position,
+}
+
+impl<F> Pending<F> {
+    pub(crate) fn new(durable: Position) -> Pending<F> {
+        Pending {
+            frozen: VecDeque::new(),
+            active: None,
+            spare: Vec::new(),
+            end: Lsn(0),
+            buffered: 0,
+            durable,
+            marked: Position::default(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Lsn {
+        self.end
+    }
+
+    pub(crate) fn buffered(&self) -> u64 {
+        self.buffered
+    }
+
+    pub(crate) fn set_durable(&mut self, durable: Position) {
+        self.durable = durable;
+    }
+
+    /// Adds a data record at `offset` of `segment`, behind a mark if it begins a batch and more is
+    /// durable than the last mark said. Returns the record's own offset.
+    pub(crate) fn push_record(
+        &mut self,
+        segment: &Arc<Segment<F>>,
+        offset: u32,
+        head: &[u8],
+        body: &[&[u8]],
+    ) -> u32 {
+        let length = head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+        let begins_batch = self.active.is_none();
+        let marked = begins_batch && self.push_mark(segment, offset);
+        let offset = if marked { offset + MARK_BYTES } else { offset };
+        let bytes = self.room(
+            segment,
+            offset,
+            length + format::RECORD_HEADER_BYTES as usize,
+        );
+        let before = bytes.len();
+        format::put_record(bytes, segment.seed, offset, Kind::Data, head, body);
+        let added = bytes.len() - before;
+        self.added(added);
+        offset
+    }
+
+    /// Adds a mark unless the last one said the same; whether it did.
+    pub(crate) fn push_mark(&mut self, segment: &Arc<Segment<F>>, offset: u32) -> bool {
+        if self.durable <= self.marked {
+            return false;
+        }
+        self.marked = self.durable;
+        let durable = self.durable;
+        let bytes = self.room(segment, offset, MARK_BYTES as usize);
+        format::put_mark(bytes, segment.seed, offset, durable);
+        self.added(MARK_BYTES as usize);
+        true
+    }
+
+    /// Adds the bytes that seal a segment; they are a chunk of their own.
+    pub(crate) fn push_seal(&mut self, segment: &Arc<Segment<F>>, start: u32, bytes: Vec<u8>) {
+        self.freeze();
+        self.added(bytes.len());
+        let segment = Arc::clone(segment);
+        self.frozen.push_back(Arc::new(Chunk {
+            segment,
+            start,
+            bytes,
+            lsn: self.end,
+        }));
+    }
+
+    /// Closes the chunk being filled; returns how many are to be written.
+    pub(crate) fn freeze(&mut self) -> usize {
+        if let Some(Active {
+            segment,
+            start,
+            bytes,
+        }) = self.active.take()
+        {
+            self.frozen.push_back(Arc::new(Chunk {
+                segment,
+                start,
+                bytes,
+                lsn: self.end,
+            }));
+        }
+        self.frozen.len()
+    }
+
+    pub(crate) fn first(&self) -> Option<Arc<Chunk<F>>> {
+        self.frozen.front().cloned()
+    }
+
+    /// The first chunk was written. `chunk` is the writer's copy, kept for reuse if it was the
+    /// last one.
+    pub(crate) fn first_written(&mut self, chunk: Arc<Chunk<F>>) {
+        self.frozen.pop_front();
+        self.buffered -= chunk.bytes.len() as u64;
+        if let Some(Chunk { mut bytes, .. }) = Arc::into_inner(chunk)
+            && bytes.capacity() == CHUNK_BYTES
+            && self.spare.len() < SPARE_CHUNKS_MAX
+        {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// The bytes of `segment` from `offset` to the end of the chunk that holds them.
+    pub(crate) fn bytes_at(&self, segment: u32, offset: u32) -> Option<&[u8]> {
+        let found = self
+            .frozen
+            .partition_point(|chunk| (chunk.segment.number, chunk.end()) <= (segment, offset));
+        let (number, start, bytes) = match (self.frozen.get(found), &self.active) {
+            (Some(chunk), _) => (chunk.segment.number, chunk.start, &chunk.bytes),
+            (None, Some(active)) => (active.segment.number, active.start, &active.bytes),
+            (None, None) => return None,
+        };
+        if number != segment {
+            return None;
+        }
+        let from = offset.checked_sub(start)? as usize;
+        bytes.get(from..).filter(|rest| !rest.is_empty())
+    }
+
+    /// The chunk being filled, with room for `more` bytes at `offset` of `segment`.
+    fn room(&mut self, segment: &Arc<Segment<F>>, offset: u32, more: usize) -> &mut Vec<u8> {
+        let fits = self.active.as_ref().is_some_and(|active| {
+            active.segment.number == segment.number && active.bytes.len() + more <= CHUNK_BYTES
+        });
+        if !fits {
+            self.freeze();
+        }
+        let spare = &mut self.spare;
+        let active = self.active.get_or_insert_with(|| {
+            let spare = if more <= CHUNK_BYTES {
+                spare.pop()
+            } else {
+                None
+            };
+            let bytes = spare.unwrap_or_else(|| Vec::with_capacity(more.max(CHUNK_BYTES)));
+            Active {
+                segment: Arc::clone(segment),
+                start: offset,
+                bytes,
+            }
+        });
+        debug_assert_eq!(
+            end_offset(active.start, &active.bytes),
+            offset,
+            "the log has no holes"
+        );
+        &mut active.bytes
+    }
+
+    fn added(&mut self, bytes: usize) {
+        self.end = self.end.plus(bytes);
+        self.buffered += bytes as u64;
+    }
+}
+
+fn end_offset(start: u32, bytes: &[u8]) -> u32 {
+    start + u32::try_from(bytes.len()).expect("a chunk lies in one segment")
+}

@@ -1,0 +1,209 @@
+//! Reading records and footers, from any thread, beside appends and syncs.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::disk::{self, Disk};
+use crate::error::ReadError;
+use crate::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, Seal, TRAILER_BYTES, Trailer};
+use crate::index::{self, Head};
+use crate::position::Position;
+use crate::scan;
+use crate::segment::Segment;
+use crate::shared::{Shared, locked};
+
+/// Read first when the caller does not know the record's size: a typical job in one call.
+const GUESS_BYTES: u32 = 512;
+
+/// Reads a log. Cheap to clone.
+#[derive(Debug)]
+pub struct Reader<D: Disk> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Disk> Clone for Reader<D> {
+    fn clone(&self) -> Self {
+        Reader {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// Where head and body lie in the buffer that [`Reader::read`] filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordParts {
+    pub head: Range<usize>,
+    pub body: Range<usize>,
+}
+
+/// Why bytes that should be a record are none.
+type Flaw = &'static str;
+
+impl<D: Disk> Reader<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Reader<D> {
+        Reader { shared }
+    }
+
+    /// Reads the record at `position` into `into` (whose former content goes; its memory is used
+    /// again) and checks it. One system call for records up to 512 bytes, none for those not yet
+    /// written.
+    ///
+    /// # Errors
+    /// `Gone` if the segment was removed, `Damaged` if no valid data record begins there, `Io`.
+    pub fn read(&self, position: Position, into: &mut Vec<u8>) -> Result<RecordParts, ReadError> {
+        self.read_sized(position, GUESS_BYTES, into)
+    }
+
+    /// Like [`Reader::read`], for a caller that knows (or guesses) `record_bytes` as
+    /// [`Head::record_bytes`] tells it: one system call if it is not too small.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read_sized(
+        &self,
+        position: Position,
+        record_bytes: u32,
+        into: &mut Vec<u8>,
+    ) -> Result<RecordParts, ReadError> {
+        let segment = self.segment(position.segment)?;
+        let offset = position.offset;
+        let from_memory = offset >= segment.written() && self.copy_pending(&segment, offset, into);
+        if !from_memory {
+            self.fetch(&segment, offset, record_bytes, into)
+                .map_err(|source| ReadError::Io {
+                    file: segment.name(),
+                    source,
+                })?;
+        }
+        check_data(&segment, offset, into).map_err(|why| ReadError::Damaged {
+            file: segment.name(),
+            offset,
+            why,
+        })
+    }
+
+    /// Shows the data records of a sealed segment, in order: from its footer, or by reading the
+    /// whole segment if the footer is damaged.
+    ///
+    /// # Errors
+    /// `Unsealed` for the segment being written, `Gone`, `Io`; `Damaged` when footer and records
+    /// are damaged.
+    pub fn heads(&self, segment: u32, visit: &mut dyn FnMut(Head<'_>)) -> Result<(), ReadError> {
+        let segment = self.segment(segment)?;
+        let number = segment.number;
+        let seal = *segment
+            .seal()
+            .ok_or(ReadError::Unsealed { segment: number })?;
+        let io = |source| ReadError::Io {
+            file: segment.name(),
+            source,
+        };
+        if let Some(entries) = self.entries(&segment, &seal).map_err(io)?
+            && index::visit_entries(&entries, number, &mut |_| ()).is_ok()
+        {
+            let _ = index::visit_entries(&entries, number, visit); // just seen to be sound
+            return Ok(());
+        }
+        tracing::warn!(
+            file = segment.name(),
+            "a footer is damaged; reading the whole segment"
+        );
+        let file = self.shared.file(&segment).map_err(io)?;
+        scan::sealed_heads(&*file, &segment, &seal, visit)
+    }
+
+    /// The footer's entries if they are sound.
+    fn entries(&self, segment: &Arc<Segment<D::File>>, seal: &Seal) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let offset = seal.entries_offset();
+        let from_memory =
+            offset >= segment.written() && self.copy_pending(segment, offset, &mut bytes);
+        if !from_memory {
+            bytes.resize((seal.entries_bytes + TRAILER_BYTES) as usize, 0);
+            let file = self.shared.file(segment)?;
+            let read = disk::read_full(&*file, &mut bytes, offset.into())?;
+            bytes.truncate(read);
+        }
+        let Some((entries, trailer)) = bytes.split_at_checked(seal.entries_bytes as usize) else {
+            return Ok(None);
+        };
+        let checksum = crc32c::crc32c(entries);
+        let sound = Trailer::decode(trailer, seal.file_bytes().into())
+            .is_some_and(|trailer| trailer.entries_checksum == checksum);
+        bytes.truncate(seal.entries_bytes as usize);
+        Ok(sound.then_some(bytes))
+    }
+
+    fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, ReadError> {
+        let found = locked(&self.shared.catalogue).find(number);
+        found.ok_or(ReadError::Gone { segment: number })
+    }
+
+    /// Copies a record (or what else begins there) out of memory; false if it was written since.
+    fn copy_pending(&self, segment: &Segment<D::File>, offset: u32, into: &mut Vec<u8>) -> bool {
+        let pending = locked(&self.shared.pending);
+        let Some(bytes) = pending.bytes_at(segment.number, offset) else {
+            return false;
+        };
+        let end = match RecordHeader::decode(bytes) {
+            Some(header) if segment.seal().is_none_or(|seal| offset < seal.end_offset) => {
+                (header.record_bytes() as usize).min(bytes.len())
+            }
+            _ => bytes.len(),
+        };
+        into.clear();
+        into.extend_from_slice(&bytes[..end]);
+        true
+    }
+
+    /// Reads a record out of the file; fewer bytes if the segment ends before it does.
+    fn fetch(
+        &self,
+        segment: &Arc<Segment<D::File>>,
+        offset: u32,
+        guess_bytes: u32,
+        into: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let file = self.shared.file(segment)?;
+        let left = segment.written().saturating_sub(offset);
+        let first = guess_bytes.max(RECORD_HEADER_BYTES).min(left) as usize;
+        into.clear();
+        into.resize(first, 0);
+        let read = disk::read_full(&*file, into, offset.into())?;
+        into.truncate(read);
+        let Some(header) = RecordHeader::decode(into) else {
+            return Ok(());
+        };
+        let wanted = header.record_bytes().min(left) as usize;
+        if wanted > into.len() && read == first {
+            into.resize(wanted, 0);
+            let more =
+                disk::read_full(&*file, &mut into[first..], u64::from(offset) + first as u64)?;
+            into.truncate(first + more);
+        }
+        into.truncate(wanted);
+        Ok(())
+    }
+}
+
+/// Checks that `bytes` is one whole data record.
+fn check_data<F>(segment: &Segment<F>, offset: u32, bytes: &[u8]) -> Result<RecordParts, Flaw> {
+    let header = RecordHeader::decode(bytes).ok_or("no record begins here")?;
+    let whole = header.record_bytes() as usize;
+    let record = bytes
+        .get(..whole)
+        .ok_or("the record is longer than its segment")?;
+    if segment.seed.checksum(offset, &record[4..]) != header.checksum {
+        return Err("the record's checksum does not match");
+    }
+    if header.kind != Kind::Data {
+        return Err("the record here holds no data");
+    }
+    let head_start = format::RECORD_HEADER_BYTES as usize;
+    let body_start = head_start + usize::from(header.head_length);
+    Ok(RecordParts {
+        head: head_start..body_start,
+        body: body_start..whole,
+    })
+}

@@ -1,0 +1,297 @@
+//! Reading a segment record by record, without trusting any of it.
+
+use std::io;
+
+use crate::disk::{self, DiskFile};
+use crate::error::ReadError;
+use crate::format::{
+    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, Seal, Seed,
+};
+use crate::index::{Head, Index};
+use crate::position::Position;
+use crate::segment::Segment;
+
+/// Read at a time; the window grows for a larger record.
+const WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// Reads a segment file through a window.
+pub(crate) struct Scanner<'a, F> {
+    file: &'a F,
+    seed: Seed,
+    size: u32,
+    window_start: u32,
+    window: Vec<u8>,
+}
+
+/// What stands at an offset.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step<'a> {
+    Data {
+        head: &'a [u8],
+        length: u32,
+    },
+    Mark(Position),
+    End {
+        records: u32,
+        entries_bytes: u32,
+    },
+    Gap {
+        length: u32,
+    },
+    /// Zeros, or the end of the file.
+    Nothing,
+    Damaged(&'static str),
+}
+
+/// A segment after a scan.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    /// The data records up to `offset`.
+    pub(crate) index: Index,
+    /// Where the valid records end.
+    pub(crate) offset: u32,
+    pub(crate) ending: Ending,
+    /// The highest mark, those behind damage included.
+    pub(crate) durable: Position,
+    /// Bytes that salvage gave up, found as gap records.
+    pub(crate) gap_bytes: u64,
+}
+
+/// Why a scan came to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// An end record that agrees with what was scanned.
+    Sealed,
+    /// Only zeros follow.
+    Open,
+    /// Something else than a record, and `garbage_bytes` up to the last byte that is not zero.
+    Damaged {
+        why: &'static str,
+        garbage_bytes: u32,
+    },
+}
+
+impl<'a, F: DiskFile> Scanner<'a, F> {
+    pub(crate) fn new(file: &'a F, seed: Seed) -> io::Result<Scanner<'a, F>> {
+        let size = u32::try_from(file.size()?)
+            .unwrap_or(u32::MAX)
+            .min(SEGMENT_BYTES_LIMIT);
+        Ok(Scanner {
+            file,
+            seed,
+            size,
+            window_start: 0,
+            window: Vec::new(),
+        })
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// `length` bytes at `offset`; fewer where the file ends.
+    pub(crate) fn bytes(&mut self, offset: u32, length: u32) -> io::Result<&[u8]> {
+        let end = self.size.min(offset.saturating_add(length));
+        let offset = offset.min(end);
+        let window_end = self.window_start + as_u32(self.window.len());
+        if offset < self.window_start || end > window_end {
+            let wanted = (end - offset).max(WINDOW_BYTES.min(self.size - offset));
+            self.window.clear();
+            self.window.resize(wanted as usize, 0);
+            self.window_start = offset;
+            let read = disk::read_full(self.file, &mut self.window, offset.into())?;
+            self.window.truncate(read);
+        }
+        let from = (offset - self.window_start) as usize;
+        let to = self.window.len().min(from + (end - offset) as usize);
+        Ok(self.window.get(from..to).unwrap_or_default())
+    }
+
+    /// What stands at `offset`, and where the next record would begin.
+    pub(crate) fn step(&mut self, offset: u32) -> io::Result<(Step<'_>, u32)> {
+        let seed = self.seed;
+        let start = self.bytes(offset, RECORD_HEADER_BYTES)?;
+        if start.iter().all(|byte| *byte == 0) {
+            return Ok((Step::Nothing, offset));
+        }
+        let Some(header) = RecordHeader::decode(start) else {
+            return Ok((Step::Damaged("no record begins here"), offset));
+        };
+        let record_bytes = header.record_bytes();
+        if record_bytes > self.size - offset {
+            return Ok((
+                Step::Damaged("the record is longer than its segment"),
+                offset,
+            ));
+        }
+        let record = self.bytes(offset, record_bytes)?;
+        if as_u32(record.len()) != record_bytes {
+            return Ok((Step::Damaged("the file ends inside the record"), offset));
+        }
+        if seed.checksum(offset, &record[4..]) != header.checksum {
+            return Ok((
+                Step::Damaged("the record's checksum does not match"),
+                offset,
+            ));
+        }
+        let body = &record[RECORD_HEADER_BYTES as usize..];
+        let (first, second) = format::pair(body).unwrap_or_default();
+        let step = match header.kind {
+            Kind::Data => Step::Data {
+                head: &body[..header.head_length.into()],
+                length: header.length,
+            },
+            Kind::Mark => Step::Mark(Position {
+                segment: first,
+                offset: second,
+            }),
+            Kind::End => Step::End {
+                records: first,
+                entries_bytes: second,
+            },
+            Kind::Gap => Step::Gap {
+                length: header.length,
+            },
+        };
+        Ok((step, offset + record_bytes))
+    }
+
+    /// Scans from the first record to the end, damage or zeros, whichever comes first.
+    pub(crate) fn scan(mut self) -> io::Result<Scanned> {
+        let mut index = Index::new();
+        let mut durable = Position::default();
+        let mut offset = HEADER_BYTES;
+        let mut gap_bytes = 0;
+        let ending = loop {
+            let (step, next) = self.step(offset)?;
+            match step {
+                Step::Data { head, length } => index.push(offset, length, head),
+                Step::Mark(mark) => durable = durable.max(mark),
+                Step::Gap { length } => gap_bytes += u64::from(length + RECORD_HEADER_BYTES),
+                Step::End {
+                    records,
+                    entries_bytes,
+                } => {
+                    if (records, entries_bytes) == (index.records(), index.entries_bytes()) {
+                        break Ending::Sealed;
+                    }
+                    break self.damaged(offset, "the end record contradicts the records")?;
+                }
+                Step::Nothing => match self.damaged(offset, "zeros stand where a record should")? {
+                    Ending::Damaged {
+                        garbage_bytes: 0, ..
+                    } => break Ending::Open,
+                    hole => break hole,
+                },
+                Step::Damaged(why) => break self.damaged(offset, why)?,
+            }
+            offset = next;
+        };
+        if ending != Ending::Sealed {
+            durable = durable.max(self.marks_behind(offset)?);
+        }
+        Ok(Scanned {
+            index,
+            offset,
+            ending,
+            durable,
+            gap_bytes,
+        })
+    }
+
+    /// A file without a readable header: damaged from its first byte, marks still count.
+    pub(crate) fn headless(mut self) -> io::Result<Scanned> {
+        let durable = self.marks_behind(HEADER_BYTES)?;
+        let ending = self.damaged(0, "its header is unreadable")?;
+        Ok(Scanned {
+            index: Index::new(),
+            offset: 0,
+            ending,
+            durable,
+            gap_bytes: 0,
+        })
+    }
+
+    fn damaged(&mut self, offset: u32, why: &'static str) -> io::Result<Ending> {
+        let garbage_bytes = self.last_byte(offset)?.map_or(0, |last| last + 1 - offset);
+        Ok(Ending::Damaged { why, garbage_bytes })
+    }
+
+    /// The offset of the last byte from `offset` on that is not zero.
+    pub(crate) fn last_byte(&mut self, offset: u32) -> io::Result<Option<u32>> {
+        let mut found = None;
+        let mut at = offset;
+        while at < self.size {
+            let bytes = self.bytes(at, WINDOW_BYTES)?;
+            if bytes.is_empty() {
+                break;
+            }
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                found = Some(at + as_u32(last));
+            }
+            at += as_u32(bytes.len());
+        }
+        Ok(found)
+    }
+
+    /// The highest valid mark behind `offset`, where record boundaries are unknown: every place
+    /// that looks like a mark is tried. A mark's checksum only holds in its own place.
+    fn marks_behind(&mut self, offset: u32) -> io::Result<Position> {
+        let signature = format::mark_signature();
+        let mut durable = Position::default();
+        let mut at = offset;
+        while at + format::MARK_BYTES <= self.size {
+            let bytes = self.bytes(at, WINDOW_BYTES)?;
+            let found = bytes
+                .windows(10)
+                .position(|window| window[4..] == signature);
+            let Some(found) = found else {
+                at += as_u32(bytes.len()).saturating_sub(9).max(1);
+                continue;
+            };
+            at += as_u32(found);
+            if let (Step::Mark(mark), _) = self.step(at)? {
+                durable = durable.max(mark);
+            }
+            at += 1;
+        }
+        Ok(durable)
+    }
+}
+
+/// Shows the heads of a sealed segment whose footer is unreadable.
+pub(crate) fn sealed_heads<F: DiskFile>(
+    file: &F,
+    segment: &Segment<F>,
+    seal: &Seal,
+    visit: &mut dyn FnMut(Head<'_>),
+) -> Result<(), ReadError> {
+    let io = |source| ReadError::Io {
+        file: segment.name(),
+        source,
+    };
+    let scanned = Scanner::new(file, segment.seed)
+        .and_then(Scanner::scan)
+        .map_err(io)?;
+    if let Ending::Damaged { why, .. } = scanned.ending {
+        return Err(ReadError::Damaged {
+            file: segment.name(),
+            offset: scanned.offset,
+            why,
+        });
+    }
+    if scanned.offset != seal.end_offset {
+        let why = "the records end too early";
+        return Err(ReadError::Damaged {
+            file: segment.name(),
+            offset: scanned.offset,
+            why,
+        });
+    }
+    scanned.index.visit(segment.number, visit);
+    Ok(())
+}
+
+fn as_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a window lies in one segment")
+}

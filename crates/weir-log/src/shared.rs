@@ -1,0 +1,183 @@
+//! What the owner, the readers and the syncer share, and the one way bytes reach a file.
+//!
+//! Locks, always taken in this order: `syncing` (one sync at a time), `writer` (one write at a
+//! time), then one of `pending`, `catalogue` (both held for moments only, never across IO).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use crate::disk::{self, Disk};
+use crate::error::{Poison, SyncError};
+use crate::options::Options;
+use crate::pending::Pending;
+use crate::position::{Lsn, Position};
+use crate::segment::{OpenFiles, Segment};
+
+#[derive(Debug)]
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) options: Options,
+    pub(crate) log_id: u64,
+    pub(crate) syncing: Mutex<()>,
+    pub(crate) writer: Mutex<Writer<D::File>>,
+    pub(crate) pending: Mutex<Pending<D::File>>,
+    pub(crate) catalogue: Mutex<Catalogue<D::File>>,
+    pub(crate) open_files: OpenFiles<D::File>,
+    durable: AtomicU64,
+    poison: OnceLock<Poison>,
+    /// A write met a full disk; the bytes are still pending.
+    pub(crate) write_blocked: AtomicBool,
+}
+
+/// What was written but not yet synced.
+#[derive(Debug)]
+pub(crate) struct Writer<F> {
+    pub(crate) dirty: Vec<Arc<Segment<F>>>,
+    pub(crate) lsn: Lsn,
+    pub(crate) position: Position,
+}
+
+/// Which segments there are.
+#[derive(Debug)]
+pub(crate) struct Catalogue<F> {
+    /// Oldest first, numbers without gaps; the last may be the one being written.
+    pub(crate) segments: VecDeque<Arc<Segment<F>>>,
+    pub(crate) next: Next<F>,
+    pub(crate) next_number: u32,
+    /// Removed segments whose files go once the log is durable up to the number beside them.
+    pub(crate) doomed: VecDeque<(Arc<Segment<F>>, Lsn)>,
+}
+
+/// The segment that the owner goes on with when the present one is full.
+#[derive(Debug)]
+pub(crate) enum Next<F> {
+    /// The syncer has not come to it.
+    Pending,
+    Ready(Arc<Segment<F>>),
+    /// The disk refused.
+    Failed,
+}
+
+impl<F> Catalogue<F> {
+    pub(crate) fn find(&self, number: u32) -> Option<Arc<Segment<F>>> {
+        let first = self.segments.front()?.number;
+        self.segments
+            .get(number.checked_sub(first)? as usize)
+            .cloned()
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    /// The log as recovery found it: everything before `durable` is on disk.
+    pub(crate) fn new(
+        disk: D,
+        options: Options,
+        log_id: u64,
+        catalogue: Catalogue<D::File>,
+        durable: Position,
+    ) -> Shared<D> {
+        Shared {
+            disk,
+            log_id,
+            syncing: Mutex::new(()),
+            writer: Mutex::new(Writer {
+                dirty: Vec::new(),
+                lsn: Lsn(0),
+                position: durable,
+            }),
+            pending: Mutex::new(Pending::new(durable)),
+            catalogue: Mutex::new(catalogue),
+            open_files: OpenFiles::new(options.open_files_max),
+            options,
+            durable: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            write_blocked: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn publish_durable(&self, lsn: Lsn, position: Position) {
+        locked(&self.pending).set_durable(position);
+        self.durable.store(lsn.0, Ordering::Release);
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<&Poison> {
+        self.poison.get()
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), Poison> {
+        self.poison
+            .get()
+            .map_or(Ok(()), |poison| Err(poison.clone()))
+    }
+
+    /// Stops the log for good; the first reason stays.
+    pub(crate) fn poison(&self, what: &str, name: &str, error: &io::Error) -> Poison {
+        let poison = Poison {
+            what: format!("cannot {what} {name}: {error}").into(),
+        };
+        tracing::error!(file = name, %error, "the log stops: cannot {what}");
+        self.poison.get_or_init(|| poison).clone()
+    }
+
+    pub(crate) fn file(&self, segment: &Arc<Segment<D::File>>) -> io::Result<Arc<D::File>> {
+        self.open_files.file(&self.disk, segment)
+    }
+
+    /// Writes what is pending at the time of the call into the page cache, in order.
+    /// On a full disk the rest stays pending.
+    pub(crate) fn write_pending(&self) -> Result<Lsn, SyncError> {
+        let mut writer = locked(&self.writer);
+        self.check_poison()?;
+        let chunks = locked(&self.pending).freeze();
+        for _ in 0..chunks {
+            let Some(chunk) = locked(&self.pending).first() else {
+                break;
+            };
+            let segment = &chunk.segment;
+            let written = self
+                .file(segment)
+                .and_then(|file| disk::write_full(&*file, &chunk.bytes, chunk.start.into()));
+            if let Err(error) = written {
+                return Err(self.write_failed(&segment.name(), &error));
+            }
+            segment.set_written(chunk.end());
+            writer.lsn = chunk.lsn;
+            writer.position = Position {
+                segment: segment.number,
+                offset: chunk.end(),
+            };
+            if writer
+                .dirty
+                .last()
+                .is_none_or(|last| last.number != segment.number)
+            {
+                writer.dirty.push(Arc::clone(segment));
+            }
+            locked(&self.pending).first_written(chunk);
+        }
+        self.write_blocked.store(false, Ordering::Relaxed);
+        Ok(writer.lsn)
+    }
+
+    fn write_failed(&self, name: &str, error: &io::Error) -> SyncError {
+        if disk::is_full(error) {
+            self.write_blocked.store(true, Ordering::Relaxed);
+            return SyncError::NoSpace;
+        }
+        self.poison("write", name, error).into()
+    }
+}
+
+/// Locks a mutex of the log. A thread that panicked while holding it has left the log's state
+/// unknown, so everybody else stops as well.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no thread panics while it holds the log's state")
+}

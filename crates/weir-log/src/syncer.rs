@@ -1,0 +1,182 @@
+//! The sync thread's side: making what was appended durable, and the upkeep of files.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::{self, Disk, DiskFile};
+use crate::error::{Poison, SyncError};
+use crate::format::{self, HEADER_BYTES, SegmentHeader};
+use crate::position::Lsn;
+use crate::segment::Segment;
+use crate::shared::{Next, Shared, locked};
+
+/// Writes and syncs a log. Every call may block for as long as the disk takes.
+///
+/// The sync thread calls [`Syncer::sync`] for whoever waits, answers them, then calls
+/// [`Syncer::maintain`]: it returns at once when there is nothing to do.
+#[derive(Debug)]
+pub struct Syncer<D: Disk> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Disk> Clone for Syncer<D> {
+    fn clone(&self) -> Self {
+        Syncer {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<D: Disk> Syncer<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Syncer<D> {
+        Syncer { shared }
+    }
+
+    /// Makes everything appended before the call durable and returns up to where the log now is.
+    ///
+    /// # Errors
+    /// `NoSpace`: what could be written is durable (see [`Syncer::durable`]), the rest is kept and
+    /// tried again by the next call. `Poisoned`: a sync failed; nothing more will be promised.
+    pub fn sync(&self) -> Result<Lsn, SyncError> {
+        let _one_at_a_time = locked(&self.shared.syncing);
+        let written = self.shared.write_pending();
+        self.shared.check_poison()?;
+        self.sync_written()?;
+        written.map(|_| self.shared.durable())
+    }
+
+    /// Everything at or below this is on disk.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// Deletes the files of removed segments as far as that is safe, and allocates the next
+    /// segment. While the disk is full, call it now and then: it finds out when space returns.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Upkeep` are tried again by the next call. `Poisoned`.
+    pub fn maintain(&self) -> Result<(), SyncError> {
+        let _one_at_a_time = locked(&self.shared.syncing);
+        self.shared.check_poison()?;
+        self.delete_doomed()?;
+        self.prepare_next()
+    }
+
+    /// Syncs the files written since the last time, oldest first, then publishes how far.
+    fn sync_written(&self) -> Result<(), Poison> {
+        let (dirty, lsn, position) = {
+            let mut writer = locked(&self.shared.writer);
+            (
+                std::mem::take(&mut writer.dirty),
+                writer.lsn,
+                writer.position,
+            )
+        };
+        for segment in &dirty {
+            self.sync_segment(segment)?;
+        }
+        self.shared.publish_durable(lsn, position);
+        Ok(())
+    }
+
+    fn sync_segment(&self, segment: &Arc<Segment<D::File>>) -> Result<(), Poison> {
+        let name = segment.name();
+        let file = self
+            .shared
+            .file(segment)
+            .map_err(|e| self.shared.poison("open", &name, &e))?;
+        // The tail may be sealed while this runs: what is written by then is what counts.
+        let complete = segment
+            .seal()
+            .filter(|seal| seal.file_bytes() == segment.written());
+        if let Some(seal) = complete
+            && let Err(error) = file.truncate(seal.file_bytes().into())
+        {
+            tracing::warn!(file = name, %error, "cannot cut a sealed segment to its size");
+        }
+        file.sync_data()
+            .map_err(|error| self.shared.poison("sync", &name, &error))?;
+        if complete.is_some() {
+            self.shared.open_files.count(segment);
+        }
+        Ok(())
+    }
+
+    /// One at a time, each made durable before the next: so the files on disk never have a gap.
+    fn delete_doomed(&self) -> Result<(), SyncError> {
+        loop {
+            let durable = self.shared.durable();
+            let segment = match locked(&self.shared.catalogue).doomed.front() {
+                Some((segment, due)) if *due <= durable => Arc::clone(segment),
+                _ => return Ok(()),
+            };
+            let name = segment.name();
+            match self.shared.disk.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(upkeep(format!("delete {name}"), &error));
+                }
+                _ => self.sync_dir()?,
+            }
+            self.shared.open_files.forget(segment.number);
+            locked(&self.shared.catalogue).doomed.pop_front();
+        }
+    }
+
+    /// Makes the next segment unless it is there.
+    fn prepare_next(&self) -> Result<(), SyncError> {
+        let number = {
+            let catalogue = locked(&self.shared.catalogue);
+            match catalogue.next {
+                Next::Ready(_) => return Ok(()),
+                Next::Pending | Next::Failed => catalogue.next_number,
+            }
+        };
+        let made = self.make_segment(number);
+        let full = made.as_ref().is_err_and(disk::is_full);
+        let file = match made {
+            Ok(file) => file,
+            Err(error) => {
+                let _ = self.shared.disk.remove(&format::file_name(number)); // maybe never made
+                locked(&self.shared.catalogue).next = Next::Failed;
+                let what = format!("make {}", format::file_name(number));
+                return Err(if full {
+                    SyncError::NoSpace
+                } else {
+                    upkeep(what, &error)
+                });
+            }
+        };
+        self.sync_dir()?;
+        let capacity = self.shared.options.segment_bytes;
+        let log_id = self.shared.log_id;
+        let segment = Segment::new(number, log_id, capacity, HEADER_BYTES, Some(file));
+        let mut catalogue = locked(&self.shared.catalogue);
+        catalogue.next = Next::Ready(Arc::new(segment));
+        catalogue.next_number = number + 1;
+        Ok(())
+    }
+
+    /// The header is durable before the segment is used: records without a header are corruption.
+    fn make_segment(&self, number: u32) -> io::Result<D::File> {
+        let file = self.shared.disk.create(&format::file_name(number))?;
+        file.allocate(self.shared.options.segment_bytes.into())?;
+        disk::write_full(&file, &SegmentHeader::encode(self.shared.log_id, number), 0)?;
+        file.sync_data()?;
+        Ok(file)
+    }
+
+    fn sync_dir(&self) -> Result<(), Poison> {
+        self.shared
+            .disk
+            .sync_dir()
+            .map_err(|e| self.shared.poison("sync", "the directory", &e))
+    }
+}
+
+fn upkeep(what: String, error: &io::Error) -> SyncError {
+    SyncError::Upkeep {
+        what: what.into(),
+        reason: error.to_string().into(),
+    }
+}

@@ -1,0 +1,3 @@
+//! The log's promises, on the file system and on a simulated disk.
+
+mod real_disk;
