@@ -1,0 +1,125 @@
+//! Jobs of an exact size, and their numbers: what is pushed can be told apart when it comes back.
+//!
+//! A jid is a run's tag (8 hexadecimal digits) and the job's number (12 decimal digits): fixed width, so that
+//! all jobs of a run have the same size.
+
+use anyhow::{Result, ensure};
+
+use super::reply::decimal;
+
+const TAG_DIGITS: usize = 8;
+const NUMBER_DIGITS: usize = 12;
+const JID_START: &[u8] = b"{\"jid\":\"";
+/// Jobs per run that the number in the jid can tell apart.
+pub(crate) const JOBS_MAX: u64 = 10_u64.pow(12);
+
+/// The JSON of every job of a run but for its number.
+#[derive(Debug, Clone)]
+pub(crate) struct JobTemplate {
+    json: Vec<u8>,
+    jid_prefix: Vec<u8>,
+    number_at: usize,
+}
+
+impl JobTemplate {
+    /// Jobs for `queue`, exactly `bytes` long. Fails if the smallest job is longer.
+    pub(crate) fn new(tag: u32, queue: &str, bytes: usize) -> Result<Self> {
+        let jid_prefix = format!("{tag:08x}-");
+        let head = format!("{{\"jid\":\"{jid_prefix}{:012}\",", 0);
+        let head = format!("{head}\"jobtype\":\"BenchJob\",\"queue\":\"{queue}\",\"args\":[\"");
+        let smallest = head.len() + "\"]}".len();
+        ensure!(
+            bytes >= smallest,
+            "--payload-bytes {bytes}: the smallest job has {smallest} bytes"
+        );
+        let filler = "x".repeat(bytes - smallest);
+        Ok(Self {
+            json: format!("{head}{filler}\"]}}").into_bytes(),
+            number_at: JID_START.len() + jid_prefix.len(),
+            jid_prefix: jid_prefix.into_bytes(),
+        })
+    }
+
+    /// Appends job `number`.
+    pub(crate) fn append(&self, number: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.json);
+        let digits = &mut out[start + self.number_at..start + self.number_at + NUMBER_DIGITS];
+        write_decimal(number, digits);
+    }
+
+    /// Finds the number of a job that this template made, in whatever order its fields come back.
+    /// `None` for anything else.
+    pub(crate) fn number_of(&self, job: &[u8]) -> Option<u64> {
+        let jid = jid_of(job)?;
+        let digits = jid.strip_prefix(self.jid_prefix.as_slice())?;
+        if digits.len() != NUMBER_DIGITS {
+            return None;
+        }
+        decimal(digits).map(|number| number as u64)
+    }
+
+    /// The size of every job.
+    pub(crate) fn bytes(&self) -> usize {
+        self.json.len()
+    }
+}
+
+/// The jid of a job as received; spaces after the colon are accepted.
+pub(crate) fn jid_of(job: &[u8]) -> Option<&[u8]> {
+    let after_key = memchr::memmem::find(job, b"\"jid\":")? + b"\"jid\":".len();
+    let value = job[after_key..].trim_ascii_start().strip_prefix(b"\"")?;
+    Some(&value[..memchr::memchr(b'"', value)?])
+}
+
+/// A tag that two runs are unlikely to share.
+pub(crate) fn random_tag() -> u32 {
+    debug_assert_eq!(format!("{:08x}", u32::MAX).len(), TAG_DIGITS);
+    fastrand::u32(..)
+}
+
+fn write_decimal(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_exactly_the_size_asked_for_and_is_valid_json() {
+        for bytes in [110, 250, 10_000] {
+            let template = JobTemplate::new(7, "weir-bench", bytes).expect("large enough");
+            let mut job = Vec::new();
+            template.append(123_456, &mut job);
+            assert_eq!(job.len(), bytes);
+            let parsed: serde_json::Value = serde_json::from_slice(&job).expect("valid JSON");
+            assert_eq!(parsed["jid"], "00000007-000000123456");
+            assert_eq!(parsed["queue"], "weir-bench");
+        }
+    }
+
+    #[test]
+    fn a_size_below_the_smallest_job_is_refused_with_that_size() {
+        let error = JobTemplate::new(7, "q", 10)
+            .expect_err("too small")
+            .to_string();
+        assert!(error.contains("the smallest job has"), "{error}");
+    }
+
+    #[test]
+    fn a_number_is_found_in_reordered_json_and_only_for_this_run() {
+        let template = JobTemplate::new(0xAB, "q", 200).expect("large enough");
+        let reordered = br#"{"queue":"q","jid": "000000ab-000000000042","args":[]}"#;
+        assert_eq!(template.number_of(reordered), Some(42));
+        assert_eq!(
+            template.number_of(br#"{"jid":"000000ac-000000000042"}"#),
+            None
+        );
+        assert_eq!(template.number_of(br#"{"jid":"000000ab-42"}"#), None);
+        assert_eq!(template.number_of(br#"{"args":[]}"#), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! A connection of a jobs run: it either pushes or drains.
+
+use std::time::Instant;
+
+use super::drain::Drainer;
+use super::push::Pusher;
+use super::tallies::JobTallies;
+use crate::event_loop::{Exchange, LoadError};
+
+#[derive(Debug)]
+pub(crate) enum Role<'run> {
+    Pusher(Pusher<'run>),
+    Drainer(Drainer<'run>),
+}
+
+impl Exchange for Role<'_> {
+    type Tally = JobTallies;
+
+    fn fill(&mut self, now: Instant, out: &mut Vec<u8>) {
+        match self {
+            Self::Pusher(pusher) => pusher.fill(now, out),
+            Self::Drainer(drainer) => drainer.fill(now, out),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        tally: &mut JobTallies,
+    ) -> Result<usize, LoadError> {
+        match self {
+            Self::Pusher(pusher) => pusher.receive(now, input, out, tally),
+            Self::Drainer(drainer) => drainer.receive(now, input, out, tally),
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
+        match self {
+            Self::Pusher(pusher) => pusher.tick(now, out),
+            Self::Drainer(drainer) => drainer.tick(now, out),
+        }
+    }
+
+    fn oldest_unanswered(&self) -> Option<Instant> {
+        match self {
+            Self::Pusher(pusher) => pusher.oldest_unanswered(),
+            Self::Drainer(drainer) => drainer.oldest_unanswered(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Pusher(pusher) => pusher.is_done(),
+            Self::Drainer(drainer) => drainer.is_done(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The flags of a jobs run, checked once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::payload::JOBS_MAX;
+use crate::event_loop::Patience;
+
+/// An empty FETCH takes 2 s by the protocol; less patience would cut those off.
+const OPERATION_TIMEOUT_SECONDS_MIN: u64 = 3;
+/// A server forgets a worker that has not sent a BEAT for 60 s.
+const BEAT_SECONDS_MAX: u64 = 60;
+const CONNECTIONS_MAX: usize = 20_000;
+const IN_FLIGHT_MAX: usize = 10_000;
+const BATCH_MAX: u64 = 100_000;
+const THREADS_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scenario {
+    /// Jobs pushed with one PUSH each.
+    Push,
+    /// A filled queue (filling is not timed) drained with FETCH and ACK.
+    FetchAck,
+    /// Jobs pushed with PUSHB, --batch at a time.
+    Pushb,
+    /// Half of the connections push, half fetch and acknowledge at the same time.
+    Mixed,
+    /// All jobs pushed with PUSHB (timed), memory read at the top, then --drain of them drained (timed).
+    Backlog,
+}
+
+impl Scenario {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::FetchAck => "fetch-ack",
+            Self::Pushb => "pushb",
+            Self::Mixed => "mixed",
+            Self::Backlog => "backlog",
+        }
+    }
+}
+
+/// How much of what. An operation is a job.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadFlags {
+    // Required, but optional by type: `jobs compare` carries a set of these flags of its own.
+    #[arg(long, value_enum, required = true)]
+    pub(crate) scenario: Option<Scenario>,
+    /// Jobs per run.
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) jobs: u64,
+    /// Commands (or jobs, when draining) under way at once on each connection.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) in_flight: usize,
+    /// Jobs per PUSHB.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) batch: u64,
+    /// Exact size of a job's JSON on the wire.
+    #[arg(long, default_value_t = 250)]
+    pub(crate) payload_bytes: usize,
+    /// backlog only: how many jobs to drain; all by default.
+    #[arg(long)]
+    pub(crate) drain: Option<u64>,
+    /// Must be empty at the start; removed at the end, unless --keep.
+    #[arg(long, default_value = "weir-bench")]
+    pub(crate) queue: String,
+    /// Leave in the queue what the run did not drain.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Client threads; one saturates most servers on a shared machine.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Longest wait for the answer to one command; the run fails then.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) operation_timeout_seconds: u64,
+    /// Longest time in which no operation at all is completed; what is missing then counts as errors.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) stall_timeout_seconds: u64,
+    /// A draining run sends BEAT this often.
+    #[arg(long, default_value_t = 15)]
+    pub(crate) beat_seconds: u64,
+}
+
+/// Flags that hold together.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LoadSettings {
+    #[serde(skip)]
+    pub(crate) scenario: Scenario,
+    pub(crate) jobs: u64,
+    pub(crate) connections: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) batch: u64,
+    pub(crate) payload_bytes: usize,
+    /// Jobs that the drain takes.
+    pub(crate) drain: u64,
+    pub(crate) queue: String,
+    #[serde(skip)]
+    pub(crate) keep: bool,
+    pub(crate) threads: usize,
+    #[serde(skip)]
+    pub(crate) operation_timeout: Duration,
+    #[serde(skip)]
+    pub(crate) stall_timeout: Duration,
+    #[serde(skip)]
+    pub(crate) beat: Duration,
+}
+
+impl LoadFlags {
+    pub(crate) fn checked(&self, connections: usize) -> Result<LoadSettings> {
+        let scenario = self.scenario.context("--scenario is missing")?;
+        self.check_limits(scenario, connections)?;
+        Ok(LoadSettings {
+            scenario,
+            jobs: self.jobs,
+            connections,
+            in_flight: self.in_flight,
+            batch: self.batch,
+            payload_bytes: self.payload_bytes,
+            drain: self.drain.unwrap_or(self.jobs),
+            queue: self.queue.clone(),
+            keep: self.keep,
+            threads: self.threads.min(connections),
+            operation_timeout: Duration::from_secs(self.operation_timeout_seconds),
+            stall_timeout: Duration::from_secs(self.stall_timeout_seconds),
+            beat: Duration::from_secs(self.beat_seconds),
+        })
+    }
+
+    fn check_limits(&self, scenario: Scenario, connections: usize) -> Result<()> {
+        within("--jobs", self.jobs, 1, JOBS_MAX)?;
+        within(
+            "--connections",
+            connections as u64,
+            1,
+            CONNECTIONS_MAX as u64,
+        )?;
+        within(
+            "--in-flight",
+            self.in_flight as u64,
+            1,
+            IN_FLIGHT_MAX as u64,
+        )?;
+        within("--batch", self.batch, 1, BATCH_MAX)?;
+        within("--threads", self.threads as u64, 1, THREADS_MAX as u64)?;
+        let operation_timeout = self.operation_timeout_seconds;
+        within(
+            "--operation-timeout-seconds",
+            operation_timeout,
+            OPERATION_TIMEOUT_SECONDS_MIN,
+            3600,
+        )?;
+        within(
+            "--stall-timeout-seconds",
+            self.stall_timeout_seconds,
+            1,
+            3600,
+        )?;
+        within("--beat-seconds", self.beat_seconds, 1, BEAT_SECONDS_MAX)?;
+        if let Some(drain) = self.drain {
+            ensure!(
+                scenario == Scenario::Backlog,
+                "--drain belongs to --scenario backlog"
+            );
+            within("--drain", drain, 1, self.jobs)?;
+        }
+        let mixed = scenario == Scenario::Mixed;
+        ensure!(
+            !mixed || connections >= 2,
+            "--scenario mixed needs --connections 2 or more"
+        );
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let named = !self.queue.is_empty() && self.queue.bytes().all(allowed);
+        ensure!(
+            named,
+            "--queue {}: a queue name is made of a-z, A-Z, 0-9, '.', '_', '-'",
+            self.queue
+        );
+        Ok(())
+    }
+}
+
+impl LoadSettings {
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            operation_timeout: self.operation_timeout,
+            stall_timeout: self.stall_timeout,
+        }
+    }
+}
+
+fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
+    ensure!(
+        (least..=most).contains(&value),
+        "{flag} {value}: must be between {least} and {most}"
+    );
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Load generators: they speak public wire protocols only and know nothing of Weir's inside, so that a peer
+//! is measured in the same way. One subcommand per part; each prints the envelope of `envelope.rs`.
+//!
+//! Exit codes: 0 all operations did what they should, 1 some did not, 2 the run could not be made, 64 wrong usage.
+
+mod clock;
+mod comparison;
+mod envelope;
+mod event_loop;
+mod jobs;
+mod latency;
+mod output;
+mod process_usage;
+mod tally;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::output::Output;
+
+const EXIT_ERRORS_FOUND: u8 = 1;
+const EXIT_IMPOSSIBLE: u8 = 2;
+const EXIT_USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir-bench",
+    version,
+    about = "Load generators for Weir and its peers"
+)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Background jobs, over the Faktory protocol.
+    Jobs(Box<jobs::JobsFlags>),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            // A closed terminal is no reason to fail differently.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let mut output = Output::standard();
+    let outcome = match &cli.bench {
+        Bench::Jobs(flags) => jobs::run(flags, &mut output),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_ERRORS_FOUND),
+        Err(error) => {
+            // As above.
+            let _ = output.note(&format!("weir-bench: {error:#}"));
+            ExitCode::from(EXIT_IMPOSSIBLE)
+        }
+    }
+}
