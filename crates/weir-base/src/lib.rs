@@ -1,7 +1,16 @@
 //! What every service needs and no domain owns.
 //!
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
+//! - [`hint`]: "did you mean".
+//! - [`history`]: metrics with a memory, in ring files of fixed size.
 //! - [`secret`]: text that never shows itself in logs.
+//! - [`token_bucket`]: at most so many at once, and one more after each interval.
+//! - `shutdown` (feature `tokio`): how a service ends.
 
 pub mod clock;
+pub mod hint;
+pub mod history;
 pub mod secret;
+#[cfg(feature = "tokio")]
+pub mod shutdown;
+pub mod token_bucket;

@@ -1,1 +1,5 @@
-//! The dashboard: pages, live updates, assets built from web/.
+//! The dashboard on port 7420: pages rendered on the server, live through server-sent events.
+//!
+//! - [`settings`]: what an operator can set.
+
+pub mod settings;

@@ -1,0 +1,203 @@
+//! Metrics with a memory: a fixed list of series, seconds for hours and minutes for weeks.
+//!
+//! Each resolution is a ring file of fixed size ([`ring`]); a row has its own checksum, so a row
+//! torn by a crash is a gap in a chart and nothing more. Once a second one row is written; when a
+//! minute is over, its seconds are folded into one row (least, mean, greatest) of the minutes'
+//! ring. Columns are matched by name, so a release may add and remove series.
+//!
+//! A full disk or a read-only folder never stops the caller: the newest rows stay in memory, the
+//! file is tried again, and [`History::condition`] says so.
+//!
+//! Rows are not synced: what a power cut may take is the last seconds of a chart.
+
+mod band;
+mod header;
+mod ring;
+mod ring_file;
+mod row;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use band::{Band, Table};
+
+use self::band::Buckets;
+use self::ring::{Ring, Shape};
+use crate::clock::Timestamp;
+
+/// How much is remembered, and where. Field names are the names under `[history]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Folder of the ring files; made when missing.
+    pub directory: PathBuf,
+    /// How long every second is kept.
+    pub seconds_kept: Duration,
+    /// How long every minute is kept.
+    pub minutes_kept: Duration,
+    /// Rows per ring that are held in memory while the disk refuses them; older ones are dropped.
+    pub memory_rows_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const HOUR: u64 = 60 * 60;
+        Self {
+            directory: PathBuf::from("data/history"),
+            seconds_kept: Duration::from_secs(6 * HOUR),
+            minutes_kept: Duration::from_secs(30 * 24 * HOUR),
+            memory_rows_max: 900,
+        }
+    }
+}
+
+/// Whether the disk takes the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    OnDisk,
+    /// The newest rows are in memory only; the text says why.
+    InMemory(String),
+}
+
+/// What to read: `[from, to)`, as at most `points_max` points.
+#[derive(Clone, Debug)]
+pub struct Query<'a> {
+    pub series: &'a [&'a str],
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub points_max: usize,
+}
+
+/// The history of one service. Shared by reference; a row and a query don't wait for each other
+/// longer than one read of the ring.
+#[derive(Debug)]
+pub struct History {
+    columns: Vec<String>,
+    seconds: Mutex<Ring>,
+    minutes: Mutex<Ring>,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Columns of one history: bounds a row to 6 KiB.
+const COLUMNS_MAX: usize = 256;
+
+impl History {
+    /// Opens or makes the rings in `settings.directory`. Trouble with the disk is not an error but
+    /// a [`Condition`].
+    ///
+    /// # Panics
+    /// With more than 256 columns, or the same name twice: the list is the program's own.
+    #[must_use]
+    pub fn open(settings: &Settings, columns: &[&str]) -> Self {
+        assert!(
+            columns.len() <= COLUMNS_MAX,
+            "a history has at most {COLUMNS_MAX} columns"
+        );
+        let unique: std::collections::BTreeSet<_> = columns.iter().collect();
+        assert_eq!(
+            unique.len(),
+            columns.len(),
+            "a history's columns have different names"
+        );
+        let open = |name: &str, step: Duration, kept: Duration, values_per_column| {
+            let shape = Shape::new(columns, step, kept, values_per_column);
+            Ring::open(&settings.directory, name, shape, settings.memory_rows_max)
+        };
+        let mut seconds = open("seconds.ring", SECOND, settings.seconds_kept, 1);
+        seconds.find_newest();
+        let minutes = open("minutes.ring", MINUTE, settings.minutes_kept, 3);
+        Self {
+            columns: columns.iter().map(ToString::to_string).collect(),
+            seconds: Mutex::new(seconds),
+            minutes: Mutex::new(minutes),
+        }
+    }
+
+    /// Records one value per column for the second of `at`. NaN: not known.
+    ///
+    /// # Panics
+    /// When `values` doesn't have one value per column.
+    pub fn append(&self, at: Timestamp, values: &[f64]) {
+        assert_eq!(values.len(), self.columns.len(), "one value per column");
+        let bands: Vec<Band> = values.iter().copied().map(Band::of).collect();
+        let mut seconds = lock(&self.seconds);
+        let before = seconds.newest().map(minute_of);
+        if let Some(minute) = before.filter(|minute| *minute < minute_of(at)) {
+            // First, because the new row may take the place of one of that minute's.
+            self.fold(&seconds, Timestamp::from_millis(minute * 60_000));
+        }
+        seconds.write(at, &bands);
+    }
+
+    /// Writes the row of the minute that starts at `start`.
+    fn fold(&self, seconds: &Ring, start: Timestamp) {
+        let every: Vec<usize> = (0..self.columns.len()).collect();
+        let mut buckets = Buckets::new(start, start + MINUTE, 1, self.columns.len());
+        seconds.read(start, start + MINUTE, &every, &mut |at, bands| {
+            buckets.add(at, bands)
+        });
+        let bands: Vec<Band> = buckets
+            .finish()
+            .columns
+            .iter()
+            .map(|points| points[0].unwrap_or(Band::NONE))
+            .collect();
+        lock(&self.minutes).write(start, &bands);
+    }
+
+    /// The series' bands over time, from seconds where those reach back far enough, from minutes
+    /// otherwise (and then from seconds for the minute that isn't over). An unknown series has no
+    /// points.
+    #[must_use]
+    pub fn query(&self, query: &Query<'_>) -> Table {
+        let known: Vec<usize> = query.series.iter().map(|name| self.column(name)).collect();
+        let mut buckets = Buckets::new(query.from, query.to, query.points_max, known.len());
+        let mut from = query.from;
+        if from < lock(&self.seconds).oldest(query.to) {
+            lock(&self.minutes).read(from, query.to, &known, &mut |at, bands| {
+                buckets.add(at, bands);
+                from = at + MINUTE;
+            });
+        }
+        lock(&self.seconds).read(from, query.to, &known, &mut |at, bands| {
+            buckets.add(at, bands)
+        });
+        buckets.finish()
+    }
+
+    /// The index of a column; one past the end for an unknown name.
+    fn column(&self, name: &str) -> usize {
+        self.columns
+            .iter()
+            .position(|column| column == name)
+            .unwrap_or(self.columns.len())
+    }
+
+    /// The names of the series.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Whether the disk takes the rows.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        let problem = lock(&self.seconds)
+            .problem()
+            .or_else(|| lock(&self.minutes).problem());
+        problem.map_or(Condition::OnDisk, Condition::InMemory)
+    }
+}
+
+const fn minute_of(at: Timestamp) -> u64 {
+    at.as_millis() / 60_000
+}
+
+/// A ring is whole between any two of its operations, so a panicked holder leaves it usable.
+fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

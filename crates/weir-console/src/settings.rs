@@ -1,0 +1,232 @@
+//! What an operator can set about the console, with the defaults.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use weir_base::secret::Secret;
+
+/// Settings of the console. Field names are the names in `weir.toml` under `[console]`; a
+/// `Duration` named `x` is written as `x = "10s"`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the pages, the admin API and `/metrics` are served. Anything but loopback needs a
+    /// `password`.
+    pub listen: SocketAddr,
+    /// What people type to get in. None: no login, allowed on loopback only.
+    pub password: Option<Secret>,
+    /// What programs send as `Authorization: Bearer ..` to `/v1` and `/metrics`.
+    pub token: Option<Secret>,
+    /// Host names (without port) under which the console is reached, besides the loopback names
+    /// and plain IP addresses. Others are refused: a hostile page could point its name here.
+    pub hosts: Vec<String>,
+    /// `/metrics` answers without login or token.
+    pub metrics_without_login: bool,
+    /// Marks the session cookie `Secure`: for a console that is reached through TLS only.
+    pub cookie_secure: bool,
+    /// A session ends after this long without a request.
+    pub session_idle_max: Duration,
+    /// A session ends this long after its login.
+    pub session_age_max: Duration,
+    pub limits: Limits,
+}
+
+/// Every limit of the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions at once; one more ends the one that was idle longest.
+    pub sessions_max: usize,
+    /// Logins that one address may try at once...
+    pub login_burst: u32,
+    /// ...and one more after each of these.
+    pub login_interval: Duration,
+    /// Addresses whose tries are counted apart; the others share one count.
+    pub login_addresses_max: usize,
+    /// Live streams (`/events`) at once; one more is asked to try again later.
+    pub streams_max: usize,
+    /// Bytes of a form. The admin API has limits of its own.
+    pub body_bytes_max: usize,
+    /// A page that isn't ready after this long is given up.
+    pub request_timeout: Duration,
+    /// How often the job server is read for charts and live pages, whatever the number of readers.
+    pub sample_interval: Duration,
+    /// Jobs on one page of a list.
+    pub page_jobs: usize,
+    /// Queues on one page.
+    pub page_queues: usize,
+    /// Workers, and their jobs, on one page.
+    pub page_workers: usize,
+    /// Bytes of a job's payload that its page shows; the rest is behind a download link.
+    pub payload_display_bytes_max: usize,
+    /// Points of one chart.
+    pub chart_points_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const HOUR: u64 = 60 * 60;
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420),
+            password: None,
+            token: None,
+            hosts: Vec::new(),
+            metrics_without_login: false,
+            cookie_secure: false,
+            session_idle_max: Duration::from_secs(12 * HOUR),
+            session_age_max: Duration::from_secs(7 * 24 * HOUR),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions_max: 1_000,
+            login_burst: 5,
+            login_interval: Duration::from_secs(10),
+            login_addresses_max: 10_000,
+            streams_max: 64,
+            body_bytes_max: 1 << 20,
+            request_timeout: Duration::from_secs(30),
+            sample_interval: Duration::from_secs(1),
+            page_jobs: 50,
+            page_queues: 200,
+            page_workers: 500,
+            payload_display_bytes_max: 256 << 10,
+            chart_points_max: 600,
+        }
+    }
+}
+
+/// A setting that can't be, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The setting's name under `[console]`.
+    pub setting: &'static str,
+    pub message: String,
+}
+
+/// The shortest token that is taken: 16 characters of base64 hold 96 bits.
+const TOKEN_CHARACTERS_MIN: usize = 16;
+
+impl Settings {
+    /// All that is wrong with these settings; empty: nothing.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut report = |setting, message: String| problems.push(Problem { setting, message });
+        if self.password.is_none() && !self.listen.ip().is_loopback() {
+            let ip = self.listen.ip();
+            report(
+                "password",
+                format!(
+                    "{ip} is not loopback, so the console needs a password: set \
+                         console.password = {{ file = \"PATH\" }}, or listen on 127.0.0.1"
+                ),
+            );
+        }
+        if self
+            .password
+            .as_ref()
+            .is_some_and(|password| password.expose().is_empty())
+        {
+            report("password", "the password is empty".into());
+        }
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| token.expose().len() < TOKEN_CHARACTERS_MIN)
+        {
+            report(
+                "token",
+                format!("the token has fewer than {TOKEN_CHARACTERS_MIN} characters"),
+            );
+        }
+        for host in self.hosts.iter().filter(|host| !is_host_name(host)) {
+            report(
+                "hosts",
+                format!("{host:?} is not a host name (no scheme, port or path)"),
+            );
+        }
+        for (setting, is_zero) in self.limits.zeros() {
+            if is_zero {
+                report(setting, "must be above zero".into());
+            }
+        }
+        problems
+    }
+}
+
+impl Limits {
+    /// The limits that make no sense at zero, each with whether it is.
+    fn zeros(&self) -> [(&'static str, bool); 13] {
+        [
+            ("limits.sessions_max", self.sessions_max == 0),
+            ("limits.login_burst", self.login_burst == 0),
+            ("limits.login_interval", self.login_interval.is_zero()),
+            ("limits.login_addresses_max", self.login_addresses_max == 0),
+            ("limits.streams_max", self.streams_max == 0),
+            ("limits.body_bytes_max", self.body_bytes_max == 0),
+            ("limits.request_timeout", self.request_timeout.is_zero()),
+            ("limits.sample_interval", self.sample_interval.is_zero()),
+            ("limits.page_jobs", self.page_jobs == 0),
+            ("limits.page_queues", self.page_queues == 0),
+            ("limits.page_workers", self.page_workers == 0),
+            (
+                "limits.payload_display_bytes_max",
+                self.payload_display_bytes_max == 0,
+            ),
+            ("limits.chart_points_max", self.chart_points_max == 0),
+        ]
+    }
+}
+
+fn is_host_name(host: &str) -> bool {
+    let label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    !host.is_empty() && host.bytes().all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings_with(change: impl FnOnce(&mut Settings)) -> Vec<&'static str> {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
+            .problems()
+            .into_iter()
+            .map(|problem| problem.setting)
+            .collect()
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert_eq!(Settings::default().problems(), []);
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_at_once() {
+        let found = settings_with(|settings| {
+            settings.listen = "0.0.0.0:7420".parse().unwrap();
+            settings.token = Some(Secret::new("short"));
+            settings.hosts = vec!["http://weir.example".into(), "weir.example".into()];
+            settings.limits.streams_max = 0;
+        });
+        assert_eq!(found, ["password", "token", "hosts", "limits.streams_max"]);
+    }
+
+    #[test]
+    fn any_loopback_address_needs_no_password() {
+        for listen in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1"] {
+            assert!(
+                settings_with(|s| s.listen = listen.parse().unwrap()).is_empty(),
+                "{listen}"
+            );
+        }
+        for listen in ["192.168.1.1:1", "[::]:1", "0.0.0.0:1"] {
+            let found = settings_with(|s| s.listen = listen.parse().unwrap());
+            assert_eq!(found, ["password"], "{listen}");
+        }
+    }
+}
