@@ -1,0 +1,147 @@
+//! How a service ends: everybody learns that it is time, every task is waited for, and the wait
+//! has an end.
+//!
+//! The order that a service keeps: [`Shutdown::request`] (nobody accepts new work), then
+//! [`Shutdown::drain`] (work in hand is finished, at most until the deadline).
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The word that it is time to end, and the tasks to wait for. Cheap to clone; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    token: CancellationToken,
+    tracker: TaskTracker,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Every task ended by itself.
+    Clean,
+    /// The deadline came first; so many tasks were still running.
+    DeadlinePassed { tasks_left: usize },
+}
+
+impl Shutdown {
+    /// Nothing asked for, no tasks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says that it is time to end. Saying it again changes nothing.
+    pub fn request(&self) {
+        self.token.cancel();
+    }
+
+    /// Whether it is time to end.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Resolves once it is time to end: the other arm of every `select!` that waits for work.
+    pub async fn requested(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Runs `task` on the current runtime; [`Shutdown::drain`] waits for it.
+    pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.tracker.spawn(task)
+    }
+
+    /// Runs `task` on the current `LocalSet`; [`Shutdown::drain`] waits for it.
+    pub fn spawn_local<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        self.tracker.spawn_local(task)
+    }
+
+    /// How many tasks run.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.tracker.len()
+    }
+
+    /// Asks for the end and waits until every task has ended, at most for `deadline`.
+    pub async fn drain(&self, deadline: Duration) -> Drained {
+        self.request();
+        self.tracker.close();
+        match tokio::time::timeout(deadline, self.tracker.wait()).await {
+            Ok(()) => Drained::Clean,
+            Err(_) => Drained::DeadlinePassed {
+                tasks_left: self.tracker.len(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<F: Future>(future: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn a_drain_waits_for_tasks_that_finish_when_asked() {
+        run(async {
+            let shutdown = Shutdown::new();
+            let twin = shutdown.clone();
+            let task = shutdown.spawn(async move {
+                twin.requested().await;
+                "finished"
+            });
+            assert!(!shutdown.is_requested());
+            assert_eq!(
+                shutdown.drain(Duration::from_secs(60)).await,
+                Drained::Clean
+            );
+            assert_eq!(task.await.expect("the task"), "finished");
+        });
+    }
+
+    #[test]
+    fn a_drain_ends_at_its_deadline_and_counts_who_is_left() {
+        run(async {
+            let shutdown = Shutdown::new();
+            shutdown.spawn(std::future::pending::<()>());
+            shutdown.spawn(std::future::pending::<()>());
+            let drained = shutdown.drain(Duration::from_millis(1)).await;
+            assert_eq!(drained, Drained::DeadlinePassed { tasks_left: 2 });
+        });
+    }
+
+    #[test]
+    fn local_tasks_are_waited_for_too() {
+        run(tokio::task::LocalSet::new().run_until(async {
+            let shutdown = Shutdown::new();
+            let seen = std::rc::Rc::new(std::cell::Cell::new(false));
+            let (twin, mark) = (shutdown.clone(), seen.clone());
+            shutdown.spawn_local(async move {
+                twin.requested().await;
+                mark.set(true);
+            });
+            assert_eq!(
+                shutdown.drain(Duration::from_secs(60)).await,
+                Drained::Clean
+            );
+            assert!(seen.get());
+        }));
+    }
+}

@@ -1,0 +1,168 @@
+//! Listening sockets: bound here with errors that say what to do, or taken over from a parent.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::address::ListenAddress;
+use crate::occupant;
+use crate::unix_path::{self, ShortPath};
+
+/// A bound, listening, close-on-exec, non-blocking socket.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// How to bind.
+#[derive(Clone, Copy, Debug)]
+pub struct BindOptions {
+    /// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+    pub backlog: u16,
+    /// Access mode of a unix socket's file.
+    pub unix_mode: u32,
+}
+
+impl Default for BindOptions {
+    fn default() -> Self {
+        // 4096 is the kernel's own default ceiling; clients wait there while a service restarts.
+        Self {
+            backlog: 4096,
+            unix_mode: 0o600,
+        }
+    }
+}
+
+/// Why an address could not be bound or taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody listens there already.
+    #[error("{address} is in use{by}; stop that process or choose another address")]
+    InUse { address: String, by: String },
+    /// A port below `net.ipv4.ip_unprivileged_port_start` without the right to it.
+    #[error("no permission to listen on {0}; ports below 1024 need root or CAP_NET_BIND_SERVICE")]
+    Permission(String),
+    /// The address belongs to no interface of this machine.
+    #[error("{0} is not an address of this machine; 0.0.0.0 or [::] means all of them")]
+    NotHere(String),
+    /// Anything else.
+    #[error("cannot listen on {address}: {source}")]
+    Other { address: String, source: io::Error },
+    /// An inherited descriptor that is no listening stream socket.
+    #[error("inherited descriptor {name} is not a listening stream socket")]
+    NotListening { name: String },
+}
+
+impl Listener {
+    /// Binds `address` and listens.
+    pub fn bind(address: &ListenAddress, options: BindOptions) -> Result<Self, ListenError> {
+        let bound = match address {
+            ListenAddress::Tcp(address) => bind_tcp(*address, options).map(Self::Tcp),
+            ListenAddress::Unix(path) => bind_unix(path, options).map(Self::Unix),
+        };
+        bound.map_err(|error| explain(address, error))
+    }
+
+    /// Takes over an inherited socket; `name` is for the error.
+    pub fn adopt(name: &str, descriptor: OwnedFd) -> Result<Self, ListenError> {
+        let not_listening = || ListenError::NotListening {
+            name: name.to_owned(),
+        };
+        if !sockopt::socket_acceptconn(&descriptor).map_err(|_| not_listening())? {
+            return Err(not_listening());
+        }
+        let socket = Socket::from(descriptor);
+        let other = |source| ListenError::Other {
+            address: name.to_owned(),
+            source,
+        };
+        socket.set_nonblocking(true).map_err(other)?;
+        socket.set_cloexec(true).map_err(other)?;
+        match socket.domain().map_err(other)? {
+            Domain::UNIX => Ok(Self::Unix(OwnedFd::from(socket).into())),
+            Domain::IPV4 | Domain::IPV6 => Ok(Self::Tcp(OwnedFd::from(socket).into())),
+            _ => Err(not_listening()),
+        }
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> io::Result<ListenAddress> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            Self::Unix(listener) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().unwrap_or(Path::new(""));
+                Ok(ListenAddress::Unix(path.to_owned()))
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr, options: BindOptions) -> io::Result<TcpListener> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    // A restart must not wait for the old connections' TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(i32::from(options.backlog))?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+fn bind_unix(path: &Path, options: BindOptions) -> io::Result<UnixListener> {
+    remove_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    // The file gets the mode of the unbound socket, so it is never open to others, not even
+    // between bind and a later chmod.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(options.unix_mode))?;
+    socket.bind(&SockAddr::unix(ShortPath::to(path)?.as_path())?)?;
+    socket.listen(i32::from(options.backlog))?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+/// Removes the file of a socket that nobody listens on any more.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match unix_path::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        // No such file, or something that bind will explain.
+        Err(_) => Ok(()),
+    }
+}
+
+fn explain(address: &ListenAddress, source: io::Error) -> ListenError {
+    let text = address.to_string();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = occupant::of(address)
+                .map(|who| format!(" by {who}"))
+                .unwrap_or_default();
+            ListenError::InUse { address: text, by }
+        }
+        io::ErrorKind::PermissionDenied if matches!(address, ListenAddress::Tcp(_)) => {
+            ListenError::Permission(text)
+        }
+        io::ErrorKind::AddrNotAvailable => ListenError::NotHere(text),
+        _ => ListenError::Other {
+            address: text,
+            source,
+        },
+    }
+}

@@ -1,0 +1,139 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use weir_net::address::ListenAddress;
+use weir_net::listener::{BindOptions, ListenError, Listener};
+use weir_net::unix_path;
+
+fn bind(address: &str) -> Result<Listener, ListenError> {
+    Listener::bind(
+        &address.parse().expect("an address"),
+        BindOptions::default(),
+    )
+}
+
+fn tcp_port(listener: &Listener) -> u16 {
+    match listener.address().expect("an address") {
+        ListenAddress::Tcp(address) => address.port(),
+        ListenAddress::Unix(path) => panic!("{path:?} is no TCP address"),
+    }
+}
+
+#[test]
+fn port_zero_becomes_a_port_that_takes_connections() {
+    let listener = bind("127.0.0.1:0").expect("bound");
+    let port = tcp_port(&listener);
+    assert_ne!(port, 0);
+    TcpStream::connect(("127.0.0.1", port)).expect("connects before anybody accepts");
+}
+
+#[test]
+fn ipv6_works() {
+    let listener = bind("[::1]:0").expect("bound");
+    TcpStream::connect(("::1", tcp_port(&listener))).expect("connects");
+}
+
+#[test]
+fn an_address_in_use_says_who_has_it() {
+    let first = bind("127.0.0.1:0").expect("bound");
+    let address = first.address().expect("an address").to_string();
+    let error = bind(&address).expect_err("in use").to_string();
+    let pid = std::process::id();
+    assert!(
+        error.starts_with(&format!("{address} is in use by pid {pid} (")),
+        "{error}"
+    );
+    assert!(
+        error.ends_with("stop that process or choose another address"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_foreign_address_is_refused_with_advice() {
+    // 192.0.2.0/24 is reserved for documentation: no machine has it.
+    let error = bind("192.0.2.1:7419").expect_err("not here").to_string();
+    assert_eq!(
+        error,
+        "192.0.2.1:7419 is not an address of this machine; 0.0.0.0 or [::] means all of them"
+    );
+}
+
+#[test]
+fn an_inherited_listener_keeps_the_connections_that_wait() {
+    let listener = bind("127.0.0.1:0").expect("bound");
+    let mut client = TcpStream::connect(("127.0.0.1", tcp_port(&listener))).expect("connects");
+    let inherited = listener
+        .as_fd()
+        .try_clone_to_owned()
+        .expect("a second descriptor");
+    drop(listener);
+    let Listener::Tcp(adopted) = Listener::adopt("jobs", inherited).expect("adopted") else {
+        panic!("a TCP listener stays one");
+    };
+    adopted.set_nonblocking(false).expect("blocking");
+    let (mut served, _) = adopted.accept().expect("the waiting connection");
+    client.write_all(b"x").expect("written");
+    let mut byte = [0];
+    served.read_exact(&mut byte).expect("read");
+    assert_eq!(&byte, b"x");
+}
+
+#[test]
+fn a_descriptor_that_does_not_listen_is_refused() {
+    let file = OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
+    let error = Listener::adopt("jobs", file).expect_err("no socket");
+    assert_eq!(
+        error.to_string(),
+        "inherited descriptor jobs is not a listening stream socket"
+    );
+    let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    assert!(Listener::adopt("jobs", one.into()).is_err());
+}
+
+#[test]
+fn a_unix_socket_is_private_and_replaces_a_stale_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("weir.sock");
+    let address = ListenAddress::Unix(path.clone());
+    drop(Listener::bind(&address, BindOptions::default()).expect("bound"));
+    assert!(path.exists(), "the file stays behind");
+    let listener = Listener::bind(&address, BindOptions::default()).expect("bound again");
+    let mode = std::fs::metadata(&path)
+        .expect("its file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    unix_path::connect(&path).expect("connects");
+    let error = Listener::bind(&address, BindOptions::default()).expect_err("in use");
+    assert!(matches!(error, ListenError::InUse { .. }), "{error}");
+    drop(listener);
+}
+
+#[test]
+fn a_path_longer_than_the_kernel_allows_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep: PathBuf = std::iter::once(folder.path().to_owned())
+        .chain((0..8).map(|_| PathBuf::from("a-folder-with-a-long-name")))
+        .collect();
+    std::fs::create_dir_all(&deep).expect("made");
+    let path = deep.join("weir.sock");
+    assert!(path.as_os_str().len() > unix_path::PATH_BYTES_MAX);
+    let address = ListenAddress::Unix(path.clone());
+    let _listener = Listener::bind(&address, BindOptions::default()).expect("bound");
+    unix_path::connect(&path).expect("connects");
+}
+
+#[test]
+fn a_name_too_long_by_itself_is_refused_clearly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = ListenAddress::Unix(folder.path().join("n".repeat(120)));
+    let error = Listener::bind(&address, BindOptions::default()).expect_err("too long");
+    assert!(
+        error.to_string().contains("choose a shorter name"),
+        "{error}"
+    );
+}

@@ -1,0 +1,4 @@
+//! Sockets and TLS against the real kernel.
+
+mod listener;
+mod tls;
