@@ -1,1 +1,35 @@
-//! The parent: holds the listening sockets, starts and replaces child processes.
+//! The parent: starts child processes with inherited descriptors, watches, restarts and ends them.
+//!
+//! It runs no async runtime and holds no service's state, so that nothing which fails in a service
+//! can take it along.
+//!
+//! - [`spec`]: what to run, and what to hand it.
+//! - [`supervise`]: the loop over all children; [`supervise::Supervisor::run`] is the lifecycle.
+//! - [`restarts`]: when to start again, and when to give up; pure.
+//! - [`inherited`]: the child's side: descriptors by name, the way to say "ready".
+//! - [`requests`]: signals, as things to do.
+//! - [`notify`]: systemd's readiness protocol.
+//! - [`system`]: the only file with `unsafe`.
+
+mod child;
+pub mod inherited;
+pub mod notify;
+mod output;
+pub mod requests;
+pub mod restarts;
+pub mod spec;
+pub mod supervise;
+pub mod system;
+
+pub use restarts::RestartPolicy;
+pub use spec::ChildSpec;
+pub use supervise::{Events, Outcome, Supervisor};
+
+use std::time::Duration;
+
+/// Time since the machine started: never set back, so a wait neither ends early nor hangs when
+/// somebody sets the wall clock.
+fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(now).unwrap_or_default()
+}

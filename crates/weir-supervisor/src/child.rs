@@ -1,0 +1,264 @@
+//! One child through its generations: started, ready, ended, started again.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::inherited::{self, Word};
+use crate::output::Output;
+use crate::restarts::{Restarts, Verdict};
+use crate::spec::ChildSpec;
+use crate::system;
+
+/// A word is short; what doesn't end in this many bytes is no word.
+const WORD_BYTES_MAX: usize = 4096;
+
+/// A child and what it does now.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) spec: ChildSpec,
+    pub(crate) state: State,
+    restarts: Restarts,
+}
+
+/// What a child does now.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// To be started then.
+    Waiting {
+        start_at: Duration,
+    },
+    Running(Box<Process>),
+    /// Ended as it was asked to.
+    Ended,
+}
+
+/// One generation of a child.
+#[derive(Debug)]
+pub(crate) struct Process {
+    process: std::process::Child,
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) output: Output,
+    status: Option<OwnedFd>,
+    words: Vec<u8>,
+    pub(crate) ready_at: Option<Duration>,
+    pub(crate) alive_at: Duration,
+    /// Asked to end: SIGKILL then.
+    pub(crate) kill_at: Option<Duration>,
+    /// The child reads the other end and ends when this one is closed.
+    _life: OwnedFd,
+}
+
+/// How a generation ended, and what comes of it.
+#[derive(Debug)]
+pub(crate) struct Death {
+    pub(crate) status: ExitStatus,
+    pub(crate) pid: Pid,
+    /// None: it never was.
+    pub(crate) ready_for: Option<Duration>,
+    pub(crate) last_lines: Vec<String>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Child {
+    pub(crate) fn new(spec: ChildSpec) -> Self {
+        let restarts = Restarts::new(spec.restart.clone());
+        Self {
+            spec,
+            state: State::Waiting {
+                start_at: Duration::ZERO,
+            },
+            restarts,
+        }
+    }
+
+    pub(crate) fn running(&self) -> Option<&Process> {
+        match &self.state {
+            State::Running(process) => Some(process),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn running_mut(&mut self) -> Option<&mut Process> {
+        match &mut self.state {
+            State::Running(process) => Some(process),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.running()
+            .is_some_and(|process| process.ready_at.is_some())
+    }
+
+    /// When there is something to do without an event.
+    pub(crate) fn wakes_at(&self) -> Option<Duration> {
+        match &self.state {
+            State::Waiting { start_at } => Some(*start_at),
+            State::Running(process) => process.kill_at,
+            State::Ended => None,
+        }
+    }
+
+    /// Starts the next generation.
+    pub(crate) fn start(&mut self, now: Duration) -> io::Result<Pid> {
+        let process = Process::start(&self.spec, now)?;
+        let pid = process.pid;
+        self.state = State::Running(Box::new(process));
+        Ok(pid)
+    }
+
+    /// Asks it to end; one that waits to be started isn't.
+    pub(crate) fn stop(&mut self, now: Duration) {
+        let deadline = now + self.spec.stop_deadline;
+        match &mut self.state {
+            State::Running(process) => {
+                process.kill_at = Some(deadline);
+                process.signal(Signal::TERM);
+            }
+            State::Waiting { .. } | State::Ended => self.state = State::Ended,
+        }
+    }
+
+    /// Whether this generation has ended, and what comes of it.
+    pub(crate) fn reap(&mut self, now: Duration, passed_to: BorrowedFd<'_>) -> Option<Death> {
+        let State::Running(process) = &mut self.state else {
+            return None;
+        };
+        let status = process.process.try_wait().ok().flatten()?;
+        while process.output.pass_on(passed_to) {}
+        let ready_for = process.ready_at.map(|since| now.saturating_sub(since));
+        let verdict = self.restarts.died(ready_for);
+        let last_lines = process.output.last_lines();
+        let was_asked = process.kill_at.is_some();
+        let death = Death {
+            status,
+            pid: process.pid,
+            ready_for,
+            last_lines,
+            verdict,
+        };
+        self.state = if was_asked {
+            State::Ended
+        } else {
+            next_state(verdict, now)
+        };
+        Some(death)
+    }
+
+    /// The system refused to start it: counted like a death.
+    pub(crate) fn start_failed(&mut self, now: Duration) -> Verdict {
+        let verdict = self.restarts.died(None);
+        self.state = next_state(verdict, now);
+        verdict
+    }
+}
+
+fn next_state(verdict: Verdict, now: Duration) -> State {
+    match verdict {
+        Verdict::Restart { after, .. } => State::Waiting {
+            start_at: now + after,
+        },
+        Verdict::GiveUp { .. } => State::Ended,
+    }
+}
+
+impl Process {
+    fn start(spec: &ChildSpec, now: Duration) -> io::Result<Self> {
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (status, status_writer) = pipe()?;
+        let (life_reader, life) = pipe()?;
+        let (output, output_writer) = pipe()?;
+        for reader in [&status, &output] {
+            rustix::io::ioctl_fionbio(reader, true)?;
+        }
+        // A word that nobody reads must not hold up the child.
+        rustix::io::ioctl_fionbio(&status_writer, true)?;
+
+        let own = [
+            (inherited::STATUS, status_writer.as_fd()),
+            (inherited::LIFE, life_reader.as_fd()),
+        ];
+        let given = spec
+            .descriptors
+            .iter()
+            .map(|(name, descriptor)| (name.as_str(), descriptor.as_fd()));
+        let (names, descriptors): (Vec<&str>, Vec<BorrowedFd<'_>>) = given.chain(own).unzip();
+
+        let mut command = Command::new(&spec.program);
+        command
+            .args(&spec.arguments)
+            .envs(spec.environment.iter().map(|(name, value)| (name, value)))
+            .env(inherited::VARIABLE, inherited::describe(names.into_iter()))
+            .stdin(Stdio::null())
+            .stdout(output_writer.try_clone()?)
+            .stderr(output_writer)
+            // Ctrl-C on a terminal reaches the whole group: the parent alone decides what it means.
+            .process_group(0);
+        system::hand_over(&mut command, &descriptors);
+        let process = command.spawn()?;
+        let pid = Pid::from_child(&process);
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Self {
+            process,
+            pid,
+            pidfd,
+            output: Output::new(output),
+            status: Some(status),
+            words: Vec::new(),
+            ready_at: None,
+            alive_at: now,
+            kill_at: None,
+            _life: life,
+        })
+    }
+
+    /// What to poll for words, while there may be more.
+    pub(crate) fn status(&self) -> Option<BorrowedFd<'_>> {
+        self.status.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Sends `signal`. It was not reaped yet, so the number is still its own.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Err(error) = rustix::process::pidfd_send_signal(&self.pidfd, signal) {
+            tracing::debug!(pid = self.pid.as_raw_nonzero(), %error, "signal not sent");
+        }
+    }
+
+    /// The words that have arrived.
+    pub(crate) fn words(&mut self) -> Vec<Word> {
+        let mut chunk = [0; WORD_BYTES_MAX];
+        while let Some(status) = &self.status {
+            match rustix::io::read(status, &mut chunk) {
+                Ok(bytes @ 1..) => self.words.extend_from_slice(&chunk[..bytes]),
+                // Closed: to poll it again would return at once, for ever.
+                Ok(0) => self.status = None,
+                Err(_) => break,
+            }
+        }
+        let mut said = Vec::new();
+        while let Some(end) = self.words.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.words.drain(..=end).collect();
+            said.extend(Word::parse(String::from_utf8_lossy(&line).trim_end()));
+        }
+        if self.words.len() > WORD_BYTES_MAX {
+            self.words.clear();
+        }
+        said
+    }
+}
+
+/// `exited with code 2`, `was killed by signal 9`.
+pub(crate) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

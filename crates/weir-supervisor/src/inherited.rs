@@ -1,0 +1,161 @@
+//! The child's side: descriptors that the parent handed over, by name, and the way to tell it how
+//! things stand.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::system;
+
+/// The environment variable that names the descriptors: `jobs=3,console=4`.
+pub const VARIABLE: &str = "WEIR_DESCRIPTORS";
+/// The pipe on which a child says [`Word`]s.
+pub(crate) const STATUS: &str = "status";
+/// The pipe that ends when the parent does.
+pub(crate) const LIFE: &str = "life";
+
+/// What a child tells its parent, one word a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It serves.
+    Ready,
+    /// It still answers; systemd's watchdog is fed from this.
+    Alive,
+    /// The settings are in effect.
+    Reloaded,
+}
+
+impl Word {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Alive => "alive",
+            Self::Reloaded => "reloaded",
+        }
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        [Self::Ready, Self::Alive, Self::Reloaded]
+            .into_iter()
+            .find(|word| word.as_str() == line)
+    }
+}
+
+/// Descriptors that wait to be taken.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    descriptors: BTreeMap<String, OwnedFd>,
+}
+
+/// Why nothing could be inherited.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritError {
+    /// The text isn't `name=number,..`.
+    #[error("{VARIABLE} is malformed at {0:?}; it is set by the parent, not by hand")]
+    Malformed(String),
+    /// The number can't be taken over.
+    #[error("descriptor {number} ({name}) can't be taken over: {source}")]
+    Descriptor {
+        name: String,
+        number: i32,
+        source: io::Error,
+    },
+    /// The parent was to hand over more.
+    #[error("the parent handed over no descriptor named {0}")]
+    Missing(String),
+}
+
+impl Inherited {
+    /// Takes over what `text`, the value of [`VARIABLE`], names. Once per process.
+    pub fn take_over(text: &str) -> Result<Self, InheritError> {
+        let mut descriptors = BTreeMap::new();
+        for entry in text.split(',').filter(|entry| !entry.is_empty()) {
+            let malformed = || InheritError::Malformed(entry.to_owned());
+            let (name, number) = entry.split_once('=').ok_or_else(malformed)?;
+            let number: i32 = number.parse().map_err(|_| malformed())?;
+            let name = name.to_owned();
+            let descriptor = match system::take_descriptor(number) {
+                Ok(descriptor) => descriptor,
+                Err(source) => {
+                    return Err(InheritError::Descriptor {
+                        name,
+                        number,
+                        source,
+                    });
+                }
+            };
+            descriptors.insert(name, descriptor);
+        }
+        Ok(Self { descriptors })
+    }
+
+    /// The descriptor called `name`, if the parent gave one.
+    pub fn take(&mut self, name: &str) -> Option<OwnedFd> {
+        self.descriptors.remove(name)
+    }
+
+    /// The same, where there must be one.
+    pub fn expect(&mut self, name: &str) -> Result<OwnedFd, InheritError> {
+        self.take(name)
+            .ok_or_else(|| InheritError::Missing(name.to_owned()))
+    }
+
+    /// The way to tell the parent how things stand.
+    pub fn status(&mut self) -> Result<Status, InheritError> {
+        self.expect(STATUS).map(Status)
+    }
+
+    /// Reads as ended when the parent is gone, however it went.
+    pub fn life(&mut self) -> Result<OwnedFd, InheritError> {
+        self.expect(LIFE)
+    }
+}
+
+/// Tells the parent how things stand.
+#[derive(Debug)]
+pub struct Status(OwnedFd);
+
+impl Status {
+    /// Says `word`. A parent that is gone or doesn't read is no reason to fail: the end of the
+    /// life pipe tells about the first, and the second has older words to read.
+    pub fn say(&self, word: Word) {
+        let _ = rustix::io::write(&self.0, format!("{}\n", word.as_str()).as_bytes());
+    }
+}
+
+/// The value of [`VARIABLE`] for `names` at 3, 4, 5 ..
+pub(crate) fn describe<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let entries: Vec<String> = (system::FIRST_DESCRIPTOR..)
+        .zip(names)
+        .map(|(number, name)| format!("{name}={number}"))
+        .collect();
+    entries.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_described_in_order() {
+        assert_eq!(
+            describe(["jobs", "console"].into_iter()),
+            "jobs=3,console=4"
+        );
+    }
+
+    #[test]
+    fn what_no_parent_would_write_is_refused() {
+        let error = |text: &str| Inherited::take_over(text).expect_err(text).to_string();
+        assert!(error("jobs").contains("malformed at \"jobs\""));
+        assert!(error("jobs=x").contains("malformed"));
+        assert!(error("jobs=1").contains("a standard stream"));
+        assert!(error("jobs=999999").contains("Bad file descriptor"));
+        assert!(
+            Inherited::take_over("")
+                .expect("nothing")
+                .expect("jobs")
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! A child's output: passed on to where the parent's own goes, the last lines kept for the moment
+//! when it dies.
+//!
+//! Nothing blocks: while that place takes no more, the child's pipe is not read, so the child
+//! waits (as it would writing there itself) and the parent goes on.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+/// Lines kept for the report of a death.
+const LINES_MAX: usize = 20;
+/// Bytes kept of one such line.
+const LINE_BYTES_MAX: usize = 500;
+/// POSIX: a pipe that polls writable takes this much without blocking (`PIPE_BUF` on Linux).
+const CHUNK_BYTES: usize = 4096;
+
+/// The reading end of a child's standard output and error.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pipe: Option<OwnedFd>,
+    tail: Tail,
+}
+
+impl Output {
+    /// `pipe` must be non-blocking.
+    pub(crate) fn new(pipe: OwnedFd) -> Self {
+        Self {
+            pipe: Some(pipe),
+            tail: Tail::default(),
+        }
+    }
+
+    /// What to poll for reading, while there is more to come.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Passes on what is there, at most one chunk. False: nothing more for now.
+    pub(crate) fn pass_on(&mut self, to: BorrowedFd<'_>) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        if !is_writable(to) {
+            return false;
+        }
+        let mut chunk = [0; CHUNK_BYTES];
+        match rustix::io::read(pipe, &mut chunk) {
+            Ok(0) => {
+                self.pipe = None;
+                false
+            }
+            Ok(bytes) => {
+                self.tail.add(&chunk[..bytes]);
+                write_all(to, &chunk[..bytes]);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The last lines, oldest first.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        self.tail.lines()
+    }
+}
+
+/// Whether a chunk can be written now.
+pub(crate) fn is_writable(to: BorrowedFd<'_>) -> bool {
+    let mut poll = [PollFd::new(&to, PollFlags::OUT)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// Errors are dropped: when the place is gone there is nobody to tell.
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    whole: VecDeque<String>,
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    fn add(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
+            self.partial
+                .extend_from_slice(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
+        self.partial.clear();
+        if self.whole.len() == LINES_MAX {
+            self.whole.pop_front();
+        }
+        self.whole.push_back(line);
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let partial = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
+        let rest = (!partial.is_empty()).then_some(partial);
+        self.whole.iter().cloned().chain(rest).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_keeps_the_last_lines_whatever_the_chunks() {
+        let text: String = (0..50).map(|line| format!("line {line}\n")).collect();
+        for chunk in [1, 7, 4096] {
+            let mut tail = Tail::default();
+            text.as_bytes()
+                .chunks(chunk)
+                .for_each(|bytes| tail.add(bytes));
+            tail.add(b"cut off");
+            let lines = tail.lines();
+            assert_eq!(lines.len(), LINES_MAX + 1);
+            assert_eq!(lines.first().map(String::as_str), Some("line 30"));
+            assert_eq!(lines.last().map(String::as_str), Some("cut off"));
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_cut() {
+        let mut tail = Tail::default();
+        for _ in 0..1_000 {
+            tail.add(&[b'x'; 1_000]);
+        }
+        tail.add(b"\nnext\n");
+        let lines = tail.lines();
+        assert_eq!(lines[0].len(), LINE_BYTES_MAX);
+        assert_eq!(lines[1], "next");
+    }
+}

@@ -1,0 +1,93 @@
+//! What somebody outside asks of the parent: by signal, or by a pipe (tests, and later a command).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use crate::system;
+
+/// Something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGTERM, SIGINT: end gracefully; asked a second time: at once.
+    Stop,
+    /// SIGHUP: read the settings again.
+    Reload,
+}
+
+/// Where requests come from.
+#[derive(Debug)]
+pub struct Requests {
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Signals(OwnedFd),
+    Pipe(OwnedFd),
+}
+
+/// The other end of [`Requests::pipe`].
+#[derive(Debug)]
+pub struct Sender(OwnedFd);
+
+impl Requests {
+    /// SIGTERM, SIGINT and SIGHUP of this process. Call it before any thread is started: the
+    /// signals are blocked in the calling thread and in those that it starts.
+    pub fn signals() -> std::io::Result<Self> {
+        Ok(Self {
+            source: Source::Signals(system::signal_descriptor()?),
+        })
+    }
+
+    /// Requests that a [`Sender`] sends.
+    pub fn pipe() -> std::io::Result<(Sender, Self)> {
+        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok((
+            Sender(writer),
+            Self {
+                source: Source::Pipe(reader),
+            },
+        ))
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.source {
+            Source::Signals(descriptor) | Source::Pipe(descriptor) => descriptor.as_fd(),
+        }
+    }
+
+    /// The next request, if one waits.
+    pub(crate) fn next(&self) -> Option<Request> {
+        match &self.source {
+            Source::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
+                libc::SIGHUP => Some(Request::Reload),
+                _ => Some(Request::Stop),
+            },
+            Source::Pipe(descriptor) => {
+                let mut byte = [0];
+                match rustix::io::read(descriptor, &mut byte) {
+                    Ok(1) if byte[0] == b'r' => Some(Request::Reload),
+                    Ok(1) => Some(Request::Stop),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
+impl Sender {
+    /// Sends `request`.
+    pub fn send(&self, request: Request) -> std::io::Result<()> {
+        let byte = match request {
+            Request::Reload => b"r",
+            Request::Stop => b"s",
+        };
+        match rustix::io::write(&self.0, byte) {
+            // Full of requests that nobody has read: one more would say nothing new.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! When a child that died is started again, and when to give up. Pure: times come as arguments.
+
+use std::time::Duration;
+
+/// How a child is restarted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartPolicy {
+    /// The wait before the first restart; it doubles with every death in a row.
+    pub backoff_min: Duration,
+    /// The wait never grows beyond this.
+    pub backoff_max: Duration,
+    /// Deaths in a row after which it is given up.
+    pub restarts_max: u32,
+    /// A child that was ready for this long is healthy: the count starts anew.
+    pub healthy_after: Duration,
+}
+
+impl Default for RestartPolicy {
+    fn default() -> Self {
+        Self {
+            // The first restart is quick: most deaths are single, and clients wait in the backlog.
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+            // 100 ms doubled up to 10 s: 20 restarts take about two and a half minutes.
+            restarts_max: 20,
+            healthy_after: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What to do about a child that died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Start it again after this wait.
+    Restart {
+        after: Duration,
+        deaths_in_a_row: u32,
+    },
+    /// Too many deaths in a row, or it never became ready at all.
+    GiveUp { deaths_in_a_row: u32 },
+}
+
+/// The deaths of one child.
+#[derive(Clone, Debug)]
+pub struct Restarts {
+    policy: RestartPolicy,
+    deaths_in_a_row: u32,
+    was_ready_once: bool,
+}
+
+impl Restarts {
+    /// No deaths yet.
+    #[must_use]
+    pub fn new(policy: RestartPolicy) -> Self {
+        Self {
+            policy,
+            deaths_in_a_row: 0,
+            was_ready_once: false,
+        }
+    }
+
+    /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
+    ///
+    /// A child that dies before anything was ever ready is given up at once: what is wrong then
+    /// (a port, a setting, a damaged store) is wrong again at the next try, and whoever starts
+    /// Weir wants to read it, not to wait.
+    pub fn died(&mut self, ready_for: Option<Duration>) -> Verdict {
+        self.was_ready_once |= ready_for.is_some();
+        if ready_for.is_some_and(|ready_for| ready_for >= self.policy.healthy_after) {
+            self.deaths_in_a_row = 0;
+        }
+        self.deaths_in_a_row += 1;
+        let deaths_in_a_row = self.deaths_in_a_row;
+        if !self.was_ready_once || deaths_in_a_row > self.policy.restarts_max {
+            return Verdict::GiveUp { deaths_in_a_row };
+        }
+        Verdict::Restart {
+            after: self.backoff(),
+            deaths_in_a_row,
+        }
+    }
+
+    fn backoff(&self) -> Duration {
+        let doublings = (self.deaths_in_a_row - 1).min(31);
+        let wait = self.policy.backoff_min.saturating_mul(1 << doublings);
+        wait.min(self.policy.backoff_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: Option<Duration> = Some(Duration::from_secs(1));
+
+    fn waits(restarts: &mut Restarts, deaths: usize) -> Vec<u128> {
+        (0..deaths)
+            .map_while(|_| match restarts.died(READY) {
+                Verdict::Restart { after, .. } => Some(after.as_millis()),
+                Verdict::GiveUp { .. } => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_limit_and_then_it_is_given_up() {
+        let policy = RestartPolicy {
+            restarts_max: 9,
+            ..RestartPolicy::default()
+        };
+        let mut restarts = Restarts::new(policy);
+        let expected = [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000];
+        assert_eq!(waits(&mut restarts, 20), expected);
+    }
+
+    #[test]
+    fn a_healthy_time_starts_the_count_anew() {
+        let mut restarts = Restarts::new(RestartPolicy::default());
+        assert_eq!(waits(&mut restarts, 5).len(), 5);
+        let healthy = restarts.died(Some(Duration::from_secs(30)));
+        let first = Verdict::Restart {
+            after: Duration::from_millis(100),
+            deaths_in_a_row: 1,
+        };
+        assert_eq!(healthy, first);
+    }
+
+    #[test]
+    fn a_child_that_never_was_ready_is_given_up_at_once() {
+        let mut restarts = Restarts::new(RestartPolicy::default());
+        assert_eq!(restarts.died(None), Verdict::GiveUp { deaths_in_a_row: 1 });
+    }
+
+    #[test]
+    fn once_ready_a_failed_start_is_tried_again() {
+        let mut restarts = Restarts::new(RestartPolicy::default());
+        assert!(matches!(restarts.died(READY), Verdict::Restart { .. }));
+        assert!(matches!(
+            restarts.died(None),
+            Verdict::Restart {
+                deaths_in_a_row: 2,
+                ..
+            }
+        ));
+    }
+}

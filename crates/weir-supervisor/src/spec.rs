@@ -1,0 +1,26 @@
+//! What to run as a child, and what to hand it.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::restarts::RestartPolicy;
+
+/// One child process, started again whenever it dies.
+#[derive(Debug)]
+pub struct ChildSpec {
+    /// What logs and errors call it.
+    pub name: String,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// Set in addition to the parent's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Open in every generation of the child, under these names
+    /// ([`inherited::Inherited`](crate::inherited::Inherited) finds them). The parent keeps them
+    /// open for good: that is why a listening socket outlives the process that serves it.
+    pub descriptors: Vec<(String, OwnedFd)>,
+    pub restart: RestartPolicy,
+    /// From SIGTERM to SIGKILL.
+    pub stop_deadline: Duration,
+}

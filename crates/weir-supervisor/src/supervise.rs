@@ -1,0 +1,335 @@
+//! The loop over all children: start, watch, restart, end. One thread, no runtime; it sleeps in
+//! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::child::{self, Child, Death, State};
+use crate::inherited::Word;
+use crate::monotonic;
+use crate::notify::Notify;
+use crate::output;
+use crate::requests::{Request, Requests};
+use crate::restarts::Verdict;
+use crate::spec::ChildSpec;
+
+/// Who takes part in the lifecycle.
+pub trait Events {
+    /// All children are ready, for the first time.
+    fn ready(&mut self);
+
+    /// The settings are to be read again. True: they are sound, tell the children.
+    fn reload(&mut self) -> bool;
+}
+
+/// Why the loop ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Asked to, and every child ended by itself.
+    Stopped,
+    /// Asked to, and some child had to be killed: it passed its deadline, or a second request came.
+    Killed,
+    /// A child could not be started or kept dying; the text says which and why.
+    GaveUp(String),
+}
+
+/// All children of a parent.
+#[derive(Debug)]
+pub struct Supervisor {
+    children: Vec<Child>,
+    requests: Requests,
+    notify: Notify,
+    /// Where the children's output goes.
+    output: OwnedFd,
+    stopping: bool,
+    killed: bool,
+    announced: bool,
+    gave_up: Option<String>,
+    watchdog_at: Option<Duration>,
+}
+
+impl Supervisor {
+    /// Nothing is started before [`Supervisor::run`]. `output` takes what the children write.
+    #[must_use]
+    pub fn new(
+        children: Vec<ChildSpec>,
+        requests: Requests,
+        notify: Notify,
+        output: OwnedFd,
+    ) -> Self {
+        Self {
+            children: children.into_iter().map(Child::new).collect(),
+            requests,
+            watchdog_at: notify.watchdog().map(|_| Duration::ZERO),
+            notify,
+            output,
+            stopping: false,
+            killed: false,
+            announced: false,
+            gave_up: None,
+        }
+    }
+
+    /// From the first start until every child has ended.
+    pub fn run(mut self, events: &mut dyn Events) -> Outcome {
+        loop {
+            let now = monotonic();
+            self.start_and_kill(now);
+            self.feed_watchdog(now);
+            if self
+                .children
+                .iter()
+                .all(|child| matches!(child.state, State::Ended))
+            {
+                return self.outcome();
+            }
+            self.sleep(now);
+            let now = monotonic();
+            while let Some(request) = self.requests.next() {
+                self.answer(request, now, events);
+            }
+            self.listen_to_children(now, events);
+            self.reap(now);
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        match self.gave_up {
+            Some(reason) => Outcome::GaveUp(reason),
+            None if self.killed => Outcome::Killed,
+            None => Outcome::Stopped,
+        }
+    }
+
+    /// Starts who is due, kills who is overdue.
+    fn start_and_kill(&mut self, now: Duration) {
+        for index in 0..self.children.len() {
+            let child = &mut self.children[index];
+            let name = child.spec.name.clone();
+            if child.wakes_at().is_none_or(|at| at > now) {
+                continue;
+            }
+            match &mut child.state {
+                State::Running(process) => {
+                    tracing::warn!(child = name, "still running at its deadline; killed");
+                    process.kill_at = Some(Duration::MAX);
+                    process.signal(Signal::KILL);
+                    self.killed = true;
+                }
+                _ => match child.start(now) {
+                    Ok(pid) => tracing::info!(child = name, pid = pid.as_raw_nonzero(), "started"),
+                    Err(error) => {
+                        let program = child.spec.program.display();
+                        let reason = format!("{name}: {program} can't be started: {error}");
+                        match child.start_failed(now) {
+                            Verdict::Restart { .. } => tracing::error!("{reason}; trying again"),
+                            Verdict::GiveUp { .. } => self.give_up(reason, now),
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request, now: Duration, events: &mut dyn Events) {
+        match request {
+            Request::Stop if self.stopping => {
+                tracing::warn!("asked to stop a second time: ending at once");
+                self.killed = true;
+                for process in self.children.iter().filter_map(Child::running) {
+                    process.signal(Signal::KILL);
+                }
+            }
+            Request::Stop => {
+                tracing::info!("stopping");
+                self.stop(now);
+            }
+            Request::Reload => {
+                self.notify.reloading();
+                if !self.stopping && events.reload() {
+                    for process in self.children.iter().filter_map(Child::running) {
+                        process.signal(Signal::HUP);
+                    }
+                } else {
+                    self.notify
+                        .ready("serving; the settings are those of before");
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self, now: Duration) {
+        self.stopping = true;
+        self.notify.stopping();
+        for child in &mut self.children {
+            child.stop(now);
+        }
+    }
+
+    fn give_up(&mut self, reason: String, now: Duration) {
+        tracing::error!("{reason}");
+        self.gave_up.get_or_insert(reason);
+        if !self.stopping {
+            self.stop(now);
+        }
+    }
+
+    /// Passes output on and hears who is ready.
+    fn listen_to_children(&mut self, now: Duration, events: &mut dyn Events) {
+        let mut reloaded = false;
+        let mut became_ready = false;
+        for child in &mut self.children {
+            let name = child.spec.name.clone();
+            let Some(process) = child.running_mut() else {
+                continue;
+            };
+            process.output.pass_on(self.output.as_fd());
+            for word in process.words() {
+                process.alive_at = now;
+                if word == Word::Ready && process.ready_at.is_none() {
+                    process.ready_at = Some(now);
+                    became_ready = true;
+                    tracing::info!(child = name, pid = process.pid.as_raw_nonzero(), "ready");
+                }
+                reloaded |= word == Word::Reloaded;
+            }
+        }
+        if reloaded {
+            self.notify.ready("serving; settings reloaded");
+        }
+        if became_ready && self.children.iter().all(Child::is_ready) {
+            self.notify.ready("serving");
+            if !std::mem::replace(&mut self.announced, true) {
+                events.ready();
+            }
+        }
+    }
+
+    fn reap(&mut self, now: Duration) {
+        for index in 0..self.children.len() {
+            if let Some(death) = self.children[index].reap(now, self.output.as_fd()) {
+                self.report(index, &death, now);
+            }
+        }
+    }
+
+    fn report(&mut self, index: usize, death: &Death, now: Duration) {
+        let name = self.children[index].spec.name.clone();
+        let pid = death.pid.as_raw_nonzero();
+        let how = child::describe(death.status);
+        if self.stopping {
+            self.killed |= !death.status.success();
+            tracing::info!(child = name, pid, "{how}");
+            return;
+        }
+        match death.verdict {
+            Verdict::Restart {
+                after,
+                deaths_in_a_row,
+            } => {
+                let wait_ms = after.as_millis();
+                tracing::error!(
+                    child = name,
+                    pid,
+                    wait_ms,
+                    deaths_in_a_row,
+                    "{how}; restarting"
+                );
+                self.notify.status(&format!("{name} {how}; restarting"));
+            }
+            Verdict::GiveUp { deaths_in_a_row } => {
+                let reason = match death.ready_for {
+                    None if deaths_in_a_row == 1 => format!("{name} {how} before it was ready"),
+                    _ => format!("{name} {how}, {deaths_in_a_row} deaths in a row: crash loop"),
+                };
+                self.give_up(with_last_lines(&reason, &death.last_lines), now);
+            }
+        }
+    }
+
+    /// A sign of life for systemd, while every child that runs has given one itself.
+    fn feed_watchdog(&mut self, now: Duration) {
+        let (Some(due), Some(interval)) = (self.watchdog_at, self.notify.watchdog()) else {
+            return;
+        };
+        if now < due {
+            return;
+        }
+        let hangs = |child: &Child| {
+            child.running().is_some_and(|process| {
+                process.ready_at.is_some() && now.saturating_sub(process.alive_at) > interval
+            })
+        };
+        if !self.children.iter().any(hangs) {
+            self.notify.alive();
+        }
+        // systemd recommends half of its interval.
+        self.watchdog_at = Some(now + interval / 2);
+    }
+
+    /// Until something happens or the next wait is over.
+    fn sleep(&self, now: Duration) {
+        let requests = self.requests.descriptor();
+        let mut polled = vec![PollFd::new(&requests, PollFlags::IN)];
+        let outputs_open = output::is_writable(self.output.as_fd());
+        let mut output_waits = false;
+        let processes: Vec<_> = self.children.iter().filter_map(Child::running).collect();
+        let outputs: Vec<_> = processes
+            .iter()
+            .map(|process| process.output.descriptor())
+            .collect();
+        let statuses: Vec<_> = processes
+            .iter()
+            .filter_map(|process| process.status())
+            .collect();
+        polled.extend(
+            statuses
+                .iter()
+                .map(|status| PollFd::new(status, PollFlags::IN)),
+        );
+        for (process, output) in processes.iter().zip(&outputs) {
+            polled.push(PollFd::new(&process.pidfd, PollFlags::IN));
+            if let Some(output) = output {
+                output_waits = true;
+                if outputs_open {
+                    polled.push(PollFd::new(output, PollFlags::IN));
+                }
+            }
+        }
+        if output_waits && !outputs_open {
+            polled.push(PollFd::new(&self.output, PollFlags::OUT));
+        }
+        let wakes = self
+            .children
+            .iter()
+            .filter_map(Child::wakes_at)
+            .chain(self.watchdog_at)
+            .min();
+        let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
+        match rustix::event::poll(&mut polled, wait.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => tracing::error!(%error, "poll failed"),
+        }
+    }
+}
+
+fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
+    let lines: String = last_lines
+        .iter()
+        .map(|line| format!("\n  | {line}"))
+        .collect();
+    format!("{reason}; its last lines:{lines}")
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A wait of a day at most: the kernel refuses absurd ones, and waking up once a day is free.
+    let duration = duration.min(Duration::from_secs(24 * 60 * 60));
+    Timespec::try_from(duration).unwrap_or(Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    })
+}

@@ -1,0 +1,132 @@
+//! What the standard library and rustix leave to `unsafe`: the only such file of the workspace.
+//!
+//! - [`hand_over`]: which descriptors a child finds where, and its signal mask;
+//! - [`take_descriptor`]: the child's side of it;
+//! - [`signal_descriptor`], [`next_signal`]: signals as something to poll.
+#![expect(
+    unsafe_code,
+    reason = "descriptor passing and signal masks have no safe interface"
+)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// The first descriptor that a child finds; 0, 1 and 2 are its standard streams.
+pub const FIRST_DESCRIPTOR: RawFd = 3;
+
+/// Descriptors that [`take_descriptor`] gave out already.
+static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+/// Makes the child that `command` starts find `descriptors` at 3, 4, 5 .. in this order, with no
+/// signal blocked. They must stay open until it is spawned.
+pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
+    let mut sources: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let end = FIRST_DESCRIPTOR.saturating_add(RawFd::try_from(sources.len()).unwrap_or(RawFd::MAX));
+    let prepare = move || {
+        unblock_signals()?;
+        // First out of the way of 3 .. end, then to the place: a plain dup2 in order could
+        // overwrite a descriptor that is still to be moved.
+        for source in &mut sources {
+            // SAFETY: fcntl on a number; an invalid one gives EBADF.
+            *source = check(unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, end) })?;
+        }
+        for (target, source) in (FIRST_DESCRIPTOR..end).zip(&sources) {
+            // SAFETY: dup2 on numbers; the copy has no close-on-exec flag, so exec keeps it.
+            check(unsafe { libc::dup2(*source, target) })?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe functions run: sigemptyset,
+    // pthread_sigmask, fcntl and dup2. Nothing allocates, the vector was filled before the fork.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Takes over descriptor `number` of those that the parent handed over. It is an error to take a
+/// standard stream, one that isn't open, or the same one twice.
+pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()));
+    if number < FIRST_DESCRIPTOR {
+        return refuse("a standard stream is not an inherited descriptor");
+    }
+    let mut taken = TAKEN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if taken.contains(&number) {
+        return refuse("the descriptor was taken before");
+    }
+    // SAFETY: fcntl on a number; an invalid one gives EBADF.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    taken.push(number);
+    // SAFETY: it is open (checked above), the parent left it for this process alone, and `TAKEN`
+    // keeps anybody from owning it a second time.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and gives a non-blocking descriptor
+/// that reads them.
+pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set; the others read or change an initialised one.
+    unsafe {
+        check(libc::sigemptyset(set.as_mut_ptr()))?;
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            check(libc::sigaddset(set.as_mut_ptr(), signal))?;
+        }
+        check_errno(libc::pthread_sigmask(
+            libc::SIG_BLOCK,
+            set.as_ptr(),
+            std::ptr::null_mut(),
+        ))?;
+    }
+    // SAFETY: the set is initialised; -1 asks for a new descriptor, which nobody else owns.
+    unsafe {
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        Ok(OwnedFd::from_raw_fd(check(libc::signalfd(
+            -1,
+            set.as_ptr(),
+            flags,
+        ))?))
+    }
+}
+
+/// The next signal that waits, if any.
+pub(crate) fn next_signal(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
+    let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    let read = rustix::io::read(descriptor, &mut info).ok()?;
+    // The signal's number is the first field, a u32 in the machine's order (signalfd(2)).
+    let number = info.first_chunk::<4>().filter(|_| read == info.len())?;
+    libc::c_int::try_from(u32::from_ne_bytes(*number)).ok()
+}
+
+fn unblock_signals() -> io::Result<()> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before the mask is read from it.
+    unsafe {
+        check(libc::sigemptyset(set.as_mut_ptr()))?;
+        check_errno(libc::pthread_sigmask(
+            libc::SIG_SETMASK,
+            set.as_ptr(),
+            std::ptr::null_mut(),
+        ))
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn check_errno(error: libc::c_int) -> io::Result<()> {
+    if error == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(error))
+    }
+}
