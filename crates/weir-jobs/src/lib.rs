@@ -1,11 +1,16 @@
 //! The job server.
 //!
 //! - [`model`], [`settings`], [`allocation`]: the words, parsed once.
+//! - [`job`], [`job_text`], [`stamp`]: a pushed job's text, and what becomes of it.
 //! - [`store`]: every whole operation on jobs, as a trait.
 //! - [`view`]: what others may see, as plain data.
 
 pub mod allocation;
+pub mod metrics;
+pub mod job;
+pub mod job_text;
 pub mod model;
 pub mod settings;
+pub mod stamp;
 pub mod store;
 pub mod view;

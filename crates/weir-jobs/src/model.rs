@@ -114,9 +114,9 @@ impl fmt::Display for Wid {
 
 /// A job on its way in, checked and ready to store. Borrows the line that it came in.
 ///
-/// `json` is the job's final text: the bytes as pushed with what the server adds (created_at,
-/// queue, enqueued_at) spliced in before the closing brace. Its first `pushed_bytes` bytes, closed
-/// by `}`, are the job as pushed.
+/// `json` is the job's final text. Its first `base_bytes` bytes never change in the job's life: the
+/// bytes as pushed without the closing brace, plus `created_at` and `queue` where the client named
+/// none. Behind them is what [`crate::job_text`] writes anew at each step, and the closing brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob<'a> {
     pub jid: &'a str,
@@ -131,7 +131,7 @@ pub struct NewJob<'a> {
     /// When it is due; None: now.
     pub at: Option<Timestamp>,
     pub json: &'a [u8],
-    pub pushed_bytes: usize,
+    pub base_bytes: usize,
 }
 
 /// A job handed to a worker.

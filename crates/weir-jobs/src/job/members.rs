@@ -1,0 +1,224 @@
+//! The members of a pushed job's JSON object, borrowed from the text, and where to cut it.
+//!
+//! Values are taken as raw slices: nothing is converted that the server does not read, so what a
+//! worker gets is what was pushed, byte for byte.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A member that the server reads or owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Jid,
+    Jobtype,
+    Args,
+    Queue,
+    ReserveFor,
+    At,
+    Retry,
+    Backtrace,
+    CreatedAt,
+    EnqueuedAt,
+    Failure,
+}
+
+const MEMBERS: usize = 11;
+
+impl Member {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "jid" => Self::Jid,
+            "jobtype" => Self::Jobtype,
+            "args" => Self::Args,
+            "queue" => Self::Queue,
+            "reserve_for" => Self::ReserveFor,
+            "at" => Self::At,
+            "retry" => Self::Retry,
+            "backtrace" => Self::Backtrace,
+            "created_at" => Self::CreatedAt,
+            "enqueued_at" => Self::EnqueuedAt,
+            "failure" => Self::Failure,
+            _ => return None,
+        })
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Jid => "jid",
+            Self::Jobtype => "jobtype",
+            Self::Args => "args",
+            Self::Queue => "queue",
+            Self::ReserveFor => "reserve_for",
+            Self::At => "at",
+            Self::Retry => "retry",
+            Self::Backtrace => "backtrace",
+            Self::CreatedAt => "created_at",
+            Self::EnqueuedAt => "enqueued_at",
+            Self::Failure => "failure",
+        }
+    }
+
+    /// Whether the text must lose this member: because the server writes its own, or because a
+    /// null or empty one means "absent" and a strict reader would stumble over it.
+    fn is_cut(self, value: &str) -> bool {
+        match self {
+            Self::EnqueuedAt | Self::Failure => true,
+            Self::CreatedAt | Self::Queue | Self::At => matches!(value, "null" | "\"\""),
+            _ => false,
+        }
+    }
+}
+
+/// What was found in a job's text.
+#[derive(Debug, Default)]
+pub(super) struct Members<'a> {
+    values: [Option<&'a str>; MEMBERS],
+    /// The first member that came twice.
+    pub(super) duplicate: Option<Member>,
+    cuts: Cuts,
+}
+
+impl<'a> Members<'a> {
+    /// Reads `json`: an object without white space around it.
+    pub(super) fn read(json: &'a str) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let members = MembersOf { json }.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(members)
+    }
+
+    /// The raw JSON value of a member; null counts as absent.
+    pub(super) fn value(&self, member: Member) -> Option<&'a str> {
+        self.values[member as usize].filter(|value| *value != "null")
+    }
+
+    /// Appends `json` without its closing brace and without the members that are cut.
+    pub(super) fn write_base(&self, json: &str, target: &mut Vec<u8>) {
+        let mut from = 0;
+        for cut in self.cuts.ranges() {
+            target.extend_from_slice(&json.as_bytes()[from..cut.start]);
+            from = cut.end;
+        }
+        target.extend_from_slice(&json.as_bytes()[from..json.len() - 1]);
+    }
+
+    fn add(&mut self, json: &str, member: Option<Member>, value: &'a str) {
+        let end = value.as_ptr().addr() + value.len() - json.as_ptr().addr();
+        if let Some(member) = member {
+            let place = &mut self.values[member as usize];
+            if place.is_some() {
+                self.duplicate = self.duplicate.or(Some(member));
+                return;
+            }
+            *place = Some(value);
+        }
+        if member.is_some_and(|member| member.is_cut(value)) {
+            self.cuts.cut(json, end);
+        } else {
+            self.cuts.keep(end);
+        }
+    }
+}
+
+/// Which parts of the text go, so that what is left is an object again.
+#[derive(Debug)]
+struct Cuts {
+    /// At most the five members of [`Member::is_cut`], each once.
+    ranges: [Range<usize>; 5],
+    count: usize,
+    /// Where the last member's value ended; behind the opening brace at first.
+    end: usize,
+    kept: bool,
+}
+
+impl Default for Cuts {
+    fn default() -> Self {
+        Self {
+            ranges: Default::default(),
+            count: 0,
+            end: 1,
+            kept: false,
+        }
+    }
+}
+
+impl Cuts {
+    fn ranges(&self) -> &[Range<usize>] {
+        &self.ranges[..self.count]
+    }
+
+    fn keep(&mut self, end: usize) {
+        self.kept = true;
+        self.end = end;
+    }
+
+    /// A member goes with the comma before it; the members before the first kept one go with the
+    /// comma behind.
+    fn cut(&mut self, json: &str, end: usize) {
+        if self.kept {
+            self.ranges[self.count] = self.end..end;
+            self.count += 1;
+        } else {
+            let comma = json[end..].find(|c: char| !c.is_ascii_whitespace());
+            let behind = comma.filter(|at| json.as_bytes()[end + at] == b',');
+            self.ranges[0] = 1..behind.map_or(end, |at| end + at + 1);
+            self.count = 1;
+        }
+        self.end = end;
+    }
+}
+
+struct MembersOf<'a> {
+    json: &'a str,
+}
+
+impl<'a> DeserializeSeed<'a> for MembersOf<'a> {
+    type Value = Members<'a>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Members<'a>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'a> Visitor<'a> for MembersOf<'a> {
+    type Value = Members<'a>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
+        let mut members = Members::default();
+        while let Some(member) = map.next_key_seed(NameOf)? {
+            let value: &'a RawValue = map.next_value()?;
+            members.add(self.json, member, value.get());
+        }
+        Ok(members)
+    }
+}
+
+/// A key, escapes resolved: `"j\u0069d"` is `jid`.
+struct NameOf;
+
+impl<'a> DeserializeSeed<'a> for NameOf {
+    type Value = Option<Member>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameOf {
+    type Value = Option<Member>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a member's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Member::named(name))
+    }
+}

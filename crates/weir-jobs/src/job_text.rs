@@ -1,0 +1,231 @@
+//! A job's JSON text through its life.
+//!
+//! It is `base` + `tail`. The base never changes: the text as pushed, less its closing brace and
+//! the members that the server owns, plus `created_at` and `queue` where the client named none.
+//! The tail is what the server writes anew at each step, and the closing brace:
+//! `,"failure":{..},"enqueued_at":"2026-11-20T19:28:22.123456Z"}`, each member where there is one.
+//! `enqueued_at` comes last and has a fixed length, so the parts of a tail are found by length
+//! alone, without parsing the job.
+
+use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+
+use crate::model::Failure;
+use crate::stamp::{STAMP_BYTES, Stamps, parse_rfc3339, rfc3339};
+
+const CREATED_AT: &[u8] = b",\"created_at\":\"";
+const QUEUE: &[u8] = b",\"queue\":\"";
+const FAILURE: &[u8] = b",\"failure\":";
+const ENQUEUED_AT: &[u8] = b",\"enqueued_at\":\"";
+const QUOTE: &[u8] = b"\"";
+const CLOSE: &[u8] = b"}";
+
+/// What the base gets that the client left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Added<'a> {
+    pub(crate) created_at: Option<Timestamp>,
+    /// A checked name: it needs no escapes.
+    pub(crate) queue: Option<&'a str>,
+}
+
+pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut Vec<u8>) {
+    if let Some(time) = added.created_at {
+        write_all(target, [CREATED_AT, stamps.format(time), QUOTE]);
+    }
+    if let Some(name) = added.queue {
+        write_all(target, [QUEUE, name.as_bytes(), QUOTE]);
+    }
+}
+
+/// Writes a tail. `failure`: the whole member as [`parts`] returns it, or nothing.
+pub(crate) fn write_tail(
+    failure: &[u8],
+    enqueued_at: Option<Timestamp>,
+    stamps: &mut Stamps,
+    target: &mut Vec<u8>,
+) {
+    target.extend_from_slice(failure);
+    if let Some(time) = enqueued_at {
+        write_all(target, [ENQUEUED_AT, stamps.format(time), QUOTE]);
+    }
+    target.extend_from_slice(CLOSE);
+}
+
+fn write_all<const N: usize>(target: &mut Vec<u8>, parts: [&[u8]; N]) {
+    for part in parts {
+        target.extend_from_slice(part);
+    }
+}
+
+/// A text taken apart; each member with its comma, or empty.
+struct Parts<'a> {
+    base: &'a [u8],
+    failure: &'a [u8],
+    enqueued_at: &'a [u8],
+}
+
+fn parts(json: &[u8], base_bytes: usize) -> Parts<'_> {
+    const STAMPED: usize = ENQUEUED_AT.len() + STAMP_BYTES + QUOTE.len();
+    let (base, tail) = json.split_at(base_bytes.min(json.len()));
+    let members = tail.strip_suffix(CLOSE).unwrap_or(tail);
+    let behind = members.len().saturating_sub(STAMPED);
+    let split = if members[behind..].starts_with(ENQUEUED_AT) {
+        behind
+    } else {
+        members.len()
+    };
+    let (failure, enqueued_at) = members.split_at(split);
+    Parts {
+        base,
+        failure,
+        enqueued_at,
+    }
+}
+
+/// The job's text once it is put into its queue `now`: a new `enqueued_at`, the failure kept.
+#[must_use]
+pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
+    let Parts { base, failure, .. } = parts(json, base_bytes);
+    let mut text = Vec::with_capacity(json.len() + ENQUEUED_AT.len() + STAMP_BYTES + QUOTE.len());
+    text.extend_from_slice(base);
+    write_tail(failure, Some(now), &mut Stamps::default(), &mut text);
+    text
+}
+
+/// The job's text once it has failed: a new failure, the `enqueued_at` of the failed try kept.
+#[must_use]
+pub fn failed(json: &[u8], base_bytes: usize, failure: &Failure) -> Vec<u8> {
+    let Parts {
+        base, enqueued_at, ..
+    } = parts(json, base_bytes);
+    // A struct of texts and numbers always has a JSON form.
+    let member = serde_json::to_vec(&FailureText::from(failure)).unwrap_or_default();
+    [base, FAILURE, &member, enqueued_at, CLOSE].concat()
+}
+
+/// The failure that the text carries, if it has failed before.
+#[must_use]
+pub fn failure(json: &[u8], base_bytes: usize) -> Option<Failure> {
+    let member = parts(json, base_bytes).failure.strip_prefix(FAILURE)?;
+    let text: FailureText = serde_json::from_slice(member).ok()?;
+    Some(text.into())
+}
+
+/// The protocol's form. Empty members are left out, as the original does.
+#[derive(Serialize, Deserialize)]
+struct FailureText {
+    retry_count: u32,
+    remaining: u32,
+    failed_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_at: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    errtype: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    backtrace: Vec<String>,
+}
+
+impl From<&Failure> for FailureText {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            retry_count: failure.retry_count,
+            remaining: failure.remaining,
+            failed_at: rfc3339(failure.failed_at),
+            next_at: failure.next_at.map(rfc3339),
+            message: failure.message.clone(),
+            errtype: failure.errtype.clone(),
+            backtrace: failure.backtrace.clone(),
+        }
+    }
+}
+
+impl From<FailureText> for Failure {
+    fn from(text: FailureText) -> Self {
+        Self {
+            retry_count: text.retry_count,
+            remaining: text.remaining,
+            failed_at: parse_rfc3339(&text.failed_at).unwrap_or_default(),
+            next_at: text.next_at.and_then(|at| parse_rfc3339(&at).ok()),
+            message: text.message,
+            errtype: text.errtype,
+            backtrace: text.backtrace,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = r#"{"jid":"12345678","args":[1 , 12345678901234567890]"#;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn some_failure() -> Failure {
+        Failure {
+            retry_count: 1,
+            remaining: 24,
+            failed_at: at(1),
+            next_at: Some(at(2)),
+            message: "it \"broke\"\n\u{1F600}".to_owned(),
+            errtype: "E}".to_owned(),
+            backtrace: vec!["a,\"enqueued_at\":\"".to_owned(), String::new()],
+        }
+    }
+
+    #[test]
+    fn a_job_keeps_its_base_through_queue_failure_and_requeue() {
+        let scheduled = format!("{BASE}}}").into_bytes();
+        let first = enqueued(&scheduled, BASE.len(), at(10));
+        assert_eq!(
+            String::from_utf8_lossy(&first),
+            format!(r#"{BASE},"enqueued_at":"1970-01-01T00:00:10.000000Z"}}"#)
+        );
+        let broken = failed(&first, BASE.len(), &some_failure());
+        assert_eq!(failure(&broken, BASE.len()), Some(some_failure()));
+        assert!(broken.ends_with(br#","enqueued_at":"1970-01-01T00:00:10.000000Z"}"#));
+        let again = enqueued(&broken, BASE.len(), at(20));
+        assert_eq!(failure(&again, BASE.len()), Some(some_failure()));
+        assert!(again.ends_with(br#","enqueued_at":"1970-01-01T00:00:20.000000Z"}"#));
+        assert_eq!(again.len(), broken.len(), "the old time is replaced");
+        assert!(again.starts_with(BASE.as_bytes()));
+        assert!(serde_json::from_slice::<serde_json::Value>(&again).is_ok());
+    }
+
+    #[test]
+    fn a_second_failure_replaces_the_first() {
+        let json = format!("{BASE}}}").into_bytes();
+        let first = failed(&json, BASE.len(), &some_failure());
+        let second = failed(
+            &first,
+            BASE.len(),
+            &Failure {
+                retry_count: 2,
+                ..some_failure()
+            },
+        );
+        assert_eq!(second.len(), first.len());
+        assert_eq!(failure(&second, BASE.len()).unwrap().retry_count, 2);
+    }
+
+    #[test]
+    fn empty_parts_of_a_failure_are_left_out() {
+        let json = failed(
+            b"{\"a\":1}",
+            6,
+            &Failure {
+                retry_count: 3,
+                ..Failure::default()
+            },
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&json),
+            r#"{"a":1,"failure":{"retry_count":3,"remaining":0,"failed_at":"1970-01-01T00:00:00.000000Z"}}"#
+        );
+        assert_eq!(failure(b"{\"a\":1}", 6), None);
+    }
+}
