@@ -14,3 +14,4 @@ pub mod settings;
 pub mod stamp;
 pub mod store;
 pub mod view;
+mod waiters;

@@ -1,0 +1,416 @@
+//! The line of FETCHes that wait for work: each names several queues, and work in any of them goes
+//! to whoever has waited longest.
+//!
+//! Work is handed over, not announced: between the offer and the moment when the waiting task runs,
+//! nobody can take it away. What was handed over but not taken, because the waiting future was
+//! dropped, is given back through the function that [`Waiters::new`] got. Nothing here blocks or
+//! polls; one thread owns it. How many may wait is the caller's limit (`waiting_fetches_max`).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The line. `Q` names a queue, `C` is what the store must know of who waits (the worker, how many
+/// jobs it takes), `T` is what is handed over. Clones share the line.
+pub(crate) struct Waiters<Q, C, T> {
+    line: Rc<RefCell<Line<Q, C, T>>>,
+    give_back: Rc<dyn Fn(T)>,
+}
+
+/// Tickets count up: a lower ticket has waited longer.
+type Ticket = u64;
+
+struct Line<Q, C, T> {
+    next_ticket: Ticket,
+    waiting: BTreeMap<Ticket, Waiter<Q, C, T>>,
+    by_queue: BTreeSet<(Q, Ticket)>,
+}
+
+struct Waiter<Q, C, T> {
+    queues: Box<[Q]>,
+    context: C,
+    slot: Rc<RefCell<Slot<T>>>,
+}
+
+/// Where the work is put for the future to find.
+struct Slot<T> {
+    state: SlotState<T>,
+    waker: Option<Waker>,
+}
+
+enum SlotState<T> {
+    Waiting,
+    Served(T),
+    /// Served and taken, dismissed, or the future is gone.
+    Ended,
+}
+
+impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
+    /// An empty line. `give_back` gets what was handed over and not taken; it may offer it again.
+    pub(crate) fn new(give_back: impl Fn(T) + 'static) -> Self {
+        let line = Line {
+            next_ticket: 0,
+            waiting: BTreeMap::new(),
+            by_queue: BTreeSet::new(),
+        };
+        Self {
+            line: Rc::new(RefCell::new(line)),
+            give_back: Rc::new(give_back),
+        }
+    }
+
+    /// Joins the end of the line. Dropping the future leaves it.
+    pub(crate) fn register(&self, queues: &[Q], context: C) -> Waiting<Q, C, T> {
+        let slot = Rc::new(RefCell::new(Slot {
+            state: SlotState::Waiting,
+            waker: None,
+        }));
+        let waiter = Waiter {
+            queues: Box::from(queues),
+            context,
+            slot: Rc::clone(&slot),
+        };
+        let mut line = self.line.borrow_mut();
+        let ticket = line.next_ticket;
+        line.next_ticket += 1;
+        line.insert(ticket, waiter);
+        Waiting {
+            waiters: self.clone(),
+            ticket,
+            slot,
+        }
+    }
+
+    /// Takes whoever has waited longest for `queue` out of the line, to be served.
+    pub(crate) fn pick(&self, queue: &Q) -> Option<Picked<Q, C, T>> {
+        let mut line = self.line.borrow_mut();
+        let ticket = line.longest(queue)?;
+        let waiter = line.remove(ticket)?;
+        Some(Picked {
+            waiters: self.clone(),
+            ticket,
+            waiter: Some(waiter),
+        })
+    }
+
+    /// Whether anybody waits for `queue`.
+    pub(crate) fn wants(&self, queue: &Q) -> bool {
+        self.line.borrow().longest(queue).is_some()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.line.borrow().waiting.len()
+    }
+
+    /// Ends every wait with nothing: the store is closing.
+    pub(crate) fn dismiss(&self) {
+        let waiting = {
+            let mut line = self.line.borrow_mut();
+            line.by_queue.clear();
+            std::mem::take(&mut line.waiting)
+        };
+        for waiter in waiting.into_values() {
+            waiter.slot.borrow_mut().end(SlotState::Ended);
+        }
+    }
+}
+
+impl<Q: Ord + Clone, C, T> Line<Q, C, T> {
+    fn insert(&mut self, ticket: Ticket, waiter: Waiter<Q, C, T>) {
+        self.by_queue
+            .extend(waiter.queues.iter().map(|queue| (queue.clone(), ticket)));
+        self.waiting.insert(ticket, waiter);
+    }
+
+    fn longest(&self, queue: &Q) -> Option<Ticket> {
+        let first = self.by_queue.range((queue.clone(), 0)..).next()?;
+        (first.0 == *queue).then_some(first.1)
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiter<Q, C, T>> {
+        let waiter = self.waiting.remove(&ticket)?;
+        for queue in &waiter.queues {
+            self.by_queue.remove(&(queue.clone(), ticket));
+        }
+        Some(waiter)
+    }
+}
+
+impl<T> Slot<T> {
+    fn end(&mut self, state: SlotState<T>) {
+        self.state = state;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Somebody who is about to be served. Dropped unserved, it returns to its place in the line.
+pub(crate) struct Picked<Q: Ord + Clone, C, T> {
+    waiters: Waiters<Q, C, T>,
+    ticket: Ticket,
+    /// There until served.
+    waiter: Option<Waiter<Q, C, T>>,
+}
+
+impl<Q: Ord + Clone, C, T> Picked<Q, C, T> {
+    /// What the store knows of who waits, and the queues it named, in its order.
+    pub(crate) fn who(&self) -> Option<(&C, &[Q])> {
+        self.waiter
+            .as_ref()
+            .map(|waiter| (&waiter.context, &*waiter.queues))
+    }
+
+    /// Hands `work` over and wakes the waiting task. Should the task be gone, it is given back.
+    pub(crate) fn serve(mut self, work: T) {
+        let Some(waiter) = self.waiter.take() else {
+            return;
+        };
+        let mut slot = waiter.slot.borrow_mut();
+        if matches!(slot.state, SlotState::Waiting) {
+            slot.end(SlotState::Served(work));
+        } else {
+            drop(slot);
+            (self.waiters.give_back)(work);
+        }
+    }
+}
+
+impl<Q: Ord + Clone, C, T> Drop for Picked<Q, C, T> {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else {
+            return;
+        };
+        let still_there = matches!(waiter.slot.borrow().state, SlotState::Waiting);
+        if still_there {
+            self.waiters.line.borrow_mut().insert(self.ticket, waiter);
+        }
+    }
+}
+
+/// Resolves when work was handed over; None: dismissed.
+#[must_use = "dropping it leaves the line"]
+pub(crate) struct Waiting<Q: Ord + Clone, C, T> {
+    waiters: Waiters<Q, C, T>,
+    ticket: Ticket,
+    slot: Rc<RefCell<Slot<T>>>,
+}
+
+impl<Q: Ord + Clone, C, T> Future for Waiting<Q, C, T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut slot = self.slot.borrow_mut();
+        match std::mem::replace(&mut slot.state, SlotState::Ended) {
+            SlotState::Served(work) => Poll::Ready(Some(work)),
+            SlotState::Ended => Poll::Ready(None),
+            SlotState::Waiting => {
+                slot.state = SlotState::Waiting;
+                slot.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<Q: Ord + Clone, C, T> Drop for Waiting<Q, C, T> {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut self.slot.borrow_mut().state, SlotState::Ended);
+        match state {
+            SlotState::Waiting => drop(self.waiters.line.borrow_mut().remove(self.ticket)),
+            SlotState::Served(work) => (self.waiters.give_back)(work),
+            SlotState::Ended => {}
+        }
+    }
+}
+
+impl<Q, C, T> Clone for Waiters<Q, C, T> {
+    fn clone(&self) -> Self {
+        Self {
+            line: Rc::clone(&self.line),
+            give_back: Rc::clone(&self.give_back),
+        }
+    }
+}
+
+impl<Q, C, T> fmt::Debug for Waiters<Q, C, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.line.borrow().waiting.len();
+        formatter
+            .debug_struct("Waiters")
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Line = Waiters<&'static str, &'static str, u32>;
+
+    struct Fixture {
+        waiters: Line,
+        given_back: Rc<RefCell<Vec<u32>>>,
+    }
+
+    fn fixture() -> Fixture {
+        let given_back = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&given_back);
+        Fixture {
+            waiters: Waiters::new(move |work| sink.borrow_mut().push(work)),
+            given_back,
+        }
+    }
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn picked(waiters: &Line, queue: &'static str) -> Option<&'static str> {
+        waiters.pick(&queue).map(|picked| *picked.who().unwrap().0)
+    }
+
+    #[test]
+    fn who_waited_longest_is_served_first() {
+        let Fixture { waiters, .. } = fixture();
+        let mut first = waiters.register(&["a", "b"], "first");
+        let mut second = waiters.register(&["b"], "second");
+        assert_eq!(poll(&mut first), Poll::Pending);
+        waiters.pick(&"b").unwrap().serve(1);
+        waiters.pick(&"b").unwrap().serve(2);
+        assert_eq!(poll(&mut first), Poll::Ready(Some(1)));
+        assert_eq!(poll(&mut second), Poll::Ready(Some(2)));
+        assert!(waiters.pick(&"b").is_none());
+        assert!(!waiters.wants(&"a"), "the first left all its queues");
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn only_those_who_named_the_queue_are_picked() {
+        let Fixture { waiters, .. } = fixture();
+        let _a = waiters.register(&["a"], "a only");
+        let _c = waiters.register(&["c", "b"], "c and b");
+        assert_eq!(picked(&waiters, "b"), Some("c and b"));
+        assert_eq!(picked(&waiters, "aa"), None);
+        assert!(waiters.wants(&"a") && !waiters.wants(&"d"));
+    }
+
+    #[test]
+    fn a_queue_named_twice_is_waited_for_once() {
+        let Fixture { waiters, .. } = fixture();
+        let waiting = waiters.register(&["a", "a"], "x");
+        drop(waiting);
+        assert!(!waiters.wants(&"a"));
+        assert!(waiters.line.borrow().by_queue.is_empty());
+    }
+
+    #[test]
+    fn a_dropped_wait_leaves_the_line() {
+        let Fixture {
+            waiters,
+            given_back,
+        } = fixture();
+        let first = waiters.register(&["a"], "first");
+        let _second = waiters.register(&["a"], "second");
+        drop(first);
+        assert_eq!(picked(&waiters, "a"), Some("second"));
+        assert!(given_back.borrow().is_empty());
+    }
+
+    #[test]
+    fn work_that_was_not_taken_is_given_back() {
+        let Fixture {
+            waiters,
+            given_back,
+        } = fixture();
+        let waiting = waiters.register(&["a"], "x");
+        waiters.pick(&"a").unwrap().serve(7);
+        drop(waiting);
+        assert_eq!(*given_back.borrow(), [7]);
+    }
+
+    #[test]
+    fn work_that_was_taken_is_not_given_back() {
+        let Fixture {
+            waiters,
+            given_back,
+        } = fixture();
+        let mut waiting = waiters.register(&["a"], "x");
+        waiters.pick(&"a").unwrap().serve(7);
+        assert_eq!(poll(&mut waiting), Poll::Ready(Some(7)));
+        drop(waiting);
+        assert!(given_back.borrow().is_empty());
+    }
+
+    #[test]
+    fn who_was_picked_and_not_served_keeps_its_place() {
+        let Fixture { waiters, .. } = fixture();
+        let _first = waiters.register(&["a"], "first");
+        let _second = waiters.register(&["a"], "second");
+        drop(waiters.pick(&"a"));
+        assert_eq!(picked(&waiters, "a"), Some("first"));
+    }
+
+    #[test]
+    fn work_for_somebody_who_left_while_picked_is_given_back() {
+        let Fixture {
+            waiters,
+            given_back,
+        } = fixture();
+        let waiting = waiters.register(&["a"], "x");
+        let picked = waiters.pick(&"a").unwrap();
+        drop(waiting);
+        picked.serve(9);
+        assert_eq!(*given_back.borrow(), [9]);
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn giving_back_may_offer_the_work_to_the_next() {
+        let line: Rc<RefCell<Option<Line>>> = Rc::default();
+        let again = Rc::clone(&line);
+        let waiters = Line::new(move |work| {
+            let next = again.borrow().as_ref().and_then(|line| line.pick(&"a"));
+            if let Some(next) = next {
+                next.serve(work);
+            }
+        });
+        *line.borrow_mut() = Some(waiters.clone());
+        let first = waiters.register(&["a"], "first");
+        let mut second = waiters.register(&["a"], "second");
+        waiters.pick(&"a").unwrap().serve(3);
+        drop(first);
+        assert_eq!(poll(&mut second), Poll::Ready(Some(3)));
+    }
+
+    #[test]
+    fn closing_ends_every_wait() {
+        let Fixture { waiters, .. } = fixture();
+        let mut waiting = waiters.register(&["a"], "x");
+        waiters.dismiss();
+        assert_eq!(poll(&mut waiting), Poll::Ready(None));
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn serving_wakes_the_task() {
+        let Fixture { waiters, .. } = fixture();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let served = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let waiting = waiters.register(&["a"], "x");
+            let task = tokio::task::spawn_local(waiting);
+            tokio::task::yield_now().await;
+            waiters.pick(&"a").unwrap().serve(5);
+            task.await.unwrap()
+        });
+        assert_eq!(served, Some(5));
+    }
+}
