@@ -38,13 +38,16 @@ mod position;
 mod reader;
 mod real_disk;
 mod recovery;
+mod salvage;
 mod scan;
 mod segment;
 mod shared;
 #[cfg(any(test, feature = "simulation"))]
 mod simulated_disk;
 mod space;
+mod survey;
 mod syncer;
+mod verify;
 
 pub use disk::{Allocation, Disk, DiskFile};
 pub use error::{AppendError, OpenError, Poison, ReadError, SyncError};
@@ -55,8 +58,10 @@ pub use position::{Lsn, Position};
 pub use reader::{Reader, RecordParts};
 pub use real_disk::{RealDisk, RealFile};
 pub use recovery::{Cut, Report};
+pub use salvage::{Salvage, SalvagedFile, salvage};
 pub use segment::SegmentInfo;
 #[cfg(any(test, feature = "simulation"))]
-//SIM
+pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
 pub use syncer::Syncer;
+pub use verify::{Damage, Verification, verify};

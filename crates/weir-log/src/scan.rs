@@ -53,8 +53,6 @@ pub(crate) struct Scanned {
     pub(crate) ending: Ending,
     /// The highest mark, those behind damage included.
     pub(crate) durable: Position,
-    /// Bytes that salvage gave up, found as gap records.
-    pub(crate) gap_bytes: u64,
 }
 
 /// Why a scan came to its end.
@@ -105,6 +103,18 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         let from = (offset - self.window_start) as usize;
         let to = self.window.len().min(from + (end - offset) as usize);
         Ok(self.window.get(from..to).unwrap_or_default())
+    }
+
+    /// Some bytes at `offset`, as many as one read gives.
+    pub(crate) fn window(&mut self, offset: u32) -> io::Result<&[u8]> {
+        let end = self.window_start + as_u32(self.window.len());
+        let present = if offset >= self.window_start {
+            end.saturating_sub(offset)
+        } else {
+            0
+        };
+        let enough = present >= RECORD_HEADER_BYTES;
+        self.bytes(offset, if enough { present } else { WINDOW_BYTES })
     }
 
     /// What stands at `offset`, and where the next record would begin.
@@ -161,13 +171,12 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         let mut index = Index::new();
         let mut durable = Position::default();
         let mut offset = HEADER_BYTES;
-        let mut gap_bytes = 0;
         let ending = loop {
             let (step, next) = self.step(offset)?;
             match step {
                 Step::Data { head, length } => index.push(offset, length, head),
                 Step::Mark(mark) => durable = durable.max(mark),
-                Step::Gap { length } => gap_bytes += u64::from(length + RECORD_HEADER_BYTES),
+                Step::Gap { .. } => {}
                 Step::End {
                     records,
                     entries_bytes,
@@ -195,7 +204,6 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             offset,
             ending,
             durable,
-            gap_bytes,
         })
     }
 
@@ -208,7 +216,6 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
             offset: 0,
             ending,
             durable,
-            gap_bytes: 0,
         })
     }
 

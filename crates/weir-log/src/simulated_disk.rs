@@ -1,1 +1,494 @@
+//! A disk in memory that loses what was not synced. Deterministic from its seed.
+//!
+//! It keeps two versions of everything: what a running process sees (the page cache) and what a
+//! power cut leaves. Unsynced 4 KiB pages survive or vanish one by one, some of them only in part
+//! (512-byte sectors are atomic); so do file sizes and names. Now and then the kernel writes pages
+//! back unasked, so an older version of a page may be the one that survives.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::{Allocation, Disk, DiskFile};
+
+const SECTOR_BYTES: usize = 512;
+const SECTORS_PER_PAGE: usize = 8;
+
+/// A directory on a simulated disk. A clone is the same directory.
+///
+/// [`SimulatedDisk::crash`] and [`SimulatedDisk::kill`] return the disk as the next process finds
+/// it; whoever still holds the old one gets errors.
+#[derive(Clone, Debug)]
+pub struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+    generation: u64,
+}
+
+/// An open file of a [`SimulatedDisk`].
+#[derive(Debug)]
+pub struct SimulatedFile {
+    disk: SimulatedDisk,
+    id: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: fastrand::Rng,
+    generation: u64,
+    files: BTreeMap<u64, Content>,
+    names: BTreeMap<String, u64>,
+    durable_names: BTreeMap<String, u64>,
+    /// Changes to `names` that are not yet durable.
+    name_changes: Vec<NameChange>,
+    next_id: u64,
+    space_bytes: Option<u64>,
+    allocates: bool,
+    short_transfers: bool,
+    /// Syncs until one fails.
+    syncs_left: Option<u32>,
+    /// Changing operations until the power is out.
+    operations_left: Option<u32>,
+    power_out: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    dirty_sectors: BTreeSet<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Set(String, u64),
+    Remove(String),
+    Rename(String, String),
+}
+
+impl SimulatedDisk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new(seed: u64) -> SimulatedDisk {
+        let state = State {
+            rng: fastrand::Rng::with_seed(seed),
+            generation: 0,
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            name_changes: Vec::new(),
+            next_id: 0,
+            space_bytes: None,
+            allocates: true,
+            short_transfers: false,
+            syncs_left: None,
+            operations_left: None,
+            power_out: false,
+        };
+        SimulatedDisk {
+            state: Arc::new(Mutex::new(state)),
+            generation: 0,
+        }
+    }
+
+    /// Cuts the power: what was not synced survives in part. Power and syncs work again after it.
+    #[must_use]
+    pub fn crash(&self) -> SimulatedDisk {
+        let mut state = self.state();
+        state.lose_unsynced();
+        state.power_out = false;
+        state.operations_left = None;
+        state.syncs_left = None;
+        state.generation += 1;
+        SimulatedDisk {
+            state: Arc::clone(&self.state),
+            generation: state.generation,
+        }
+    }
+
+    /// Kills the process: the page cache stays.
+    #[must_use]
+    pub fn kill(&self) -> SimulatedDisk {
+        let mut state = self.state();
+        state.operations_left = None;
+        state.generation += 1;
+        SimulatedDisk {
+            state: Arc::clone(&self.state),
+            generation: state.generation,
+        }
+    }
+
+    /// The sizes of all files together may not grow above this; `None`: no limit.
+    pub fn set_space(&self, bytes: Option<u64>) {
+        self.state().space_bytes = bytes;
+    }
+
+    /// The sizes of all files together.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state().used_bytes()
+    }
+
+    /// Whether room can be reserved (else `Allocation::Unsupported`).
+    pub fn set_allocates(&self, allocates: bool) {
+        self.state().allocates = allocates;
+    }
+
+    /// Whether reads and writes sometimes transfer less than asked.
+    pub fn set_short_transfers(&self, short: bool) {
+        self.state().short_transfers = short;
+    }
+
+    /// The sync after the next `syncs` fails with EIO, and its pages are lost.
+    pub fn fail_sync_after(&self, syncs: u32) {
+        self.state().syncs_left = Some(syncs);
+    }
+
+    /// After so many more changing operations everything fails, until [`SimulatedDisk::crash`].
+    pub fn cut_power_after(&self, operations: u32) {
+        self.state().operations_left = Some(operations);
+    }
+
+    /// A file's bytes as a running process sees them.
+    #[must_use]
+    pub fn file_bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.state();
+        let id = state.names.get(name)?;
+        Some(state.files[id].cached.clone())
+    }
+
+    /// Puts a file on the disk, durable at once: for damage done on purpose.
+    pub fn put_file(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let id = state.new_id();
+        let content = Content {
+            cached: bytes.clone(),
+            durable: bytes,
+            dirty_sectors: BTreeSet::new(),
+        };
+        state.files.insert(id, content);
+        state.names.insert(name.to_owned(), id);
+        state.durable_names.insert(name.to_owned(), id);
+    }
+
+    /// Takes a file off the disk, durable at once.
+    pub fn take_file(&self, name: &str) {
+        let mut state = self.state();
+        state.names.remove(name);
+        state.durable_names.remove(name);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if state.power_out || state.generation != self.generation {
+            return Err(io::Error::other("the power is out"));
+        }
+        Ok(state)
+    }
+
+    /// Like `running`, and counts the operation against the power cut to come.
+    fn changing(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.running()?;
+        match &mut state.operations_left {
+            Some(0) => {
+                state.power_out = true;
+                return Err(io::Error::other("the power is out"));
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Ok(state)
+    }
+
+    fn handle(&self, id: u64) -> SimulatedFile {
+        SimulatedFile {
+            disk: self.clone(),
+            id,
+        }
+    }
+}
+
+impl Disk for SimulatedDisk {
+    type File = SimulatedFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.running()?.names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<SimulatedFile> {
+        let mut state = self.changing()?;
+        let id = state.new_id();
+        state.files.insert(id, Content::default());
+        state.change_name(NameChange::Set(name.to_owned(), id));
+        Ok(self.handle(id))
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimulatedFile> {
+        let state = self.running()?;
+        let id = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.handle(*id))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.changing()?;
+        if !state.names.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.changing()?;
+        if !state.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.change_name(NameChange::Remove(name.to_owned()));
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        let mut state = self.changing()?;
+        state.count_sync()?;
+        state.durable_names = state.names.clone();
+        state.name_changes.clear();
+        Ok(())
+    }
+
+    fn random(&self) -> u64 {
+        self.state().rng.u64(..)
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.running()?;
+        let wanted = state.transfer(into.len());
+        let bytes = &state.files[&self.id].cached;
+        let start = index(offset).min(bytes.len());
+        let read = wanted.min(bytes.len() - start);
+        into[..read].copy_from_slice(&bytes[start..start + read]);
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.changing()?;
+        let start = index(offset);
+        let wanted = state.transfer(bytes.len());
+        let room = state.room_for(self.id, start + wanted)?;
+        let end = (start + wanted).min(room);
+        if end <= start {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = state.file(self.id);
+        if end > file.cached.len() {
+            file.cached.resize(end, 0);
+        }
+        file.cached[start..end].copy_from_slice(&bytes[..end - start]);
+        file.dirty_sectors
+            .extend(start / SECTOR_BYTES..=(end - 1) / SECTOR_BYTES);
+        state.write_back_sometimes(self.id);
+        Ok(end - start)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<Allocation> {
+        let mut state = self.disk.changing()?;
+        if !state.allocates {
+            return Ok(Allocation::Unsupported);
+        }
+        let bytes = index(bytes);
+        if state.room_for(self.id, bytes)? < bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = state.file(self.id);
+        if bytes > file.cached.len() {
+            file.cached.resize(bytes, 0);
+        }
+        Ok(Allocation::Reserved)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.changing()?;
+        let file = state.file(self.id);
+        let (before, after) = (file.cached.len(), index(bytes));
+        file.cached.resize(after, 0);
+        // What is cut off and grown again must read as zeros, also after a sync.
+        let changed = before.min(after)..before.max(after);
+        if !changed.is_empty() {
+            file.dirty_sectors
+                .extend(changed.start / SECTOR_BYTES..=(changed.end - 1) / SECTOR_BYTES);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.changing()?;
+        let failed = state.count_sync();
+        let file = state.file(self.id);
+        let dirty = std::mem::take(&mut file.dirty_sectors); // a failed sync forgets them too
+        failed?;
+        file.durable.resize(file.cached.len(), 0);
+        for sector in dirty {
+            file.persist(sector);
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.disk.running()?.files[&self.id].cached.len() as u64)
+    }
+}
+
+impl Content {
+    /// Copies a sector as far as both versions have it.
+    fn persist(&mut self, sector: usize) {
+        let start = sector * SECTOR_BYTES;
+        let end = (start + SECTOR_BYTES)
+            .min(self.cached.len())
+            .min(self.durable.len());
+        if start < end {
+            self.durable[start..end].copy_from_slice(&self.cached[start..end]);
+        }
+    }
+
+    /// Persists some dirty pages, some of them in part.
+    fn persist_some(&mut self, rng: &mut fastrand::Rng) {
+        if rng.bool() {
+            self.durable.resize(self.cached.len(), 0);
+        }
+        let whole = rng.u8(..4);
+        let mut page_fate = BTreeMap::new();
+        for sector in self.dirty_sectors.clone() {
+            let fate = *page_fate
+                .entry(sector / SECTORS_PER_PAGE)
+                .or_insert_with(|| rng.u8(..3));
+            let survives = match (whole, fate) {
+                (0, _) | (2.., 0) => true,
+                (1, _) | (2.., 1) => false,
+                _ => rng.bool(),
+            };
+            if survives {
+                let end = (sector + 1) * SECTOR_BYTES;
+                if self.durable.len() < end.min(self.cached.len()) {
+                    self.durable.resize(end.min(self.cached.len()), 0);
+                }
+                self.persist(sector);
+            }
+        }
+    }
+}
+
+impl State {
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn file(&mut self, id: u64) -> &mut Content {
+        self.files
+            .get_mut(&id)
+            .expect("files with handles are kept")
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.name_changes.push(change);
+        if self.rng.u8(..8) == 0 {
+            let change = self.name_changes.remove(0);
+            change.apply(&mut self.durable_names);
+        }
+    }
+
+    fn count_sync(&mut self) -> io::Result<()> {
+        match &mut self.syncs_left {
+            Some(0) => {
+                self.syncs_left = None;
+                Err(io::Error::other("input/output error"))
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How much of `bytes` is transferred at once.
+    fn transfer(&mut self, bytes: usize) -> usize {
+        if self.short_transfers && bytes > 1 && self.rng.u8(..4) == 0 {
+            return self.rng.usize(1..bytes);
+        }
+        bytes
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.names
+            .values()
+            .map(|id| self.files[id].cached.len() as u64)
+            .sum()
+    }
+
+    /// The size that the file may have if it wants `size`.
+    fn room_for(&self, id: u64, size: usize) -> io::Result<usize> {
+        let present = self.files[&id].cached.len();
+        let Some(space) = self.space_bytes else {
+            return Ok(size);
+        };
+        let free = index(space.saturating_sub(self.used_bytes()));
+        match (size > present, free) {
+            (false, _) => Ok(size),
+            (true, 0) if size == present => Err(io::ErrorKind::StorageFull.into()),
+            (true, _) => Ok(size.min(present + free)),
+        }
+    }
+
+    /// What the kernel does on its own.
+    fn write_back_sometimes(&mut self, id: u64) {
+        if self.rng.u8(..16) == 0 {
+            let mut rng = self.rng.fork();
+            self.file(id).persist_some(&mut rng);
+        }
+    }
+
+    fn lose_unsynced(&mut self) {
+        let (all, none) = (self.rng.u8(..4) == 0, self.rng.u8(..4) == 0);
+        for change in std::mem::take(&mut self.name_changes) {
+            if all || (!none && self.rng.bool()) {
+                change.apply(&mut self.durable_names);
+            }
+        }
+        self.names = self.durable_names.clone();
+        let named: BTreeSet<u64> = self.names.values().copied().collect();
+        self.files.retain(|id, _| named.contains(id));
+        for file in self.files.values_mut() {
+            file.persist_some(&mut self.rng);
+            file.cached = file.durable.clone();
+            file.dirty_sectors.clear();
+        }
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, u64>) {
+        match self {
+            NameChange::Set(name, id) => {
+                names.insert(name.clone(), *id);
+            }
+            NameChange::Remove(name) => {
+                names.remove(name);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(id) = names.remove(from) {
+                    names.insert(to.clone(), id);
+                }
+            }
+        }
+    }
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("a simulated file fits in memory")
+}

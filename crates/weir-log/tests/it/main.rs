@@ -1,3 +1,8 @@
 //! The log's promises, on the file system and on a simulated disk.
 
+mod crash;
+mod damage;
+mod failed_sync;
+mod full_disk;
+mod history;
 mod real_disk;

@@ -1,0 +1,48 @@
+//! A sync that failed: the pages may be gone, so nothing is promised any more.
+
+use weir_log::{AppendError, Class, SimulatedDisk, SyncError};
+
+use crate::history::{body_of, filled, numbers, open, read};
+
+#[test]
+fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
+    let disk = SimulatedDisk::new(1);
+    let (mut log, positions) = filled(&disk, 20);
+    let durable = log.durable();
+    log.append(Class::Job, &20u32.to_le_bytes(), &[&body_of(20)])
+        .expect("appended");
+    disk.fail_sync_after(0);
+    assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
+    // The disk works again, but what it lost it will never write.
+    assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
+    assert!(matches!(
+        log.syncer().maintain(),
+        Err(SyncError::Poisoned(_))
+    ));
+    assert!(matches!(log.flush(), Err(SyncError::Poisoned(_))));
+    let append = log.append(Class::Essential, b"", &[]);
+    assert!(matches!(append, Err(AppendError::Poisoned(_))));
+    assert!(matches!(log.rotate(), Err(AppendError::Poisoned(_))));
+    assert_eq!(log.durable(), durable);
+    let what = log.poisoned().expect("it says why").what().to_owned();
+    assert!(what.contains("sync 0000000001.log"), "{what}");
+    assert_eq!(
+        read(&log, positions[3]).expect("reading goes on"),
+        body_of(3)
+    );
+    let survivors = numbers(&open(&disk.crash()));
+    assert!(survivors.len() >= 20, "what was durable before is there");
+}
+
+#[test]
+fn a_failed_sync_of_the_directory_poisons_too() {
+    let disk = SimulatedDisk::new(2);
+    let (mut log, _) = filled(&disk, 5);
+    log.rotate().expect("rotated");
+    disk.fail_sync_after(1); // the new segment's header, then its name
+    assert!(matches!(
+        log.syncer().maintain(),
+        Err(SyncError::Poisoned(_))
+    ));
+    assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
+}
