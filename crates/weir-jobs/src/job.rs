@@ -19,6 +19,7 @@ use weir_base::clock::Timestamp;
 
 use crate::job_text::{self, Added};
 use crate::model::{NameError, NewJob, QueueName, check_queue_name};
+use crate::rules::BACKTRACE_LINES_MAX;
 use crate::settings::Limits;
 use crate::stamp::{Stamps, parse_rfc3339};
 use members::{Member, Members};
@@ -29,8 +30,6 @@ const RESERVE_FOR_SECONDS_DEFAULT: u32 = 1_800;
 const RESERVE_FOR_SECONDS_MIN: u32 = 60;
 const RESERVE_FOR_SECONDS_MAX: u32 = 86_400;
 const RETRY_DEFAULT: i32 = 25;
-/// Lines of backtrace that the protocol keeps, and what a job gets that asks for none or more.
-pub(crate) const BACKTRACE_LINES_MAX: u32 = 50;
 /// Characters of a parser's complaint that are passed on (it may quote the job).
 const COMPLAINT_CHARACTERS_MAX: usize = 200;
 /// A connection that pushed one giant job does not hold its memory for ever.

@@ -1,0 +1,290 @@
+//! What a failure leads to. Pure: time and randomness come from the caller, so live running,
+//! recovery and tests decide alike.
+//!
+//! The figures are the Faktory protocol's; they are part of what clients expect, not settings.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::model::{Failure, FailureReport};
+use crate::store::FailOutcome;
+
+/// Characters kept of a failure's type.
+pub const ERRTYPE_CHARACTERS_MAX: usize = 100;
+/// Characters kept of a failure's message.
+pub const MESSAGE_CHARACTERS_MAX: usize = 1_000;
+/// Lines kept of a backtrace, however many a job asks for.
+pub const BACKTRACE_LINES_MAX: u32 = 50;
+/// Characters kept of one line of a backtrace. The protocol has no such limit; without one, a
+/// failure could make a job larger than any line that a client reads.
+pub const BACKTRACE_LINE_CHARACTERS_MAX: usize = 1_000;
+
+/// Seconds that even the first retry waits.
+const RETRY_SECONDS_MIN: u64 = 15;
+/// The jitter, in seconds per retry, stays below this.
+const RETRY_JITTER_SECONDS: u64 = 30;
+
+/// What must be known of a job that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failed {
+    /// As in [`crate::model::NewJob::retry`].
+    pub retry: i32,
+    /// Lines of backtrace that the job wants kept.
+    pub backtrace: u32,
+    /// Its failure before this one.
+    pub previous: Option<Failure>,
+}
+
+/// Decides what becomes of a job that failed `now`, and what its JSON will say about it.
+pub fn fail(
+    job: &Failed,
+    report: FailureReport,
+    now: Timestamp,
+    random: &mut fastrand::Rng,
+) -> (FailOutcome, Failure) {
+    let retry_count = job
+        .previous
+        .as_ref()
+        .map_or(0, |last| last.retry_count.saturating_add(1));
+    let outcome = match u32::try_from(job.retry) {
+        Ok(0) => FailOutcome::Discarded,
+        Ok(retries) if retry_count < retries => FailOutcome::Retry {
+            next_at: now + retry_delay(retry_count, random),
+        },
+        // Out of retries, or -1 (any negative number, as in the original): straight to the dead.
+        _ => FailOutcome::Dead,
+    };
+    let next_at = match outcome {
+        FailOutcome::Retry { next_at } => Some(next_at),
+        FailOutcome::Dead | FailOutcome::Discarded => None,
+    };
+    let remaining = u32::try_from(job.retry)
+        .unwrap_or(0)
+        .saturating_sub(retry_count);
+    let FailureReport {
+        errtype,
+        message,
+        backtrace,
+        ..
+    } = cut(report, job.backtrace);
+    let failure = Failure {
+        retry_count,
+        remaining,
+        failed_at: now,
+        next_at,
+        message,
+        errtype,
+        backtrace,
+    };
+    (outcome, failure)
+}
+
+/// n^4 + 15 + rand(30) * (n + 1) seconds, n being the retries so far.
+pub fn retry_delay(retry_count: u32, random: &mut fastrand::Rng) -> Duration {
+    let n = u64::from(retry_count);
+    let jitter = random.u64(..RETRY_JITTER_SECONDS) * (n + 1);
+    Duration::from_secs(
+        n.saturating_pow(4)
+            .saturating_add(RETRY_SECONDS_MIN + jitter),
+    )
+}
+
+/// Cuts a report to what is kept; `backtrace_lines` is what the job asks for.
+#[must_use]
+pub fn cut(mut report: FailureReport, backtrace_lines: u32) -> FailureReport {
+    cut_text(&mut report.errtype, ERRTYPE_CHARACTERS_MAX);
+    cut_text(&mut report.message, MESSAGE_CHARACTERS_MAX);
+    report
+        .backtrace
+        .truncate(backtrace_lines.min(BACKTRACE_LINES_MAX) as usize);
+    for line in &mut report.backtrace {
+        cut_text(line, BACKTRACE_LINE_CHARACTERS_MAX);
+    }
+    report
+}
+
+fn cut_text(text: &mut String, characters_max: usize) {
+    if let Some((end, _)) = text.char_indices().nth(characters_max) {
+        text.truncate(end);
+    }
+}
+
+/// The failure of a job whose worker held it past its reservation.
+#[must_use]
+pub fn reservation_expired(jid: Box<str>) -> FailureReport {
+    FailureReport {
+        jid,
+        errtype: "ReservationExpired".to_owned(),
+        message: "not acknowledged within its reserve_for".to_owned(),
+        backtrace: Vec::new(),
+    }
+}
+
+/// The failure of a job that was handed back too often because its worker vanished.
+#[must_use]
+pub fn worker_vanished(jid: Box<str>) -> FailureReport {
+    FailureReport {
+        jid,
+        errtype: "WorkerVanished".to_owned(),
+        message: "its workers vanished too often while they had it (jobs.limits.returns_max)"
+            .to_owned(),
+        backtrace: Vec::new(),
+    }
+}
+
+/// What becomes of a job whose worker vanished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Return {
+    /// It goes back to its place in its queue.
+    Waits,
+    /// It brought down too many workers: it fails with [`worker_vanished`].
+    Fails,
+}
+
+/// Decides by how often the job was handed back before.
+#[must_use]
+pub const fn after_vanishing(returned_before: u8, returns_max: u8) -> Return {
+    if returned_before < returns_max {
+        Return::Waits
+    } else {
+        Return::Fails
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+    fn report() -> FailureReport {
+        FailureReport {
+            jid: Box::from("12345678"),
+            errtype: "E".to_owned(),
+            message: "m".to_owned(),
+            backtrace: vec!["a".to_owned(), "b".to_owned()],
+        }
+    }
+
+    fn after(previous_count: Option<u32>, retry: i32) -> (FailOutcome, Failure) {
+        let previous = previous_count.map(|retry_count| Failure {
+            retry_count,
+            ..Failure::default()
+        });
+        let job = Failed {
+            retry,
+            backtrace: 50,
+            previous,
+        };
+        fail(&job, report(), NOW, &mut fastrand::Rng::with_seed(1))
+    }
+
+    #[derive(Debug, PartialEq)]
+    enum Kind {
+        Retry,
+        Dead,
+        Discarded,
+    }
+
+    #[test]
+    fn retries_are_used_up_one_by_one() {
+        let check = |previous: Option<u32>, retry: i32, kind: Kind, count: u32, remaining: u32| {
+            let (outcome, failure) = after(previous, retry);
+            let found = match outcome {
+                FailOutcome::Retry { next_at } => {
+                    assert_eq!(failure.next_at, Some(next_at));
+                    Kind::Retry
+                }
+                FailOutcome::Dead => Kind::Dead,
+                FailOutcome::Discarded => Kind::Discarded,
+            };
+            assert_eq!(
+                (found, failure.retry_count, failure.remaining),
+                (kind, count, remaining)
+            );
+            assert_eq!(
+                failure.next_at.is_some(),
+                matches!(outcome, FailOutcome::Retry { .. })
+            );
+            assert_eq!(failure.failed_at, NOW);
+        };
+        check(None, 25, Kind::Retry, 0, 25);
+        check(Some(0), 25, Kind::Retry, 1, 24);
+        check(Some(23), 25, Kind::Retry, 24, 1);
+        check(Some(24), 25, Kind::Dead, 25, 0);
+        check(Some(99), 25, Kind::Dead, 100, 0);
+        check(None, 1, Kind::Retry, 0, 1);
+        check(Some(0), 1, Kind::Dead, 1, 0);
+        check(None, 0, Kind::Discarded, 0, 0);
+        check(Some(3), 0, Kind::Discarded, 4, 0);
+        check(None, -1, Kind::Dead, 0, 0);
+        check(None, i32::MIN, Kind::Dead, 0, 0);
+        check(Some(u32::MAX), i32::MAX, Kind::Dead, u32::MAX, 0);
+    }
+
+    #[test]
+    fn the_delay_follows_the_formula_over_its_whole_range() {
+        let check = |count: u32, base: u64| {
+            let mut random = fastrand::Rng::with_seed(u64::from(count));
+            let step = u64::from(count) + 1;
+            let delays: std::collections::BTreeSet<u64> = (0..2_000)
+                .map(|_| retry_delay(count, &mut random).as_secs())
+                .collect();
+            let all: std::collections::BTreeSet<u64> = (0..30).map(|j| base + j * step).collect();
+            assert_eq!(delays, all, "after {count} retries");
+        };
+        check(0, 15);
+        check(1, 16);
+        check(2, 31);
+        check(24, 331_791);
+    }
+
+    #[test]
+    fn the_delay_of_absurd_counts_does_not_overflow() {
+        let delay = retry_delay(u32::MAX, &mut fastrand::Rng::with_seed(1));
+        assert!(NOW + delay > NOW);
+    }
+
+    #[test]
+    fn a_report_is_cut_by_characters_not_bytes() {
+        let long = FailureReport {
+            errtype: "ä".repeat(101),
+            message: "\u{1F600}".repeat(1_001),
+            backtrace: vec!["ß".repeat(1_001); 60],
+            ..report()
+        };
+        let check = |lines: u32, kept: usize| {
+            let cut = cut(long.clone(), lines);
+            assert_eq!(cut.errtype, "ä".repeat(100));
+            assert_eq!(cut.message, "\u{1F600}".repeat(1_000));
+            assert_eq!(cut.backtrace, vec!["ß".repeat(1_000); kept]);
+        };
+        check(50, 50);
+        check(51, 50);
+        check(3, 3);
+        assert_eq!(cut(report(), 50), report());
+    }
+
+    #[test]
+    fn a_failure_carries_what_was_reported() {
+        let (_, failure) = after(None, 25);
+        assert_eq!(
+            (failure.errtype.as_str(), failure.message.as_str()),
+            ("E", "m")
+        );
+        assert_eq!(failure.backtrace, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_job_that_outlives_its_workers_too_often_fails() {
+        let check = |before: u8, max: u8, expected: Return| {
+            assert_eq!(after_vanishing(before, max), expected);
+        };
+        check(0, 3, Return::Waits);
+        check(2, 3, Return::Waits);
+        check(3, 3, Return::Fails);
+        check(0, 0, Return::Fails);
+        check(255, 255, Return::Fails);
+    }
+}
