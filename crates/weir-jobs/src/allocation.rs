@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::QueueName;
+use crate::settings::Settings;
 
 /// What dispatch obeys. A queue without an entry gets [`QueueAllocation::default`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,4 +25,21 @@ pub struct QueueAllocation {
     /// Past `target_latency`: newest first, with a share for the backlog.
     pub fresh_lane: bool,
     pub target_latency: Option<Duration>,
+}
+
+impl Allocation {
+    /// What the settings fix.
+    #[must_use]
+    pub fn of_settings(settings: &Settings) -> Self {
+        let queues = settings.queues.iter().map(|(name, queue)| {
+            let allocation = QueueAllocation {
+                concurrency: queue.concurrency,
+                fresh_lane: queue.fresh_lane,
+                target_latency: queue.target_latency,
+                ..QueueAllocation::default()
+            };
+            (name.clone(), allocation)
+        });
+        Self { queues: queues.collect() }
+    }
 }

@@ -1,0 +1,37 @@
+//! The embedded engine: jobs in a segment log, 30 - 40 bytes of memory for each that waits.
+//!
+//! From the inside out:
+//! - `arena`, `index`, `lane`, `queues`, `reservations`, `segments`, `state`: what memory holds.
+//! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`: what the log holds, and the way back.
+//! - `core`, `push`, `work`, `moves`, `timers`, `reclaim`, `look`: the operations. No waiting.
+//! - `sync_thread`, `durability`, `scan`, `inner`, `embedded`: the waiting around them.
+
+mod arena;
+mod body;
+mod core;
+mod durability;
+mod embedded;
+mod head;
+mod index;
+mod inner;
+mod journal;
+mod lane;
+mod look;
+mod moves;
+mod push;
+mod queues;
+mod reclaim;
+mod recover;
+mod reservations;
+mod scan;
+mod segments;
+mod snapshot;
+mod state;
+mod sync_thread;
+mod timers;
+mod varint;
+mod work;
+
+pub use core::EngineOpenError;
+pub use embedded::EmbeddedStore;
+pub use recover::RecoverError;

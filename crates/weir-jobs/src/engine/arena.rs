@@ -1,0 +1,248 @@
+//! One small entry per live job, addressed by a 32-bit index.
+//!
+//! Entries sit in chunks, so growth never copies (no doubling at 5 million jobs) and a chunk whose
+//! jobs are all gone gives its memory back.
+
+use weir_log::Position;
+
+/// Entries per chunk: 96 KiB at 24 bytes.
+const CHUNK_ENTRIES: usize = 4096;
+
+/// Index of a live job. Reused after the job is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct JobIndex(pub(crate) u32);
+
+/// Where a live job rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Rest {
+    /// In its queue.
+    Waiting,
+    /// With a worker.
+    Reserved,
+    Scheduled,
+    Retries,
+    Dead,
+}
+
+/// What memory holds of a job: 24 bytes. All else is in its record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Its record in the log.
+    pub(crate) position: Position,
+    /// Microseconds: when it was enqueued (unique within the server), is due, or died.
+    pub(crate) order: u64,
+    /// Of its jid; see [`super::index`].
+    pub(crate) hash: u32,
+    /// Its queue's number.
+    pub(crate) queue: u16,
+    pub(crate) rest: Rest,
+    /// False when too many jobs share the hash (a producer that repeats one jid).
+    pub(crate) indexed: bool,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Live(Entry),
+    /// The next free slot of the chunk.
+    Free(Option<u16>),
+}
+
+#[derive(Debug)]
+struct Chunk {
+    slots: Vec<Slot>,
+    first_free: Option<u16>,
+    live: u16,
+}
+
+/// All live jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    chunks: Vec<Option<Chunk>>,
+    /// Chunks with room, the lowest last, so that high chunks drain and go.
+    roomy: Vec<u32>,
+    live: usize,
+}
+
+impl Arena {
+    /// Live jobs.
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Adds a job.
+    ///
+    /// # Panics
+    /// At 2^32 live jobs.
+    pub(crate) fn insert(&mut self, entry: Entry) -> JobIndex {
+        let number = self.chunk_with_room();
+        let chunk = self.chunks[number].as_mut().expect("a chunk with room is there");
+        let slot = chunk.insert(entry);
+        if chunk.is_full() {
+            self.roomy.pop();
+        }
+        self.live += 1;
+        index_of(number, slot)
+    }
+
+    /// Removes a job that is there, and returns what was known of it.
+    pub(crate) fn remove(&mut self, index: JobIndex) -> Entry {
+        let (number, slot) = place_of(index);
+        let chunk = self.chunks[number].as_mut().expect("the job's chunk is there");
+        let was_full = chunk.is_full();
+        let entry = chunk.remove(slot);
+        let empty = chunk.live == 0;
+        self.live -= 1;
+        let number_u32 = u32::try_from(number).expect("chunk numbers fit in 32 bits");
+        if empty {
+            self.chunks[number] = None;
+            self.roomy.retain(|roomy| *roomy != number_u32);
+        } else if was_full {
+            self.roomy.push(number_u32);
+        }
+        entry
+    }
+
+    /// A job that is there.
+    pub(crate) fn get(&self, index: JobIndex) -> &Entry {
+        let (number, slot) = place_of(index);
+        match self.chunks[number].as_ref().map(|chunk| &chunk.slots[slot]) {
+            Some(Slot::Live(entry)) => entry,
+            _ => panic!("job {} is not live", index.0),
+        }
+    }
+
+    /// A job, if it is there.
+    pub(crate) fn lookup(&self, index: JobIndex) -> Option<&Entry> {
+        let (number, slot) = place_of(index);
+        match self.chunks.get(number)?.as_ref()?.slots.get(slot)? {
+            Slot::Live(entry) => Some(entry),
+            Slot::Free(_) => None,
+        }
+    }
+
+    /// All jobs, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobIndex, &Entry)> {
+        let chunks = self.chunks.iter().enumerate();
+        let chunks = chunks.filter_map(|(number, chunk)| Some((number, chunk.as_ref()?)));
+        chunks.flat_map(|(number, chunk)| {
+            chunk.slots.iter().enumerate().filter_map(move |(slot, live)| match live {
+                Slot::Live(entry) => Some((index_of(number, slot), entry)),
+                Slot::Free(_) => None,
+            })
+        })
+    }
+
+    /// A job that is there, to change.
+    pub(crate) fn get_mut(&mut self, index: JobIndex) -> &mut Entry {
+        let (number, slot) = place_of(index);
+        match self.chunks[number].as_mut().map(|chunk| &mut chunk.slots[slot]) {
+            Some(Slot::Live(entry)) => entry,
+            _ => panic!("job {} is not live", index.0),
+        }
+    }
+
+    fn chunk_with_room(&mut self) -> usize {
+        if let Some(number) = self.roomy.last() {
+            return *number as usize;
+        }
+        let number = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
+        let fresh = Some(Chunk::new());
+        match self.chunks.get_mut(number) {
+            Some(vacant) => *vacant = fresh,
+            None => self.chunks.push(fresh),
+        }
+        self.roomy.push(u32::try_from(number).expect("fewer than 2^32 chunks"));
+        number
+    }
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Self { slots: Vec::with_capacity(CHUNK_ENTRIES), first_free: None, live: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        usize::from(self.live) == CHUNK_ENTRIES
+    }
+
+    fn insert(&mut self, entry: Entry) -> usize {
+        self.live += 1;
+        let Some(slot) = self.first_free.map(usize::from) else {
+            self.slots.push(Slot::Live(entry));
+            return self.slots.len() - 1;
+        };
+        let Slot::Free(next) = self.slots[slot] else { panic!("the free list names a live slot") };
+        self.first_free = next;
+        self.slots[slot] = Slot::Live(entry);
+        slot
+    }
+
+    fn remove(&mut self, slot: usize) -> Entry {
+        let number = u16::try_from(slot).expect("a chunk has fewer than 2^16 slots");
+        let freed = Slot::Free(self.first_free);
+        let Slot::Live(entry) = std::mem::replace(&mut self.slots[slot], freed) else {
+            panic!("removed twice");
+        };
+        self.first_free = Some(number);
+        self.live -= 1;
+        entry
+    }
+}
+
+fn index_of(chunk: usize, slot: usize) -> JobIndex {
+    JobIndex(u32::try_from(chunk * CHUNK_ENTRIES + slot).expect("fewer than 2^32 live jobs"))
+}
+
+const fn place_of(index: JobIndex) -> (usize, usize) {
+    let index = index.0 as usize;
+    (index / CHUNK_ENTRIES, index % CHUNK_ENTRIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn entry(order: u64) -> Entry {
+        Entry {
+            position: Position { segment: 1, offset: 8 },
+            order,
+            hash: 0,
+            queue: 0,
+            rest: Rest::Waiting,
+            indexed: true,
+        }
+    }
+
+    #[test]
+    fn an_entry_costs_24_bytes() {
+        assert_eq!(std::mem::size_of::<Slot>(), 24);
+    }
+
+    #[test]
+    fn jobs_keep_their_index_and_empty_chunks_go() {
+        let mut arena = Arena::default();
+        let mut live = BTreeMap::new();
+        let mut random = fastrand::Rng::with_seed(7);
+        for order in 0..50_000 {
+            let index = arena.insert(entry(order));
+            assert!(live.insert(index, order).is_none(), "an index was given twice");
+            if random.u8(..) < 120 {
+                let nth = random.usize(..live.len());
+                let (index, order) = live.iter().nth(nth.min(64)).map(|(i, o)| (*i, *o)).unwrap();
+                assert_eq!(arena.remove(index).order, order);
+                live.remove(&index);
+            }
+        }
+        for (index, order) in &live {
+            assert_eq!(arena.get(*index).order, *order);
+        }
+        for index in live.keys() {
+            arena.remove(*index);
+        }
+        assert_eq!(arena.len(), 0);
+        assert!(arena.chunks.iter().all(Option::is_none), "memory of empty chunks is given back");
+    }
+}

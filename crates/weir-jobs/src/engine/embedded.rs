@@ -1,0 +1,274 @@
+//! The embedded store: the engine, who waits for it, and the thread that syncs its log.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tokio::task::JoinHandle;
+use weir_base::clock::{Clock, Timestamp};
+use weir_log::{Disk, RealDisk, Report};
+
+use super::core::{Engine, EngineError, EngineOpenError};
+use super::inner::{Fetcher, Inner};
+use super::scan::{Walk, add_in_order};
+use super::timers::Next;
+use super::work::Taken;
+use crate::allocation::Allocation;
+use crate::metrics::{JobsMetrics, Limit};
+use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
+use crate::settings::Settings;
+use crate::store::{
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, ScanPage,
+    ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
+};
+
+/// Pages of a walk up to this size are read where they are; longer ones on a thread of their own.
+const READ_ASIDE_STOPS: usize = 64;
+
+/// Jobs in the segment log. Lives on the thread that serves the connections, in a `LocalSet`.
+#[derive(Debug)]
+pub struct EmbeddedStore<D: Disk = RealDisk> {
+    inner: Rc<Inner<D>>,
+    tasks: RefCell<Vec<JoinHandle<()>>>,
+}
+
+impl EmbeddedStore<RealDisk> {
+    /// Opens the log in `settings.directory`, which is made when missing, and rebuilds memory.
+    /// Must be called in a `LocalSet`.
+    pub fn open(
+        settings: &Settings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> Result<(Self, Report), EngineOpenError> {
+        let disk = RealDisk::new(&settings.directory).map_err(EngineOpenError::Directory)?;
+        Self::open_on(disk, settings, clock, metrics)
+    }
+}
+
+impl<D: Disk> EmbeddedStore<D> {
+    /// Like [`EmbeddedStore::open`], on any disk.
+    pub fn open_on(
+        disk: D,
+        settings: &Settings,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> Result<(Self, Report), EngineOpenError> {
+        let (inner, report) = Inner::open(disk, settings, clock, metrics)?;
+        let tasks = RefCell::new(Inner::spawn_tasks(&inner));
+        Ok((Self { inner, tasks }, report))
+    }
+
+    /// Does everything that is due by the clock now. The store does so by itself on the system's
+    /// clock; a test that moves a manual clock says when.
+    pub async fn tick(&self) -> Result<(), StoreError> {
+        while self.inner.tick().await? == Next::Now {}
+        Ok(())
+    }
+}
+
+impl<D: Disk> Drop for EmbeddedStore<D> {
+    fn drop(&mut self) {
+        for task in self.tasks.borrow_mut().drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl<D: Disk> Store for EmbeddedStore<D> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durable: true, both_ends: true, scan_aside: true }
+    }
+
+    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let mut stored = Vec::with_capacity(jobs.len());
+        while stored.len() < jobs.len() {
+            match inner.store_jobs(jobs, &mut stored) {
+                Ok(()) => {}
+                Err(EngineError::Behind) => inner.room().await?,
+                Err(EngineError::Store(error)) => {
+                    inner.take_back(&stored);
+                    return Err(error);
+                }
+            }
+        }
+        inner.promise_of_push(&stored).await
+    }
+
+    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
+        let inner = &*self.inner;
+        inner.check_open()?;
+        let now = inner.clock.now();
+        let taken = inner.take(request.wid, request.queues, request.max, now);
+        if !taken.is_empty() || request.wait.is_zero() {
+            return Ok(deliveries(taken));
+        }
+        let limit = inner.engine.borrow().settings.limits.waiting_fetches_max;
+        if inner.waiters.len() >= limit {
+            inner.metrics.limit_hit(Limit::WaitingFetchesMax);
+            let text = format!("too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)");
+            return Err(StoreError::Limit(text));
+        }
+        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
+        let waiting = inner.waiters.register(request.queues, fetcher);
+        match tokio::time::timeout(request.wait, waiting).await {
+            Ok(Some(taken)) => Ok(deliveries(taken)),
+            Ok(None) | Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError> {
+        let inner = &*self.inner;
+        let mut known = 0;
+        for jid in jids {
+            let found = inner.retrying(|engine, now| engine.ack(jid, now)).await?;
+            known += usize::from(found.is_some());
+            inner.offer_numbered(found);
+        }
+        inner.promise_of_ack().await?;
+        Ok(known)
+    }
+
+    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
+        let inner = &*self.inner;
+        let (outcome, queue) =
+            inner.retrying(|engine, now| engine.fail(report.clone(), now)).await?;
+        inner.offer_numbered([queue]);
+        inner.promise().await?;
+        Ok(outcome)
+    }
+
+    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+        let inner = &*self.inner;
+        let held = inner.engine.borrow().state.reserved.busy(wid);
+        let queues = inner.retrying(|engine, now| engine.release(wid, now)).await?;
+        inner.offer_numbered(queues);
+        inner.promise().await?;
+        Ok(usize::try_from(held).unwrap_or(usize::MAX))
+    }
+
+    async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.inner.engine.borrow_mut().state.reserved.extend(jid, until))
+    }
+
+    async fn act(
+        &self,
+        place: &Place,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let count = match (what, place, action) {
+            (Selection::All, Place::Set(set), Action::Discard) => {
+                self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
+            }
+            (Selection::All, Place::Queue(name), Action::Discard) => {
+                let clear = QueueAction::Clear;
+                self.inner.retrying(|engine, _| engine.act_on_queue(name.as_str(), clear)).await?
+            }
+            (Selection::All, _, _) => self.inner.act_on_all(place, action).await?,
+            (Selection::Entries(keys), _, _) => {
+                self.inner.act_on_entries(place, keys, action).await?
+            }
+        };
+        self.inner.promise().await?;
+        Ok(count)
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
+        let inner = &*self.inner;
+        let newest_first = request.newest_first;
+        let walk = inner.walk(request);
+        let read = if walk.stops.len() <= READ_ASIDE_STOPS {
+            walk.read()
+        } else {
+            let aside = tokio::task::spawn_blocking(|| walk.read()).await;
+            aside.map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?
+        };
+        let mut page = read.page;
+        for job in inner.read_moved(&read.moved) {
+            add_in_order(&mut page, job, newest_first);
+        }
+        Ok(page)
+    }
+
+    async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
+        Ok(self.inner.engine.borrow().find_job(jid))
+    }
+
+    async fn act_on_queues(
+        &self,
+        queues: &[QueueName],
+        action: QueueAction,
+    ) -> Result<u64, StoreError> {
+        let mut count = 0;
+        for name in queues {
+            let act = |engine: &mut Engine<D>, _| engine.act_on_queue(name.as_str(), action);
+            count += self.inner.retrying(act).await?;
+            if action == QueueAction::Resume {
+                self.inner.offer(name);
+            }
+        }
+        self.inner.promise().await?;
+        Ok(count)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.retrying(|engine, _| engine.flush()).await?;
+        self.inner.promise().await
+    }
+
+    fn counts(&self) -> Counts {
+        let fetches_waiting = self.inner.waiters.len() as u64;
+        Counts { fetches_waiting, ..self.inner.engine.borrow().counts() }
+    }
+
+    fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        self.inner.engine.borrow().reservations(limit)
+    }
+
+    fn busy(&self, wid: &Wid) -> u64 {
+        self.inner.engine.borrow().state.reserved.busy(wid)
+    }
+
+    fn storage(&self) -> Storage {
+        self.inner.storage()
+    }
+
+    fn allocate(&self, allocation: Allocation) {
+        let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
+        self.inner.engine.borrow_mut().allocation = allocation;
+        // A raised cap lets waiting jobs go.
+        for name in &names {
+            self.inner.offer(name);
+        }
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        for task in self.tasks.borrow_mut().drain(..) {
+            task.abort();
+        }
+        self.inner.close()
+    }
+}
+
+fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
+    taken.into_iter().map(|taken| taken.delivery).collect()
+}
+
+impl<D: Disk> Inner<D> {
+    fn walk(&self, request: ScanRequest) -> Walk<D> {
+        let engine = self.engine.borrow();
+        let stops = engine.stops(&request);
+        let more = stops.len() >= request.scan_max;
+        let named = |stop: super::look::Stop| {
+            let name = engine.state.queues.get(stop.queue).name.clone();
+            (stop, name)
+        };
+        Walk {
+            reader: engine.journal.reader.clone(),
+            stops: stops.into_iter().map(named).collect(),
+            filter: request.filter,
+            limit: request.limit,
+            more,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The head of a log record: the few bytes from which a restart rebuilds all of memory. A sealed
+//! segment's footer repeats the heads, so a restart reads no payloads.
+//!
+//! Every live job has exactly one valid record, a [`Head::Put`]. A later record ends it: one that
+//! replaces it (`replaces`), a [`Head::Remove`], or one that empties its whole place.
+
+use weir_log::Position;
+
+use super::varint::{self, Fields, Malformed};
+use crate::model::SetName;
+
+/// Why a `Put` was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A client pushed it.
+    Pushed,
+    /// Its worker failed it.
+    Failed,
+    /// It was due, or an operator moved it.
+    Moved,
+    /// Compaction: the same job, only its place in the log is new.
+    Copied,
+}
+
+/// Why a job went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Its worker is done.
+    Acked,
+    /// It failed and had no retries to use (`retry = 0`).
+    FailedForGood,
+    /// An operator, or a cap, removed it.
+    Deleted,
+}
+
+/// Where a stored job rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Waiting, or reserved: reservations are not stored.
+    Queue,
+    Set(SetName),
+}
+
+/// A job's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Put {
+    pub(crate) cause: Cause,
+    pub(crate) stored: Stored,
+    pub(crate) queue: u16,
+    /// Microseconds; see [`super::arena::Entry::order`].
+    pub(crate) order: u64,
+    pub(crate) hash: u32,
+    /// The record that this one takes the place of.
+    pub(crate) replaces: Option<Position>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head<'a> {
+    Put(Put),
+    Remove { gone: Gone, position: Position },
+    /// The first record of a segment; its body is a [`super::snapshot::Snapshot`].
+    Snapshot,
+    QueueDefined { queue: u16, name: &'a str },
+    QueuePaused { queue: u16 },
+    QueueResumed { queue: u16 },
+    /// All that waited in the queue is gone.
+    QueueCleared { queue: u16 },
+    /// The queue itself is gone; its number may be given again.
+    QueueForgotten { queue: u16 },
+    /// All jobs of the set are gone.
+    SetCleared { set: SetName },
+    /// Everything is gone.
+    Flushed,
+}
+
+const PUT: u8 = 0x80;
+const REMOVE: u8 = 0x40;
+
+impl Head<'_> {
+    /// Appends the head's bytes.
+    pub(crate) fn write(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Put(put) => put.write(into),
+            Self::Remove { gone, position } => {
+                into.push(REMOVE | gone.code());
+                put_position(into, *position);
+            }
+            Self::Snapshot => into.push(1),
+            Self::QueueDefined { queue, name } => {
+                tagged(into, 2, *queue);
+                varint::put_text(into, name);
+            }
+            Self::QueuePaused { queue } => tagged(into, 3, *queue),
+            Self::QueueResumed { queue } => tagged(into, 4, *queue),
+            Self::QueueCleared { queue } => tagged(into, 5, *queue),
+            Self::QueueForgotten { queue } => tagged(into, 6, *queue),
+            Self::SetCleared { set } => into.extend_from_slice(&[7, set_code(*set)]),
+            Self::Flushed => into.push(8),
+        }
+    }
+}
+
+fn tagged(into: &mut Vec<u8>, tag: u8, queue: u16) {
+    into.push(tag);
+    varint::put(into, u64::from(queue));
+}
+
+impl<'a> Head<'a> {
+    /// Reads a head back.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let tag = fields.byte()?;
+        if tag & PUT != 0 {
+            return Put::read(tag, &mut fields).map(Self::Put);
+        }
+        if tag & REMOVE != 0 {
+            let gone = Gone::from_code(tag & !REMOVE)?;
+            return Ok(Self::Remove { gone, position: read_position(&mut fields)? });
+        }
+        Ok(match tag {
+            1 => Self::Snapshot,
+            2 => Self::QueueDefined { queue: fields.narrow()?, name: fields.text()? },
+            3 => Self::QueuePaused { queue: fields.narrow()? },
+            4 => Self::QueueResumed { queue: fields.narrow()? },
+            5 => Self::QueueCleared { queue: fields.narrow()? },
+            6 => Self::QueueForgotten { queue: fields.narrow()? },
+            7 => Self::SetCleared { set: set_from(fields.byte()?)? },
+            8 => Self::Flushed,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Put {
+    fn write(&self, into: &mut Vec<u8>) {
+        let replaces = u8::from(self.replaces.is_some()) << 4;
+        into.push(PUT | replaces | (self.stored.code() << 2) | self.cause.code());
+        varint::put(into, u64::from(self.queue));
+        varint::put(into, self.order);
+        into.extend_from_slice(&self.hash.to_le_bytes());
+        if let Some(position) = self.replaces {
+            put_position(into, position);
+        }
+    }
+
+    fn read(tag: u8, fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+        let queue = fields.narrow()?;
+        let order = fields.number()?;
+        let hash = fields.bytes(4)?.try_into().map_err(|_| Malformed)?;
+        let replaces = if tag & 0x10 == 0 { None } else { Some(read_position(fields)?) };
+        Ok(Self {
+            cause: Cause::from_code(tag & 3),
+            stored: Stored::from_code((tag >> 2) & 3),
+            queue,
+            order,
+            hash: u32::from_le_bytes(hash),
+            replaces,
+        })
+    }
+}
+
+impl Cause {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Pushed => 0,
+            Self::Failed => 1,
+            Self::Moved => 2,
+            Self::Copied => 3,
+        }
+    }
+
+    const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Pushed,
+            1 => Self::Failed,
+            2 => Self::Moved,
+            _ => Self::Copied,
+        }
+    }
+}
+
+impl Stored {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Queue => 0,
+            Self::Set(set) => set_code(set),
+        }
+    }
+
+    const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Queue,
+            1 => Self::Set(SetName::Scheduled),
+            2 => Self::Set(SetName::Retries),
+            _ => Self::Set(SetName::Dead),
+        }
+    }
+}
+
+impl Gone {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Acked => 0,
+            Self::FailedForGood => 1,
+            Self::Deleted => 2,
+        }
+    }
+
+    const fn from_code(code: u8) -> Result<Self, Malformed> {
+        match code {
+            0 => Ok(Self::Acked),
+            1 => Ok(Self::FailedForGood),
+            2 => Ok(Self::Deleted),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+const fn set_code(set: SetName) -> u8 {
+    match set {
+        SetName::Scheduled => 1,
+        SetName::Retries => 2,
+        SetName::Dead => 3,
+    }
+}
+
+const fn set_from(code: u8) -> Result<SetName, Malformed> {
+    match code {
+        1 => Ok(SetName::Scheduled),
+        2 => Ok(SetName::Retries),
+        3 => Ok(SetName::Dead),
+        _ => Err(Malformed),
+    }
+}
+
+fn put_position(into: &mut Vec<u8>, position: Position) {
+    varint::put(into, u64::from(position.segment));
+    varint::put(into, u64::from(position.offset));
+}
+
+fn read_position(fields: &mut Fields<'_>) -> Result<Position, Malformed> {
+    Ok(Position { segment: fields.narrow()?, offset: fields.narrow()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn position() -> impl Strategy<Value = Position> {
+        (any::<u32>(), any::<u32>()).prop_map(|(segment, offset)| Position { segment, offset })
+    }
+
+    fn put() -> impl Strategy<Value = Head<'static>> {
+        let codes = (0..4u8, 0..4u8);
+        (codes, any::<u16>(), any::<u64>(), any::<u32>(), proptest::option::of(position())).prop_map(
+            |((cause, stored), queue, order, hash, replaces)| {
+                let (cause, stored) = (Cause::from_code(cause), Stored::from_code(stored));
+                Head::Put(Put { cause, stored, queue, order, hash, replaces })
+            },
+        )
+    }
+
+    fn head() -> impl Strategy<Value = Head<'static>> {
+        let gone = (0..3u8).prop_map(|code| Gone::from_code(code).unwrap());
+        let set = (1..4u8).prop_map(|code| set_from(code).unwrap());
+        prop_oneof![
+            put(),
+            (gone, position()).prop_map(|(gone, position)| Head::Remove { gone, position }),
+            Just(Head::Snapshot),
+            any::<u16>().prop_map(|queue| Head::QueueDefined { queue, name: "mailers" }),
+            any::<u16>().prop_map(|queue| Head::QueuePaused { queue }),
+            any::<u16>().prop_map(|queue| Head::QueueResumed { queue }),
+            any::<u16>().prop_map(|queue| Head::QueueCleared { queue }),
+            any::<u16>().prop_map(|queue| Head::QueueForgotten { queue }),
+            set.prop_map(|set| Head::SetCleared { set }),
+            Just(Head::Flushed),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_comes_back(head in head()) {
+            let mut bytes = Vec::new();
+            head.write(&mut bytes);
+            prop_assert_eq!(Head::read(&bytes), Ok(head));
+            for cut in 0..bytes.len() {
+                prop_assert!(Head::read(&bytes[..cut]) != Ok(head));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = Head::read(&bytes);
+        }
+    }
+}

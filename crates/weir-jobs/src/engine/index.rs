@@ -1,0 +1,121 @@
+//! From a jid to its job, at 5 - 10 bytes each: a hash table of job indices.
+//!
+//! The hash is kept in the job's entry and in its record's head, so a restart fills the table
+//! without reading payloads. It is seeded per log: a producer can't aim jids at one bucket. Two
+//! jids may share a hash; the caller compares the jid in the record.
+
+use hashbrown::HashTable;
+
+use super::arena::{Arena, JobIndex};
+
+/// The table grows in this many parts, so that no single growth holds up the thread for long.
+const PARTS: usize = 256;
+
+/// Jobs that may share one hash. A producer that pushes one jid over and over would make every
+/// insert walk all of them; the ones past this are not found by jid.
+const SHARING_MAX: usize = 32;
+
+/// Hash of `jid` for a log with this `seed`.
+pub(crate) fn hash_of(jid: &str, seed: u64) -> u32 {
+    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(jid.as_bytes(), seed);
+    u32::try_from(hash >> 32).expect("the upper half of 64 bits")
+}
+
+/// jid hash -> jobs.
+#[derive(Debug)]
+pub(crate) struct JidIndex {
+    parts: Vec<HashTable<JobIndex>>,
+}
+
+impl JidIndex {
+    pub(crate) fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
+    }
+
+    /// Adds a job under `hash`. False: too many share it, the job is not indexed.
+    pub(crate) fn insert(&mut self, hash: u32, index: JobIndex, arena: &Arena) -> bool {
+        let sharing = self.candidates(hash, arena).take(SHARING_MAX).count();
+        if sharing == SHARING_MAX {
+            return false;
+        }
+        let rehash = |index: &JobIndex| spread(arena.get(*index).hash);
+        self.parts[part_of(hash)].insert_unique(spread(hash), index, rehash);
+        true
+    }
+
+    /// Removes a job that was indexed under `hash`.
+    pub(crate) fn remove(&mut self, hash: u32, index: JobIndex) {
+        let part = &mut self.parts[part_of(hash)];
+        let found = part.find_entry(spread(hash), |candidate| *candidate == index);
+        found.expect("an indexed job is in the table").remove();
+        shrink(part);
+    }
+
+    /// The jobs whose jid has this hash.
+    pub(crate) fn candidates<'a>(
+        &'a self,
+        hash: u32,
+        arena: &'a Arena,
+    ) -> impl Iterator<Item = JobIndex> + 'a {
+        let part = &self.parts[part_of(hash)];
+        part.iter_hash(spread(hash)).copied().filter(move |index| arena.get(*index).hash == hash)
+    }
+}
+
+/// After a flood the table gives its memory back, once it is mostly empty.
+fn shrink(part: &mut HashTable<JobIndex>) {
+    const WORTHWHILE: usize = 4096;
+    if part.capacity() > WORTHWHILE && part.is_empty() {
+        *part = HashTable::new();
+    }
+}
+
+const fn part_of(hash: u32) -> usize {
+    (hash >> 24) as usize
+}
+
+/// The table picks its bucket by the low bits and tags it by the top ones; 32 bits fill both.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::arena::{Entry, Rest};
+    use weir_log::Position;
+
+    fn add(arena: &mut Arena, index: &mut JidIndex, hash: u32) -> (JobIndex, bool) {
+        let entry = Entry {
+            position: Position { segment: 0, offset: 0 },
+            order: 0,
+            hash,
+            queue: 0,
+            rest: Rest::Waiting,
+            indexed: true,
+        };
+        let job = arena.insert(entry);
+        (job, index.insert(hash, job, arena))
+    }
+
+    #[test]
+    fn every_job_is_found_by_its_hash() {
+        let (mut arena, mut index) = (Arena::default(), JidIndex::new());
+        let hashes: Vec<u32> = (0..20_000).map(|n| hash_of(&format!("jid-{n}"), 1)).collect();
+        let jobs: Vec<_> = hashes.iter().map(|h| add(&mut arena, &mut index, *h).0).collect();
+        for (hash, job) in hashes.iter().zip(&jobs) {
+            assert!(index.candidates(*hash, &arena).any(|found| found == *job));
+        }
+        for (hash, job) in hashes.iter().zip(&jobs) {
+            index.remove(*hash, *job);
+            assert!(!index.candidates(*hash, &arena).any(|found| found == *job));
+        }
+    }
+
+    #[test]
+    fn one_jid_pushed_over_and_over_stays_cheap() {
+        let (mut arena, mut index) = (Arena::default(), JidIndex::new());
+        let indexed = (0..10_000).filter(|_| add(&mut arena, &mut index, 7).1).count();
+        assert_eq!(indexed, SHARING_MAX);
+    }
+}

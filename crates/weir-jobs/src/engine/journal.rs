@@ -1,0 +1,106 @@
+//! The log as the engine uses it: typed records in, typed records out, and the snapshot at the
+//! head of every segment.
+
+use weir_log::{AppendError, Class, Disk, Log, Position, ReadError, Reader, Room};
+
+use super::body::Body;
+use super::head::{Head, Put};
+use super::state::State;
+
+/// Writes and reads the engine's records.
+#[derive(Debug)]
+pub(crate) struct Journal<D: Disk> {
+    pub(crate) log: Log<D>,
+    pub(crate) reader: Reader<D>,
+    head: Vec<u8>,
+    facts: Vec<u8>,
+    /// The segment has no snapshot yet: nothing else may be written first.
+    snapshot_due: bool,
+    /// Since the start: tells that there may be something to reclaim.
+    pub(crate) segments_begun: u64,
+}
+
+impl<D: Disk> Journal<D> {
+    pub(crate) fn new(log: Log<D>) -> Self {
+        let reader = log.reader();
+        let snapshot_due = log.segments().iter().all(|segment| segment.records == 0);
+        Self { log, reader, head: Vec::new(), facts: Vec::new(), snapshot_due, segments_begun: 0 }
+    }
+
+    /// Writes a job's record. `state` is what the log says so far.
+    pub(crate) fn put(
+        &mut self,
+        class: Class,
+        put: &Put,
+        body: &Body<'_>,
+        state: &State,
+    ) -> Result<Position, AppendError> {
+        self.head.clear();
+        Head::Put(*put).write(&mut self.head);
+        self.facts.clear();
+        body.write_facts(&mut self.facts);
+        let body_bytes = self.facts.len() + body.json.len();
+        self.make_room(class, body_bytes, state)?;
+        self.log.append(class, &self.head, &[&self.facts, body.json])
+    }
+
+    /// Writes a record without a body.
+    pub(crate) fn note(&mut self, head: &Head<'_>, state: &State) -> Result<(), AppendError> {
+        self.head.clear();
+        head.write(&mut self.head);
+        self.make_room(Class::Essential, 0, state)?;
+        self.log.append(Class::Essential, &self.head, &[]).map(|_| ())
+    }
+
+    /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.
+    pub(crate) fn write_snapshot(&mut self, state: &State) -> Result<(), AppendError> {
+        if !self.snapshot_due {
+            return Ok(());
+        }
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        Head::Snapshot.write(&mut head);
+        state.snapshot().write(&mut body);
+        self.log.append(Class::Essential, &head, &[&body])?;
+        self.snapshot_due = false;
+        Ok(())
+    }
+
+    fn make_room(
+        &mut self,
+        class: Class,
+        body_bytes: usize,
+        state: &State,
+    ) -> Result<(), AppendError> {
+        let room = self.log.make_room(class, self.head.len(), body_bytes)?;
+        self.note_rotation(room == Room::Rotated);
+        self.write_snapshot(state)
+    }
+
+    fn note_rotation(&mut self, rotated: bool) {
+        self.snapshot_due |= rotated;
+        self.segments_begun += u64::from(rotated);
+    }
+
+    /// Reads the body of the job's record at `position` into `buffer`.
+    pub(crate) fn read<'b>(
+        &self,
+        position: Position,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Body<'b>, ReadError> {
+        read_body(&self.reader, position, buffer)
+    }
+}
+
+/// Reads the body of the job's record at `position`, from any thread.
+pub(crate) fn read_body<'b, D: Disk>(
+    reader: &Reader<D>,
+    position: Position,
+    buffer: &'b mut Vec<u8>,
+) -> Result<Body<'b>, ReadError> {
+    let parts = reader.read(position, buffer)?;
+    Body::read(&buffer[parts.body]).map_err(|_| ReadError::Damaged {
+        file: format!("segment {}", position.segment),
+        offset: position.offset,
+        why: "the record is not a job's",
+    })
+}

@@ -1,0 +1,239 @@
+//! The waiting jobs of one queue, in order: 4 bytes each, open at both ends and in the middle.
+//!
+//! A list of short runs. New jobs come at the end and leave at either end in O(1); a job that
+//! returns to its place, or is deleted, costs a binary search and a move within one run.
+
+use std::collections::VecDeque;
+
+use super::arena::{Arena, JobIndex};
+
+/// Jobs per run: moves within a run stay below 2 KiB.
+const RUN_JOBS: usize = 512;
+
+/// Waiting jobs ordered by their entries' `order`.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    runs: VecDeque<VecDeque<JobIndex>>,
+    len: usize,
+}
+
+impl Lane {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The job that has waited longest.
+    pub(crate) fn first(&self) -> Option<JobIndex> {
+        self.runs.front().and_then(VecDeque::front).copied()
+    }
+
+    /// The job that came last.
+    pub(crate) fn last(&self) -> Option<JobIndex> {
+        self.runs.back().and_then(VecDeque::back).copied()
+    }
+
+    /// Adds a job at its place; at the end in O(1).
+    pub(crate) fn insert(&mut self, job: JobIndex, arena: &Arena) {
+        let order = arena.get(job).order;
+        self.len += 1;
+        let at_end = self.last().is_none_or(|last| arena.get(last).order < order);
+        if at_end {
+            return self.push_back(job);
+        }
+        let (run, place) = self.seek(order, arena);
+        self.runs[run].insert(place, job);
+        self.split(run);
+    }
+
+    /// Takes out the job that has waited longest.
+    pub(crate) fn pop_first(&mut self) -> Option<JobIndex> {
+        let job = self.runs.front_mut()?.pop_front()?;
+        if self.runs.front().is_some_and(VecDeque::is_empty) {
+            self.runs.pop_front();
+        }
+        self.len -= 1;
+        Some(job)
+    }
+
+    /// Takes out the job that came last.
+    pub(crate) fn pop_last(&mut self) -> Option<JobIndex> {
+        let job = self.runs.back_mut()?.pop_back()?;
+        if self.runs.back().is_some_and(VecDeque::is_empty) {
+            self.runs.pop_back();
+        }
+        self.len -= 1;
+        Some(job)
+    }
+
+    /// Takes out a job from wherever it is.
+    ///
+    /// # Panics
+    /// When the job is not in the lane.
+    pub(crate) fn remove(&mut self, job: JobIndex, arena: &Arena) {
+        let (run, place) = self.seek(arena.get(job).order, arena);
+        assert_eq!(self.runs[run].get(place), Some(&job), "a waiting job is in its lane");
+        self.runs[run].remove(place);
+        if self.runs[run].is_empty() {
+            self.runs.remove(run);
+        }
+        self.len -= 1;
+    }
+
+    /// Empties the lane.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = JobIndex> + use<> {
+        self.len = 0;
+        std::mem::take(&mut self.runs).into_iter().flatten()
+    }
+
+    /// Jobs behind `after` (exclusive) in order.
+    pub(crate) fn after<'a>(
+        &'a self,
+        after: Option<u64>,
+        arena: &'a Arena,
+    ) -> impl Iterator<Item = JobIndex> + 'a {
+        let (run, place) = match after {
+            Some(order) => self.seek(order.saturating_add(1), arena),
+            None => (0, 0),
+        };
+        let skip_in_first = move |(nth, run): (usize, &'a VecDeque<JobIndex>)| {
+            run.iter().skip(if nth == 0 { place } else { 0 }).copied()
+        };
+        self.runs.iter().skip(run).enumerate().flat_map(skip_in_first)
+    }
+
+    /// Jobs before `before` (exclusive), the newest first.
+    pub(crate) fn before<'a>(
+        &'a self,
+        before: Option<u64>,
+        arena: &'a Arena,
+    ) -> impl Iterator<Item = JobIndex> + 'a {
+        let (run, place) = match before {
+            Some(order) => self.seek(order, arena),
+            None => (self.runs.len(), 0),
+        };
+        let rest = self.runs.get(run).into_iter().flat_map(move |run| run.iter().take(place).rev());
+        rest.chain(self.runs.iter().take(run).rev().flat_map(|run| run.iter().rev())).copied()
+    }
+
+    fn push_back(&mut self, job: JobIndex) {
+        match self.runs.back_mut().filter(|run| run.len() < RUN_JOBS) {
+            Some(run) => run.push_back(job),
+            None => {
+                // A short first run: most queues are short.
+                let mut run = VecDeque::with_capacity(if self.runs.is_empty() { 4 } else { RUN_JOBS });
+                run.push_back(job);
+                self.runs.push_back(run);
+            }
+        }
+    }
+
+    /// Run and place of the first job whose order is not below `order`.
+    fn seek(&self, order: u64, arena: &Arena) -> (usize, usize) {
+        let below = |job: &JobIndex| arena.get(*job).order < order;
+        let run = self.runs.partition_point(|run| run.back().is_some_and(below));
+        match self.runs.get(run) {
+            Some(jobs) => (run, jobs.partition_point(below)),
+            None => (run, 0),
+        }
+    }
+
+    fn split(&mut self, run: usize) {
+        if self.runs[run].len() > RUN_JOBS {
+            let upper = self.runs[run].split_off(RUN_JOBS / 2);
+            self.runs.insert(run + 1, upper);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::arena::{Entry, Rest};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use weir_log::Position;
+
+    fn job(arena: &mut Arena, order: u64) -> JobIndex {
+        arena.insert(Entry {
+            position: Position { segment: 0, offset: 0 },
+            order,
+            hash: 0,
+            queue: 0,
+            rest: Rest::Waiting,
+            indexed: false,
+        })
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append,
+        PopFirst,
+        PopLast,
+        /// Take out the nth and put it back later.
+        Remove(usize),
+        Return,
+        WalkFrom(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            8 => Just(Step::Append),
+            2 => Just(Step::PopFirst),
+            1 => Just(Step::PopLast),
+            4 => (0..5_000usize).prop_map(Step::Remove),
+            4 => Just(Step::Return),
+            1 => (0..5_000u64).prop_map(Step::WalkFrom),
+        ];
+        prop::collection::vec(step, 0..3_000)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn a_lane_is_an_ordered_map(steps in steps()) {
+            let (mut arena, mut lane, mut model) = (Arena::default(), Lane::default(), BTreeMap::new());
+            let (mut next, mut out) = (0, Vec::new());
+            for step in steps {
+                match step {
+                    Step::Append => {
+                        next += 1;
+                        let job = job(&mut arena, next);
+                        lane.insert(job, &arena);
+                        model.insert(next, job);
+                    }
+                    Step::PopFirst => {
+                        prop_assert_eq!(lane.pop_first(), model.pop_first().map(|(_, job)| job));
+                    }
+                    Step::PopLast => {
+                        prop_assert_eq!(lane.pop_last(), model.pop_last().map(|(_, job)| job));
+                    }
+                    Step::Remove(nth) if nth < model.len() => {
+                        let (order, job) = model.iter().nth(nth).map(|(o, j)| (*o, *j)).unwrap();
+                        lane.remove(job, &arena);
+                        model.remove(&order);
+                        out.push((order, job));
+                    }
+                    Step::Return if !out.is_empty() => {
+                        let (order, job) = out.swap_remove(out.len() / 2);
+                        lane.insert(job, &arena);
+                        model.insert(order, job);
+                    }
+                    Step::WalkFrom(order) => {
+                        let up: Vec<_> = lane.after(Some(order), &arena).collect();
+                        let expected: Vec<_> = model.range(order + 1..).map(|(_, j)| *j).collect();
+                        prop_assert_eq!(up, expected);
+                        let down: Vec<_> = lane.before(Some(order), &arena).collect();
+                        let expected: Vec<_> = model.range(..order).rev().map(|(_, j)| *j).collect();
+                        prop_assert_eq!(down, expected);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(lane.len(), model.len());
+                prop_assert_eq!(lane.first(), model.values().next().copied());
+                prop_assert_eq!(lane.last(), model.values().next_back().copied());
+            }
+            let all: Vec<_> = lane.after(None, &arena).collect();
+            prop_assert_eq!(all, model.into_values().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What can be seen without changing anything: counts, one job, reservations, and the walk through
+//! a place. The walk only collects positions here; the records are read by whoever asked, on a
+//! thread of their own ([`super::scan`]).
+
+use weir_base::clock::Timestamp;
+use weir_log::{Disk, Position};
+
+use super::arena::{Entry, JobIndex, Rest};
+use super::body::Body;
+use super::core::Engine;
+use crate::job_text;
+use crate::model::{EntryKey, Place, SetName};
+use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoredJob};
+
+/// A job that a walk came by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    pub(crate) job: JobIndex,
+    pub(crate) position: Position,
+    pub(crate) order: u64,
+    pub(crate) rest: Rest,
+    pub(crate) queue: u16,
+}
+
+impl<D: Disk> Engine<D> {
+    /// What is where. `fetches_waiting` is the caller's to fill in.
+    pub(crate) fn counts(&self) -> Counts {
+        let visible = self.state.queues.iter().filter(|(_, queue)| !queue.hidden);
+        let queues = visible.map(|(_, queue)| QueueCounts {
+            name: queue.name.clone(),
+            depth: queue.lane.len() as u64,
+            oldest: queue.lane.first().map(|job| self.order_time(job)),
+            paused: queue.paused,
+            reserved: u64::from(queue.reserved),
+            pushed_total: queue.pushed_total,
+            processed_total: queue.processed_total,
+            failed_total: queue.failed_total,
+        });
+        Counts {
+            queues: queues.collect(),
+            scheduled: self.state.set(SetName::Scheduled).len() as u64,
+            retries: self.state.set(SetName::Retries).len() as u64,
+            dead: self.state.set(SetName::Dead).len() as u64,
+            reserved: self.state.reserved.len() as u64,
+            processed_total: self.state.totals.processed,
+            failed_total: self.state.totals.failed,
+            pushed_total: self.state.totals.pushed,
+            fetches_waiting: 0,
+        }
+    }
+
+    fn order_time(&self, job: JobIndex) -> Timestamp {
+        Timestamp::from_micros(self.state.arena.get(job).order)
+    }
+
+    /// Up to `limit` reservations, oldest first.
+    pub(crate) fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        let mut all: Vec<_> = self.state.reserved.iter().collect();
+        all.sort_unstable_by_key(|reservation| (reservation.since, reservation.job));
+        let mut buffer = Vec::new();
+        let mut shown = |reservation: &super::reservations::Reservation| {
+            let entry = self.state.arena.get(reservation.job);
+            let body = self.journal.read(entry.position, &mut buffer);
+            Reserved {
+                jid: reservation.jid.clone(),
+                jobtype: body.map(|body| Box::from(body.jobtype)).unwrap_or_default(),
+                queue: self.state.queues.get(entry.queue).name.clone(),
+                wid: reservation.wid.clone(),
+                since: reservation.since,
+                expires_at: reservation.expires_at,
+            }
+        };
+        all.into_iter().take(limit).map(&mut shown).collect()
+    }
+
+    /// One job, wherever it is.
+    pub(crate) fn find_job(&self, jid: &str) -> Option<StoredJob> {
+        let job = self.find(jid, |_| true)?;
+        let entry = *self.state.arena.get(job);
+        let mut buffer = Vec::new();
+        let body = self.journal.read(entry.position, &mut buffer).ok()?;
+        let mut stored = self.stored(&self.stop(job), &body);
+        if entry.rest == Rest::Reserved
+            && let Some(reservation) = self.state.reserved.get(jid)
+        {
+            stored.at = reservation.since;
+            let (wid, expires_at) = (reservation.wid.clone(), reservation.expires_at);
+            stored.state = JobState::Reserved { wid, expires_at };
+        }
+        Some(stored)
+    }
+
+    /// The next stops of a walk, `scan_max` at most.
+    pub(crate) fn stops(&self, request: &ScanRequest) -> Vec<Stop> {
+        let after = request.after.as_ref();
+        let max = request.scan_max;
+        match &request.place {
+            Place::Queue(name) => {
+                let Some(number) = self.state.queues.number(name.as_str()) else {
+                    return Vec::new();
+                };
+                let (lane, arena) = (&self.state.queues.get(number).lane, &self.state.arena);
+                let after = after.map(|key| key.order);
+                if request.newest_first {
+                    lane.before(after, arena).take(max).map(|job| self.stop(job)).collect()
+                } else {
+                    lane.after(after, arena).take(max).map(|job| self.stop(job)).collect()
+                }
+            }
+            Place::Set(set) => self.set_stops(*set, after, request),
+        }
+    }
+
+    fn set_stops(
+        &self,
+        set: SetName,
+        after: Option<&EntryKey>,
+        request: &ScanRequest,
+    ) -> Vec<Stop> {
+        let place = Place::Set(set);
+        // A key whose job has left: go on with the first job of the same time, so that none of
+        // them is passed over. Showing one twice does no harm.
+        let gone = if request.newest_first { JobIndex(u32::MAX) } else { JobIndex(0) };
+        let at = |key: &EntryKey| (key.order, self.entry(&place, key).unwrap_or(gone));
+        let after = after.map(at);
+        let stop = |(_, job)| self.stop(job);
+        if request.newest_first {
+            self.state.set_before(set, after).take(request.scan_max).map(stop).collect()
+        } else {
+            self.state.set_after(set, after).take(request.scan_max).map(stop).collect()
+        }
+    }
+
+    /// The order of the last job of a place.
+    pub(crate) fn last_order(&self, place: &Place) -> Option<u64> {
+        match place {
+            Place::Set(set) => self.state.set(*set).last().map(|(at, _)| *at),
+            Place::Queue(name) => {
+                let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
+                queue.lane.last().map(|job| self.state.arena.get(job).order)
+            }
+        }
+    }
+
+    /// The first job of a place, if its order is not behind `last`.
+    pub(crate) fn first_up_to(&self, place: &Place, last: u64) -> Option<JobIndex> {
+        let (order, job) = match place {
+            Place::Set(set) => self.state.set(*set).first().copied()?,
+            Place::Queue(name) => {
+                let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
+                let first = queue.lane.first()?;
+                (self.state.arena.get(first).order, first)
+            }
+        };
+        (order <= last).then_some(job)
+    }
+
+    pub(crate) fn stop(&self, job: JobIndex) -> Stop {
+        let Entry { position, order, rest, queue, .. } = *self.state.arena.get(job);
+        Stop { job, position, order, rest, queue }
+    }
+
+    /// A job in full, from its record. For a reserved job the caller adds the reservation.
+    pub(crate) fn stored(&self, stop: &Stop, body: &Body<'_>) -> StoredJob {
+        let queue = self.state.queues.get(stop.queue).name.clone();
+        stored_job(stop, queue, body)
+    }
+}
+
+/// A job in full, from its record.
+pub(crate) fn stored_job(
+    stop: &Stop,
+    queue: crate::model::QueueName,
+    body: &Body<'_>,
+) -> StoredJob {
+    StoredJob {
+        key: EntryKey { order: stop.order, jid: Box::from(body.jid) },
+        state: stop.rest.set().map_or(JobState::Enqueued, JobState::In),
+        jobtype: Box::from(body.jobtype),
+        queue,
+        at: Timestamp::from_micros(stop.order),
+        retry: body.retry,
+        reserve_for_seconds: body.reserve_for_seconds,
+        failure: job_text::failure(body.json, body.base_bytes),
+        json: body.json.to_vec(),
+    }
+}

@@ -1,0 +1,241 @@
+//! Jobs that operators (and timers) move: requeue, kill, discard, clear, flush; queues that they
+//! pause, resume and remove.
+
+use weir_base::clock::Timestamp;
+use weir_log::{Class, Disk};
+
+use super::arena::{Entry, JobIndex, Rest};
+use super::body::Body;
+use super::core::{Engine, EngineError};
+use super::head::{Cause, Gone, Head, Put, Stored};
+use super::state::State;
+use crate::job_text;
+use crate::metrics::Limit;
+use crate::model::{EntryKey, Place, SetName};
+use crate::store::{Action, QueueAction};
+
+impl<D: Disk> Engine<D> {
+    /// Does `action` to a resting job. `Some(queue)`: it waits there now.
+    pub(crate) fn act(
+        &mut self,
+        job: JobIndex,
+        action: Action,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
+        match action {
+            Action::Requeue => self.requeue(job, now),
+            Action::Kill => self.kill(job, now).map(|()| None),
+            Action::Discard => self.discard(job).map(|()| None),
+        }
+    }
+
+    /// Puts a resting job at the end of its queue.
+    pub(crate) fn requeue(
+        &mut self,
+        job: JobIndex,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
+        let order = self.next_order(now);
+        let text = |body: &Body<'_>| job_text::enqueued(body.json, body.base_bytes, now);
+        if !self.rewrite(job, Stored::Queue, order, Cause::Moved, text)? {
+            return Ok(None);
+        }
+        let queue = self.state.arena.get(job).queue;
+        self.state.queues.get_mut(queue).hidden = false;
+        Ok(Some(queue))
+    }
+
+    /// Moves a resting job to the dead set.
+    pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
+        let dead = Stored::Set(SetName::Dead);
+        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
+        self.trim_dead()
+    }
+
+    /// Forgets a resting job.
+    pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
+        let position = self.state.arena.get(job).position;
+        self.journal.note(&Head::Remove { gone: Gone::Deleted, position }, &self.state)?;
+        self.forget(job);
+        Ok(())
+    }
+
+    /// Writes a job's record anew for another place of rest. False: it could not be read.
+    fn rewrite(
+        &mut self,
+        job: JobIndex,
+        stored: Stored,
+        order: u64,
+        cause: Cause,
+        text: impl FnOnce(&Body<'_>) -> Vec<u8>,
+    ) -> Result<bool, EngineError> {
+        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
+        let mut buffer = Vec::new();
+        let body = match self.journal.read(position, &mut buffer) {
+            Ok(body) => body,
+            Err(error) => {
+                self.drop_unreadable(job, &error);
+                return Ok(false);
+            }
+        };
+        let json = text(&body);
+        let body = Body { json: &json, ..body };
+        let put = Put { cause, stored, queue, order, hash, replaces: Some(position) };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        let rest = match stored {
+            Stored::Queue => Rest::Waiting,
+            Stored::Set(set) => Rest::in_set(set),
+        };
+        self.settle(job, position, rest, order);
+        Ok(true)
+    }
+
+    /// Writes the job's record as it is at the end of the log. False: it could not be read.
+    pub(crate) fn copy(&mut self, job: JobIndex) -> Result<bool, EngineError> {
+        let Entry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
+        let body = super::journal::read_body(&self.journal.reader, position, &mut self.buffer);
+        let body = match body {
+            Ok(body) => body,
+            Err(error) if rest == Rest::Reserved => {
+                // Its worker has it; when it is done there is nothing left to read.
+                tracing::error!(%error, "the record of a reserved job can't be read");
+                self.records_damaged += 1;
+                return Ok(false);
+            }
+            Err(error) => {
+                self.drop_unreadable(job, &error);
+                return Ok(false);
+            }
+        };
+        let stored = rest.set().map_or(Stored::Queue, Stored::Set);
+        let replaces = Some(position);
+        let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        self.state.relocate(job, position);
+        Ok(true)
+    }
+
+    /// The oldest dead jobs go until the dead set is within its cap.
+    pub(crate) fn trim_dead(&mut self) -> Result<(), EngineError> {
+        while self.state.set(SetName::Dead).len() > self.settings.limits.dead_jobs_max {
+            let Some((_, oldest)) = self.state.set(SetName::Dead).first().copied() else { break };
+            self.metrics.limit_hit(Limit::DeadJobsMax);
+            self.discard(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// The resting job that `key` names in `place`.
+    pub(crate) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobIndex> {
+        let wanted = self.rest_of(place)?;
+        self.find(&key.jid, |entry| entry.order == key.order && wanted.is(entry))
+    }
+
+    pub(crate) fn rest_of(&self, place: &Place) -> Option<Wanted> {
+        Some(match place {
+            Place::Set(set) => Wanted { rest: Rest::in_set(*set), queue: None },
+            Place::Queue(name) => {
+                Wanted { rest: Rest::Waiting, queue: Some(self.state.queues.number(name.as_str())?) }
+            }
+        })
+    }
+
+    /// Empties a set. Returns how many jobs went.
+    pub(crate) fn clear_set(&mut self, set: SetName) -> Result<u64, EngineError> {
+        self.journal.note(&Head::SetCleared { set }, &self.state)?;
+        let jobs: Vec<JobIndex> = self.state.set(set).iter().map(|(_, job)| *job).collect();
+        for job in &jobs {
+            self.forget(*job);
+        }
+        Ok(jobs.len() as u64)
+    }
+
+    /// Pauses, resumes, clears or removes a queue. Returns how many jobs went.
+    pub(crate) fn act_on_queue(
+        &mut self,
+        name: &str,
+        action: QueueAction,
+    ) -> Result<u64, EngineError> {
+        let Some(queue) = self.state.queues.number(name) else { return Ok(0) };
+        match action {
+            QueueAction::Pause => {
+                self.journal.note(&Head::QueuePaused { queue }, &self.state)?;
+                self.state.queues.get_mut(queue).paused = true;
+                Ok(0)
+            }
+            QueueAction::Resume => {
+                self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
+                self.state.queues.get_mut(queue).paused = false;
+                Ok(0)
+            }
+            QueueAction::Clear => self.clear_queue(queue),
+            QueueAction::Remove => self.remove_queue(queue),
+        }
+    }
+
+    fn clear_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
+        self.journal.note(&Head::QueueCleared { queue }, &self.state)?;
+        let lane = self.state.queues.get_mut(queue).lane.take_all();
+        let mut count = 0;
+        for job in lane {
+            // It has left its lane already: it only has to be forgotten.
+            self.state.queues.get_mut(queue).reserved += 1;
+            self.state.arena.get_mut(job).rest = Rest::Reserved;
+            self.forget(job);
+            count += 1;
+        }
+        self.copy_reserved(queue)?;
+        Ok(count)
+    }
+
+    /// The log's word that a queue was cleared ends the records of jobs that workers hold, too:
+    /// they are written anew behind it.
+    fn copy_reserved(&mut self, queue: u16) -> Result<(), EngineError> {
+        let held = self.state.reserved.iter().map(|reservation| reservation.job);
+        let held = held.filter(|job| self.state.arena.get(*job).queue == queue);
+        let held: Vec<JobIndex> = held.collect();
+        for job in held {
+            self.copy(job)?;
+        }
+        Ok(())
+    }
+
+    fn remove_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
+        let count = self.clear_queue(queue)?;
+        if self.state.queues.get(queue).jobs == 0 {
+            self.journal.note(&Head::QueueForgotten { queue }, &self.state)?;
+            self.state.queues.forget(queue);
+        } else {
+            self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
+            let queue = self.state.queues.get_mut(queue);
+            queue.hidden = true;
+            queue.paused = false;
+        }
+        Ok(count)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
+        self.journal.note(&Head::Flushed, &self.state)?;
+        let fresh = State::new(self.state.seed, self.metrics.clone());
+        let old = std::mem::replace(&mut self.state, fresh);
+        self.state.next_order = old.next_order;
+        self.returns.clear();
+        self.reclaim.start_over();
+        Ok(())
+    }
+}
+
+/// What a job must look like to be the one meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    rest: Rest,
+    queue: Option<u16>,
+}
+
+impl Wanted {
+    pub(crate) fn is(&self, entry: &Entry) -> bool {
+        entry.rest == self.rest && self.queue.is_none_or(|queue| entry.queue == queue)
+    }
+}
+

@@ -1,0 +1,79 @@
+//! Jobs that come in.
+
+use weir_base::clock::Timestamp;
+use weir_log::{Class, Disk, Position};
+
+use super::arena::{JobIndex, Rest};
+use super::body::Body;
+use super::core::{Engine, EngineError};
+use super::head::{Cause, Gone, Head, Put, Stored};
+use super::state::NewEntry;
+use crate::metrics::Limit;
+use crate::model::{NewJob, QueueName, SetName};
+use crate::settings::Limits;
+use crate::store::StoreError;
+
+/// Queues are numbered with 16 bits.
+const QUEUES_MAX: usize = 1 << 16;
+
+impl<D: Disk> Engine<D> {
+    /// Stores one job. The queue is named if the job waits there now; without, it is due later.
+    pub(crate) fn store(
+        &mut self,
+        job: &NewJob<'_>,
+        now: Timestamp,
+    ) -> Result<(JobIndex, Option<u16>), EngineError> {
+        let queue = self.queue_for_push(job.queue)?;
+        let (stored, rest, order) = match job.at {
+            None => (Stored::Queue, Rest::Waiting, self.next_order(now)),
+            Some(at) => (Stored::Set(SetName::Scheduled), Rest::Scheduled, at.as_micros()),
+        };
+        let hash = self.state.hash(job.jid);
+        let put = Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None };
+        let position = self.journal.put(Class::Job, &put, &Body::of(job), &self.state);
+        let position = position.inspect_err(|error| {
+            if matches!(error, weir_log::AppendError::NoSpace) {
+                self.metrics.limit_hit(Limit::ReserveBytes);
+            }
+        })?;
+        let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
+        self.state.totals.pushed += 1;
+        self.state.queues.get_mut(queue).pushed_total += 1;
+        Ok((index, job.at.is_none().then_some(queue)))
+    }
+
+    /// Takes back a job of a batch that could not be stored whole, unless it has gone its way.
+    pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
+        let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
+        if entry.is_none_or(|entry| entry.rest == Rest::Reserved) {
+            return;
+        }
+        let head = Head::Remove { gone: Gone::Deleted, position };
+        if let Err(error) = self.journal.note(&head, &self.state) {
+            tracing::error!(%error, "part of a refused batch stays in the log");
+        }
+        self.forget(job);
+    }
+
+    /// The queue's number; a new queue is made, one that was removed comes back.
+    fn queue_for_push(&mut self, name: &str) -> Result<u16, EngineError> {
+        if let Some(number) = self.state.queues.number(name) {
+            self.state.queues.get_mut(number).hidden = false;
+            return Ok(number);
+        }
+        let max = self.settings.limits.queues_max.min(QUEUES_MAX);
+        if self.state.queues.len() >= max {
+            self.metrics.limit_hit(Limit::QueuesMax);
+            let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
+            return Err(StoreError::Limit(text).into());
+        }
+        let unlimited = Limits { queue_name_bytes_max: usize::MAX, ..Limits::default() };
+        let name = QueueName::parse(name, &unlimited)
+            .map_err(|error| StoreError::Limit(error.to_string()))?;
+        let number = self.state.queues.free_number();
+        let head = Head::QueueDefined { queue: number, name: name.as_str() };
+        self.journal.note(&head, &self.state)?;
+        self.state.queues.define(number, name);
+        Ok(number)
+    }
+}

@@ -1,0 +1,124 @@
+//! The queues: numbers in the log, names outside.
+
+use std::collections::HashMap;
+
+use super::lane::Lane;
+use super::snapshot::QueueFacts;
+use crate::metrics::{JobsMetrics, QueueMetrics};
+use crate::model::QueueName;
+
+/// One queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: QueueName,
+    pub(crate) lane: Lane,
+    pub(crate) paused: bool,
+    /// Its jobs that workers hold.
+    pub(crate) reserved: u32,
+    /// Its live jobs anywhere: while there are any, the number can't be given again.
+    pub(crate) jobs: u32,
+    /// Removed by an operator, but not yet without jobs (held by workers, or in a set).
+    pub(crate) hidden: bool,
+    pub(crate) pushed_total: u64,
+    pub(crate) processed_total: u64,
+    pub(crate) failed_total: u64,
+    pub(crate) metrics: QueueMetrics,
+}
+
+/// All queues, by number and by name.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    by_number: Vec<Option<Queue>>,
+    by_name: HashMap<QueueName, u16, foldhash::fast::RandomState>,
+    metrics: JobsMetrics,
+}
+
+impl Queues {
+    pub(crate) fn new(metrics: JobsMetrics) -> Self {
+        Self { by_number: Vec::new(), by_name: HashMap::default(), metrics }
+    }
+
+    /// Queues that are numbered, hidden ones too.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u16> {
+        self.by_name.get(name).copied()
+    }
+
+    /// A number that no queue has.
+    pub(crate) fn free_number(&self) -> u16 {
+        let vacant = self.by_number.iter().position(Option::is_none);
+        let number = vacant.unwrap_or(self.by_number.len());
+        u16::try_from(number).expect("queues_max keeps numbers below 2^16")
+    }
+
+    /// Makes the queue `name` with this `number`.
+    pub(crate) fn define(&mut self, number: u16, name: QueueName) {
+        self.forget(number);
+        let place = usize::from(number);
+        if place >= self.by_number.len() {
+            self.by_number.resize_with(place + 1, || None);
+        }
+        self.by_name.insert(name.clone(), number);
+        self.by_number[place] = Some(Queue {
+            metrics: self.metrics.queue(name.as_str()),
+            name,
+            lane: Lane::default(),
+            paused: false,
+            reserved: 0,
+            jobs: 0,
+            hidden: false,
+            pushed_total: 0,
+            processed_total: 0,
+            failed_total: 0,
+
+        });
+    }
+
+    /// The queue is no more.
+    pub(crate) fn forget(&mut self, number: u16) {
+        let slot = self.by_number.get_mut(usize::from(number));
+        if let Some(queue) = slot.and_then(Option::take) {
+            self.by_name.remove(queue.name.as_str());
+        }
+    }
+
+    /// A queue that is there.
+    pub(crate) fn get(&self, number: u16) -> &Queue {
+        let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
+        queue.expect("a job's queue is there")
+    }
+
+    /// A queue that is there, to change.
+    pub(crate) fn get_mut(&mut self, number: u16) -> &mut Queue {
+        let queue = self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut);
+        queue.expect("a job's queue is there")
+    }
+
+    /// The name, if there is such a queue.
+    pub(crate) fn name(&self, number: u16) -> Option<QueueName> {
+        self.by_number.get(usize::from(number))?.as_ref().map(|queue| queue.name.clone())
+    }
+
+    pub(crate) fn contains(&self, number: u16) -> bool {
+        self.by_number.get(usize::from(number)).is_some_and(Option::is_some)
+    }
+
+    /// All queues with their numbers, hidden ones too.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Queue)> {
+        let numbered = self.by_number.iter().zip(0_u16..);
+        numbered.filter_map(|(queue, number)| Some((number, queue.as_ref()?)))
+    }
+
+    /// What a snapshot keeps of them.
+    pub(crate) fn facts(&self) -> Vec<QueueFacts> {
+        let facts = |(number, queue): (u16, &Queue)| QueueFacts {
+            number,
+            name: queue.name.as_str().to_owned(),
+            paused: queue.paused,
+        };
+        self.iter().map(facts).collect()
+    }
+}

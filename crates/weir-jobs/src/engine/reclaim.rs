@@ -1,0 +1,162 @@
+//! Giving back the disk space of jobs that are done.
+//!
+//! Segments go oldest first, and only so: a record that ends another always lies behind it, so it
+//! is never deleted before the one that it ends. The oldest segment goes when none of its jobs is
+//! live. When dead bytes outweigh live ones (by [`SLACK_SEGMENTS`] at least), its live jobs are
+//! copied to the end of the log first: so the log stays within about twice what is live, each live
+//! byte is copied at most once per byte of garbage, and one old job never pins what lies behind.
+
+use weir_log::{Disk, Position};
+
+use super::arena::JobIndex;
+use super::core::{Engine, EngineError};
+use super::head::{Head, Put};
+
+/// Dead segments that may lie about before live jobs are copied for their sake.
+const SLACK_SEGMENTS: u32 = 2;
+
+/// Jobs copied before others get their turn.
+const SLICE_JOBS: usize = 128;
+
+/// The work under way.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// Look whether a segment can go.
+    due: bool,
+    /// The oldest segment's jobs still to be copied, last first.
+    copying: Option<Vec<Candidate>>,
+    /// How many segments had been begun at the last look.
+    segments_begun: u64,
+}
+
+/// A record that may still be a live job's.
+#[derive(Clone, Copy, Debug)]
+enum Candidate {
+    Record(Position, u32),
+    /// A live job that can't be found by its jid.
+    Unindexed(JobIndex),
+}
+
+impl Reclaim {
+    /// The last live job of a segment has left it.
+    pub(crate) const fn segment_died(&mut self) {
+        self.due = true;
+    }
+
+    /// Everything was forgotten.
+    pub(crate) fn start_over(&mut self) {
+        *self = Self { due: true, ..Self::default() };
+    }
+}
+
+impl<D: Disk> Engine<D> {
+    /// Does a slice of the work. True: there is more.
+    pub(crate) fn reclaim_slice(&mut self) -> Result<bool, EngineError> {
+        if self.reclaim.copying.is_some() {
+            return self.copy_slice();
+        }
+        if !self.reclaim_due() {
+            return Ok(false);
+        }
+        self.reclaim.due = false;
+        self.reclaim.segments_begun = self.journal.segments_begun;
+        self.remove_dead_segments();
+        if self.worth_copying() {
+            self.begin_copying();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether there is something to look at.
+    pub(crate) const fn reclaim_due(&self) -> bool {
+        self.reclaim.due
+            || self.reclaim.copying.is_some()
+            || self.reclaim.segments_begun != self.journal.segments_begun
+    }
+
+    fn remove_dead_segments(&mut self) {
+        while let Some(first) = self.oldest_sealed() {
+            if self.state.segments.live(first) > 0 || !self.journal.log.remove_first_segment() {
+                break;
+            }
+            self.state.segments.forget_before(first + 1);
+        }
+    }
+
+    fn oldest_sealed(&self) -> Option<u32> {
+        self.journal.log.segments().first().filter(|first| first.sealed).map(|first| first.number)
+    }
+
+    /// Whether dead bytes outweigh live ones.
+    fn worth_copying(&self) -> bool {
+        let segments = self.journal.log.segments();
+        let sealed = segments.iter().filter(|segment| segment.sealed);
+        let (mut live, mut dead) = (0.0, 0.0);
+        for segment in sealed {
+            let bytes = f64::from(u32::try_from(segment.bytes).unwrap_or(u32::MAX));
+            let share = self.state.segments.live_share(segment.number);
+            live += bytes * share;
+            dead += bytes * (1.0 - share);
+        }
+        let slack = f64::from(SLACK_SEGMENTS) * f64::from(self.settings.limits.segment_bytes);
+        dead > f64::max(live, slack)
+    }
+
+    fn begin_copying(&mut self) {
+        let Some(first) = self.oldest_sealed() else { return };
+        let mut jobs = Vec::new();
+        let result = self.journal.log.heads(first, &mut |found| {
+            if let Ok(Head::Put(Put { hash, .. })) = Head::read(found.head) {
+                jobs.push(Candidate::Record(found.position, hash));
+            }
+        });
+        if let Err(error) = result {
+            tracing::error!(%error, "the oldest segment of the jobs log can't be read: it stays");
+            return;
+        }
+        let unindexed = self.state.arena.iter().filter(|(_, entry)| !entry.indexed);
+        let unindexed = unindexed.filter(|(_, entry)| entry.position.segment == first);
+        jobs.extend(unindexed.map(|(job, _)| Candidate::Unindexed(job)));
+        jobs.reverse();
+        self.reclaim.copying = Some(jobs);
+    }
+
+    fn copy_slice(&mut self) -> Result<bool, EngineError> {
+        let Some(mut jobs) = self.reclaim.copying.take() else { return Ok(false) };
+        let oldest = self.oldest_sealed();
+        let mut left = SLICE_JOBS;
+        while left > 0
+            && let Some(candidate) = jobs.pop()
+        {
+            let Some(job) = self.live(candidate, oldest) else { continue };
+            if let Err(error) = self.copy(job) {
+                jobs.push(candidate);
+                self.reclaim.copying = Some(jobs);
+                return Err(error);
+            }
+            left -= 1;
+        }
+        if jobs.is_empty() {
+            self.reclaim.due = true;
+        } else {
+            self.reclaim.copying = Some(jobs);
+        }
+        Ok(true)
+    }
+
+    /// The job of a candidate, if it still lives in the oldest segment.
+    fn live(&self, candidate: Candidate, oldest: Option<u32>) -> Option<JobIndex> {
+        let arena = &self.state.arena;
+        match candidate {
+            Candidate::Record(position, hash) => {
+                let mut candidates = self.state.index.candidates(hash, arena);
+                candidates.find(|job| arena.get(*job).position == position)
+            }
+            Candidate::Unindexed(job) => {
+                let entry = arena.lookup(job)?;
+                (!entry.indexed && Some(entry.position.segment) == oldest).then_some(job)
+            }
+        }
+    }
+}

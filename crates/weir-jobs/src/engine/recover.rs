@@ -1,0 +1,242 @@
+//! From the log back to memory, by the records' heads alone.
+//!
+//! Two walks. The first finds what has ended: records that were replaced or removed (sorted, since
+//! there may be millions), places that were emptied, the last word on each queue. The second adds
+//! every job whose record still counts, in log order.
+
+use std::collections::HashMap;
+
+use weir_log::{Disk, Log, Position, ReadError};
+
+use super::arena::Rest;
+use super::head::{Cause, Gone, Head, Put, Stored};
+use super::snapshot::{QueueFacts, Snapshot, Totals};
+use super::state::{NewEntry, State};
+use crate::metrics::JobsMetrics;
+use crate::model::{QueueName, SetName};
+use crate::settings::Limits;
+
+/// Why memory could not be rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// A segment can't be read.
+    #[error("cannot read the jobs log: {0}")]
+    Read(#[from] ReadError),
+    /// A record that a newer (or broken) Weir wrote.
+    #[error(
+        "segment {segment}, offset {offset} of the jobs log holds a record that this version of \
+         Weir does not know: was it written by a newer one?"
+    )]
+    Unknown { segment: u32, offset: u32 },
+    /// The log does not begin with a snapshot.
+    #[error("the jobs log does not begin as Weir's logs do: is this another program's folder?")]
+    NoSnapshot,
+}
+
+/// What the first walk learned.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Positions of records that no longer count, sorted.
+    records: Vec<u64>,
+    /// Jobs waiting in the queue at or before this position are gone.
+    queues_cleared: HashMap<u16, Position>,
+    sets_cleared: [Option<Position>; 3],
+    flushed: Option<Position>,
+    queues: HashMap<u16, QueueFacts>,
+    totals: Totals,
+    seed: Option<u64>,
+    next_order: u64,
+}
+
+/// Rebuilds the state that `log` tells.
+pub(crate) fn recover<D: Disk>(
+    log: &Log<D>,
+    metrics: JobsMetrics,
+    limits: &Limits,
+) -> Result<State, RecoverError> {
+    let ended = Ended::read(log)?;
+    let mut state = State::new(ended.seed.ok_or(RecoverError::NoSnapshot)?, metrics);
+    state.totals = ended.totals;
+    for facts in ended.queues.values() {
+        // A name was checked when it came in; a smaller limit since then must not lose its jobs.
+        let limits = Limits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
+        if let Ok(name) = QueueName::parse(&facts.name, &limits) {
+            state.queues.define(facts.number, name);
+            state.queues.get_mut(facts.number).paused = facts.paused;
+        }
+    }
+    state.next_order = ended.next_order;
+    let mut filter = Survivors { ended: &ended, next_ended: 0 };
+    walk(log, |position, head| {
+        if let Head::Put(put) = head {
+            state.next_order = state.next_order.max(put.order_floor());
+            if filter.counts(position, &put) && state.queues.contains(put.queue) {
+                state.insert(entry(position, &put));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(state)
+}
+
+impl Put {
+    /// Queue orders are given in sequence; the orders of sets are times.
+    const fn order_floor(&self) -> u64 {
+        match self.stored {
+            Stored::Queue => self.order + 1,
+            Stored::Set(_) => 0,
+        }
+    }
+}
+
+fn entry(position: Position, put: &Put) -> NewEntry {
+    let rest = match put.stored {
+        Stored::Queue => Rest::Waiting,
+        Stored::Set(set) => Rest::in_set(set),
+    };
+    NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
+}
+
+/// Which records of the second walk still count. Positions must come in order.
+struct Survivors<'a> {
+    ended: &'a Ended,
+    next_ended: usize,
+}
+
+impl Survivors<'_> {
+    fn counts(&mut self, position: Position, put: &Put) -> bool {
+        let packed = position.to_u64();
+        let ended = &self.ended.records;
+        while ended.get(self.next_ended).is_some_and(|ended| *ended < packed) {
+            self.next_ended += 1;
+        }
+        if ended.get(self.next_ended) == Some(&packed) {
+            return false;
+        }
+        let emptied = match put.stored {
+            Stored::Queue => self.ended.queues_cleared.get(&put.queue).copied(),
+            Stored::Set(set) => self.ended.sets_cleared[set as usize],
+        };
+        emptied.max(self.ended.flushed).is_none_or(|emptied| position > emptied)
+    }
+}
+
+impl Ended {
+    fn read<D: Disk>(log: &Log<D>) -> Result<Self, RecoverError> {
+        let mut ended = Self { next_order: 1, ..Self::default() };
+        let reader = log.reader();
+        let mut buffer = Vec::new();
+        walk(log, |position, head| {
+            if let Head::Snapshot = head {
+                let parts = reader.read(position, &mut buffer)?;
+                let snapshot = Snapshot::read(&buffer[parts.body])
+                    .map_err(|_| unknown(position))?;
+                ended.begin(snapshot);
+            } else if ended.seed.is_none() {
+                return Err(RecoverError::NoSnapshot);
+            } else {
+                ended.note(position, head);
+            }
+            Ok(())
+        })?;
+        ended.records.sort_unstable();
+        Ok(ended)
+    }
+
+    /// A snapshot says all that the records before it added up to.
+    fn begin(&mut self, snapshot: Snapshot) {
+        self.seed = Some(snapshot.seed);
+        self.next_order = self.next_order.max(snapshot.next_order);
+        self.totals = snapshot.totals;
+        self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
+    }
+
+    fn note(&mut self, position: Position, head: Head<'_>) {
+        match head {
+            Head::Put(put) => {
+                self.totals.count_put(put.cause);
+                self.records.extend(put.replaces.map(Position::to_u64));
+            }
+            Head::Remove { gone, position } => {
+                self.totals.count_gone(gone);
+                self.records.push(position.to_u64());
+            }
+            Head::QueueDefined { queue, name } => {
+                let facts = QueueFacts { number: queue, name: name.to_owned(), paused: false };
+                self.queues.insert(queue, facts);
+            }
+            Head::QueuePaused { queue } => self.pause(queue, true),
+            Head::QueueResumed { queue } => self.pause(queue, false),
+            Head::QueueCleared { queue } => {
+                self.queues_cleared.insert(queue, position);
+            }
+            Head::QueueForgotten { queue } => {
+                self.queues_cleared.insert(queue, position);
+                self.queues.remove(&queue);
+            }
+            Head::SetCleared { set } => self.sets_cleared[set as usize] = Some(position),
+            Head::Flushed => {
+                self.flushed = Some(position);
+                self.queues.clear();
+                self.totals = Totals::default();
+            }
+            Head::Snapshot => {}
+        }
+    }
+
+    fn pause(&mut self, queue: u16, paused: bool) {
+        if let Some(facts) = self.queues.get_mut(&queue) {
+            facts.paused = paused;
+        }
+    }
+}
+
+impl Totals {
+    pub(crate) const fn count_put(&mut self, cause: Cause) {
+        match cause {
+            Cause::Pushed => self.pushed += 1,
+            Cause::Failed => {
+                self.processed += 1;
+                self.failed += 1;
+            }
+            Cause::Moved | Cause::Copied => {}
+        }
+    }
+
+    pub(crate) const fn count_gone(&mut self, gone: Gone) {
+        match gone {
+            Gone::Acked => self.processed += 1,
+            Gone::FailedForGood => {
+                self.processed += 1;
+                self.failed += 1;
+            }
+            Gone::Deleted => {}
+        }
+    }
+}
+
+fn walk<D: Disk>(
+    log: &Log<D>,
+    mut visit: impl FnMut(Position, Head<'_>) -> Result<(), RecoverError>,
+) -> Result<(), RecoverError> {
+    for segment in log.segments() {
+        let mut result = Ok(());
+        log.heads(segment.number, &mut |found| {
+            if result.is_ok() {
+                result = match Head::read(found.head) {
+                    Ok(head) => visit(found.position, head),
+                    Err(_) => Err(unknown(found.position)),
+                };
+            }
+        })?;
+        result?;
+    }
+    Ok(())
+}
+
+const fn unknown(position: Position) -> RecoverError {
+    RecoverError::Unknown { segment: position.segment, offset: position.offset }
+}
+
+/// Sets are indexed by their discriminants.
+const _: () = assert!(SetName::Scheduled as usize == 0 && SetName::Dead as usize == 2);

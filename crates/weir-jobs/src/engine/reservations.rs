@@ -1,0 +1,105 @@
+//! Who has which job, and until when. Memory only: after a crash every job waits again.
+
+use std::collections::{BTreeSet, HashMap};
+
+use hashbrown::HashTable;
+use weir_base::clock::Timestamp;
+
+use super::arena::JobIndex;
+use super::index::hash_of;
+use crate::model::Wid;
+
+/// A worker's hold on a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    pub(crate) job: JobIndex,
+    pub(crate) jid: Box<str>,
+    pub(crate) wid: Option<Wid>,
+    pub(crate) since: Timestamp,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// All reservations. Two jobs with one jid may both be out; an ACK ends either of them.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    by_jid: HashTable<Reservation>,
+    by_expiry: BTreeSet<(Timestamp, JobIndex)>,
+    busy: HashMap<Wid, u64>,
+}
+
+fn key(jid: &str) -> u64 {
+    u64::from(hash_of(jid, 0)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Reservations {
+    pub(crate) fn len(&self) -> usize {
+        self.by_jid.len()
+    }
+
+    /// How many jobs a worker holds.
+    pub(crate) fn busy(&self, wid: &Wid) -> u64 {
+        self.busy.get(wid).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn insert(&mut self, reservation: Reservation) {
+        self.by_expiry.insert((reservation.expires_at, reservation.job));
+        if let Some(wid) = &reservation.wid {
+            match self.busy.get_mut(wid) {
+                Some(count) => *count += 1,
+                None => {
+                    self.busy.insert(wid.clone(), 1);
+                }
+            }
+        }
+        let rehash = |reservation: &Reservation| key(&reservation.jid);
+        self.by_jid.insert_unique(key(&reservation.jid), reservation, rehash);
+    }
+
+    /// A reservation of `jid`.
+    pub(crate) fn get(&self, jid: &str) -> Option<&Reservation> {
+        self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
+    }
+
+    /// Ends the reservation of this very job.
+    pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<Reservation> {
+        let found = self.by_jid.find_entry(key(jid), |found| found.job == job);
+        let (reservation, _) = found.ok()?.remove();
+        self.by_expiry.remove(&(reservation.expires_at, reservation.job));
+        if let Some(wid) = &reservation.wid
+            && let Some(count) = self.busy.get_mut(wid)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(wid);
+            }
+        }
+        Some(reservation)
+    }
+
+    /// Moves the end later; never earlier. False: no such reservation.
+    pub(crate) fn extend(&mut self, jid: &str, until: Timestamp) -> bool {
+        let Some(reservation) = self.by_jid.find_mut(key(jid), |found| &*found.jid == jid) else {
+            return false;
+        };
+        if until > reservation.expires_at {
+            self.by_expiry.remove(&(reservation.expires_at, reservation.job));
+            reservation.expires_at = until;
+            self.by_expiry.insert((until, reservation.job));
+        }
+        true
+    }
+
+    /// When the next reservation lapses.
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
+        self.by_expiry.first().map(|(at, _)| *at)
+    }
+
+    /// The job whose reservation has lapsed longest, by `now`.
+    pub(crate) fn lapsed(&self, now: Timestamp) -> Option<JobIndex> {
+        self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, job)| *job)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.by_jid.iter()
+    }
+}

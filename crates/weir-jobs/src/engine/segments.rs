@@ -1,0 +1,96 @@
+//! How many live jobs each segment still holds: what decides which segments go.
+
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    /// Jobs that were written here.
+    written: u32,
+    /// Of those, jobs that are still live and whose record is still here.
+    live: u32,
+}
+
+/// Live records per segment, from the oldest segment on.
+#[derive(Debug, Default)]
+pub(crate) struct LiveCounts {
+    first: u32,
+    counts: VecDeque<Count>,
+}
+
+impl LiveCounts {
+    /// A job's record was written to `segment`.
+    pub(crate) fn add(&mut self, segment: u32) {
+        let count = self.count_mut(segment);
+        count.written += 1;
+        count.live += 1;
+    }
+
+    /// A job's record in `segment` is no longer needed.
+    pub(crate) fn release(&mut self, segment: u32) {
+        self.count_mut(segment).live -= 1;
+    }
+
+    /// Live records in `segment`.
+    pub(crate) fn live(&self, segment: u32) -> u32 {
+        self.count(segment).live
+    }
+
+    /// The share of a segment's job records that is live (0 to 1). A segment without jobs: 0.
+    pub(crate) fn live_share(&self, segment: u32) -> f64 {
+        let Count { written, live } = self.count(segment);
+        if written == 0 { 0.0 } else { f64::from(live) / f64::from(written) }
+    }
+
+    /// Segments below `first` are gone.
+    pub(crate) fn forget_before(&mut self, first: u32) {
+        while self.first < first && !self.counts.is_empty() {
+            self.counts.pop_front();
+            self.first += 1;
+        }
+        if self.counts.is_empty() {
+            self.first = first;
+        }
+    }
+
+    fn count(&self, segment: u32) -> Count {
+        let place = segment.checked_sub(self.first);
+        place.and_then(|place| self.counts.get(place as usize)).copied().unwrap_or_default()
+    }
+
+    fn count_mut(&mut self, segment: u32) -> &mut Count {
+        if self.counts.is_empty() {
+            self.first = segment;
+        }
+        while segment < self.first {
+            self.counts.push_front(Count::default());
+            self.first -= 1;
+        }
+        let place = (segment - self.first) as usize;
+        if place >= self.counts.len() {
+            self.counts.resize(place + 1, Count::default());
+        }
+        &mut self.counts[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_follow_their_segments() {
+        let mut counts = LiveCounts::default();
+        counts.add(7);
+        counts.add(9);
+        counts.add(9);
+        counts.release(9);
+        assert_eq!((counts.live(7), counts.live(8), counts.live(9)), (1, 0, 1));
+        assert!((counts.live_share(9) - 0.5).abs() < 1e-9);
+        counts.release(7);
+        counts.forget_before(9);
+        assert_eq!((counts.live(7), counts.live(9)), (0, 1));
+        counts.forget_before(20);
+        counts.add(20);
+        assert_eq!(counts.live(20), 1);
+    }
+}

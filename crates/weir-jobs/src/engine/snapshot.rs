@@ -1,0 +1,105 @@
+//! The small state that outlives its records: counters, queues, the hash seed. Written whole at
+//! the head of every segment, so that deleting old segments loses nothing.
+
+use super::varint::{self, Fields, Malformed};
+
+/// Totals since the log began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) pushed: u64,
+    /// Ended, well or not.
+    pub(crate) processed: u64,
+    pub(crate) failed: u64,
+}
+
+/// A queue that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFacts {
+    pub(crate) number: u16,
+    pub(crate) name: String,
+    pub(crate) paused: bool,
+}
+
+/// The body of a [`super::head::Head::Snapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Of the jid hashes in this log.
+    pub(crate) seed: u64,
+    /// Every order given so far is below this.
+    pub(crate) next_order: u64,
+    pub(crate) totals: Totals,
+    pub(crate) queues: Vec<QueueFacts>,
+}
+
+impl Snapshot {
+    pub(crate) fn write(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.seed.to_le_bytes());
+        for number in [
+            self.next_order,
+            self.totals.pushed,
+            self.totals.processed,
+            self.totals.failed,
+            self.queues.len() as u64,
+        ] {
+            varint::put(into, number);
+        }
+        for queue in &self.queues {
+            varint::put(into, u64::from(queue.number));
+            into.push(u8::from(queue.paused));
+            varint::put_text(into, &queue.name);
+        }
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let seed = fields.bytes(8)?.try_into().map_err(|_| Malformed)?;
+        let mut snapshot = Self {
+            seed: u64::from_le_bytes(seed),
+            next_order: fields.number()?,
+            totals: Totals {
+                pushed: fields.number()?,
+                processed: fields.number()?,
+                failed: fields.number()?,
+            },
+            queues: Vec::new(),
+        };
+        for _ in 0..fields.number()? {
+            snapshot.queues.push(QueueFacts {
+                number: fields.narrow()?,
+                paused: fields.byte()? != 0,
+                name: fields.text()?.to_owned(),
+            });
+        }
+        Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_snapshot_comes_back(
+            numbers in prop::array::uniform5(any::<u64>()),
+            queues in prop::collection::vec((any::<u16>(), any::<bool>(), "[a-z]{1,9}"), 0..9),
+        ) {
+            let queues = queues.into_iter();
+            let snapshot = Snapshot {
+                seed: numbers[0],
+                next_order: numbers[1],
+                totals: Totals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
+                queues: queues.map(|(number, paused, name)| QueueFacts { number, name, paused }).collect(),
+            };
+            let mut bytes = Vec::new();
+            snapshot.write(&mut bytes);
+            prop_assert_eq!(Snapshot::read(&bytes), Ok(snapshot));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = Snapshot::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Everything the engine knows, in memory, and the changes that keep its parts consistent. No log,
+//! no clock: live running and recovery make the same changes.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use weir_log::Position;
+
+use super::arena::{Arena, Entry, JobIndex, Rest};
+use super::index::{JidIndex, hash_of};
+use super::queues::Queues;
+use super::reservations::Reservations;
+use super::segments::LiveCounts;
+use super::snapshot::{Snapshot, Totals};
+use crate::metrics::JobsMetrics;
+use crate::model::SetName;
+
+/// A set ordered by time.
+pub(crate) type TimeSet = BTreeSet<(u64, JobIndex)>;
+
+/// Jobs, where they rest, and the counts.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) arena: Arena,
+    pub(crate) index: JidIndex,
+    pub(crate) queues: Queues,
+    sets: [TimeSet; 3],
+    pub(crate) reserved: Reservations,
+    pub(crate) segments: LiveCounts,
+    pub(crate) totals: Totals,
+    /// Of the jid hashes.
+    pub(crate) seed: u64,
+    /// Every order given so far is below this.
+    pub(crate) next_order: u64,
+}
+
+/// A job as the log tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry {
+    pub(crate) position: Position,
+    pub(crate) order: u64,
+    pub(crate) hash: u32,
+    pub(crate) queue: u16,
+    pub(crate) rest: Rest,
+}
+
+impl Rest {
+    pub(crate) const fn in_set(set: SetName) -> Self {
+        match set {
+            SetName::Scheduled => Self::Scheduled,
+            SetName::Retries => Self::Retries,
+            SetName::Dead => Self::Dead,
+        }
+    }
+
+    pub(crate) const fn set(self) -> Option<SetName> {
+        match self {
+            Self::Scheduled => Some(SetName::Scheduled),
+            Self::Retries => Some(SetName::Retries),
+            Self::Dead => Some(SetName::Dead),
+            Self::Waiting | Self::Reserved => None,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn new(seed: u64, metrics: JobsMetrics) -> Self {
+        Self {
+            arena: Arena::default(),
+            index: JidIndex::new(),
+            queues: Queues::new(metrics),
+            sets: [TimeSet::new(), TimeSet::new(), TimeSet::new()],
+            reserved: Reservations::default(),
+            segments: LiveCounts::default(),
+            totals: Totals::default(),
+            seed,
+            next_order: 1,
+        }
+    }
+
+    pub(crate) fn set(&self, set: SetName) -> &TimeSet {
+        &self.sets[set as usize]
+    }
+
+    /// The hash under which `jid` is indexed here.
+    pub(crate) fn hash(&self, jid: &str) -> u32 {
+        hash_of(jid, self.seed)
+    }
+
+    /// Adds a job to the place where it rests.
+    pub(crate) fn insert(&mut self, new: NewEntry) -> JobIndex {
+        let NewEntry { position, order, hash, queue, rest } = new;
+        let entry = Entry { position, order, hash, queue, rest, indexed: false };
+        let job = self.arena.insert(entry);
+        let indexed = self.index.insert(hash, job, &self.arena);
+        self.arena.get_mut(job).indexed = indexed;
+        self.segments.add(position.segment);
+        self.queues.get_mut(queue).jobs += 1;
+        self.place(job);
+        job
+    }
+
+    /// Forgets a job, wherever it rests. A reserved one must have left its reservation.
+    pub(crate) fn remove(&mut self, job: JobIndex) -> Entry {
+        self.unplace(job);
+        let entry = *self.arena.get(job);
+        if entry.indexed {
+            self.index.remove(entry.hash, job);
+        }
+        self.arena.remove(job);
+        self.segments.release(entry.position.segment);
+        self.queues.get_mut(entry.queue).jobs -= 1;
+        entry
+    }
+
+    /// Moves a job to another place of rest.
+    pub(crate) fn rest(&mut self, job: JobIndex, rest: Rest, order: u64) {
+        self.unplace(job);
+        let entry = self.arena.get_mut(job);
+        entry.rest = rest;
+        entry.order = order;
+        self.place(job);
+    }
+
+    /// The job's record is at another position now.
+    pub(crate) fn relocate(&mut self, job: JobIndex, position: Position) {
+        let entry = self.arena.get_mut(job);
+        let old = std::mem::replace(&mut entry.position, position);
+        self.segments.release(old.segment);
+        self.segments.add(position.segment);
+    }
+
+    /// Takes the next job of a queue from its old or its new end and calls it reserved. The caller
+    /// adds the reservation.
+    pub(crate) fn take(&mut self, queue: u16, newest: bool) -> Option<JobIndex> {
+        let lane = &mut self.queues.get_mut(queue).lane;
+        let job = if newest { lane.pop_last() } else { lane.pop_first() }?;
+        self.queues.get_mut(queue).reserved += 1;
+        self.arena.get_mut(job).rest = Rest::Reserved;
+        Some(job)
+    }
+
+    /// Jobs of a set behind `after` in order of time.
+    pub(crate) fn set_after(
+        &self,
+        set: SetName,
+        after: Option<(u64, JobIndex)>,
+    ) -> impl Iterator<Item = (u64, JobIndex)> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.set(set).range((from, Bound::Unbounded)).copied()
+    }
+
+    /// Jobs of a set before `before`, the latest first.
+    pub(crate) fn set_before(
+        &self,
+        set: SetName,
+        before: Option<(u64, JobIndex)>,
+    ) -> impl Iterator<Item = (u64, JobIndex)> + '_ {
+        let to = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.set(set).range((Bound::Unbounded, to)).rev().copied()
+    }
+
+    /// What outlives the records that said it.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            seed: self.seed,
+            next_order: self.next_order,
+            totals: self.totals,
+            queues: self.queues.facts(),
+        }
+    }
+
+    fn place(&mut self, job: JobIndex) {
+        let entry = *self.arena.get(job);
+        match entry.rest.set() {
+            Some(set) => {
+                self.sets[set as usize].insert((entry.order, job));
+            }
+            None if entry.rest == Rest::Waiting => {
+                self.queues.get_mut(entry.queue).lane.insert(job, &self.arena);
+            }
+            None => self.queues.get_mut(entry.queue).reserved += 1,
+        }
+    }
+
+    fn unplace(&mut self, job: JobIndex) {
+        let entry = *self.arena.get(job);
+        match entry.rest.set() {
+            Some(set) => {
+                self.sets[set as usize].remove(&(entry.order, job));
+            }
+            None if entry.rest == Rest::Waiting => {
+                self.queues.get_mut(entry.queue).lane.remove(job, &self.arena);
+            }
+            None => self.queues.get_mut(entry.queue).reserved -= 1,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The thread that waits for the disk, so that the thread that serves never does.
+//!
+//! A request made while a sync runs is answered by the next one: whoever comes meanwhile shares it
+//! (group commit).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use weir_base::clock::Clock;
+use weir_log::{Disk, Lsn, SyncError, Syncer};
+
+use crate::metrics::JobsMetrics;
+
+/// How often a full disk is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Sync times kept for the percentiles that the console shows.
+const TIMES_KEPT: usize = 1024;
+
+/// When the thread wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Nothing,
+    /// A sync within [`SyncThread::lazy_wait`].
+    Soon,
+    Now,
+    Stop,
+}
+
+/// What both sides see.
+#[derive(Debug)]
+struct Shared {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+    /// Up to here the log is durable.
+    durable: AtomicU64,
+    /// What the last sync complained of.
+    problem: Mutex<Option<SyncError>>,
+    /// The serving thread can't go on before the next upkeep.
+    held_up: AtomicBool,
+    /// Tells the serving thread that a round is over.
+    finished: Arc<Notify>,
+    times: Mutex<Vec<f64>>,
+}
+
+/// A running sync thread. Dropping it without [`SyncThread::stop`] stops it without a last sync.
+#[derive(Debug)]
+pub(crate) struct SyncThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How the thread works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How long a lazy request may wait for company.
+    pub(crate) lazy_wait: Duration,
+    /// How long an urgent one may.
+    pub(crate) gather_wait: Duration,
+}
+
+impl SyncThread {
+    /// Starts the thread.
+    pub(crate) fn start<D: Disk>(
+        syncer: Syncer<D>,
+        pace: Pace,
+        clock: Clock,
+        metrics: JobsMetrics,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            wanted: Mutex::new(Wanted::Nothing),
+            changed: Condvar::new(),
+            durable: AtomicU64::new(syncer.durable().0),
+            problem: Mutex::new(None),
+            held_up: AtomicBool::new(false),
+            finished: Arc::new(Notify::new()),
+            times: Mutex::new(Vec::new()),
+        });
+        let worker = Worker { shared: Arc::clone(&shared), syncer, pace, clock, metrics, nth: 0 };
+        let builder = std::thread::Builder::new().name("weir-jobs-sync".to_owned());
+        let thread = builder.spawn(move || worker.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Asks for a sync at once.
+    pub(crate) fn request(&self) {
+        self.shared.want(Wanted::Now);
+    }
+
+    /// Asks for a sync and upkeep at once, and to be told when both are over: the log has no room
+    /// for the next record.
+    pub(crate) fn request_room(&self) {
+        self.shared.held_up.store(true, Ordering::Release);
+        self.shared.want(Wanted::Now);
+    }
+
+    /// Asks for a sync within the lazy wait.
+    pub(crate) fn request_soon(&self) {
+        self.shared.want(Wanted::Soon);
+    }
+
+    /// Up to here the log is durable.
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// What the last round complained of.
+    pub(crate) fn problem(&self) -> Option<SyncError> {
+        locked(&self.shared.problem).clone()
+    }
+
+    /// Notified when a round is over. One task may wait for it.
+    pub(crate) fn finished(&self) -> Arc<Notify> {
+        Arc::clone(&self.shared.finished)
+    }
+
+    /// Median and 99th percentile of recent syncs, in seconds.
+    pub(crate) fn percentiles(&self) -> (f64, f64) {
+        let mut times = locked(&self.shared.times).clone();
+        times.sort_unstable_by(f64::total_cmp);
+        let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied();
+        (at(50).unwrap_or(0.0), at(99).unwrap_or(0.0))
+    }
+
+    /// Ends the thread after a last sync.
+    pub(crate) fn stop(&mut self) {
+        self.shared.want(Wanted::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the jobs log's sync thread has panicked");
+        }
+    }
+}
+
+impl Drop for SyncThread {
+    fn drop(&mut self) {
+        self.shared.want(Wanted::Stop);
+    }
+}
+
+impl Shared {
+    /// Raises what is wanted; a lower wish never replaces a higher one.
+    fn want(&self, wish: Wanted) {
+        let mut wanted = locked(&self.wanted);
+        if *wanted as u8 >= wish as u8 {
+            return;
+        }
+        *wanted = wish;
+        self.changed.notify_one();
+    }
+}
+
+struct Worker<D: Disk> {
+    shared: Arc<Shared>,
+    syncer: Syncer<D>,
+    pace: Pace,
+    clock: Clock,
+    metrics: JobsMetrics,
+    nth: usize,
+}
+
+impl<D: Disk> Worker<D> {
+    fn run(mut self) {
+        loop {
+            let stop = self.wait();
+            if !stop && !self.pace.gather_wait.is_zero() {
+                // The setting's purpose: others may join this sync.
+                #[expect(clippy::disallowed_methods, reason = "this thread exists to wait")]
+                std::thread::sleep(self.pace.gather_wait);
+            }
+            self.round();
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a sync is wanted. True: for the last time.
+    fn wait(&self) -> bool {
+        let mut wanted = locked(&self.shared.wanted);
+        loop {
+            match *wanted {
+                Wanted::Stop => return true,
+                Wanted::Now => break,
+                Wanted::Soon => {
+                    let changed = &self.shared.changed;
+                    let (again, timeout) = changed
+                        .wait_timeout_while(wanted, self.pace.lazy_wait, |w| *w == Wanted::Soon)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    wanted = again;
+                    if timeout.timed_out() {
+                        break;
+                    }
+                }
+                Wanted::Nothing if self.has_problem() => {
+                    let changed = &self.shared.changed;
+                    let (again, _) = changed
+                        .wait_timeout_while(wanted, RETRY_INTERVAL, |w| *w == Wanted::Nothing)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    wanted = again;
+                    if *wanted == Wanted::Nothing {
+                        break;
+                    }
+                }
+                Wanted::Nothing => {
+                    let changed = &self.shared.changed;
+                    wanted = changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        *wanted = Wanted::Nothing;
+        false
+    }
+
+    /// A full disk is tried again by itself; after a failed sync nothing is.
+    fn has_problem(&self) -> bool {
+        let problem = locked(&self.shared.problem);
+        matches!(*problem, Some(SyncError::NoSpace | SyncError::Upkeep { .. }))
+    }
+
+    fn round(&mut self) {
+        let started = self.clock.now();
+        let result = self.syncer.sync();
+        self.note_time(self.clock.now().since(started).as_secs_f64());
+        self.publish(result.err());
+        // Allocation and deletion may take long: those who waited for the sync have their answer.
+        if let Err(problem) = self.syncer.maintain() {
+            self.publish(Some(problem));
+        } else if self.shared.held_up.swap(false, Ordering::AcqRel) {
+            self.announce();
+        }
+    }
+
+    fn publish(&self, problem: Option<SyncError>) {
+        let mut last = locked(&self.shared.problem);
+        if let Some(problem) = &problem
+            && last.as_ref().map(ToString::to_string) != Some(problem.to_string())
+        {
+            tracing::error!(%problem, "the jobs log can't be synced");
+        }
+        *last = problem;
+        drop(last);
+        self.announce();
+    }
+
+    fn announce(&self) {
+        self.shared.durable.store(self.syncer.durable().0, Ordering::Release);
+        self.shared.finished.notify_one();
+    }
+
+    fn note_time(&mut self, seconds: f64) {
+        self.metrics.observe_sync(seconds);
+        let mut times = locked(&self.shared.times);
+        if times.len() < TIMES_KEPT {
+            times.push(seconds);
+        } else {
+            times[self.nth % TIMES_KEPT] = seconds;
+        }
+        self.nth += 1;
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,76 @@
+//! What time brings: due jobs, lapsed reservations, dead jobs past their age, and upkeep of the
+//! log. Exact: the caller sleeps until [`Next::At`].
+
+use weir_base::clock::Timestamp;
+use weir_log::Disk;
+
+use super::core::{Engine, EngineError};
+use crate::model::SetName;
+
+/// Jobs handled before others get their turn.
+const SLICE_JOBS: usize = 256;
+
+/// When to call again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// There is more to do: at once, after letting others run.
+    Now,
+    At(Timestamp),
+    /// When something changes.
+    Idle,
+}
+
+/// What a tick did.
+#[derive(Debug)]
+pub(crate) struct Ticked {
+    pub(crate) next: Next,
+    /// Queues that have new work, in the order in which it came.
+    pub(crate) queues: Vec<u16>,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Does up to a slice of what is due.
+    pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
+        let mut queues = Vec::new();
+        let mut left = SLICE_JOBS;
+        while left > 0 && self.lapse_one(now)? {
+            left -= 1;
+        }
+        for set in [SetName::Scheduled, SetName::Retries] {
+            while left > 0 && self.due(set, now.as_micros()) {
+                let Some((_, job)) = self.state.set(set).first().copied() else { break };
+                queues.extend(self.requeue(job, now)?);
+                left -= 1;
+            }
+        }
+        let too_old = (now - self.settings.limits.dead_age_max).as_micros();
+        while left > 0 && self.due(SetName::Dead, too_old) {
+            let Some((_, job)) = self.state.set(SetName::Dead).first().copied() else { break };
+            self.discard(job)?;
+            left -= 1;
+        }
+        let more_to_reclaim = self.reclaim_slice()?;
+        let next = if left == 0 || more_to_reclaim { Next::Now } else { self.next_time() };
+        Ok(Ticked { next, queues })
+    }
+
+    fn due(&self, set: SetName, micros: u64) -> bool {
+        self.state.set(set).first().is_some_and(|(at, _)| *at <= micros)
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_time(&self) -> Next {
+        if self.reclaim_due() {
+            return Next::Now;
+        }
+        let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
+        let dead_age = self.settings.limits.dead_age_max;
+        let times = [
+            self.state.reserved.next_expiry(),
+            first(SetName::Scheduled),
+            first(SetName::Retries),
+            first(SetName::Dead).map(|died| died + dead_age),
+        ];
+        times.into_iter().flatten().min().map_or(Next::Idle, Next::At)
+    }
+}

@@ -1,0 +1,251 @@
+//! Work going out to workers and coming back: take, ack, fail, lapse, release.
+
+use weir_base::clock::Timestamp;
+use weir_log::{Class, Disk, Position};
+
+use super::arena::{Entry, JobIndex, Rest};
+use super::body::Body;
+use super::core::{Engine, EngineError};
+use super::head::{Cause, Gone, Head, Put, Stored};
+use super::journal::read_body;
+use super::reservations::Reservation;
+use crate::dispatch::{Candidate, End};
+use crate::job_text;
+use crate::metrics::Limit;
+use crate::model::{Delivery, FailureReport, QueueName, SetName, Wid};
+use crate::rules;
+use crate::store::{FailOutcome, StoreError};
+
+/// A job on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) job: JobIndex,
+    pub(crate) delivery: Delivery,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Reserves the next job of the queues that a worker asks for; None: there is none for it.
+    pub(crate) fn take(
+        &mut self,
+        wid: Option<&Wid>,
+        queues: &[QueueName],
+        now: Timestamp,
+    ) -> Option<Taken> {
+        loop {
+            let (queue, end) = self.choose(queues, now)?;
+            let job = self.state.take(queue, end == End::Newest)?;
+            if let Some(taken) = self.hand_out(job, wid, now) {
+                return Some(taken);
+            }
+        }
+    }
+
+    fn choose(&mut self, queues: &[QueueName], now: Timestamp) -> Option<(u16, End)> {
+        let state = &self.state;
+        let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
+            let number = state.queues.number(name.as_str())?;
+            let queue = state.queues.get(number);
+            let first = queue.lane.first().filter(|_| !queue.paused)?;
+            let since = Timestamp::from_micros(state.arena.get(first).order);
+            let running = queue.reserved;
+            Some(Candidate { place, running, oldest_wait: now.since(since) })
+        });
+        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
+        let number = self.state.queues.number(queues[chosen.place].as_str())?;
+        Some((number, chosen.end))
+    }
+
+    /// Reads a job that was taken and reserves it. None: its record can't be read.
+    fn hand_out(&mut self, job: JobIndex, wid: Option<&Wid>, now: Timestamp) -> Option<Taken> {
+        let Entry { position, order, queue, .. } = *self.state.arena.get(job);
+        let body = match read_body(&self.journal.reader, position, &mut self.buffer) {
+            Ok(body) => body,
+            Err(error) => {
+                self.drop_unreadable(job, &error);
+                return None;
+            }
+        };
+        let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
+        let jid: Box<str> = Box::from(body.jid);
+        let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
+        let wid = wid.cloned();
+        self.state.reserved.insert(Reservation { job, jid, wid, since: now, expires_at });
+        let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
+        self.state.queues.get(queue).metrics.wait.observe(waited);
+        Some(Taken { job, delivery })
+    }
+
+    /// A job that was taken never reached its worker: it goes back to its place.
+    pub(crate) fn put_back(&mut self, job: JobIndex, jid: &str) -> Option<u16> {
+        self.state.reserved.remove_job(jid, job)?;
+        Some(self.wait_again(job))
+    }
+
+    /// Ends a reservation, or removes a job that waits again after a crash. Returns the job's queue
+    /// if the jid was known.
+    pub(crate) fn ack(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
+        let reserved = self.state.reserved.get(jid).map(|reservation| {
+            (reservation.job, now.since(reservation.since).as_secs_f64())
+        });
+        let Some((job, ran)) = reserved else { return self.ack_waiting(jid) };
+        let Entry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
+        self.state.totals.count_gone(Gone::Acked);
+        self.state.reserved.remove_job(jid, job);
+        let counted = self.state.queues.get_mut(queue);
+        counted.processed_total += 1;
+        counted.metrics.run.observe(ran);
+        self.forget(job);
+        Ok(Some(queue))
+    }
+
+    fn ack_waiting(&mut self, jid: &str) -> Result<Option<u16>, EngineError> {
+        let waiting = |entry: &Entry| entry.rest == Rest::Waiting;
+        let Some(job) = self.find(jid, waiting) else { return Ok(None) };
+        let Entry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
+        self.state.totals.count_gone(Gone::Acked);
+        self.state.queues.get_mut(queue).processed_total += 1;
+        self.forget(job);
+        Ok(Some(queue))
+    }
+
+    /// Ends a reservation with a failure. Returns what became of the job, and its queue.
+    pub(crate) fn fail(
+        &mut self,
+        report: FailureReport,
+        now: Timestamp,
+    ) -> Result<(FailOutcome, u16), EngineError> {
+        let Some(reservation) = self.state.reserved.get(&report.jid) else {
+            return Err(StoreError::NotFound(report.jid).into());
+        };
+        let job = reservation.job;
+        let queue = self.state.arena.get(job).queue;
+        Ok((self.fail_job(job, report, now)?, queue))
+    }
+
+    fn fail_job(
+        &mut self,
+        job: JobIndex,
+        report: FailureReport,
+        now: Timestamp,
+    ) -> Result<FailOutcome, EngineError> {
+        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
+        let mut buffer = Vec::new();
+        let body = match self.journal.read(position, &mut buffer) {
+            Ok(body) => body,
+            Err(error) => {
+                self.state.reserved.remove_job(&report.jid, job);
+                self.drop_unreadable(job, &error);
+                return Err(StoreError::NotFound(report.jid).into());
+            }
+        };
+        let jid = report.jid.clone();
+        let previous = job_text::failure(body.json, body.base_bytes);
+        let (outcome, failure) = rules::fail(
+            &rules::Failed { retry: body.retry, backtrace: body.backtrace, previous },
+            report,
+            now,
+            &mut self.random,
+        );
+        let json = job_text::failed(body.json, body.base_bytes, &failure);
+        let body = Body { json: &json, ..body };
+        let (set, order) = match outcome {
+            FailOutcome::Retry { next_at } => (SetName::Retries, next_at.as_micros()),
+            FailOutcome::Dead => (SetName::Dead, now.as_micros()),
+            FailOutcome::Discarded => {
+                let head = Head::Remove { gone: Gone::FailedForGood, position };
+                self.journal.note(&head, &self.state)?;
+                self.state.totals.count_gone(Gone::FailedForGood);
+                self.count_failure(queue);
+                self.state.reserved.remove_job(&jid, job);
+                self.forget(job);
+                return Ok(outcome);
+            }
+        };
+        let stored = Stored::Set(set);
+        let replaces = Some(position);
+        let put = Put { cause: Cause::Failed, stored, queue, order, hash, replaces };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        self.state.totals.count_put(Cause::Failed);
+        self.count_failure(queue);
+        self.state.reserved.remove_job(&jid, job);
+        self.settle(job, position, Rest::in_set(set), order);
+        self.trim_dead()?;
+        Ok(outcome)
+    }
+
+    /// The job's new record is at `position`, and it rests there now.
+    pub(crate) fn settle(&mut self, job: JobIndex, position: Position, rest: Rest, order: u64) {
+        let old = self.state.arena.get(job).position;
+        self.state.rest(job, rest, order);
+        self.state.relocate(job, position);
+        self.note_release(old.segment);
+        self.returns.remove(&job);
+    }
+
+    fn count_failure(&mut self, queue: u16) {
+        let queue = self.state.queues.get_mut(queue);
+        queue.processed_total += 1;
+        queue.failed_total += 1;
+    }
+
+    /// The longest-lapsed reservation, if any has lapsed, counts as failed.
+    pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<bool, EngineError> {
+        let Some(job) = self.state.reserved.lapsed(now) else { return Ok(false) };
+        let jid = self.reserved_jid(job);
+        match self.fail_job(job, rules::reservation_expired(jid), now) {
+            Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The worker is gone: its jobs wait again, or have failed if that happened too often.
+    /// Returns the queues that have work again.
+    pub(crate) fn release(&mut self, wid: &Wid, now: Timestamp) -> Result<Vec<u16>, EngineError> {
+        let held = self.state.reserved.iter().filter(|r| r.wid.as_ref() == Some(wid));
+        let held: Vec<_> = held.map(|r| (r.job, r.jid.clone())).collect();
+        let mut queues = Vec::with_capacity(held.len());
+        for (job, jid) in held {
+            let returned = self.returns.get(&job).copied().unwrap_or(0);
+            if returned >= self.settings.limits.returns_max {
+                self.metrics.limit_hit(Limit::ReturnsMax);
+                self.fail_job(job, rules::worker_vanished(jid), now)?;
+                continue;
+            }
+            self.state.reserved.remove_job(&jid, job);
+            queues.push(self.wait_again(job));
+            self.returns.insert(job, returned + 1);
+        }
+        Ok(queues)
+    }
+
+    /// From the job's record; by looking through the reservations if that can't be read.
+    fn reserved_jid(&mut self, job: JobIndex) -> Box<str> {
+        let position = self.state.arena.get(job).position;
+        if let Ok(body) = read_body(&self.journal.reader, position, &mut self.buffer) {
+            return Box::from(body.jid);
+        }
+        let reservation = self.state.reserved.iter().find(|reservation| reservation.job == job);
+        reservation.map(|reservation| reservation.jid.clone()).unwrap_or_default()
+    }
+
+    fn wait_again(&mut self, job: JobIndex) -> u16 {
+        let Entry { order, queue, .. } = *self.state.arena.get(job);
+        self.state.rest(job, Rest::Waiting, order);
+        self.state.queues.get_mut(queue).hidden = false;
+        queue
+    }
+
+    /// The live job with this jid whose entry is `wanted`.
+    pub(crate) fn find(&self, jid: &str, wanted: impl Fn(&Entry) -> bool) -> Option<JobIndex> {
+        let hash = self.state.hash(jid);
+        let mut candidates = self.state.index.candidates(hash, &self.state.arena);
+        let mut buffer = Vec::new();
+        candidates.find(|job| {
+            let entry = self.state.arena.get(*job);
+            let body = wanted(entry).then(|| self.journal.read(entry.position, &mut buffer));
+            matches!(body, Some(Ok(body)) if body.jid == jid)
+        })
+    }
+}
