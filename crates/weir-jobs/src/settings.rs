@@ -72,6 +72,24 @@ pub struct Limits {
     pub line_bytes_max: usize,
     /// Bytes of half-read lines and unread replies, over all connections.
     pub buffered_bytes_max: usize,
+    /// Open files of the process that connections may not take: the log and the console need them.
+    pub descriptors_reserved: usize,
+    /// Connections over `connections_max` that are told so in the protocol's way (after HELLO);
+    /// more are told at once.
+    pub refusals_max: usize,
+    /// Bytes of the HELLO line, which anybody may send.
+    pub hello_bytes_max: usize,
+    /// Wrong passwords a minute from one address that are answered at once; after that every
+    /// password from there, right or wrong, waits `wrong_password_delay`.
+    pub wrong_passwords_max: u32,
+    /// How long a password from an address over `wrong_passwords_max` waits for its check.
+    pub wrong_password_delay: Duration,
+    /// Passwords that wait for their check at once, over all addresses; more are refused.
+    pub password_checks_max: usize,
+    /// Worker processes known at once.
+    pub workers_max: usize,
+    /// Labels kept of one worker.
+    pub worker_labels_max: usize,
     /// Jobs in one PUSHB.
     pub pushb_jobs_max: usize,
     /// FETCHes that wait at once.
@@ -92,6 +110,10 @@ pub struct Limits {
     pub dead_age_max: Duration,
     /// HELLO must arrive within this long.
     pub hello_timeout: Duration,
+    /// A line that has begun must be complete within this long.
+    pub line_timeout: Duration,
+    /// How long a connection that is closed with an error is still read, so that the error arrives.
+    pub linger_timeout: Duration,
     /// A FETCH waits this long for work before it answers null.
     pub fetch_wait: Duration,
     /// A client that doesn't read its replies is cut off after this long.
@@ -104,6 +126,16 @@ pub struct Limits {
     pub segment_bytes: u32,
     /// Room that pushes may not use, kept for ACK and FAIL on a full disk.
     pub reserve_bytes: u32,
+    /// Bytes of jobs in the store `memory`; the embedded store is limited by its disk.
+    pub memory_bytes_max: usize,
+    /// Requests of the console, the admin API and the command line that run or wait at once.
+    pub admin_requests_max: usize,
+    /// Jobs in one page of a list.
+    pub page_jobs_max: usize,
+    /// Jobs that a search or MUTATE looks at before it lets others run.
+    pub scan_jobs_max: usize,
+    /// Queues with metrics of their own; the rest share `queue="other"`.
+    pub metrics_queues_max: usize,
 }
 
 impl Default for Settings {
@@ -130,6 +162,14 @@ impl Default for Limits {
             connections_max: 10_000,
             line_bytes_max: 16 << 20,
             buffered_bytes_max: 256 << 20,
+            descriptors_reserved: 256,
+            refusals_max: 100,
+            hello_bytes_max: 16 << 10,
+            wrong_passwords_max: 10,
+            wrong_password_delay: Duration::from_secs(1),
+            password_checks_max: 100,
+            workers_max: 10_000,
+            worker_labels_max: 64,
             pushb_jobs_max: 10_000,
             waiting_fetches_max: 10_000,
             fetch_queues_max: 1_000,
@@ -140,12 +180,19 @@ impl Default for Limits {
             dead_jobs_max: 1_000_000,
             dead_age_max: Duration::from_secs(180 * DAY),
             hello_timeout: Duration::from_secs(2),
+            line_timeout: Duration::from_secs(60),
+            linger_timeout: Duration::from_secs(1),
             fetch_wait: Duration::from_secs(2),
             write_timeout: Duration::from_secs(30),
             heartbeat_timeout: Duration::from_secs(60),
             returns_max: 3,
             segment_bytes: 64 << 20,
-            reserve_bytes: 4 << 20,
+            reserve_bytes: 16 << 20,
+            memory_bytes_max: 1 << 30,
+            admin_requests_max: 256,
+            page_jobs_max: 1_000,
+            scan_jobs_max: 10_000,
+            metrics_queues_max: 200,
         }
     }
 }

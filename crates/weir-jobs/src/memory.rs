@@ -1,0 +1,370 @@
+//! The store that forgets: every operation of [`Store`] in memory, for tests and development, and
+//! the simple model that the durable store is compared with.
+//!
+//! It keeps every promise of the trait but durability. It lives on one thread, in a `LocalSet`.
+
+mod look;
+mod moves;
+mod state;
+mod work;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use weir_base::clock::{Clock, Timestamp};
+
+use crate::allocation::Allocation;
+use crate::metrics::{JobsMetrics, Limit};
+use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
+use crate::settings::Settings;
+use crate::store::{
+    Action, Capabilities, Condition, Counts, FailOutcome, FetchRequest, QueueAction, Reserved,
+    Restored, ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
+};
+use crate::waiters::Waiters;
+use state::State;
+use work::Taken;
+
+/// The timer looks at the clock at least this often, so that it notices when the machine's clock
+/// was set.
+const TIMER_SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Jobs in memory. Nothing survives the process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    inner: Rc<Inner>,
+    timer: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: RefCell<State>,
+    waiters: Waiters<QueueName, Fetcher, Vec<Taken>>,
+    /// Something may be due earlier than the timer knows.
+    timer_changed: Rc<Notify>,
+    timer_at: Cell<Option<Timestamp>>,
+    closed: Cell<bool>,
+    clock: Clock,
+}
+
+/// What is known of a FETCH that waits.
+#[derive(Debug)]
+struct Fetcher {
+    wid: Option<Wid>,
+    max: usize,
+}
+
+impl MemoryStore {
+    /// An empty store. Must be called in a `LocalSet`.
+    #[must_use]
+    pub fn open(settings: &Settings, clock: Clock, metrics: JobsMetrics) -> Self {
+        let allocation = Allocation::of_settings(settings);
+        let state = State::new(allocation, settings.limits.clone(), metrics);
+        let inner = Rc::new_cyclic(|inner: &Weak<Inner>| {
+            let inner = inner.clone();
+            let give_back = move |taken: Vec<Taken>| {
+                if let Some(inner) = inner.upgrade() {
+                    inner.give_back(&taken);
+                }
+            };
+            Inner {
+                state: RefCell::new(state),
+                waiters: Waiters::new(give_back),
+                timer_changed: Rc::default(),
+                timer_at: Cell::new(None),
+                closed: Cell::new(false),
+                clock,
+            }
+        });
+        let timer = tokio::task::spawn_local(run_timer(Rc::downgrade(&inner)));
+        Self { inner, timer }
+    }
+
+    /// Does everything that is due by the clock now. The store does so by itself on the system's
+    /// clock; a test that moves a manual clock says when.
+    pub fn tick(&self) {
+        self.inner.tick();
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
+}
+
+/// Sleeps until something is due, and does it.
+async fn run_timer(inner: Weak<Inner>) {
+    loop {
+        let Some((sleep, changed)) = inner.upgrade().map(|inner| {
+            inner.tick();
+            (inner.until_due(), Rc::clone(&inner.timer_changed))
+        }) else {
+            return;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => {}
+            () = changed.notified() => {}
+        }
+    }
+}
+
+impl Inner {
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.get() {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn tick(&self) {
+        if !self.closed.get() {
+            let queues = self.state.borrow_mut().tick(self.clock.now());
+            self.offer(&queues);
+        }
+    }
+
+    fn until_due(&self) -> Duration {
+        let due = self.state.borrow().next_due();
+        self.timer_at.set(due);
+        due.map_or(TIMER_SLEEP_MAX, |at| {
+            at.since(self.clock.now()).min(TIMER_SLEEP_MAX)
+        })
+    }
+
+    /// Wakes the timer if something is due before it would wake by itself.
+    fn note_due(&self) {
+        let due = self.state.borrow().next_due();
+        let is_earlier = |due: Timestamp| self.timer_at.get().is_none_or(|at| due < at);
+        if due.is_some_and(is_earlier) {
+            self.timer_at.set(due);
+            self.timer_changed.notify_one();
+        }
+    }
+
+    /// Hands the work of `queues` to those who wait for it, the longest waiting first.
+    fn offer<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
+        for queue in queues {
+            while let Some(picked) = self.waiters.pick(queue) {
+                let taken = picked
+                    .who()
+                    .map(|(fetcher, queues)| self.take(fetcher.wid.as_ref(), queues, fetcher.max));
+                match taken {
+                    Some(taken) if !taken.is_empty() => picked.serve(taken),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: usize) -> Vec<Taken> {
+        let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
+        std::iter::from_fn(|| state.take(wid, queues, now))
+            .take(max)
+            .collect()
+    }
+
+    fn give_back(&self, taken: &[Taken]) {
+        let back: Vec<QueueName> = {
+            let mut state = self.state.borrow_mut();
+            taken
+                .iter()
+                .filter_map(|taken| state.put_back(taken))
+                .collect()
+        };
+        if !self.closed.get() {
+            self.offer(&back);
+        }
+    }
+
+    async fn wait(&self, request: FetchRequest<'_>) -> Result<Vec<Taken>, StoreError> {
+        {
+            let state = self.state.borrow();
+            let max = state.limits.waiting_fetches_max;
+            if self.waiters.len() >= max {
+                state.metrics.limit_hit(Limit::WaitingFetchesMax);
+                let text = format!(
+                    "too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)"
+                );
+                return Err(StoreError::Limit(text));
+            }
+        }
+        let fetcher = Fetcher {
+            wid: request.wid.cloned(),
+            max: request.max,
+        };
+        let waiting = self.waiters.register(request.queues, fetcher);
+        let taken = tokio::time::timeout(request.wait, waiting).await;
+        Ok(taken.ok().flatten().unwrap_or_default())
+    }
+}
+
+fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
+    taken.into_iter().map(|taken| taken.delivery).collect()
+}
+
+impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable: false,
+            both_ends: true,
+            scan_aside: false,
+        }
+    }
+
+    async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        let queues = self
+            .inner
+            .state
+            .borrow_mut()
+            .push(jobs, self.inner.clock.now())?;
+        self.inner.offer(&queues);
+        self.inner.note_due();
+        Ok(())
+    }
+
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        let queues = self
+            .inner
+            .state
+            .borrow_mut()
+            .restore(jobs, self.inner.clock.now())?;
+        self.inner.offer(&queues);
+        self.inner.note_due();
+        Ok(())
+    }
+
+    async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {
+        self.inner.check_open()?;
+        let mut taken = self.inner.take(request.wid, request.queues, request.max);
+        if taken.is_empty() && !request.wait.is_zero() {
+            taken = self.inner.wait(request).await?;
+        }
+        self.inner.note_due();
+        Ok(deliveries(taken))
+    }
+
+    async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError> {
+        self.inner.check_open()?;
+        let now = self.inner.clock.now();
+        let ack = |jid: &&str| self.inner.state.borrow_mut().ack(jid, now);
+        let queues: Vec<QueueName> = jids.iter().filter_map(ack).collect();
+        self.inner.offer(&queues);
+        Ok(queues.len())
+    }
+
+    async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
+        self.inner.check_open()?;
+        let failed = self
+            .inner
+            .state
+            .borrow_mut()
+            .fail(report, self.inner.clock.now());
+        let (outcome, queue) = failed?;
+        self.inner.offer([&queue]);
+        self.inner.note_due();
+        Ok(outcome)
+    }
+
+    async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
+        self.inner.check_open()?;
+        let queues = self
+            .inner
+            .state
+            .borrow_mut()
+            .release(wid, self.inner.clock.now());
+        self.inner.offer(&queues);
+        self.inner.note_due();
+        Ok(queues.len())
+    }
+
+    async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow_mut().extend(jid, until))
+    }
+
+    async fn act(
+        &self,
+        place: &Place,
+        what: &Selection,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        self.inner.check_open()?;
+        let now = self.inner.clock.now();
+        let acted = self.inner.state.borrow_mut().act(place, what, action, now);
+        self.inner.offer(&acted.queues);
+        self.inner.note_due();
+        Ok(acted.jobs)
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().scan(&request))
+    }
+
+    async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
+        self.inner.check_open()?;
+        Ok(self.inner.state.borrow().find(jid))
+    }
+
+    async fn act_on_queues(
+        &self,
+        queues: &[QueueName],
+        action: QueueAction,
+    ) -> Result<u64, StoreError> {
+        self.inner.check_open()?;
+        let act = |name: &QueueName| self.inner.state.borrow_mut().act_on_queue(name, action);
+        let gone = queues.iter().map(act).sum();
+        self.inner.offer(queues);
+        Ok(gone)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.check_open()?;
+        self.inner.state.borrow_mut().flush();
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        let fetches_waiting = self.inner.waiters.len() as u64;
+        Counts {
+            fetches_waiting,
+            ..self.inner.state.borrow().counts()
+        }
+    }
+
+    fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        self.inner.state.borrow().reservations(limit)
+    }
+
+    fn busy(&self, wid: &Wid) -> u64 {
+        self.inner.state.borrow().busy(wid)
+    }
+
+    fn storage(&self) -> Storage {
+        let bytes = self.inner.state.borrow().bytes as u64;
+        Storage {
+            kind: "memory",
+            bytes,
+            condition: Condition::Ok,
+            ..Storage::default()
+        }
+    }
+
+    fn allocate(&self, allocation: Allocation) {
+        let queues = self.inner.state.borrow_mut().allocate(allocation);
+        self.inner.offer(&queues);
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.closed.set(true);
+        self.inner.waiters.dismiss();
+        Ok(())
+    }
+}

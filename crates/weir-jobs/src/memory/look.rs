@@ -1,0 +1,203 @@
+//! What can be seen without changing anything: counts, one job, reservations, a page of a place.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use weir_base::clock::Timestamp;
+
+use super::state::{Job, JobId, Queue, Rest, State, Totals};
+use crate::job_text;
+use crate::metrics::QueueMetrics;
+use crate::model::{EntryKey, Place, QueueName, SetName, Wid};
+use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanPage, ScanRequest, StoredJob};
+
+impl State {
+    /// What is where. `fetches_waiting` is the caller's to fill in.
+    pub(super) fn counts(&self) -> Counts {
+        let visible = self.queues.iter().filter(|(_, queue)| !queue.hidden);
+        Counts {
+            queues: visible.map(|(name, queue)| queue.counts(name)).collect(),
+            scheduled: self.set(SetName::Scheduled).len() as u64,
+            retries: self.set(SetName::Retries).len() as u64,
+            dead: self.set(SetName::Dead).len() as u64,
+            reserved: self.expiry.len() as u64,
+            processed_total: self.totals.processed,
+            failed_total: self.totals.failed,
+            pushed_total: self.totals.pushed,
+            fetches_waiting: 0,
+        }
+    }
+
+    /// Up to `limit` reservations, oldest first.
+    pub(super) fn reservations(&self, limit: usize) -> Vec<Reserved> {
+        let held = self
+            .expiry
+            .iter()
+            .filter_map(|(_, id)| self.job(*id).reserved());
+        let mut held: Vec<Reserved> = held.collect();
+        held.sort_by_key(|reserved| reserved.since);
+        held.truncate(limit);
+        held
+    }
+
+    /// How many jobs a worker holds.
+    pub(super) fn busy(&self, wid: &Wid) -> u64 {
+        let held = self
+            .expiry
+            .iter()
+            .filter(|(_, id)| match &self.job(*id).rest {
+                Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+                _ => false,
+            });
+        held.count() as u64
+    }
+
+    /// One job, wherever it is.
+    pub(super) fn find(&self, jid: &str) -> Option<StoredJob> {
+        self.find_where(jid, |_| true)
+            .map(|id| self.job(id).stored())
+    }
+
+    /// A page of the jobs of a place.
+    pub(super) fn scan(&self, request: &ScanRequest) -> ScanPage {
+        let mut walk = self.walk(request);
+        let mut page = ScanPage::default();
+        let mut last = None;
+        while page.scanned < request.scan_max && page.jobs.len() < request.limit {
+            let Some(id) = walk.next() else { return page };
+            let job = self.job(id);
+            page.scanned += 1;
+            last = Some(job.key());
+            if request.filter.matches(&job.jid, &job.jobtype, &job.json) {
+                page.jobs.push(job.stored());
+            }
+        }
+        page.next = last.filter(|_| walk.next().is_some());
+        page
+    }
+
+    /// The jobs of a place behind `after`, in the order asked for.
+    fn walk(&self, request: &ScanRequest) -> Box<dyn Iterator<Item = JobId> + '_> {
+        let newest_first = request.newest_first;
+        let after = request.after.as_ref();
+        match &request.place {
+            Place::Queue(name) => {
+                let lane = self.queues.get(name).map(|queue| &queue.lane);
+                let range = beyond(after.map(|key| key.order), newest_first);
+                let lane = lane.into_iter().flat_map(move |lane| lane.range(range));
+                in_direction(lane.map(|(_, id)| *id), newest_first)
+            }
+            Place::Set(set) => {
+                let range = beyond(after.map(|key| self.set_place(request, key)), newest_first);
+                in_direction(self.set(*set).range(range).map(|(_, id)| *id), newest_first)
+            }
+        }
+    }
+
+    /// Where `key` is, or was: a walk whose last job has left goes on with the first of the same
+    /// time, so that none is passed over. Showing one twice does no harm.
+    fn set_place(&self, request: &ScanRequest, key: &EntryKey) -> (u64, JobId) {
+        let gone = if request.newest_first {
+            JobId::LAST
+        } else {
+            JobId::FIRST
+        };
+        (key.order, self.entry(&request.place, key).unwrap_or(gone))
+    }
+}
+
+fn beyond<T>(last: Option<T>, newest_first: bool) -> (Bound<T>, Bound<T>) {
+    let last = last.map_or(Bound::Unbounded, Bound::Excluded);
+    if newest_first {
+        (Bound::Unbounded, last)
+    } else {
+        (last, Bound::Unbounded)
+    }
+}
+
+fn in_direction<'a>(
+    ids: impl DoubleEndedIterator<Item = JobId> + 'a,
+    newest_first: bool,
+) -> Box<dyn Iterator<Item = JobId> + 'a> {
+    if newest_first {
+        Box::new(ids.rev())
+    } else {
+        Box::new(ids)
+    }
+}
+
+impl Queue {
+    pub(super) fn new(metrics: QueueMetrics) -> Self {
+        Self {
+            lane: BTreeMap::new(),
+            paused: false,
+            hidden: false,
+            reserved: 0,
+            jobs: 0,
+            totals: Totals::default(),
+            metrics,
+        }
+    }
+
+    fn counts(&self, name: &QueueName) -> QueueCounts {
+        QueueCounts {
+            name: name.clone(),
+            depth: self.lane.len() as u64,
+            oldest: self
+                .lane
+                .keys()
+                .next()
+                .map(|order| Timestamp::from_micros(*order)),
+            paused: self.paused,
+            reserved: u64::from(self.reserved),
+            pushed_total: self.totals.pushed,
+            processed_total: self.totals.processed,
+            failed_total: self.totals.failed,
+        }
+    }
+}
+
+impl Job {
+    fn key(&self) -> EntryKey {
+        EntryKey {
+            order: self.order,
+            jid: self.jid.clone(),
+        }
+    }
+
+    fn stored(&self) -> StoredJob {
+        let (state, at) = match &self.rest {
+            Rest::Waiting => (JobState::Enqueued, Timestamp::from_micros(self.order)),
+            Rest::In(set) => (JobState::In(*set), Timestamp::from_micros(self.order)),
+            Rest::Reserved(held) => {
+                let (wid, expires_at) = (held.wid.clone(), held.expires_at);
+                (JobState::Reserved { wid, expires_at }, held.since)
+            }
+        };
+        StoredJob {
+            key: self.key(),
+            state,
+            jobtype: self.jobtype.clone(),
+            queue: self.queue.clone(),
+            at,
+            retry: self.retry,
+            reserve_for_seconds: self.reserve_for_seconds,
+            failure: job_text::failure(&self.json, self.base_bytes),
+            json: self.json.clone(),
+        }
+    }
+
+    fn reserved(&self) -> Option<Reserved> {
+        let Rest::Reserved(held) = &self.rest else {
+            return None;
+        };
+        Some(Reserved {
+            jid: self.jid.clone(),
+            jobtype: self.jobtype.clone(),
+            queue: self.queue.clone(),
+            wid: held.wid.clone(),
+            since: held.since,
+            expires_at: held.expires_at,
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! Jobs that operators and time move: requeue, kill, discard; queues that are paused, cleared and
+//! removed; what is due.
+
+use weir_base::clock::Timestamp;
+
+use super::state::{Job, JobId, Rest, State};
+use crate::allocation::Allocation;
+use crate::job_text;
+use crate::metrics::Limit;
+use crate::model::{EntryKey, Place, QueueName, SetName};
+use crate::store::{Action, QueueAction, Selection};
+
+/// What an action did.
+#[derive(Debug, Default)]
+pub(super) struct Acted {
+    pub(super) jobs: u64,
+    /// Queues that have new work.
+    pub(super) queues: Vec<QueueName>,
+}
+
+impl State {
+    /// Acts on the selected jobs that rest in `place`, in order.
+    pub(super) fn act(
+        &mut self,
+        place: &Place,
+        what: &Selection,
+        action: Action,
+        now: Timestamp,
+    ) -> Acted {
+        let selected: Vec<JobId> = match what {
+            Selection::All => self.in_place(place),
+            Selection::Entries(keys) => keys
+                .iter()
+                .filter_map(|key| self.entry(place, key))
+                .collect(),
+        };
+        let mut acted = Acted::default();
+        for id in selected {
+            // A key may be named twice, and a kill may push another job over the dead set's cap.
+            if !self.jobs.get(&id).is_some_and(|job| job.rests_in(place)) {
+                continue;
+            }
+            acted.jobs += 1;
+            match action {
+                Action::Requeue => acted.queues.push(self.requeue(id, now)),
+                Action::Kill => self.kill(id, now),
+                Action::Discard => self.forget(id),
+            }
+        }
+        acted
+    }
+
+    fn in_place(&self, place: &Place) -> Vec<JobId> {
+        match place {
+            Place::Set(set) => self.set(*set).iter().map(|(_, id)| *id).collect(),
+            Place::Queue(name) => {
+                let lane = self
+                    .queues
+                    .get(name)
+                    .map(|queue| queue.lane.values().copied());
+                lane.into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// The resting job that `key` names in `place`.
+    pub(super) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobId> {
+        self.find_where(&key.jid, |job| {
+            job.order == key.order && job.rests_in(place)
+        })
+    }
+
+    /// Puts a resting job at the end of its queue.
+    fn requeue(&mut self, id: JobId, now: Timestamp) -> QueueName {
+        let order = self.next_order(now);
+        let job = self.job(id);
+        let name = job.queue.clone();
+        let json = job_text::enqueued(&job.json, job.base_bytes, now);
+        self.rewrite(id, json);
+        self.rest(id, Rest::Waiting, order);
+        self.reset_returns(id);
+        name
+    }
+
+    fn kill(&mut self, id: JobId, now: Timestamp) {
+        self.rest(id, Rest::In(SetName::Dead), now.as_micros());
+        self.reset_returns(id);
+        self.trim_dead();
+    }
+
+    /// The oldest dead jobs go until the dead set is within its cap.
+    pub(super) fn trim_dead(&mut self) {
+        while self.set(SetName::Dead).len() > self.limits.dead_jobs_max {
+            let Some((_, oldest)) = self.set(SetName::Dead).first().copied() else {
+                break;
+            };
+            self.metrics.limit_hit(Limit::DeadJobsMax);
+            self.forget(oldest);
+        }
+    }
+
+    /// Pauses, resumes, clears or removes a queue; unknown ones are ignored. Returns how many jobs
+    /// went.
+    pub(super) fn act_on_queue(&mut self, name: &QueueName, action: QueueAction) -> u64 {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return 0;
+        };
+        match action {
+            QueueAction::Pause => queue.paused = true,
+            QueueAction::Resume => queue.paused = false,
+            QueueAction::Clear => return self.clear(name),
+            QueueAction::Remove => return self.remove(name),
+        }
+        0
+    }
+
+    fn clear(&mut self, name: &QueueName) -> u64 {
+        let waiting = self.in_place(&Place::Queue(name.clone()));
+        for id in &waiting {
+            self.forget(*id);
+        }
+        waiting.len() as u64
+    }
+
+    fn remove(&mut self, name: &QueueName) -> u64 {
+        let gone = self.clear(name);
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.paused = false;
+            queue.hidden = true;
+            if queue.jobs == 0 {
+                self.queues.remove(name);
+            }
+        }
+        gone
+    }
+
+    /// Forgets everything.
+    pub(super) fn flush(&mut self) {
+        let fresh = Self::new(
+            self.allocation.clone(),
+            self.limits.clone(),
+            self.metrics.clone(),
+        );
+        *self = fresh;
+    }
+
+    /// Puts `allocation` in force. Returns the queues, whose work may go to others now.
+    pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
+        self.allocation = allocation;
+        self.dispatcher.start_over();
+        self.queues.keys().cloned().collect()
+    }
+
+    /// Does all that is due. Returns the queues that may have work for those who wait, in order.
+    pub(super) fn tick(&mut self, now: Timestamp) -> Vec<QueueName> {
+        let mut queues = Vec::new();
+        while let Some(name) = self.lapse_one(now) {
+            queues.push(name);
+        }
+        for set in [SetName::Scheduled, SetName::Retries] {
+            while let Some(id) = self.due(set, now) {
+                queues.push(self.requeue(id, now));
+            }
+        }
+        while let Some(id) = self.due(SetName::Dead, now - self.limits.dead_age_max) {
+            self.forget(id);
+        }
+        queues
+    }
+
+    fn due(&self, set: SetName, by: Timestamp) -> Option<JobId> {
+        let first = self
+            .set(set)
+            .first()
+            .filter(|(at, _)| *at <= by.as_micros());
+        first.map(|(_, id)| *id)
+    }
+
+    /// When there is something to do next.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let first = |set| {
+            self.set(set)
+                .first()
+                .map(|(at, _)| Timestamp::from_micros(*at))
+        };
+        let times = [
+            self.expiry.first().map(|(at, _)| *at),
+            first(SetName::Scheduled),
+            first(SetName::Retries),
+            first(SetName::Dead).map(|died| died + self.limits.dead_age_max),
+        ];
+        times.into_iter().flatten().min()
+    }
+}
+
+impl Job {
+    fn rests_in(&self, place: &Place) -> bool {
+        match (place, &self.rest) {
+            (Place::Queue(name), Rest::Waiting) => *name == self.queue,
+            (Place::Set(wanted), Rest::In(set)) => wanted == set,
+            _ => false,
+        }
+    }
+}

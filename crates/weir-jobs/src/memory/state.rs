@@ -1,0 +1,275 @@
+//! All that the memory store knows: jobs, the places where they rest, and the counts.
+//!
+//! Every live job is in exactly one place: its queue's lane, one of the three sets, or the
+//! reservations. [`State::leave`] and [`State::enter`] are the only ways out of and into a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::clock::Timestamp;
+
+use crate::allocation::Allocation;
+use crate::dispatch::Dispatcher;
+use crate::metrics::{JobsMetrics, QueueMetrics};
+use crate::model::{NewJob, QueueName, SetName, Wid};
+use crate::settings::Limits;
+
+/// Names a job for as long as it lives; older jobs have lower numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct JobId(u64);
+
+impl JobId {
+    pub(super) const FIRST: Self = Self(0);
+    pub(super) const LAST: Self = Self(u64::MAX);
+}
+
+/// A live job.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) jid: Box<str>,
+    pub(super) jobtype: Box<str>,
+    pub(super) queue: QueueName,
+    pub(super) reserve_for_seconds: u32,
+    pub(super) retry: i32,
+    pub(super) backtrace: u32,
+    pub(super) json: Vec<u8>,
+    pub(super) base_bytes: usize,
+    /// Microseconds: when it was enqueued (unique within the store), is due, or died.
+    pub(super) order: u64,
+    pub(super) rest: Rest,
+    /// How often it came back because its worker vanished, since it was enqueued.
+    pub(super) returns: u8,
+}
+
+/// Where a job is.
+#[derive(Clone, Debug)]
+pub(super) enum Rest {
+    Waiting,
+    In(SetName),
+    Reserved(Reservation),
+}
+
+/// A worker's hold on a job.
+#[derive(Clone, Debug)]
+pub(super) struct Reservation {
+    pub(super) wid: Option<Wid>,
+    pub(super) since: Timestamp,
+    pub(super) expires_at: Timestamp,
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Its waiting jobs by order.
+    pub(super) lane: BTreeMap<u64, JobId>,
+    pub(super) paused: bool,
+    /// Removed by an operator while it still had jobs elsewhere.
+    pub(super) hidden: bool,
+    /// Its jobs that workers hold.
+    pub(super) reserved: u32,
+    /// Its live jobs anywhere.
+    pub(super) jobs: u64,
+    pub(super) totals: Totals,
+    pub(super) metrics: QueueMetrics,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) pushed: u64,
+    /// Ended, well or not.
+    pub(super) processed: u64,
+    pub(super) failed: u64,
+}
+
+/// Jobs, where they rest, and the counts.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) queues: BTreeMap<QueueName, Queue>,
+    sets: [BTreeSet<(u64, JobId)>; 3],
+    /// Reserved jobs by when their reservation lapses.
+    pub(super) expiry: BTreeSet<(Timestamp, JobId)>,
+    pub(super) by_jid: BTreeMap<Box<str>, BTreeSet<JobId>>,
+    pub(super) totals: Totals,
+    /// Bytes of all jobs' texts.
+    pub(super) bytes: usize,
+    next_id: u64,
+    /// Every order given so far is below this.
+    next_order: u64,
+    pub(super) allocation: Allocation,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) limits: Limits,
+    pub(super) metrics: JobsMetrics,
+    pub(super) random: fastrand::Rng,
+}
+
+impl State {
+    pub(super) fn new(allocation: Allocation, limits: Limits, metrics: JobsMetrics) -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            sets: Default::default(),
+            expiry: BTreeSet::new(),
+            by_jid: BTreeMap::new(),
+            totals: Totals::default(),
+            bytes: 0,
+            next_id: 0,
+            next_order: 1,
+            allocation,
+            dispatcher: Dispatcher::default(),
+            limits,
+            metrics,
+            random: fastrand::Rng::new(),
+        }
+    }
+
+    pub(super) fn set(&self, set: SetName) -> &BTreeSet<(u64, JobId)> {
+        &self.sets[set as usize]
+    }
+
+    /// A job that is there.
+    pub(super) fn job(&self, id: JobId) -> &Job {
+        self.jobs
+            .get(&id)
+            .expect("an id in a place names a live job")
+    }
+
+    /// A queue that is there.
+    pub(super) fn queue(&mut self, name: &QueueName) -> &mut Queue {
+        self.queues
+            .get_mut(name)
+            .expect("a live job's queue is there")
+    }
+
+    /// A place at the end of every queue.
+    pub(super) fn next_order(&mut self, now: Timestamp) -> u64 {
+        let order = now.as_micros().max(self.next_order);
+        self.next_order = order + 1;
+        order
+    }
+
+    /// Adds a job to its queue, which must be there, or to a set.
+    pub(super) fn insert(
+        &mut self,
+        new: &NewJob<'_>,
+        queue: QueueName,
+        set: Option<(SetName, Timestamp)>,
+        now: Timestamp,
+    ) {
+        let id = JobId(self.next_id);
+        self.next_id += 1;
+        let (rest, order) = match set {
+            None => (Rest::Waiting, self.next_order(now)),
+            Some((set, at)) => (Rest::In(set), at.as_micros()),
+        };
+        let job = Job {
+            jid: Box::from(new.jid),
+            jobtype: Box::from(new.jobtype),
+            queue: queue.clone(),
+            reserve_for_seconds: new.reserve_for_seconds,
+            retry: new.retry,
+            backtrace: new.backtrace,
+            json: new.json.to_vec(),
+            base_bytes: new.base_bytes,
+            order,
+            rest: rest.clone(),
+            returns: 0,
+        };
+        self.bytes += job.json.len();
+        self.by_jid.entry(job.jid.clone()).or_default().insert(id);
+        self.jobs.insert(id, job);
+        self.totals.pushed += 1;
+        let queue = self.queue(&queue);
+        queue.jobs += 1;
+        queue.totals.pushed += 1;
+        self.enter(id, rest, order);
+    }
+
+    /// Moves a job to another place.
+    pub(super) fn rest(&mut self, id: JobId, rest: Rest, order: u64) {
+        self.leave(id);
+        self.enter(id, rest, order);
+    }
+
+    /// Replaces a job's text.
+    pub(super) fn rewrite(&mut self, id: JobId, json: Vec<u8>) {
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .expect("an id in a place names a live job");
+        self.bytes = self.bytes - job.json.len() + json.len();
+        job.json = json;
+    }
+
+    /// Removes a job from wherever it is; a removed queue goes with its last job.
+    pub(super) fn forget(&mut self, id: JobId) {
+        self.leave(id);
+        let job = self
+            .jobs
+            .remove(&id)
+            .expect("an id in a place names a live job");
+        self.bytes -= job.json.len();
+        let twins = self
+            .by_jid
+            .get_mut(&job.jid)
+            .expect("a live job's jid is indexed");
+        twins.remove(&id);
+        if twins.is_empty() {
+            self.by_jid.remove(&job.jid);
+        }
+        let queue = self.queue(&job.queue);
+        queue.jobs -= 1;
+        if queue.hidden && queue.jobs == 0 {
+            self.queues.remove(&job.queue);
+        }
+    }
+
+    fn enter(&mut self, id: JobId, rest: Rest, order: u64) {
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .expect("an id in a place names a live job");
+        job.order = order;
+        job.rest = rest.clone();
+        let queue = self
+            .queues
+            .get_mut(&job.queue)
+            .expect("a live job's queue is there");
+        match rest {
+            Rest::Waiting => {
+                queue.hidden = false;
+                queue.lane.insert(order, id);
+            }
+            Rest::In(set) => {
+                self.sets[set as usize].insert((order, id));
+            }
+            Rest::Reserved(reservation) => {
+                queue.reserved += 1;
+                self.expiry.insert((reservation.expires_at, id));
+            }
+        }
+    }
+
+    fn leave(&mut self, id: JobId) {
+        let job = self
+            .jobs
+            .get(&id)
+            .expect("an id in a place names a live job");
+        let queue = self
+            .queues
+            .get_mut(&job.queue)
+            .expect("a live job's queue is there");
+        match &job.rest {
+            Rest::Waiting => {
+                queue.lane.remove(&job.order);
+            }
+            Rest::In(set) => {
+                self.sets[*set as usize].remove(&(job.order, id));
+            }
+            Rest::Reserved(reservation) => {
+                queue.reserved -= 1;
+                self.expiry.remove(&(reservation.expires_at, id));
+            }
+        }
+    }
+}

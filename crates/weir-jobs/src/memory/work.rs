@@ -1,0 +1,333 @@
+//! Jobs coming in, going out to workers, and coming back: push, take, ack, fail, lapse, release.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use super::state::{Job, JobId, Queue, Reservation, Rest, State, Totals};
+use crate::dispatch::{Candidate, End};
+use crate::job_text;
+use crate::metrics::Limit;
+use crate::model::{Delivery, FailureReport, NewJob, QueueName, SetName, Wid};
+use crate::rules::{self, Return};
+use crate::store::{FailOutcome, Restored, StoreError};
+
+/// A job on its way to a worker.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) id: JobId,
+    pub(super) since: Timestamp,
+    pub(super) delivery: Delivery,
+}
+
+impl State {
+    /// Stores all jobs or none. Returns the queues that have new work, in order.
+    pub(super) fn push(
+        &mut self,
+        jobs: &[NewJob<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<QueueName>, StoreError> {
+        let places = jobs
+            .iter()
+            .map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
+        self.add(&places.collect::<Vec<_>>(), now)
+    }
+
+    /// Like [`State::push`], but each job goes to the set where it rested.
+    pub(super) fn restore(
+        &mut self,
+        jobs: &[Restored<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<QueueName>, StoreError> {
+        let places = jobs
+            .iter()
+            .map(|old| (&old.job, old.set.map(|set| (set, old.at))));
+        let queues = self.add(&places.collect::<Vec<_>>(), now)?;
+        self.trim_dead();
+        Ok(queues)
+    }
+
+    fn add(
+        &mut self,
+        jobs: &[(&NewJob<'_>, Option<(SetName, Timestamp)>)],
+        now: Timestamp,
+    ) -> Result<Vec<QueueName>, StoreError> {
+        self.check_room(jobs.iter().map(|(job, _)| job.json.len()).sum())?;
+        let names = self.make_queues(jobs.iter().map(|(job, _)| job.queue))?;
+        let mut with_work = Vec::new();
+        for ((job, set), name) in jobs.iter().zip(names) {
+            if set.is_none() {
+                with_work.push(name.clone());
+            }
+            self.insert(job, name, *set, now);
+        }
+        Ok(with_work)
+    }
+
+    fn check_room(&self, more: usize) -> Result<(), StoreError> {
+        let max = self.limits.memory_bytes_max;
+        if self.bytes + more > max {
+            self.metrics.limit_hit(Limit::MemoryBytesMax);
+            let text = format!("memory full: at most {max} bytes (jobs.limits.memory_bytes_max)");
+            return Err(StoreError::Limit(text));
+        }
+        Ok(())
+    }
+
+    /// The queue of each job; those that are new are made, unless they are too many.
+    fn make_queues<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Vec<QueueName>, StoreError> {
+        let names: Result<Vec<_>, _> = names
+            .map(|name| QueueName::parse(name, &self.limits))
+            .collect();
+        let names = names.map_err(|error| StoreError::Limit(error.to_string()))?;
+        let mut new: Vec<_> = names
+            .iter()
+            .filter(|name| !self.queues.contains_key(*name))
+            .collect();
+        new.sort_unstable();
+        new.dedup();
+        let max = self.limits.queues_max;
+        if self.queues.len() + new.len() > max {
+            self.metrics.limit_hit(Limit::QueuesMax);
+            let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
+            return Err(StoreError::Limit(text));
+        }
+        for name in new {
+            let metrics = self.metrics.queue(name.as_str());
+            self.queues.insert(name.clone(), Queue::new(metrics));
+        }
+        for name in &names {
+            self.queue(name).hidden = false;
+        }
+        Ok(names)
+    }
+
+    /// Reserves the next job of the queues that a worker asks for; None: there is none for it.
+    pub(super) fn take(
+        &mut self,
+        wid: Option<&Wid>,
+        queues: &[QueueName],
+        now: Timestamp,
+    ) -> Option<Taken> {
+        let candidates = queues.iter().enumerate().filter_map(|(place, name)| {
+            let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
+            let (oldest, _) = queue.lane.first_key_value()?;
+            let oldest_wait = now.since(Timestamp::from_micros(*oldest));
+            Some(Candidate {
+                place,
+                running: queue.reserved,
+                oldest_wait,
+            })
+        });
+        let chosen = self
+            .dispatcher
+            .choose(&self.allocation, queues, candidates)?;
+        let lane = &self.queues.get(&queues[chosen.place])?.lane;
+        let (_, id) = match chosen.end {
+            End::Oldest => lane.first_key_value()?,
+            End::Newest => lane.last_key_value()?,
+        };
+        Some(self.reserve(*id, wid, now))
+    }
+
+    fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> Taken {
+        let Job {
+            jid,
+            json,
+            queue,
+            order,
+            ..
+        } = self.job(id);
+        let (queue, order) = (queue.clone(), *order);
+        let delivery = Delivery {
+            jid: jid.clone(),
+            json: json.clone(),
+        };
+        let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
+        let expires_at = now + reserve_for;
+        let reservation = Reservation {
+            wid: wid.cloned(),
+            since: now,
+            expires_at,
+        };
+        self.rest(id, Rest::Reserved(reservation), order);
+        let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
+        self.queue(&queue).metrics.wait.observe(waited);
+        Taken {
+            id,
+            since: now,
+            delivery,
+        }
+    }
+
+    /// A job that was taken never reached its worker: it goes back to its place. Returns its queue.
+    pub(super) fn put_back(&mut self, taken: &Taken) -> Option<QueueName> {
+        let job = self.jobs.get(&taken.id)?;
+        let Rest::Reserved(reservation) = &job.rest else {
+            return None;
+        };
+        let is_this_one = reservation.since == taken.since;
+        is_this_one.then(|| self.wait_again(taken.id))
+    }
+
+    /// Ends a reservation, or removes a job that waits again. Returns its queue; None: unknown.
+    pub(super) fn ack(&mut self, jid: &str, now: Timestamp) -> Option<QueueName> {
+        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
+        let waiting = |job: &Job| matches!(job.rest, Rest::Waiting);
+        let id = self
+            .find_where(jid, reserved)
+            .or_else(|| self.find_where(jid, waiting))?;
+        let name = self.job(id).queue.clone();
+        if let Rest::Reserved(reservation) = &self.job(id).rest {
+            let ran = now.since(reservation.since).as_secs_f64();
+            self.queue(&name).metrics.run.observe(ran);
+        }
+        self.totals.processed += 1;
+        self.queue(&name).totals.processed += 1;
+        self.forget(id);
+        Some(name)
+    }
+
+    /// Ends a reservation with a failure. Returns its queue, too.
+    pub(super) fn fail(
+        &mut self,
+        report: FailureReport,
+        now: Timestamp,
+    ) -> Result<(FailOutcome, QueueName), StoreError> {
+        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
+        match self.find_where(&report.jid, reserved) {
+            Some(id) => Ok(self.fail_job(id, report, now)),
+            None => Err(StoreError::NotFound(report.jid)),
+        }
+    }
+
+    fn fail_job(
+        &mut self,
+        id: JobId,
+        report: FailureReport,
+        now: Timestamp,
+    ) -> (FailOutcome, QueueName) {
+        let job = self
+            .jobs
+            .get(&id)
+            .expect("an id in a place names a live job");
+        let previous = job_text::failure(&job.json, job.base_bytes);
+        let facts = rules::Failed {
+            retry: job.retry,
+            backtrace: job.backtrace,
+            previous,
+        };
+        let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
+        let json = job_text::failed(&job.json, job.base_bytes, &failure);
+        let name = job.queue.clone();
+        if let Rest::Reserved(reservation) = &job.rest {
+            let ran = now.since(reservation.since).as_secs_f64();
+            self.queue(&name).metrics.run.observe(ran);
+        }
+        self.totals.count_failure();
+        self.queue(&name).totals.count_failure();
+        match outcome {
+            FailOutcome::Discarded => self.forget(id),
+            FailOutcome::Retry { next_at } => self.settle(id, SetName::Retries, next_at, json),
+            FailOutcome::Dead => {
+                self.settle(id, SetName::Dead, now, json);
+                self.trim_dead();
+            }
+        }
+        (outcome, name)
+    }
+
+    /// The job rests in `set` now, with a new text.
+    pub(super) fn settle(&mut self, id: JobId, set: SetName, at: Timestamp, json: Vec<u8>) {
+        self.rewrite(id, json);
+        self.rest(id, Rest::In(set), at.as_micros());
+        self.reset_returns(id);
+    }
+
+    /// The reservation that lapsed first, if any has, counts as failed. Returns its queue.
+    pub(super) fn lapse_one(&mut self, now: Timestamp) -> Option<QueueName> {
+        let (_, id) = *self.expiry.first().filter(|(at, _)| *at <= now)?;
+        let report = rules::reservation_expired(self.job(id).jid.clone());
+        Some(self.fail_job(id, report, now).1)
+    }
+
+    /// The worker is gone: its jobs wait again, or have failed if that happened too often.
+    /// Returns the queue of each.
+    pub(super) fn release(&mut self, wid: &Wid, now: Timestamp) -> Vec<QueueName> {
+        let is_held = |job: &Job| match &job.rest {
+            Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+            _ => false,
+        };
+        let held = self.expiry.iter().filter(|(_, id)| is_held(self.job(*id)));
+        let held: Vec<JobId> = held.map(|(_, id)| *id).collect();
+        held.into_iter()
+            .map(|id| self.release_job(id, now))
+            .collect()
+    }
+
+    fn release_job(&mut self, id: JobId, now: Timestamp) -> QueueName {
+        let (jid, returns) = (self.job(id).jid.clone(), self.job(id).returns);
+        match rules::after_vanishing(returns, self.limits.returns_max) {
+            Return::Fails => {
+                self.metrics.limit_hit(Limit::ReturnsMax);
+                self.fail_job(id, rules::worker_vanished(jid), now).1
+            }
+            Return::Waits => {
+                let name = self.wait_again(id);
+                self.jobs
+                    .entry(id)
+                    .and_modify(|job| job.returns = returns + 1);
+                name
+            }
+        }
+    }
+
+    fn wait_again(&mut self, id: JobId) -> QueueName {
+        let (order, name) = (self.job(id).order, self.job(id).queue.clone());
+        self.rest(id, Rest::Waiting, order);
+        name
+    }
+
+    /// Moves the end of a reservation later; never earlier. False: no such reservation.
+    pub(super) fn extend(&mut self, jid: &str, until: Timestamp) -> bool {
+        let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
+        let Some(id) = self.find_where(jid, reserved) else {
+            return false;
+        };
+        let job = self.job(id);
+        let order = job.order;
+        if let Rest::Reserved(old) = job.rest.clone()
+            && until > old.expires_at
+        {
+            self.rest(
+                id,
+                Rest::Reserved(Reservation {
+                    expires_at: until,
+                    ..old
+                }),
+                order,
+            );
+        }
+        true
+    }
+
+    /// The oldest live job with this jid that is `wanted`.
+    pub(super) fn find_where(&self, jid: &str, wanted: impl Fn(&Job) -> bool) -> Option<JobId> {
+        let twins = self.by_jid.get(jid)?;
+        twins.iter().copied().find(|id| wanted(self.job(*id)))
+    }
+
+    pub(super) fn reset_returns(&mut self, id: JobId) {
+        self.jobs.entry(id).and_modify(|job| job.returns = 0);
+    }
+}
+
+impl Totals {
+    fn count_failure(&mut self) {
+        self.processed += 1;
+        self.failed += 1;
+    }
+}
