@@ -25,6 +25,8 @@ mod recover;
 mod reservations;
 mod scan;
 mod segments;
+#[cfg(test)]
+mod simulation;
 mod snapshot;
 mod state;
 mod sync_thread;

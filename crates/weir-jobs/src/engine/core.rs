@@ -17,8 +17,14 @@ use super::state::State;
 use crate::allocation::Allocation;
 use crate::dispatch::Dispatcher;
 use crate::metrics::JobsMetrics;
-use crate::settings::Settings;
+use crate::settings::{Limits, Settings};
 use crate::store::StoreError;
+
+/// Of a segment, for its own header, footer and marks.
+const SEGMENT_BYTES_SPARE: u32 = 1024;
+
+/// The log's limit for heads, which its footer repeats.
+const HEAD_BYTES_MAX: u32 = 1 << 16;
 
 /// Why an operation was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -158,7 +164,13 @@ impl<D: Disk> Engine<D> {
 }
 
 fn log_options(settings: &Settings) -> Options {
-    let limits = &settings.limits;
-    let segment_bytes = limits.segment_bytes;
-    Options { segment_bytes, reserve_bytes: limits.reserve_bytes, ..Options::default() }
+    let Limits { segment_bytes, reserve_bytes, .. } = settings.limits;
+    let largest = segment_bytes.saturating_sub(reserve_bytes + SEGMENT_BYTES_SPARE);
+    let defaults = Options::default();
+    let record_bytes_max = if largest > 2 * HEAD_BYTES_MAX {
+        (largest - HEAD_BYTES_MAX).min(defaults.record_bytes_max)
+    } else {
+        largest / 2
+    };
+    Options { segment_bytes, reserve_bytes, record_bytes_max, ..defaults }
 }

@@ -64,7 +64,8 @@ pub(crate) enum Head<'a> {
     QueueDefined { queue: u16, name: &'a str },
     QueuePaused { queue: u16 },
     QueueResumed { queue: u16 },
-    /// All that waited in the queue is gone.
+    /// All that waited in the queue is gone. Its body lists the records that stay (the jobs that
+    /// workers held): see [`write_positions`].
     QueueCleared { queue: u16 },
     /// The queue itself is gone; its number may be given again.
     QueueForgotten { queue: u16 },
@@ -232,6 +233,21 @@ const fn set_from(code: u8) -> Result<SetName, Malformed> {
         3 => Ok(SetName::Dead),
         _ => Err(Malformed),
     }
+}
+
+/// A list of records.
+pub(crate) fn write_positions(into: &mut Vec<u8>, positions: &[Position]) {
+    varint::put(into, positions.len() as u64);
+    for position in positions {
+        put_position(into, *position);
+    }
+}
+
+/// Reads [`write_positions`] back.
+pub(crate) fn read_positions(bytes: &[u8]) -> Result<Vec<Position>, Malformed> {
+    let mut fields = Fields(bytes);
+    let count = fields.number()?;
+    (0..count).map(|_| read_position(&mut fields)).collect()
 }
 
 fn put_position(into: &mut Vec<u8>, position: Position) {

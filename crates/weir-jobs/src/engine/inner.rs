@@ -200,7 +200,15 @@ impl<D: Disk> Inner<D> {
         if later {
             self.rearm();
         }
+        self.note_full(&result);
         result
+    }
+
+    /// A full disk is tried again until space returns: the sync thread does so once it knows.
+    fn note_full<T>(&self, result: &Result<T, EngineError>) {
+        if matches!(result, Err(EngineError::Store(StoreError::DiskFull))) {
+            self.sync.borrow().request();
+        }
     }
 
     /// Takes back jobs of a batch that could not be stored whole.
@@ -261,6 +269,7 @@ impl<D: Disk> Inner<D> {
         self.check_open()?;
         loop {
             let result = operation(&mut self.engine.borrow_mut(), self.clock.now());
+            self.note_full(&result);
             match result {
                 Ok(done) => return Ok(done),
                 Err(EngineError::Behind) => self.room().await?,

@@ -46,10 +46,20 @@ impl<D: Disk> Journal<D> {
 
     /// Writes a record without a body.
     pub(crate) fn note(&mut self, head: &Head<'_>, state: &State) -> Result<(), AppendError> {
+        self.note_with(head, &[], state)
+    }
+
+    /// Writes a record that is not a job's.
+    pub(crate) fn note_with(
+        &mut self,
+        head: &Head<'_>,
+        body: &[u8],
+        state: &State,
+    ) -> Result<(), AppendError> {
         self.head.clear();
         head.write(&mut self.head);
-        self.make_room(Class::Essential, 0, state)?;
-        self.log.append(Class::Essential, &self.head, &[]).map(|_| ())
+        self.make_room(Class::Essential, body.len(), state)?;
+        self.log.append(Class::Essential, &self.head, &[body]).map(|_| ())
     }
 
     /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.

@@ -2,12 +2,12 @@
 //! pause, resume and remove.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk};
+use weir_log::{Class, Disk, Position};
 
 use super::arena::{Entry, JobIndex, Rest};
 use super::body::Body;
 use super::core::{Engine, EngineError};
-use super::head::{Cause, Gone, Head, Put, Stored};
+use super::head::{Cause, Gone, Head, Put, Stored, write_positions};
 use super::state::State;
 use crate::job_text;
 use crate::metrics::Limit;
@@ -174,7 +174,11 @@ impl<D: Disk> Engine<D> {
     }
 
     fn clear_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
-        self.journal.note(&Head::QueueCleared { queue }, &self.state)?;
+        let held = self.state.reserved.iter().map(|held| self.state.arena.get(held.job));
+        let held = held.filter(|entry| entry.queue == queue).map(|entry| entry.position);
+        let mut body = Vec::new();
+        write_positions(&mut body, &held.collect::<Vec<Position>>());
+        self.journal.note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
         let lane = self.state.queues.get_mut(queue).lane.take_all();
         let mut count = 0;
         for job in lane {
@@ -184,20 +188,7 @@ impl<D: Disk> Engine<D> {
             self.forget(job);
             count += 1;
         }
-        self.copy_reserved(queue)?;
         Ok(count)
-    }
-
-    /// The log's word that a queue was cleared ends the records of jobs that workers hold, too:
-    /// they are written anew behind it.
-    fn copy_reserved(&mut self, queue: u16) -> Result<(), EngineError> {
-        let held = self.state.reserved.iter().map(|reservation| reservation.job);
-        let held = held.filter(|job| self.state.arena.get(*job).queue == queue);
-        let held: Vec<JobIndex> = held.collect();
-        for job in held {
-            self.copy(job)?;
-        }
-        Ok(())
     }
 
     fn remove_queue(&mut self, queue: u16) -> Result<u64, EngineError> {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use weir_log::{Disk, Log, Position, ReadError};
 
 use super::arena::Rest;
-use super::head::{Cause, Gone, Head, Put, Stored};
+use super::head::{Cause, Gone, Head, Put, Stored, read_positions};
 use super::snapshot::{QueueFacts, Snapshot, Totals};
 use super::state::{NewEntry, State};
 use crate::metrics::JobsMetrics;
@@ -38,14 +38,28 @@ pub enum RecoverError {
 struct Ended {
     /// Positions of records that no longer count, sorted.
     records: Vec<u64>,
-    /// Jobs waiting in the queue at or before this position are gone.
-    queues_cleared: HashMap<u16, Position>,
+    /// Jobs waiting in the queue before this position are gone, but for those that workers held.
+    queues_cleared: HashMap<u16, Cleared>,
     sets_cleared: [Option<Position>; 3],
     flushed: Option<Position>,
     queues: HashMap<u16, QueueFacts>,
     totals: Totals,
     seed: Option<u64>,
     next_order: u64,
+}
+
+/// A queue was cleared at this position.
+#[derive(Debug)]
+struct Cleared {
+    at: Position,
+    /// Sorted.
+    kept: Vec<Position>,
+}
+
+impl Cleared {
+    fn ends(&self, position: Position) -> bool {
+        position < self.at && self.kept.binary_search(&position).is_err()
+    }
 }
 
 /// Rebuilds the state that `log` tells.
@@ -114,10 +128,13 @@ impl Survivors<'_> {
             return false;
         }
         let emptied = match put.stored {
-            Stored::Queue => self.ended.queues_cleared.get(&put.queue).copied(),
-            Stored::Set(set) => self.ended.sets_cleared[set as usize],
+            Stored::Queue => {
+                let cleared = self.ended.queues_cleared.get(&put.queue);
+                cleared.is_some_and(|cleared| cleared.ends(position))
+            }
+            Stored::Set(set) => self.ended.sets_cleared[set as usize] > Some(position),
         };
-        emptied.max(self.ended.flushed).is_none_or(|emptied| position > emptied)
+        !emptied && self.ended.flushed <= Some(position)
     }
 }
 
@@ -127,15 +144,19 @@ impl Ended {
         let reader = log.reader();
         let mut buffer = Vec::new();
         walk(log, |position, head| {
-            if let Head::Snapshot = head {
-                let parts = reader.read(position, &mut buffer)?;
-                let snapshot = Snapshot::read(&buffer[parts.body])
-                    .map_err(|_| unknown(position))?;
-                ended.begin(snapshot);
-            } else if ended.seed.is_none() {
-                return Err(RecoverError::NoSnapshot);
-            } else {
-                ended.note(position, head);
+            match head {
+                Head::Snapshot => {
+                    let parts = reader.read(position, &mut buffer)?;
+                    let snapshot = Snapshot::read(&buffer[parts.body]);
+                    ended.begin(snapshot.map_err(|_| unknown(position))?);
+                }
+                _ if ended.seed.is_none() => return Err(RecoverError::NoSnapshot),
+                Head::QueueCleared { queue } => {
+                    let parts = reader.read(position, &mut buffer)?;
+                    let kept = read_positions(&buffer[parts.body]);
+                    ended.clear(queue, position, kept.map_err(|_| unknown(position))?);
+                }
+                _ => ended.note(position, head),
             }
             Ok(())
         })?;
@@ -167,11 +188,8 @@ impl Ended {
             }
             Head::QueuePaused { queue } => self.pause(queue, true),
             Head::QueueResumed { queue } => self.pause(queue, false),
-            Head::QueueCleared { queue } => {
-                self.queues_cleared.insert(queue, position);
-            }
             Head::QueueForgotten { queue } => {
-                self.queues_cleared.insert(queue, position);
+                self.clear(queue, position, Vec::new());
                 self.queues.remove(&queue);
             }
             Head::SetCleared { set } => self.sets_cleared[set as usize] = Some(position),
@@ -180,8 +198,17 @@ impl Ended {
                 self.queues.clear();
                 self.totals = Totals::default();
             }
-            Head::Snapshot => {}
+            Head::Snapshot | Head::QueueCleared { .. } => {}
         }
+    }
+
+    /// What an earlier clearing ended stays ended: only what that one kept may be kept now.
+    fn clear(&mut self, queue: u16, at: Position, mut kept: Vec<Position>) {
+        kept.sort_unstable();
+        if let Some(before) = self.queues_cleared.get(&queue) {
+            kept.retain(|position| !before.ends(*position));
+        }
+        self.queues_cleared.insert(queue, Cleared { at, kept });
     }
 
     fn pause(&mut self, queue: u16, paused: bool) {

@@ -1,0 +1,416 @@
+//! The whole engine on a disk that loses what was not synced: random work, random power cuts and
+//! kills, and after each the promises of the log, checked against a ledger kept outside.
+//!
+//! `WEIR_SIMULATION_RUNS` sets how many seeds are run, `WEIR_SIMULATION_SEED` the first of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_log::{SimulatedDisk, Syncer};
+
+use super::arena::Rest;
+use super::core::{Engine, EngineError};
+use super::head::Stored;
+use crate::job::JobBatch;
+use crate::metrics::JobsMetrics;
+use crate::model::{FailureReport, Place, QueueName, SetName, Wid};
+use crate::settings::{Limits, Settings};
+use crate::store::{Action, QueueAction, StoreError};
+
+const QUEUES: [&str; 3] = ["default", "mailers", "pull"];
+/// Most runs are short; one in eight is long enough for segments to be reclaimed.
+const STEPS: usize = 120;
+const STEPS_LONG: usize = 900;
+
+/// Where a job is as far as the log knows: a reserved job waits.
+type View = BTreeSet<(u8, u16, u64, u32)>;
+
+/// What must and what may be there after a crash.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// jid -> the log's end after its push.
+    pushed: BTreeMap<String, u64>,
+    /// jid -> the log's end after it was acked, discarded, cleared.
+    ended: BTreeMap<String, u64>,
+    /// The state after each step and the log's end then; None: the step wrote several records.
+    views: Vec<(u64, Option<View>)>,
+}
+
+struct Run {
+    disk: SimulatedDisk,
+    engine: Engine<SimulatedDisk>,
+    syncer: Syncer<SimulatedDisk>,
+    ledger: Ledger,
+    now: Timestamp,
+    random: fastrand::Rng,
+    next_jid: u32,
+    crashes: u32,
+    /// Positions in the log begin anew at each start: ends of former lives are 0.
+    full: bool,
+}
+
+fn settings() -> Settings {
+    Settings {
+        limits: Limits {
+            segment_bytes: 16 << 10,
+            reserve_bytes: 3 << 10,
+            dead_jobs_max: 12,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    }
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::parse(name, &Limits::default()).unwrap()
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::new(seed);
+        disk.set_short_transfers(seed % 3 == 0);
+        disk.set_allocates(seed % 5 != 0);
+        let (engine, _) = open(&disk, seed);
+        Self {
+            syncer: engine.journal.log.syncer(),
+            disk,
+            engine,
+            ledger: Ledger { views: vec![(0, Some(View::new()))], ..Ledger::default() },
+            now: Timestamp::from_millis(1_700_000_000_000),
+            random: fastrand::Rng::with_seed(seed),
+            next_jid: 0,
+            crashes: 0,
+            full: false,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + Duration::from_micros(self.random.u64(0..2_000_000));
+        match self.random.u8(0..100) {
+            0..30 => self.push(),
+            30..50 => self.take(),
+            50..64 => self.finish(),
+            64..70 => self.fail(),
+            70..74 => self.tick(),
+            74..77 => self.act(),
+            77..79 => self.queue_action(),
+            79 => self.release(),
+            80..90 => drop(self.syncer.sync().and_then(|_| self.syncer.maintain())),
+            90..93 => drop(self.engine.journal.log.flush()),
+            93..95 => self.change_space(),
+            95..97 => self.now = self.now + Duration::from_secs(self.random.u64(0..4_000)),
+            97 => self.crash(),
+            98 => self.kill(),
+            _ => self.late_ack(),
+        }
+        self.check_consistency();
+    }
+
+    /// Runs an operation; while the log is behind, it is synced, as the sync thread would.
+    fn run<T>(
+        &mut self,
+        mut operation: impl FnMut(&mut Engine<SimulatedDisk>, Timestamp) -> Result<T, EngineError>,
+    ) -> Result<T, StoreError> {
+        for _ in 0..20 {
+            match operation(&mut self.engine, self.now) {
+                Ok(done) => return Ok(done),
+                Err(EngineError::Store(error)) => return Err(error),
+                Err(EngineError::Behind) => {
+                    let _ = self.syncer.sync();
+                    let _ = self.syncer.maintain();
+                }
+            }
+        }
+        // Without a file system that reserves room, a full disk is met when writing.
+        assert!(self.full, "syncing did not make room");
+        Err(StoreError::DiskFull)
+    }
+
+    fn note(&mut self, exact: bool) {
+        let view = exact.then(|| view(&self.engine));
+        self.ledger.views.push((self.engine.end().0, view));
+    }
+
+    fn push(&mut self) {
+        self.next_jid += 1;
+        let jid = format!("jid-{:08}", self.next_jid);
+        let padding = "x".repeat(self.random.usize(0..400));
+        let name = QUEUES[self.random.usize(0..3)];
+        let at = match self.random.u8(0..4) {
+            0 => {
+                let due = self.now + Duration::from_secs(self.random.u64(1..3_000));
+                format!(r#","at":"{}""#, crate::stamp::rfc3339(due))
+            }
+            _ => String::new(),
+        };
+        let retry = [25, 1, 0, -1][self.random.usize(0..4)];
+        let json = format!(
+            r#"{{"jid":"{jid}","jobtype":"T","args":["{padding}"],"queue":"{name}","retry":{retry}{at}}}"#
+        );
+        let mut batch = JobBatch::new();
+        let now = self.now;
+        let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).unwrap();
+        match self.run(|engine, now| engine.store(&job, now)) {
+            Ok(_) => {
+                self.ledger.pushed.insert(jid, self.engine.end().0);
+            }
+            Err(StoreError::DiskFull) => assert!(self.full, "a push was refused without need"),
+            Err(other) => panic!("{other}"),
+        }
+        // A new queue is a record of its own: the view between the two is not known.
+        self.note(self.next_jid > 30);
+    }
+
+    fn take(&mut self) {
+        let first = self.random.usize(0..3);
+        let queues = [queue(QUEUES[first]), queue(QUEUES[(first + 1) % 3])];
+        let wid = Wid::new(["w1", "w2"][self.random.usize(0..2)]);
+        if let Some(taken) = self.engine.take(Some(&wid), &queues, self.now) {
+            let text = std::str::from_utf8(&taken.delivery.json).unwrap();
+            assert!(text.contains(&*taken.delivery.jid), "a worker got another job's text");
+            assert!(!self.ledger.ended.contains_key(&*taken.delivery.jid), "an ended job came back");
+        }
+    }
+
+    fn reserved(&mut self) -> Option<String> {
+        let held: BTreeSet<_> =
+            self.engine.state.reserved.iter().map(|held| held.jid.to_string()).collect();
+        let nth = self.random.usize(..held.len().max(1));
+        held.into_iter().nth(nth)
+    }
+
+    fn finish(&mut self) {
+        let Some(jid) = self.reserved() else { return };
+        match self.run(|engine, now| engine.ack(&jid, now)) {
+            Ok(known) => {
+                assert!(known.is_some());
+                self.ledger.ended.insert(jid, self.engine.end().0);
+            }
+            Err(StoreError::DiskFull) => assert!(self.full),
+            Err(other) => panic!("{other}"),
+        }
+        self.note(true);
+    }
+
+    /// An ACK from before a crash, or of a job that is anywhere, or nowhere.
+    fn late_ack(&mut self) {
+        let nth = self.random.usize(..self.ledger.pushed.len().max(1));
+        let Some(jid) = self.ledger.pushed.keys().nth(nth).cloned() else { return };
+        if let Ok(Some(_)) = self.run(|engine, now| engine.ack(&jid, now)) {
+            self.ledger.ended.insert(jid, self.engine.end().0);
+        }
+        self.note(true);
+    }
+
+    fn fail(&mut self) {
+        let Some(jid) = self.reserved() else { return };
+        let report = FailureReport { jid: Box::from(&*jid), ..FailureReport::default() };
+        match self.run(|engine, now| engine.fail(report.clone(), now)) {
+            Ok(_) => self.note_vanished(),
+            Err(error) => assert!(self.full, "{error}"),
+        }
+        self.note(false);
+    }
+
+    fn tick(&mut self) {
+        let _ = self.run(|engine, now| engine.tick(now));
+        self.note_vanished();
+        self.note(false);
+    }
+
+    fn release(&mut self) {
+        let wid = Wid::new("w1");
+        let _ = self.run(|engine, now| engine.release(&wid, now));
+        self.note_vanished();
+        self.note(false);
+    }
+
+    fn act(&mut self) {
+        let set = SetName::ALL[self.random.usize(0..3)];
+        let action = [Action::Requeue, Action::Kill, Action::Discard][self.random.usize(0..3)];
+        let Some((_, job)) = self.engine.state.set(set).first().copied() else { return };
+        let stop = self.engine.stop(job);
+        let mut buffer = Vec::new();
+        let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
+        let key = self.engine.stored(&stop, &body).key;
+        assert_eq!(self.engine.entry(&Place::Set(set), &key), Some(job));
+        let _ = self.run(|engine, now| engine.act(job, action, now));
+        self.note_vanished();
+        self.note(false);
+    }
+
+    fn queue_action(&mut self) {
+        let actions =
+            [QueueAction::Pause, QueueAction::Resume, QueueAction::Clear, QueueAction::Remove];
+        let action = actions[self.random.usize(0..4)];
+        let name = QUEUES[self.random.usize(0..3)];
+        let _ = self.run(|engine, _| engine.act_on_queue(name, action));
+        self.note_vanished();
+        self.note(false);
+    }
+
+    /// Jobs that an operation ended besides the one it was about.
+    fn note_vanished(&mut self) {
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        let end = self.engine.end().0;
+        for jid in self.ledger.pushed.keys() {
+            if !live.contains(&self.engine.state.hash(jid)) {
+                self.ledger.ended.entry(jid.clone()).or_insert(end);
+            }
+        }
+    }
+
+    fn change_space(&mut self) {
+        self.full = !self.full;
+        let left = self.random.u64(0..20_000);
+        self.disk.set_space(self.full.then(|| self.disk.used_bytes() + left));
+        let _ = self.syncer.sync();
+        let _ = self.syncer.maintain();
+    }
+
+    fn crash(&mut self) {
+        let durable = self.syncer.durable().0;
+        let disk = self.disk.crash();
+        self.reopen(disk, durable);
+    }
+
+    /// The process dies: what was written stays, what was only in memory goes.
+    fn kill(&mut self) {
+        let written = if self.random.bool() {
+            self.engine.journal.log.flush().map_or(self.syncer.durable().0, |lsn| lsn.0)
+        } else {
+            self.syncer.durable().0
+        };
+        let disk = self.disk.kill();
+        self.reopen(disk, written);
+    }
+
+    fn reopen(&mut self, disk: SimulatedDisk, promised: u64) {
+        self.crashes += 1;
+        if self.full {
+            // Opening an existing log needs no room; what comes then may.
+            self.full = false;
+            disk.set_space(None);
+        }
+        let (engine, _) = open(&disk, u64::from(self.crashes));
+        self.disk = disk;
+        self.engine = engine;
+        self.syncer = self.engine.journal.log.syncer();
+        self.check_promises(promised);
+        self.start_new_life();
+    }
+
+    fn check_promises(&self, promised: u64) {
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        assert_eq!(self.engine.state.arena.len(), live.len(), "a job came back twice");
+        for (jid, end) in &self.ledger.pushed {
+            let there = live.contains(&self.engine.state.hash(jid));
+            let ended = self.ledger.ended.get(jid);
+            assert!(there || *end > promised || ended.is_some(), "{jid} was acknowledged and is lost");
+            let ended_for_good = ended.is_some_and(|ended| *ended <= promised);
+            assert!(!there || !ended_for_good, "{jid} was acknowledged as done and came back");
+        }
+        let recovered = view(&self.engine);
+        let possible: Vec<_> = self.views_from(promised).collect();
+        if possible.iter().all(Option::is_some) {
+            let found = possible.iter().flatten().any(|view| *view == recovered);
+            assert!(found, "the log came back as something that never was");
+        }
+    }
+
+    /// The states that the log may tell: the last promised one and all later ones.
+    fn views_from(&self, promised: u64) -> impl Iterator<Item = Option<View>> + '_ {
+        let last_promised = self.ledger.views.iter().rposition(|(end, _)| *end <= promised);
+        let from = last_promised.unwrap_or(0);
+        self.ledger.views[from..].iter().map(|(_, view)| view.clone())
+    }
+
+    /// Everything that is in the log now is durable.
+    fn start_new_life(&mut self) {
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        let seed = self.engine.state.seed;
+        let there = |jid: &String| live.contains(&super::index::hash_of(jid, seed));
+        let pushed: BTreeSet<String> = self.ledger.pushed.keys().filter(|j| there(j)).cloned().collect();
+        let ended = self.ledger.pushed.keys().filter(|jid| !there(jid)).cloned();
+        self.ledger = Ledger {
+            ended: ended.map(|jid| (jid, 0)).collect(),
+            pushed: pushed.into_iter().map(|jid| (jid, 0)).collect(),
+            views: Vec::new(),
+        };
+        let view = view(&self.engine);
+        self.ledger.views.push((0, Some(view)));
+    }
+
+    /// All counts agree with the jobs that there are.
+    fn check_consistency(&self) {
+        let state = &self.engine.state;
+        let mut by_segment: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut by_queue: BTreeMap<u16, (usize, u32, u32)> = BTreeMap::new();
+        let mut in_sets = [0; 3];
+        for (_, entry) in state.arena.iter() {
+            *by_segment.entry(entry.position.segment).or_default() += 1;
+            let queue = by_queue.entry(entry.queue).or_default();
+            queue.2 += 1;
+            match entry.rest {
+                Rest::Waiting => queue.0 += 1,
+                Rest::Reserved => queue.1 += 1,
+                rest => in_sets[rest.set().unwrap() as usize] += 1,
+            }
+        }
+        for (segment, live) in by_segment {
+            assert_eq!(state.segments.live(segment), live, "live jobs of segment {segment}");
+        }
+        for (number, queue) in state.queues.iter() {
+            let counted = by_queue.remove(&number).unwrap_or_default();
+            assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
+        }
+        assert!(by_queue.is_empty(), "jobs of a queue that is not there");
+        assert_eq!(SetName::ALL.map(|set| state.set(set).len()), in_sets);
+        let reserved: u32 = state.queues.iter().map(|(_, queue)| queue.reserved).sum();
+        assert_eq!(state.reserved.len(), reserved as usize);
+    }
+}
+
+fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::Report) {
+    let random = fastrand::Rng::with_seed(seed);
+    Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
+}
+
+fn view(engine: &Engine<SimulatedDisk>) -> View {
+    let place = |rest: Rest| match rest.set().map_or(Stored::Queue, Stored::Set) {
+        Stored::Queue => 0,
+        Stored::Set(set) => 1 + set as u8,
+    };
+    let entries = engine.state.arena.iter();
+    entries.map(|(_, entry)| (place(entry.rest), entry.queue, entry.order, entry.hash)).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a long run by hand asks for more seeds")]
+fn number_from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn what_was_promised_survives_power_cuts_and_kills() {
+    let runs = number_from_environment("WEIR_SIMULATION_RUNS", 150);
+    let first = number_from_environment("WEIR_SIMULATION_SEED", 0);
+    let (mut crashes, mut jobs) = (0, 0);
+    for seed in first..first + runs {
+        let outcome = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            let steps = if seed % 8 == 7 { STEPS_LONG } else { STEPS };
+            for _ in 0..steps {
+                run.step();
+            }
+            run.crash();
+            (run.crashes, run.next_jid)
+        });
+        let Ok(outcome) = outcome else {
+            panic!("seed {seed} broke a promise: WEIR_SIMULATION_SEED={seed} WEIR_SIMULATION_RUNS=1")
+        };
+        crashes += outcome.0;
+        jobs += outcome.1;
+    }
+    println!("{runs} runs, {crashes} power cuts and kills, {jobs} jobs: every promise held");
+}
