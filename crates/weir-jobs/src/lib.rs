@@ -5,20 +5,28 @@
 //! - [`rules`], [`dispatch`]: what a failure leads to, which queue serves next. Pure.
 //! - [`store`]: every whole operation on jobs, as a trait.
 //! - [`memory`]: the store that forgets.
-//! - [`view`]: what others may see, as plain data.
+//! - `faktory`: the wire protocol. `workers`: who beats.
+//! - [`server`]: the thread that owns a store and serves it. [`handle`]: the way in from elsewhere.
+//! - [`admin`]: that way over HTTP. [`view`]: what others may see, as plain data.
+//! - [`metrics`]: everything that is counted.
 
+pub mod admin;
 pub mod allocation;
-pub mod metrics;
 pub mod dispatch;
 pub mod engine;
+mod faktory;
 pub mod filter;
+pub mod handle;
 pub mod job;
 pub mod job_text;
 pub mod memory;
+pub mod metrics;
 pub mod model;
 pub mod rules;
+pub mod server;
 pub mod settings;
 pub mod stamp;
 pub mod store;
 pub mod view;
 mod waiters;
+mod workers;

@@ -166,6 +166,10 @@ pub struct Reservation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pushed {
     pub accepted: u64,
+    /// How many were not taken.
+    #[serde(default)]
+    pub rejected_total: u64,
+    /// The first of them.
     pub rejected: Vec<Rejected>,
 }
 

@@ -1,0 +1,206 @@
+//! The versioned HTTP/JSON interface to a running job server: for the command line, scripts and
+//! tests. Mounted by the binary under `/v1/jobs`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET overview`, `queues`, `workers`, `reservations?limit=` | the views of [`crate::view`] |
+//! | `GET list?place=&search=&jobtype=&after=&limit=&newest_first=` | [`view::Page`] |
+//! | `GET count?place=&search=&jobtype=` | `{"count":n}` |
+//! | `GET job/{jid}` | [`view::Job`], or 404 |
+//! | `GET export?place=&search=&jobtype=` | JSON lines, page by page |
+//! | `POST push`, `POST import` (JSON lines) | [`view::Pushed`] |
+//! | `POST act` `{place,which,action}` | `{"count":n}`: jobs hit |
+//! | `POST queues/act` `{queues,action}` | `{"count":n}`: jobs removed |
+//! | `POST workers/signal` `{wid?,signal}` | `{"count":n}`: workers told |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+mod export;
+mod lines;
+mod problem;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::handle::{Handle, Query, Queues, Which, WorkerSignal};
+use crate::store::{Action, QueueAction};
+use crate::view;
+use problem::{Input, Params, Problem};
+
+/// Reservations in one answer, unless asked for fewer.
+const RESERVATIONS: usize = 100;
+
+/// `{"count":n}`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    pub count: u64,
+}
+
+/// The body of `POST act`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    pub place: String,
+    pub which: Which,
+    pub action: JobAction,
+}
+
+/// The body of `POST queues/act`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActOnQueues {
+    pub queues: Queues,
+    pub action: QueueVerb,
+}
+
+/// The body of `POST workers/signal`. Without `wid`: all workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalWorkers {
+    #[serde(default)]
+    pub wid: Option<String>,
+    pub signal: WorkerSignal,
+}
+
+/// [`Action`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobAction {
+    Requeue,
+    Kill,
+    Discard,
+}
+
+/// [`QueueAction`] by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueVerb {
+    Pause,
+    Resume,
+    Remove,
+    Clear,
+}
+
+impl From<JobAction> for Action {
+    fn from(action: JobAction) -> Self {
+        match action {
+            JobAction::Requeue => Self::Requeue,
+            JobAction::Kill => Self::Kill,
+            JobAction::Discard => Self::Discard,
+        }
+    }
+}
+
+impl From<QueueVerb> for QueueAction {
+    fn from(verb: QueueVerb) -> Self {
+        match verb {
+            QueueVerb::Pause => Self::Pause,
+            QueueVerb::Resume => Self::Resume,
+            QueueVerb::Remove => Self::Remove,
+            QueueVerb::Clear => Self::Clear,
+        }
+    }
+}
+
+/// The routes, for the server behind `handle`.
+pub fn router(handle: Handle) -> Router {
+    Router::new()
+        .route("/overview", get(overview))
+        .route("/queues", get(queues))
+        .route("/queues/act", post(act_on_queues))
+        .route("/list", get(list))
+        .route("/count", get(count))
+        .route("/job/{jid}", get(job))
+        .route("/workers", get(workers))
+        .route("/workers/signal", post(signal_workers))
+        .route("/reservations", get(reservations))
+        .route("/export", get(export_jobs))
+        .route("/push", post(push))
+        .route("/import", post(import))
+        .route("/act", post(act))
+        .fallback(async || Problem::no_such_page())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .with_state(handle)
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+async fn overview(State(handle): State<Handle>) -> Answer<view::Overview> {
+    Ok(Json(handle.overview().await?))
+}
+
+async fn queues(State(handle): State<Handle>) -> Answer<Vec<view::Queue>> {
+    Ok(Json(handle.queues().await?))
+}
+
+async fn list(State(handle): State<Handle>, Params(query): Params<Query>) -> Answer<view::Page> {
+    Ok(Json(handle.jobs(query).await?))
+}
+
+async fn count(State(handle): State<Handle>, Params(query): Params<Query>) -> Answer<Count> {
+    Ok(Json(Count { count: handle.count_matching(query).await? }))
+}
+
+async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> Answer<view::Job> {
+    let job = handle.job(jid.clone()).await?;
+    job.map(Json).ok_or_else(|| Problem::no_such_job(&jid))
+}
+
+async fn workers(State(handle): State<Handle>) -> Answer<Vec<view::Worker>> {
+    Ok(Json(handle.workers().await?))
+}
+
+#[derive(Deserialize)]
+struct ReservationsQuery {
+    limit: Option<usize>,
+}
+
+async fn reservations(
+    State(handle): State<Handle>,
+    Params(query): Params<ReservationsQuery>,
+) -> Answer<Vec<view::Reservation>> {
+    Ok(Json(handle.reservations(query.limit.unwrap_or(RESERVATIONS)).await?))
+}
+
+async fn export_jobs(
+    State(handle): State<Handle>,
+    Params(query): Params<Query>,
+) -> Result<impl IntoResponse, Problem> {
+    let body = export::Export::begin(handle, query).await?;
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)))
+}
+
+async fn push(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
+    lines::take(&handle, body, lines::Kind::Jobs).await.map(Json)
+}
+
+async fn import(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
+    lines::take(&handle, body, lines::Kind::Exported).await.map(Json)
+}
+
+async fn act(State(handle): State<Handle>, Input(act): Input<Act>) -> Answer<Count> {
+    let count = handle.act(act.place, act.which, act.action.into()).await?;
+    Ok(Json(Count { count }))
+}
+
+async fn act_on_queues(
+    State(handle): State<Handle>,
+    Input(act): Input<ActOnQueues>,
+) -> Answer<Count> {
+    let count = handle.act_on_queues(act.queues, act.action.into()).await?;
+    Ok(Json(Count { count }))
+}
+
+async fn signal_workers(
+    State(handle): State<Handle>,
+    Input(signal): Input<SignalWorkers>,
+) -> Answer<Count> {
+    let all = signal.wid.is_none();
+    let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;
+    if count == 0 && !all {
+        return Err(Problem::no_such_worker(&signal.wid.unwrap_or_default()));
+    }
+    Ok(Json(Count { count }))
+}

@@ -1,0 +1,46 @@
+//! ACK: a job is done.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::refusal::Refusal;
+use super::replies::Answer;
+use crate::server::Service;
+use crate::store::Store;
+
+#[derive(Deserialize)]
+struct AckText<'a> {
+    #[serde(borrow)]
+    jid: Cow<'a, str>,
+}
+
+/// `ACK {"jid":..}`: `+OK`, also for a jid that nobody holds.
+pub(super) async fn ack<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
+    let jid = parse(json)?;
+    service.store.ack(&[&*jid]).await?;
+    Ok(Answer::Ok)
+}
+
+/// ACK after ACK on one connection: ended together, answered one by one.
+pub(super) async fn ack_run<'a, S: Store>(
+    service: &Service<S>,
+    texts: impl Iterator<Item = &'a [u8]>,
+) -> Vec<Result<Answer, Refusal>> {
+    let parsed: Vec<_> = texts.map(parse).collect();
+    let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
+    let done = if jids.is_empty() { Ok(0) } else { service.store.ack(&jids).await };
+    parsed
+        .into_iter()
+        .map(|jid| {
+            jid?;
+            done.clone().map(|_| Answer::Ok).map_err(Refusal::from)
+        })
+        .collect()
+}
+
+fn parse(json: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+    let ack: AckText<'_> =
+        serde_json::from_slice(json).map_err(|error| Refusal::malformed("ACK", error))?;
+    Ok(ack.jid)
+}

@@ -1,0 +1,181 @@
+//! The life of one connection: greeting, HELLO, commands, end.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{sleep, timeout};
+
+use super::hello::{Hello, greeting};
+use super::password::Challenge;
+use super::refusal::Refusal;
+use super::session::Session;
+use super::signal::Signal;
+use super::wire::{End, LineLimits, Wire};
+use crate::metrics::Limit;
+use crate::model::Wid;
+use crate::server::Service;
+use crate::settings::{Limits, Settings};
+use crate::store::Store;
+use crate::workers::Profile;
+
+/// What becomes of a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Serve,
+    /// It is told after its HELLO that there are too many.
+    Refuse,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    /// None: a producer.
+    pub(crate) wid: Option<Wid>,
+    pub(crate) signal: Rc<Signal>,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+    service: Rc<Service<S>>,
+    io: IO,
+    address: IpAddr,
+    signal: Rc<Signal>,
+    admission: Admission,
+) {
+    let mut wire = Wire::new(io, Rc::clone(&service.buffers), Rc::clone(&signal));
+    let client = Client { address, wid: None, signal };
+    let end = converse(&service, &mut wire, client, admission).await;
+    let Err(end) = end else { return };
+    let limits = &service.settings().limits;
+    match end {
+        End::Silent => {
+            // What was answered before goes out; if the client is gone, so be it.
+            let _ = wire.send(limits.write_timeout).await;
+        }
+        End::Refused(refusal) => {
+            if let Some(limit) = refusal.limit() {
+                service.metrics.limit_hit(limit);
+            }
+            tracing::debug!(%address, %refusal, "connection closed");
+            wire.replies.error(&refusal);
+            if wire.send(limits.write_timeout).await.is_ok() {
+                wire.close(limits.linger_timeout).await;
+            }
+        }
+        End::Limit(limit) => {
+            service.metrics.limit_hit(limit);
+            tracing::debug!(%address, limit = limit.name(), "connection closed");
+        }
+        End::Io(error) => tracing::debug!(%address, %error, "connection lost"),
+    }
+}
+
+async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+    service: &Rc<Service<S>>,
+    wire: &mut Wire<IO>,
+    mut client: Client,
+    admission: Admission,
+) -> Result<(), End> {
+    let settings = service.settings();
+    let challenge = settings.password.as_ref().map(|_| Challenge::draw());
+    let hello_timeout = settings.limits.hello_timeout;
+    let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings.limits)).await;
+    let hello = greeted.map_err(|_| End::Limit(Limit::HelloTimeout))??;
+    if admission == Admission::Refuse {
+        wire.replies.simple("OK");
+        return Err(Refusal::TooManyConnections.into());
+    }
+    if let Some(challenge) = challenge {
+        check_password(service, &client, challenge, &hello, &settings).await?;
+    }
+    if let Some(wid) = &hello.wid {
+        register(service, wid, &client, hello.profile, &settings.limits)?;
+    }
+    wire.replies.simple("OK");
+    client.wid = hello.wid;
+    // The session keeps no settings over an idle time: they may be reloaded.
+    drop(settings);
+    let result = Session::new(Rc::clone(service), &client).run(wire).await;
+    if let Some(wid) = &client.wid {
+        service.workers.borrow_mut().disconnect(wid, &client.signal);
+    }
+    result
+}
+
+async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
+    wire: &mut Wire<IO>,
+    challenge: Option<&Challenge>,
+    limits: &Limits,
+) -> Result<Hello, End> {
+    wire.replies.simple(&greeting(challenge));
+    wire.send(limits.hello_timeout).await?;
+    let line_limits = LineLimits {
+        bytes_max: limits.hello_bytes_max,
+        setting: Limit::HelloBytesMax.name(),
+        buffered_bytes_max: limits.buffered_bytes_max,
+        timeout: limits.hello_timeout,
+    };
+    let line = wire.line(line_limits).await?;
+    let hello = Hello::parse(&line, limits).ok_or(End::Silent)?;
+    Ok(hello?)
+}
+
+/// A wrong password is answered like that, however it is wrong; many of them make all from that
+/// address wait.
+async fn check_password<S: Store>(
+    service: &Service<S>,
+    client: &Client,
+    challenge: Challenge,
+    hello: &Hello,
+    settings: &Settings,
+) -> Result<(), End> {
+    let Some(password) = settings.password.clone() else { return Ok(()) };
+    let limits = &settings.limits;
+    let address = client.address;
+    let _slot = service
+        .password_checks
+        .enter(limits.password_checks_max)
+        .ok_or(Refusal::PasswordChecks(address))?;
+    let wrong = service.wrong_passwords.borrow().count(address, service.clock.now());
+    if wrong >= limits.wrong_passwords_max {
+        service.metrics.limit_hit(Limit::WrongPasswordsMax);
+        sleep(limits.wrong_password_delay).await;
+    }
+    let (version, proof) = (hello.version, hello.password_hash.clone());
+    // Thousands of rounds of SHA-256 would hold up everybody on this thread.
+    let check = tokio::task::spawn_blocking(move || challenge.proves(&password, version, &proof));
+    if check.await.unwrap_or(false) {
+        return Ok(());
+    }
+    tracing::warn!(%address, "wrong password");
+    service.wrong_passwords.borrow_mut().add(address, service.clock.now());
+    Err(Refusal::InvalidPassword.into())
+}
+
+fn register<S: Store>(
+    service: &Service<S>,
+    wid: &Wid,
+    client: &Client,
+    profile: Profile,
+    limits: &Limits,
+) -> Result<(), Refusal> {
+    let max = limits.workers_max;
+    let (signal, now) = (Rc::clone(&client.signal), service.clock.now());
+    let hello = service.workers.borrow_mut().hello(wid, profile, signal, now, max);
+    hello.map_err(|_| Refusal::TooManyWorkers { max })
+}
+
+/// Tells a connection that there is no room even for refusing it properly.
+pub(crate) async fn turn_away<IO: AsyncWrite + Unpin>(mut io: IO, why: &str, limit: Duration) {
+    use tokio::io::AsyncWriteExt as _;
+    let text = format!("-ERR {why}\r\n");
+    let farewell = async {
+        io.write_all(text.as_bytes()).await?;
+        io.shutdown().await
+    };
+    // Politeness, no more: whether it arrives is up to the client.
+    let _ = timeout(limit, farewell).await;
+}

@@ -1,0 +1,133 @@
+//! FETCH: ask for a job, waiting a while when there is none.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
+
+use super::refusal::Refusal;
+use super::replies::Answer;
+use super::session::Session;
+use super::signal::Order;
+use super::wire::{End, Watched, Wire};
+use crate::model::QueueName;
+use crate::settings::{Limits, Settings};
+use crate::store::{FetchRequest, Store};
+
+/// The queues of a connection's last FETCH: a worker names the same ones every time.
+#[derive(Debug, Default)]
+pub(super) struct NamedQueues {
+    text: Vec<u8>,
+    queues: Vec<QueueName>,
+}
+
+impl NamedQueues {
+    /// The queues that `text` names.
+    fn read(&mut self, text: &[u8], limits: &Limits) -> Result<&[QueueName], Refusal> {
+        if self.queues.is_empty() || self.text != text {
+            self.queues.clear();
+            let queues = parse(text, limits)?;
+            text.clone_into(&mut self.text);
+            self.queues = queues;
+        }
+        Ok(&self.queues)
+    }
+}
+
+fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
+    let text = std::str::from_utf8(text).map_err(|error| Refusal::malformed("FETCH", error))?;
+    let max = limits.fetch_queues_max;
+    let mut queues = Vec::new();
+    for name in text.split_ascii_whitespace() {
+        if queues.len() == max {
+            return Err(Refusal::FetchQueues { max });
+        }
+        queues.push(QueueName::parse(name, limits)?);
+    }
+    if queues.is_empty() { Err(Refusal::NoQueue) } else { Ok(queues) }
+}
+
+/// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
+///
+/// While it waits, earlier replies have been sent, and a client that hangs up ends it: the job that
+/// was on its way stays where it was. Being told to be quiet, or the server's end, answers null.
+pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
+    session: &mut Session<'_, S>,
+    wire: &mut Wire<IO>,
+    settings: &Settings,
+    rest: &[u8],
+) -> Result<Result<Answer, Refusal>, End> {
+    let Session { service, client, named_queues } = session;
+    let limits = &settings.limits;
+    let queues = match named_queues.read(rest, limits) {
+        Ok(queues) => queues,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if service.buffers.used_bytes() >= limits.buffered_bytes_max {
+        return Ok(Err(Refusal::Buffered));
+    }
+    let wid = client.wid.as_ref();
+    let request = FetchRequest { wid, queues, max: 1, wait: limits.fetch_wait };
+    let serving = client.signal.order() == Order::Serve;
+    let work = async {
+        if serving {
+            service.store.fetch(request).await
+        } else {
+            sleep(limits.fetch_wait).await;
+            Ok(Vec::new())
+        }
+    };
+    let mut work = pin!(work);
+    let fetched = match poll_once(work.as_mut()).await {
+        Poll::Ready(fetched) => fetched,
+        Poll::Pending => {
+            let max = limits.waiting_fetches_max;
+            let Some(_slot) = service.waiting_fetches.enter(max) else {
+                return Ok(Err(Refusal::WaitingFetches { max }));
+            };
+            wire.send(limits.write_timeout).await?;
+            let until = if serving { Order::Quiet } else { Order::Close };
+            match wire.watch(work, until).await {
+                Watched::Done(fetched) => fetched,
+                Watched::Ordered => Ok(Vec::new()),
+                Watched::HungUp => return Err(End::Silent),
+            }
+        }
+    };
+    let answer = |job: crate::model::Delivery| Answer::Bulk(job.json);
+    Ok(match fetched {
+        Ok(jobs) => Ok(jobs.into_iter().next().map_or(Answer::Null, answer)),
+        Err(error) => Err(error.into()),
+    })
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_text_is_not_parsed_again() {
+        let limits = Limits::default();
+        let mut named = NamedQueues::default();
+        let first = named.read(b"a b", &limits).unwrap().as_ptr();
+        assert_eq!(named.read(b"a b", &limits).unwrap().as_ptr(), first);
+        assert_eq!(named.read(b" c  d ", &limits).unwrap().len(), 2);
+        assert_eq!(named.read(b"", &limits), Err(Refusal::NoQueue));
+        assert_eq!(named.read(b" ", &limits), Err(Refusal::NoQueue));
+        assert_eq!(named.read(b"a b", &limits).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn too_many_queues_and_odd_names_are_refused() {
+        let limits = Limits { fetch_queues_max: 2, ..Limits::default() };
+        assert_eq!(parse(b"a b c", &limits), Err(Refusal::FetchQueues { max: 2 }));
+        assert!(matches!(parse("ä".as_bytes(), &limits), Err(Refusal::Name(_))));
+        assert!(matches!(parse(b"\xff", &limits), Err(Refusal::Malformed { .. })));
+    }
+}

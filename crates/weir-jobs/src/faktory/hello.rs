@@ -1,0 +1,130 @@
+//! The greeting: `+HI`, then the client's HELLO.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use super::password::Challenge;
+use super::refusal::Refusal;
+use crate::model::Wid;
+use crate::settings::Limits;
+use crate::workers::Profile;
+
+/// What HELLO must start with; a client that says anything else is not spoken to.
+const START: &[u8] = b"HELLO {";
+
+/// What a client said of itself.
+#[derive(Debug)]
+pub(crate) struct Hello {
+    /// None: a producer.
+    pub(crate) wid: Option<Wid>,
+    pub(crate) profile: Profile,
+    /// The protocol version that it speaks; below 2 the password is hashed once.
+    pub(crate) version: u64,
+    pub(crate) password_hash: String,
+}
+
+/// `HI {..}`, without spaces inside the JSON: the Node client splits the line at them.
+pub(crate) fn greeting(challenge: Option<&Challenge>) -> String {
+    let mut text = String::from("HI {\"v\":2");
+    if let Some(Challenge { iterations, salt }) = challenge {
+        // Writing to a String can't fail.
+        let _ = write!(text, ",\"i\":{iterations},\"s\":\"{salt}\"");
+    }
+    text.push('}');
+    text
+}
+
+impl Hello {
+    /// Reads the HELLO line, its end included. None: it is no HELLO.
+    pub(crate) fn parse(line: &[u8], limits: &Limits) -> Option<Result<Self, Refusal>> {
+        line.starts_with(START).then(|| Self::parse_json(&line[START.len() - 1..], limits))
+    }
+
+    fn parse_json(json: &[u8], limits: &Limits) -> Result<Self, Refusal> {
+        let text: HelloText =
+            serde_json::from_slice(json).map_err(|error| Refusal::malformed("HELLO", error))?;
+        let max = limits.id_bytes_max;
+        let wid = text.wid.unwrap_or_default();
+        if wid.len() > max {
+            return Err(Refusal::IdTooLong { what: "wid", max });
+        }
+        let mut labels = text.labels.unwrap_or_default();
+        labels.truncate(limits.worker_labels_max);
+        for label in &mut labels {
+            label.truncate(label.floor_char_boundary(max));
+        }
+        let mut hostname = text.hostname.unwrap_or_default();
+        hostname.truncate(hostname.floor_char_boundary(max));
+        Ok(Self {
+            wid: (!wid.is_empty()).then(|| Wid::new(&wid)),
+            profile: Profile {
+                hostname,
+                pid: text.pid.unwrap_or_default(),
+                labels,
+                rss_kb: text.rss_kb.unwrap_or_default(),
+            },
+            version: text.v.unwrap_or(1),
+            password_hash: text.pwdhash.unwrap_or_default(),
+        })
+    }
+}
+
+/// The JSON of HELLO. Clients leave out, or send as null, what they don't have; `username` and
+/// what else there may be is ignored.
+#[derive(Deserialize)]
+struct HelloText {
+    v: Option<u64>,
+    hostname: Option<String>,
+    wid: Option<String>,
+    pid: Option<u64>,
+    labels: Option<Vec<String>>,
+    pwdhash: Option<String>,
+    rss_kb: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Option<Result<Hello, Refusal>> {
+        Hello::parse(line.as_bytes(), &Limits::default())
+    }
+
+    #[test]
+    fn the_greeting_has_no_spaces_in_its_json() {
+        assert_eq!(greeting(None), "HI {\"v\":2}");
+        let challenge = Challenge { iterations: 4000, salt: "ab".into() };
+        assert_eq!(greeting(Some(&challenge)), "HI {\"v\":2,\"i\":4000,\"s\":\"ab\"}");
+    }
+
+    #[test]
+    fn a_hello_must_start_exactly() {
+        for line in ["", "HELLO", "HELLO  {}", "hello {}", "GET / HTTP/1.1\r\n", "HELLO []"] {
+            assert!(parse(line).is_none(), "{line}");
+        }
+        assert!(parse("HELLO {}\r\n").is_some_and(|hello| hello.is_ok()));
+    }
+
+    #[test]
+    fn an_empty_or_absent_wid_is_a_producer() {
+        for line in ["HELLO {}", "HELLO {\"wid\":\"\"}", "HELLO {\"wid\":null,\"labels\":null}"] {
+            assert_eq!(parse(line).unwrap().unwrap().wid, None, "{line}");
+        }
+        let hello = parse("HELLO {\"v\":2,\"wid\":\"w1\",\"pid\":7,\"x\":1}").unwrap().unwrap();
+        assert_eq!(hello.wid, Some(Wid::new("w1")));
+        assert_eq!((hello.version, hello.profile.pid), (2, 7));
+    }
+
+    #[test]
+    fn what_a_worker_says_of_itself_is_cut_to_the_limits() {
+        let long = "ä".repeat(1_000);
+        let labels = vec!["l"; 1_000].join("\",\"");
+        let line = format!("HELLO {{\"hostname\":\"{long}\",\"labels\":[\"{labels}\"]}}");
+        let profile = parse(&line).unwrap().unwrap().profile;
+        assert_eq!(profile.hostname, "ä".repeat(127));
+        assert_eq!(profile.labels.len(), Limits::default().worker_labels_max);
+        let line = format!("HELLO {{\"wid\":\"{long}\"}}");
+        assert!(matches!(parse(&line), Some(Err(Refusal::IdTooLong { .. }))));
+    }
+}

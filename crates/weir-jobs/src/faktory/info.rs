@@ -1,0 +1,109 @@
+//! INFO: what is where, in the shape and with the types that strict clients read.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::refusal::Refusal;
+use super::replies::Answer;
+use crate::server::{Service, memory};
+use crate::stamp::rfc3339;
+use crate::store::{Counts, Store};
+use weir_base::clock::Timestamp;
+
+/// The version of Faktory whose protocol this is; clients compare it.
+const FAKTORY_VERSION: &str = "1.10.0";
+/// Clients look for "Enterprise" in it to know whether TRACK and BATCH are served.
+const DESCRIPTION: &str = "Weir";
+
+#[derive(Serialize)]
+struct Info<'a> {
+    now: String,
+    server_utc_time: String,
+    faktory: Faktory<'a>,
+    server: Server,
+}
+
+#[derive(Serialize)]
+struct Faktory<'a> {
+    queues: BTreeMap<&'a str, u64>,
+    sets: Sets,
+    /// The original's table of internal tasks, deprecated there: empty.
+    tasks: BTreeMap<&'a str, u64>,
+    total_failures: u64,
+    total_processed: u64,
+    total_enqueued: u64,
+    total_queues: u64,
+}
+
+#[derive(Serialize)]
+struct Sets {
+    scheduled: u64,
+    retries: u64,
+    dead: u64,
+    working: u64,
+}
+
+#[derive(Serialize)]
+struct Server {
+    description: &'static str,
+    faktory_version: &'static str,
+    uptime: u64,
+    connections: u64,
+    command_count: u64,
+    used_memory_mb: u64,
+}
+
+/// `INFO`: bulk JSON.
+pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
+    let now = service.clock.now();
+    let counts = service.store.counts();
+    let info = Info {
+        now: rfc3339(now),
+        server_utc_time: utc_time(now),
+        faktory: faktory(&counts),
+        server: Server {
+            description: DESCRIPTION,
+            faktory_version: FAKTORY_VERSION,
+            uptime: now.since(service.started).as_secs(),
+            connections: service.connections.len() as u64,
+            command_count: service.commands_total.get(),
+            used_memory_mb: memory::resident_bytes() >> 20,
+        },
+    };
+    let json = serde_json::to_vec(&info).map_err(|error| Refusal::malformed("INFO", error))?;
+    Ok(Answer::Bulk(json))
+}
+
+fn faktory(counts: &Counts) -> Faktory<'_> {
+    Faktory {
+        queues: counts.queues.iter().map(|queue| (queue.name.as_str(), queue.depth)).collect(),
+        sets: Sets {
+            scheduled: counts.scheduled,
+            retries: counts.retries,
+            dead: counts.dead,
+            working: counts.reserved,
+        },
+        tasks: BTreeMap::new(),
+        total_failures: counts.failed_total,
+        total_processed: counts.processed_total,
+        total_enqueued: counts.queues.iter().map(|queue| queue.depth).sum(),
+        total_queues: counts.queues.len() as u64,
+    }
+}
+
+/// `15:04:05 UTC`
+fn utc_time(now: Timestamp) -> String {
+    let second = now.as_millis() / 1_000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", second / 3_600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_is_utc() {
+        assert_eq!(utc_time(Timestamp::from_millis(1_136_214_245_999)), "15:04:05 UTC");
+    }
+}

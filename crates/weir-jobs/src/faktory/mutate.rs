@@ -1,0 +1,68 @@
+//! MUTATE: act on the jobs of a set.
+
+use serde::Deserialize;
+
+use super::refusal::Refusal;
+use super::replies::Answer;
+use crate::model::{Place, SetName};
+use crate::server::{Service, search, walk};
+use crate::settings::Settings;
+use crate::store::{Action, Filter, Store};
+
+const COMMAND: &str = "MUTATE";
+
+#[derive(Deserialize)]
+struct MutateText {
+    cmd: String,
+    target: String,
+    filter: Option<FilterText>,
+}
+
+#[derive(Default, Deserialize)]
+struct FilterText {
+    jids: Option<Vec<String>>,
+    /// A glob, in spite of its name.
+    regexp: Option<String>,
+    jobtype: Option<String>,
+}
+
+/// `MUTATE {cmd,target,filter?}`: `+OK` once it is done, however many jobs it hit.
+pub(super) async fn mutate<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    json: &[u8],
+) -> Result<Answer, Refusal> {
+    let text: MutateText =
+        serde_json::from_slice(json).map_err(|error| Refusal::malformed(COMMAND, error))?;
+    let set = SetName::ALL.into_iter().find(|set| set.as_str() == text.target).ok_or_else(|| {
+        Refusal::malformed(COMMAND, "target must be retries, scheduled or dead")
+    })?;
+    let filter = text.filter.unwrap_or_default();
+    let action = match text.cmd.as_str() {
+        "kill" => Action::Kill,
+        "discard" => Action::Discard,
+        "requeue" => Action::Requeue,
+        "clear" => {
+            let everything = Filter::default();
+            walk::act_on_matching(service, settings, &Place::Set(set), everything, Action::Discard)
+                .await?;
+            return Ok(Answer::Ok);
+        }
+        _ => {
+            let complaint = "cmd must be clear, kill, discard or requeue";
+            return Err(Refusal::malformed(COMMAND, complaint));
+        }
+    };
+    let filter = filter_of(filter);
+    walk::act_on_matching(service, settings, &Place::Set(set), filter, action).await?;
+    Ok(Answer::Ok)
+}
+
+fn filter_of(text: FilterText) -> Filter {
+    let nonempty = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Filter {
+        pattern: nonempty(text.regexp).map(|glob| search::anywhere(&glob)),
+        jobtype: nonempty(text.jobtype),
+        jids: text.jids.unwrap_or_default(),
+    }
+}

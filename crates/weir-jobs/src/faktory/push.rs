@@ -1,0 +1,104 @@
+//! PUSH and PUSHB.
+
+use serde_json::{Map, Value};
+
+use super::refusal::Refusal;
+use super::replies::Answer;
+use crate::model::NewJob;
+use crate::server::Service;
+use crate::settings::Settings;
+use crate::store::{Store, StoreError};
+
+/// `PUSH job`: `+OK` once it is stored.
+pub(super) async fn push<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    json: &[u8],
+) -> Result<Answer, Refusal> {
+    let mut batch = service.take_batch();
+    let stored = match batch.parse_one(json, service.clock.now(), &settings.limits) {
+        Ok(job) => service.store.push(&[job]).await.map_err(Refusal::from),
+        Err(error) => Err(error.into()),
+    };
+    service.keep_batch(batch);
+    stored.map(|()| Answer::Ok)
+}
+
+/// PUSH after PUSH on one connection: stored together, answered one by one.
+pub(super) async fn push_run<'a, S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    texts: impl Iterator<Item = &'a [u8]>,
+) -> Vec<Result<Answer, Refusal>> {
+    let mut batch = service.take_batch();
+    let now = service.clock.now();
+    let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
+    let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
+    service.keep_batch(batch);
+    let answer = |result: Result<(), _>| {
+        result.map_err(Refusal::from)?;
+        stored.next().unwrap_or(Ok(())).map(|()| Answer::Ok).map_err(Refusal::from)
+    };
+    parsed.into_iter().map(answer).collect()
+}
+
+/// `PUSHB [job, ..]`: bulk `{jid: error}` of those that were not stored.
+pub(super) async fn pushb<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    json: &[u8],
+) -> Result<Answer, Refusal> {
+    let mut batch = service.take_batch();
+    let result = match batch.parse_array(json, service.clock.now(), &settings.limits) {
+        Ok(rejections) => {
+            let jobs = batch.jobs();
+            let stored = push_all(&*service.store, &jobs).await;
+            let unstored = jobs.iter().zip(stored).filter_map(|(job, stored)| {
+                stored.err().map(|error| (job.jid.to_owned(), Value::String(error.to_string())))
+            });
+            let rejected = rejections.into_iter().map(|rejection| {
+                if let Some(limit) = Refusal::from(rejection.error.clone()).limit() {
+                    service.metrics.limit_hit(limit);
+                }
+                (rejection.jid, Value::String(rejection.error.to_string()))
+            });
+            let errors: Map<String, Value> = rejected.chain(unstored).collect();
+            Ok(Answer::Bulk(Value::Object(errors).to_string().into_bytes()))
+        }
+        Err(error) => Err(error.into()),
+    };
+    service.keep_batch(batch);
+    result
+}
+
+/// Stores `jobs`; see [`store_all`].
+pub(crate) async fn push_all<S: Store>(
+    store: &S,
+    jobs: &[NewJob<'_>],
+) -> Vec<Result<(), StoreError>> {
+    store_all(jobs, async |part| store.push(part).await).await
+}
+
+/// Stores `jobs` in order, all together when the store takes them so. One that it refuses for
+/// itself (too large, one queue too many) does not keep out the others: the batch is halved until
+/// that one is alone.
+pub(crate) async fn store_all<T>(
+    jobs: &[T],
+    store: impl AsyncFn(&[T]) -> Result<(), StoreError>,
+) -> Vec<Result<(), StoreError>> {
+    let mut results = Vec::with_capacity(jobs.len());
+    let mut parts = vec![jobs];
+    while let Some(part) = parts.pop() {
+        if part.is_empty() {
+            continue;
+        }
+        match store(part).await {
+            Err(StoreError::Limit(_) | StoreError::TooLarge { .. }) if part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+            }
+            result => results.extend(part.iter().map(|_| result.clone())),
+        }
+    }
+    results
+}

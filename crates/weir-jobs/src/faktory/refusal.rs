@@ -1,0 +1,97 @@
+//! Every `-ERR` of the protocol: what went wrong becomes an answer here and nowhere else.
+
+use std::net::IpAddr;
+
+use crate::job::JobError;
+use crate::metrics::Limit;
+use crate::model::NameError;
+use crate::store::StoreError;
+
+/// Characters of a client's own text that an error repeats.
+const ECHO_CHARACTERS_MAX: usize = 50;
+
+/// Why a command, or a connection, was refused. The text is what the client reads behind `-ERR `.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("malformed {command}: {complaint}")]
+    Malformed { command: &'static str, complaint: String },
+    #[error("{0}")]
+    Name(#[from] NameError),
+    #[error("Unknown command {0}")]
+    UnknownCommand(String),
+    #[error("{0} is a command of Faktory Enterprise; Weir does not serve it")]
+    Enterprise(&'static str),
+    #[error("unknown worker {0}")]
+    UnknownWorker(String),
+    #[error("FETCH needs at least one queue: FETCH QUEUE [QUEUE ..]")]
+    NoQueue,
+    #[error("FETCH names more than {max} queues (jobs.limits.fetch_queues_max)")]
+    FetchQueues { max: usize },
+    #[error("too many FETCHes wait: at most {max} (jobs.limits.waiting_fetches_max)")]
+    WaitingFetches { max: usize },
+    #[error("FLUSH is not allowed: it forgets all jobs; set jobs.allow_flush = true to allow it")]
+    FlushNotAllowed,
+    #[error("Invalid password")]
+    InvalidPassword,
+    #[error(
+        "too many wrong passwords, last from {0}; try again in a minute (jobs.limits.password_checks_max)"
+    )]
+    PasswordChecks(IpAddr),
+    #[error("too many connections")]
+    TooManyConnections,
+    #[error("too many workers: at most {max} (jobs.limits.workers_max)")]
+    TooManyWorkers { max: usize },
+    #[error("line too long: more than {max} bytes (jobs.limits.{setting})")]
+    LineTooLong { max: usize, setting: &'static str },
+    #[error("line not complete after {seconds} s (jobs.limits.line_timeout)")]
+    LineTimeout { seconds: u64 },
+    #[error("no memory for so large a line now, try again (jobs.limits.buffered_bytes_max)")]
+    Buffered,
+    #[error("{what} is longer than {max} bytes (jobs.limits.id_bytes_max)")]
+    IdTooLong { what: &'static str, max: usize },
+}
+
+impl Refusal {
+    /// The text is not what the command takes.
+    pub(crate) fn malformed(command: &'static str, complaint: impl std::fmt::Display) -> Self {
+        Self::Malformed { command, complaint: complaint.to_string() }
+    }
+
+    /// Nobody knows this verb.
+    pub(crate) fn unknown_command(word: &[u8]) -> Self {
+        Self::UnknownCommand(echo(&String::from_utf8_lossy(word)))
+    }
+
+    /// Nobody has said HELLO with this wid, or it has been reaped.
+    pub(crate) fn unknown_worker(wid: &str) -> Self {
+        Self::UnknownWorker(echo(wid))
+    }
+
+    /// The limit that was met, if one was.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Job(error) => error.limit().and_then(Limit::named),
+            Self::Name(NameError::TooLong { .. }) => Some(Limit::QueueNameBytesMax),
+            Self::FetchQueues { .. } => Some(Limit::FetchQueuesMax),
+            Self::WaitingFetches { .. } => Some(Limit::WaitingFetchesMax),
+            Self::PasswordChecks(_) => Some(Limit::PasswordChecksMax),
+            Self::TooManyConnections => Some(Limit::ConnectionsMax),
+            Self::TooManyWorkers { .. } => Some(Limit::WorkersMax),
+            Self::LineTooLong { setting, .. } => Limit::named(setting),
+            Self::LineTimeout { .. } => Some(Limit::LineTimeout),
+            Self::Buffered => Some(Limit::BufferedBytesMax),
+            Self::IdTooLong { .. } => Some(Limit::IdBytesMax),
+            _ => None,
+        }
+    }
+}
+
+/// The beginning of a client's text.
+fn echo(text: &str) -> String {
+    text.chars().take(ECHO_CHARACTERS_MAX).collect()
+}
+

@@ -1,0 +1,126 @@
+//! Replies: RESP as the protocol uses it, gathered and sent with one write.
+
+use std::io::Write as _;
+use std::rc::Rc;
+
+use super::buffers::{Buffer, Buffers};
+use super::refusal::Refusal;
+
+/// Replies that wait for more than this are sent before the next command runs.
+pub(crate) const SEND_BYTES: usize = 64 << 10;
+
+/// What a command is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// `+OK`
+    Ok,
+    /// `$-1`: no job.
+    Null,
+    /// `$length` and the bytes.
+    Bulk(Vec<u8>),
+}
+
+/// The replies of one connection that are not sent yet.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    buffer: Option<Buffer>,
+    buffers: Rc<Buffers>,
+}
+
+impl Replies {
+    pub(crate) const fn new(buffers: Rc<Buffers>) -> Self {
+        Self { buffer: None, buffers }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| buffer.as_slice())
+    }
+
+    /// All of [`Replies::bytes`] was sent.
+    pub(crate) fn sent(&mut self) {
+        self.buffer = None;
+    }
+
+    pub(crate) fn answer(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Ok => self.simple("OK"),
+            Answer::Null => self.write(b"$-1\r\n"),
+            Answer::Bulk(bytes) => self.bulk(bytes),
+        }
+    }
+
+    /// `+text`
+    pub(crate) fn simple(&mut self, text: &str) {
+        let buffer = self.open();
+        for part in [b"+", text.as_bytes(), b"\r\n"] {
+            buffer.extend_from_slice(part);
+        }
+        buffer.count();
+    }
+
+    /// `-ERR text`, on one line whatever the text holds.
+    pub(crate) fn error(&mut self, refusal: &Refusal) {
+        let text = refusal.to_string();
+        let buffer = self.open();
+        buffer.extend_from_slice(b"-ERR ");
+        let start = buffer.len();
+        buffer.extend_from_slice(text.as_bytes());
+        for byte in &mut buffer[start..] {
+            if byte.is_ascii_control() {
+                *byte = b' ';
+            }
+        }
+        buffer.extend_from_slice(b"\r\n");
+        buffer.count();
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        let buffer = self.open();
+        // Writing to a Vec can't fail.
+        let _ = write!(**buffer, "${}\r\n", bytes.len());
+        if bytes.len() > SEND_BYTES {
+            // A large job is not worth doubling for.
+            buffer.reserve_exact(bytes.len() + 2);
+        }
+        buffer.extend_from_slice(bytes);
+        buffer.extend_from_slice(b"\r\n");
+        buffer.count();
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let buffer = self.open();
+        buffer.extend_from_slice(bytes);
+        buffer.count();
+    }
+
+    fn open(&mut self) -> &mut Buffer {
+        self.buffer.get_or_insert_with(|| self.buffers.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_resp() {
+        let mut replies = Replies::new(Rc::default());
+        replies.answer(&Answer::Ok);
+        replies.answer(&Answer::Null);
+        replies.answer(&Answer::Bulk("ä".into()));
+        replies.error(&Refusal::InvalidPassword);
+        let text = String::from_utf8_lossy(replies.bytes());
+        assert_eq!(text, "+OK\r\n$-1\r\n$2\r\nä\r\n-ERR Invalid password\r\n");
+        replies.sent();
+        assert_eq!(replies.bytes(), b"");
+    }
+
+    #[test]
+    fn an_error_stays_on_one_line() {
+        let mut replies = Replies::new(Rc::default());
+        replies.error(&Refusal::unknown_command(b"A\r\n+OK\xFF"));
+        let text = String::from_utf8_lossy(replies.bytes());
+        assert_eq!(text, "-ERR Unknown command A  +OK\u{FFFD}\r\n");
+    }
+}

@@ -1,0 +1,181 @@
+//! The commands of one connection, in the order in which they came.
+
+use std::rc::Rc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::buffers::Buffer;
+use super::connection::Client;
+use super::fetch::NamedQueues;
+use super::lines::{Command, Lines};
+use super::refusal::Refusal;
+use super::replies::{Answer, SEND_BYTES};
+use super::signal::Order;
+use super::wire::{End, LineLimits, Wire};
+use super::{ack, beat, fail, fetch, flush, info, mutate, push, queue};
+use crate::metrics::{CommandResult, Limit, Verb};
+use crate::server::Service;
+use crate::settings::{Limits, Settings};
+use crate::store::Store;
+
+/// A client's commands after HELLO.
+#[derive(Debug)]
+pub(crate) struct Session<'c, S> {
+    pub(super) service: Rc<Service<S>>,
+    pub(super) client: &'c Client,
+    pub(super) named_queues: NamedQueues,
+}
+
+impl<'c, S: Store> Session<'c, S> {
+    pub(crate) fn new(service: Rc<Service<S>>, client: &'c Client) -> Self {
+        Self { service, client, named_queues: NamedQueues::default() }
+    }
+
+    /// Answers until the connection ends.
+    pub(crate) async fn run<IO: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        wire: &mut Wire<IO>,
+    ) -> Result<(), End> {
+        loop {
+            let settings = self.service.settings();
+            wire.send(settings.limits.write_timeout).await?;
+            let line_limits = line_limits(&settings.limits);
+            drop(settings);
+            let arrived = wire.lines(line_limits).await?;
+            self.answer_all(wire, &arrived).await?;
+            if self.client.signal.order() == Order::Close {
+                return Err(End::Silent);
+            }
+        }
+    }
+
+    async fn answer_all<IO: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        wire: &mut Wire<IO>,
+        arrived: &Buffer,
+    ) -> Result<(), End> {
+        let settings = self.service.settings();
+        let mut lines = Lines::of(arrived);
+        while let Some(line) = lines.next() {
+            let max = settings.limits.line_bytes_max;
+            if line.len() > max {
+                let setting = Limit::LineBytesMax.name();
+                return Err(Refusal::LineTooLong { max, setting }.into());
+            }
+            self.answer(wire, &settings, Command::parse(line), &mut lines).await?;
+            if wire.replies.bytes().len() > SEND_BYTES {
+                wire.send(settings.limits.write_timeout).await?;
+            }
+            // A long pipeline lets others run now and then.
+            tokio::task::coop::consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Answers one command, or a run of them that the store takes together.
+    async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        wire: &mut Wire<IO>,
+        settings: &Settings,
+        command: Command<'_>,
+        lines: &mut Lines<'_>,
+    ) -> Result<(), End> {
+        let verb = command.verb;
+        let answer = match verb {
+            Verb::Push => return self.push_run(wire, settings, command.rest, lines).await,
+            Verb::Ack => return self.ack_run(wire, command.rest, lines).await,
+            Verb::Fetch => fetch::fetch(self, wire, settings, command.rest).await?,
+            Verb::End => {
+                self.count(verb, CommandResult::Ok);
+                return Err(End::Silent);
+            }
+            Verb::Pushb => push::pushb(&self.service, settings, command.rest).await,
+            Verb::Fail => fail::fail(&self.service, command.rest).await,
+            Verb::Beat => beat::beat(&self.service, command.rest),
+            Verb::Info => info::info(&self.service),
+            Verb::Flush => flush::flush(&self.service, settings).await,
+            Verb::Queue => queue::queue(&self.service, settings, command.rest).await,
+            Verb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
+            Verb::Track | Verb::Batch => Err(Refusal::Enterprise(verb.label())),
+            Verb::Unknown => Err(Refusal::unknown_command(command.word)),
+        };
+        self.reply(wire, verb, answer);
+        Ok(())
+    }
+
+    async fn push_run<IO: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<IO>,
+        settings: &Settings,
+        first: &[u8],
+        lines: &mut Lines<'_>,
+    ) -> Result<(), End> {
+        let mut more = std::iter::from_fn(|| lines.next_if(Verb::Push)).peekable();
+        if more.peek().is_none() {
+            let answer = push::push(&self.service, settings, first).await;
+            self.reply(wire, Verb::Push, answer);
+            return Ok(());
+        }
+        let run = std::iter::once(first).chain(more.map(|line| Command::parse(line).rest));
+        for answer in push::push_run(&self.service, settings, run).await {
+            self.reply(wire, Verb::Push, answer);
+        }
+        Ok(())
+    }
+
+    async fn ack_run<IO: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<IO>,
+        first: &[u8],
+        lines: &mut Lines<'_>,
+    ) -> Result<(), End> {
+        let mut more = std::iter::from_fn(|| lines.next_if(Verb::Ack)).peekable();
+        if more.peek().is_none() {
+            let answer = ack::ack(&self.service, first).await;
+            self.reply(wire, Verb::Ack, answer);
+            return Ok(());
+        }
+        let run = std::iter::once(first).chain(more.map(|line| Command::parse(line).rest));
+        for answer in ack::ack_run(&self.service, run).await {
+            self.reply(wire, Verb::Ack, answer);
+        }
+        Ok(())
+    }
+
+    /// Writes the answer and counts the command.
+    fn reply<IO: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<IO>,
+        verb: Verb,
+        answer: Result<Answer, Refusal>,
+    ) {
+        match answer {
+            Ok(answer) => {
+                let empty = answer == Answer::Null;
+                self.count(verb, if empty { CommandResult::Empty } else { CommandResult::Ok });
+                wire.replies.answer(&answer);
+            }
+            Err(refusal) => {
+                self.count(verb, CommandResult::Error);
+                if let Some(limit) = refusal.limit() {
+                    self.service.metrics.limit_hit(limit);
+                }
+                wire.replies.error(&refusal);
+            }
+        }
+    }
+
+    fn count(&self, verb: Verb, result: CommandResult) {
+        self.service.metrics.command(verb, result);
+        self.service.commands_total.set(self.service.commands_total.get() + 1);
+    }
+}
+
+fn line_limits(limits: &Limits) -> LineLimits {
+    LineLimits {
+        bytes_max: limits.line_bytes_max,
+        setting: Limit::LineBytesMax.name(),
+        buffered_bytes_max: limits.buffered_bytes_max,
+        timeout: limits.line_timeout,
+    }
+}

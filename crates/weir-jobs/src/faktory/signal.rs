@@ -1,0 +1,84 @@
+//! What the server tells one connection, seen by it wherever it waits.
+//!
+//! Everything lives on one thread, so telling is a `Cell` and a waker: a connection that waits for
+//! its client costs nothing here.
+
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll, Waker};
+
+/// How a connection goes on. Orders only get stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    /// As usual.
+    Serve,
+    /// Its worker gets no more jobs.
+    Quiet,
+    /// A waiting FETCH is answered with null; what has arrived is answered; then it is closed.
+    Close,
+}
+
+/// The order in force for one connection.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    order: Cell<Order>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Default for Signal {
+    fn default() -> Self {
+        Self { order: Cell::new(Order::Serve), waker: RefCell::default() }
+    }
+}
+
+impl Signal {
+    /// The order in force.
+    pub(crate) fn order(&self) -> Order {
+        self.order.get()
+    }
+
+    /// Gives an order. One that is not stricter changes nothing.
+    pub(crate) fn give(&self, order: Order) {
+        if order > self.order.get() {
+            self.order.set(order);
+            if let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Ready once the order is `order` or stricter.
+    pub(crate) fn poll_at_least(&self, order: Order, context: &Context<'_>) -> Poll<()> {
+        if self.order.get() >= order {
+            return Poll::Ready(());
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_only_get_stricter() {
+        let signal = Signal::default();
+        signal.give(Order::Close);
+        signal.give(Order::Quiet);
+        assert_eq!(signal.order(), Order::Close);
+        let context = Context::from_waker(Waker::noop());
+        assert!(signal.poll_at_least(Order::Quiet, &context).is_ready());
+    }
+
+    #[test]
+    fn an_order_that_is_not_strict_enough_does_not_end_the_wait() {
+        let signal = Signal::default();
+        let context = Context::from_waker(Waker::noop());
+        signal.give(Order::Quiet);
+        assert!(signal.poll_at_least(Order::Close, &context).is_pending());
+        assert!(signal.poll_at_least(Order::Quiet, &context).is_ready());
+    }
+}

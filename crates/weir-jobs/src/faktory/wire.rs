@@ -1,0 +1,278 @@
+//! One connection's two directions: complete lines in, gathered replies out.
+//!
+//! Promises: what arrived together is handed on together; a line is never longer than its limit,
+//! complete within its time; while a command runs, a client that hangs up is noticed.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use memchr::{memchr, memrchr};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::buffers::{BUFFER_BYTES, Buffer, Buffers};
+use super::refusal::Refusal;
+use super::replies::Replies;
+use super::signal::{Order, Signal};
+use crate::metrics::Limit;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The client left, or the server lets it go: nothing more is said.
+    Silent,
+    /// It is told why.
+    Refused(Refusal),
+    /// A limit that leaves nobody to tell.
+    Limit(Limit),
+    /// The socket failed.
+    Io(io::Error),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// How work ended that ran while the client was watched.
+#[derive(Debug)]
+pub(crate) enum Watched<T> {
+    Done(T),
+    /// The order came first.
+    Ordered,
+    /// The client closed its side, or the socket failed, first.
+    HungUp,
+}
+
+/// What one line, and all of them, may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineLimits {
+    pub(crate) bytes_max: usize,
+    /// The setting's name of `bytes_max`.
+    pub(crate) setting: &'static str,
+    /// Over all connections.
+    pub(crate) buffered_bytes_max: usize,
+    /// From the line's first byte to its last.
+    pub(crate) timeout: Duration,
+}
+
+/// A client's socket with what has arrived and what is to be sent.
+#[derive(Debug)]
+pub(crate) struct Wire<IO> {
+    io: IO,
+    arrived: Option<Buffer>,
+    /// Bytes of `arrived` that hold no line end.
+    searched: usize,
+    ended: bool,
+    buffers: Rc<Buffers>,
+    signal: Rc<Signal>,
+    pub(crate) replies: Replies,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
+    pub(crate) fn new(io: IO, buffers: Rc<Buffers>, signal: Rc<Signal>) -> Self {
+        let replies = Replies::new(Rc::clone(&buffers));
+        Self { io, arrived: None, searched: 0, ended: false, buffers, signal, replies }
+    }
+
+    /// All complete lines that have arrived, waiting for the first.
+    pub(crate) async fn lines(&mut self, limits: LineLimits) -> Result<Buffer, End> {
+        if let Some(lines) = self.take_lines() {
+            return Ok(lines);
+        }
+        if self.arrived.is_none() {
+            self.more(limits).await?;
+        }
+        match self.take_lines() {
+            Some(lines) => Ok(lines),
+            None => self.rest_of_line(limits).await,
+        }
+    }
+
+    /// A line has begun: all of it must come in time.
+    async fn rest_of_line(&mut self, limits: LineLimits) -> Result<Buffer, End> {
+        let rest = async {
+            loop {
+                self.more(limits).await?;
+                if let Some(lines) = self.take_lines() {
+                    return Ok(lines);
+                }
+            }
+        };
+        let seconds = limits.timeout.as_secs();
+        let late = |_| End::Refused(Refusal::LineTimeout { seconds });
+        timeout(limits.timeout, rest).await.map_err(late)?
+    }
+
+    async fn more(&mut self, limits: LineLimits) -> Result<(), End> {
+        poll_fn(|context| self.poll_more(context, limits)).await
+    }
+
+    /// The first complete line that has arrived, waiting for it; what follows stays.
+    pub(crate) async fn line(&mut self, limits: LineLimits) -> Result<Vec<u8>, End> {
+        let mut lines = self.lines(limits).await?;
+        let end = memchr(b'\n', &lines).map_or(lines.len(), |end| end + 1);
+        let line = lines[..end].to_vec();
+        if end < lines.len() {
+            if let Some(behind) = &self.arrived {
+                lines.extend_from_slice(behind);
+            }
+            lines.drain(..end);
+            self.arrived = Some(lines);
+            self.searched = 0;
+        }
+        Ok(line)
+    }
+
+    /// Takes what is complete out of what has arrived; a begun line stays.
+    fn take_lines(&mut self) -> Option<Buffer> {
+        let arrived = self.arrived.as_mut()?;
+        let found = memrchr(b'\n', &arrived[self.searched..]);
+        let Some(end) = found.map(|at| self.searched + at + 1) else {
+            self.searched = arrived.len();
+            return None;
+        };
+        self.searched = 0;
+        let mut rest = None;
+        if end < arrived.len() {
+            let mut begun = self.buffers.take();
+            begun.extend_from_slice(&arrived[end..]);
+            begun.count();
+            arrived.truncate(end);
+            rest = Some(begun);
+        }
+        std::mem::replace(&mut self.arrived, rest)
+    }
+
+    /// Ready once something arrived. Ends: the client's, the order's, a limit's.
+    fn poll_more(
+        &mut self,
+        context: &mut Context<'_>,
+        limits: LineLimits,
+    ) -> Poll<Result<(), End>> {
+        if self.ended || self.signal.poll_at_least(Order::Close, context).is_ready() {
+            return Poll::Ready(Err(End::Silent));
+        }
+        self.make_room(limits)?;
+        let count = ready!(self.poll_read(context))?;
+        if count == 0 {
+            self.ended = true;
+            return Poll::Ready(Err(End::Silent));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn make_room(&mut self, limits: LineLimits) -> Result<(), Refusal> {
+        let Some(arrived) = &mut self.arrived else { return Ok(()) };
+        if arrived.len() > limits.bytes_max {
+            let LineLimits { bytes_max: max, setting, .. } = limits;
+            return Err(Refusal::LineTooLong { max, setting });
+        }
+        if arrived.len() < arrived.capacity() {
+            return Ok(());
+        }
+        // Room for one byte too many shows that a line is too long.
+        let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
+        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| Refusal::Buffered)
+    }
+
+    /// Reads into `arrived`, which must have room. An idle connection gives its buffer back.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffers = &self.buffers;
+        let arrived = self.arrived.get_or_insert_with(|| buffers.take());
+        let result = {
+            let read = pin!(self.io.read_buf(&mut **arrived));
+            read.poll(context)
+        };
+        if arrived.is_empty() {
+            self.arrived = None;
+        }
+        result
+    }
+
+    /// Runs `work` and watches the client and the order meanwhile. What arrives is kept, up to one
+    /// buffer: a client that sends more than that ahead is only noticed to be gone afterwards.
+    pub(crate) async fn watch<W: Future>(
+        &mut self,
+        mut work: Pin<&mut W>,
+        until: Order,
+    ) -> Watched<W::Output> {
+        poll_fn(|context| {
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Watched::Done(output));
+            }
+            if self.signal.poll_at_least(until, context).is_ready() {
+                return Poll::Ready(Watched::Ordered);
+            }
+            self.poll_hang_up(context)
+        })
+        .await
+    }
+
+    fn poll_hang_up<T>(&mut self, context: &mut Context<'_>) -> Poll<Watched<T>> {
+        loop {
+            if self.arrived.as_ref().is_some_and(|arrived| arrived.len() == arrived.capacity()) {
+                return Poll::Pending;
+            }
+            match ready!(self.poll_read(context)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => {
+                    self.ended = true;
+                    return Poll::Ready(Watched::HungUp);
+                }
+            }
+        }
+    }
+
+    /// Sends the replies. A client that doesn't take them in time is cut off.
+    pub(crate) async fn send(&mut self, limit: Duration) -> Result<(), End> {
+        if self.replies.bytes().is_empty() {
+            return Ok(());
+        }
+        {
+            let mut write = pin!(write_all(&mut self.io, self.replies.bytes()));
+            // Nearly always the socket takes all at once: no timer for that.
+            match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+                Poll::Ready(written) => written?,
+                Poll::Pending => {
+                    timeout(limit, write).await.map_err(|_| End::Limit(Limit::WriteTimeout))??;
+                }
+            }
+        }
+        self.replies.sent();
+        Ok(())
+    }
+
+    /// Closes our side and reads on for up to `linger`, so that what was sent arrives: closing with
+    /// unread bytes would make the system throw it away.
+    pub(crate) async fn close(mut self, linger: Duration) {
+        self.arrived = None;
+        let drained = async {
+            self.io.shutdown().await?;
+            let mut scrap = self.buffers.take();
+            while !self.ended {
+                scrap.clear();
+                self.ended = self.io.read_buf(&mut *scrap).await? == 0;
+            }
+            io::Result::Ok(())
+        };
+        // Whatever came of it: the connection is over.
+        let _ = timeout(linger, drained).await;
+    }
+}
+
+async fn write_all<IO: AsyncWrite + Unpin>(io: &mut IO, bytes: &[u8]) -> io::Result<()> {
+    io.write_all(bytes).await?;
+    io.flush().await
+}

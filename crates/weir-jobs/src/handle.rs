@@ -1,0 +1,219 @@
+//! The way into a running job server from any thread: the console, the admin API and the command
+//! line read and act through it, never through the server's state.
+//!
+//! Requests travel over a bounded channel to the thread that owns the store; at most
+//! `limits.admin_requests_max` wait or run at once. A reader that stops waiting ends its request;
+//! an action that has begun is finished.
+
+mod request;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+pub(crate) use request::{Envelope, Reply, Request};
+
+use crate::metrics::{JobsMetrics, Limit};
+use crate::settings::{Limits, Settings};
+use crate::store::{Action, QueueAction, StoreError};
+use crate::view;
+
+/// A running job server. Cheap to clone; `Send`.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    requests: mpsc::Sender<Envelope>,
+    slots: Arc<Semaphore>,
+    metrics: JobsMetrics,
+    line_bytes_max: usize,
+}
+
+/// Why an answer could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandleError {
+    /// The server has ended.
+    #[error("the job server is not running")]
+    Gone,
+    /// `limits.admin_requests_max` requests wait or run already.
+    #[error("the job server is busy: too many admin requests wait; try again")]
+    Busy,
+    /// What was asked makes no sense; the text says why.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Which jobs to list. In a URL: `?place=retries&search=..&after=..&limit=50&newest_first=true`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Query {
+    /// `scheduled`, `retries`, `dead` or `queue:NAME`.
+    pub place: String,
+    /// A glob over the job's JSON; plain text is searched anywhere in it.
+    #[serde(default)]
+    pub search: Option<String>,
+    #[serde(default)]
+    pub jobtype: Option<String>,
+    #[serde(default)]
+    pub after: Option<String>,
+    /// At most `limits.page_jobs_max`, which is also the default.
+    #[serde(default)]
+    pub limit: Option<usize>,
+    #[serde(default)]
+    pub newest_first: bool,
+}
+
+/// Which jobs an action means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Keys as listed.
+    Keys(Vec<String>),
+    /// All that match; empty: all.
+    Matching {
+        #[serde(default)]
+        search: Option<String>,
+        #[serde(default)]
+        jobtype: Option<String>,
+    },
+}
+
+/// Which queues an action means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queues {
+    Named(Vec<String>),
+    All,
+}
+
+/// What a worker process is told with the answer to its next BEAT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerSignal {
+    Quiet,
+    Terminate,
+}
+
+/// The two ends: the handle, and what the owner receives.
+pub(crate) fn channel(
+    limits: &Limits,
+    metrics: JobsMetrics,
+) -> (Handle, mpsc::Receiver<Envelope>) {
+    let requests_max = limits.admin_requests_max.max(1);
+    let (requests, receiver) = mpsc::channel(requests_max);
+    let slots = Arc::new(Semaphore::new(requests_max));
+    let line_bytes_max = limits.line_bytes_max;
+    (Handle { requests, slots, metrics, line_bytes_max }, receiver)
+}
+
+impl Handle {
+    /// Everything on one page.
+    pub async fn overview(&self) -> Result<view::Overview, HandleError> {
+        self.ask(Request::Overview).await
+    }
+
+    /// All queues, by name.
+    pub async fn queues(&self) -> Result<Vec<view::Queue>, HandleError> {
+        self.ask(Request::Queues).await
+    }
+
+    /// A page of the jobs of a place. A search may answer fewer than `limit`, even none, and a
+    /// `next`: it has looked at `limits.scan_jobs_max` jobs.
+    pub async fn jobs(&self, query: Query) -> Result<view::Page, HandleError> {
+        self.ask(|reply| Request::Jobs(query, reply)).await
+    }
+
+    /// How many jobs of a place match. Walks them all, giving way to commands.
+    pub async fn count_matching(&self, query: Query) -> Result<u64, HandleError> {
+        self.ask(|reply| Request::Count(query, reply)).await
+    }
+
+    /// One job, wherever it is.
+    pub async fn job(&self, jid: String) -> Result<Option<view::Job>, HandleError> {
+        self.ask(|reply| Request::Job(jid, reply)).await
+    }
+
+    /// All worker processes, oldest first.
+    pub async fn workers(&self) -> Result<Vec<view::Worker>, HandleError> {
+        self.ask(Request::Workers).await
+    }
+
+    /// Up to `limit` reservations (at most `limits.page_jobs_max`), oldest first.
+    pub async fn reservations(&self, limit: usize) -> Result<Vec<view::Reservation>, HandleError> {
+        self.ask(|reply| Request::Reservations(limit, reply)).await
+    }
+
+    /// Stores jobs: JSON texts. One that is refused does not keep out the others.
+    pub async fn push(&self, jobs: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
+        self.ask(|reply| Request::Push(jobs, reply)).await
+    }
+
+    /// Puts exported lines back: see [`crate::admin`] for their form.
+    pub async fn import(&self, lines: Vec<Vec<u8>>) -> Result<view::Pushed, HandleError> {
+        self.ask(|reply| Request::Import(lines, reply)).await
+    }
+
+    /// Acts on jobs of a place. Answers how many it hit.
+    pub async fn act(
+        &self,
+        place: String,
+        which: Which,
+        action: Action,
+    ) -> Result<u64, HandleError> {
+        self.ask(|reply| Request::Act(place, which, action, reply)).await
+    }
+
+    /// Acts on queues. Answers how many jobs it removed.
+    pub async fn act_on_queues(
+        &self,
+        queues: Queues,
+        action: QueueAction,
+    ) -> Result<u64, HandleError> {
+        self.ask(|reply| Request::ActOnQueues(queues, action, reply)).await
+    }
+
+    /// Tells one worker process, or all (None). Answers how many.
+    pub async fn signal_workers(
+        &self,
+        wid: Option<String>,
+        signal: WorkerSignal,
+    ) -> Result<u64, HandleError> {
+        self.ask(|reply| Request::SignalWorkers(wid, signal, reply)).await
+    }
+
+    /// Health: is the store taking jobs.
+    pub async fn ready(&self) -> Result<(), HandleError> {
+        self.ask(Request::Ready).await
+    }
+
+    /// Puts new settings in force. Answers the names of those that changed and need a restart.
+    pub async fn reload(&self, settings: Settings) -> Result<Vec<String>, HandleError> {
+        self.ask(|reply| Request::Reload(Box::new(settings), reply)).await
+    }
+
+    /// `limits.line_bytes_max` as it was at the start: the longest line that [`Handle::push`] and
+    /// [`Handle::import`] should be given.
+    #[must_use]
+    pub fn line_bytes_max(&self) -> usize {
+        self.line_bytes_max
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, HandleError> {
+        if self.requests.is_closed() {
+            return Err(HandleError::Gone);
+        }
+        let busy = || {
+            self.metrics.limit_hit(Limit::AdminRequestsMax);
+            HandleError::Busy
+        };
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| busy())?;
+        let (reply, answer) = oneshot::channel();
+        let envelope = Envelope { request: request(reply), slot };
+        match self.requests.try_send(envelope) {
+            Ok(()) => answer.await.unwrap_or(Err(HandleError::Gone)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(HandleError::Gone),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(busy()),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! All metrics of the job server, named `weir_jobs_*`.
+//!
+//! Promises: an event costs a few tens of nanoseconds (one uncontended lock or one atomic add); no
+//! label is unbounded: queues past `limits.metrics_queues_max` share the label `other`, verbs and
+//! limits are fixed lists. What can be counted at leisure (depths, set sizes, totals) is published
+//! once a second as a [`Snapshot`] and only read when somebody scrapes.
+
+mod limit;
+mod snapshot;
+mod verb;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+pub use limit::Limit;
+pub use snapshot::{QueueSnapshot, Snapshot};
+pub use verb::{CommandResult, Verb};
+
+use crate::view::LimitHit;
+
+/// The label of all queues past the cap.
+pub const OTHER_QUEUES: &str = "other";
+
+/// From "at once" to "a day late".
+const JOB_BUCKETS: [f64; 16] = [
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0,
+    21_600.0, 86_400.0,
+];
+
+/// From a fast NVMe to a stalled network disk.
+const SYNC_BUCKETS: [f64; 14] = [
+    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
+];
+
+/// The job server's metrics. Cheap to clone, `Send`.
+#[derive(Clone, Debug)]
+pub struct JobsMetrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    wait_seconds: QueueHistograms,
+    run_seconds: QueueHistograms,
+    queue_labels: Mutex<HashSet<Box<str>>>,
+    queue_labels_max: usize,
+    sync_seconds: Histogram,
+    limits: [Counter; Limit::ALL.len()],
+    commands: [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()],
+    snapshot: Arc<Mutex<Snapshot>>,
+}
+
+type QueueHistograms = Family<QueueLabel, Histogram, fn() -> Histogram>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    queue: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CommandLabel {
+    verb: &'static str,
+    result: &'static str,
+}
+
+/// One queue's histograms, held by whoever observes. Cheap to clone, `Send`.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    /// Seconds from the push (or the due time) to the fetch.
+    pub wait: Histogram,
+    /// Seconds from the fetch to the ACK or FAIL.
+    pub run: Histogram,
+}
+
+impl JobsMetrics {
+    /// Makes the metrics and registers them under `weir_jobs_`. `queue_labels_max` is
+    /// `limits.metrics_queues_max`.
+    pub fn register(registry: &mut Registry, queue_labels_max: usize) -> Self {
+        let registry = registry.sub_registry_with_prefix("weir_jobs");
+        let inner = Inner {
+            wait_seconds: QueueHistograms::new_with_constructor(job_histogram),
+            run_seconds: QueueHistograms::new_with_constructor(job_histogram),
+            queue_labels: Mutex::default(),
+            queue_labels_max,
+            sync_seconds: Histogram::new(SYNC_BUCKETS),
+            limits: register_limits(registry),
+            commands: register_commands(registry),
+            snapshot: Arc::default(),
+        };
+        registry.register(
+            "wait_seconds",
+            "Time from a job's push (or due time) to its fetch",
+            inner.wait_seconds.clone(),
+        );
+        registry.register(
+            "run_seconds",
+            "Time from a job's fetch to its ACK or FAIL",
+            inner.run_seconds.clone(),
+        );
+        registry.register(
+            "log_sync_seconds",
+            "How long one sync of the log took",
+            inner.sync_seconds.clone(),
+        );
+        registry.register_collector(Box::new(snapshot::SnapshotCollector {
+            latest: Arc::clone(&inner.snapshot),
+            queue_labels_max,
+        }));
+        Self(Arc::new(inner))
+    }
+
+    /// Metrics that nobody reads, for tests and tools.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self::register(&mut Registry::default(), crate::settings::Limits::default().metrics_queues_max)
+    }
+
+    /// The histograms of a queue: look up once, keep with the queue.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> QueueMetrics {
+        let label = QueueLabel { queue: self.label_of(name).to_owned() };
+        QueueMetrics {
+            wait: self.0.wait_seconds.get_or_create_owned(&label),
+            run: self.0.run_seconds.get_or_create_owned(&label),
+        }
+    }
+
+    fn label_of<'n>(&self, name: &'n str) -> &'n str {
+        let mut labels = self.0.queue_labels.lock().unwrap_or_else(PoisonError::into_inner);
+        if labels.contains(name) {
+            return name;
+        }
+        if labels.len() >= self.0.queue_labels_max {
+            return OTHER_QUEUES;
+        }
+        labels.insert(Box::from(name));
+        name
+    }
+
+    /// One sync of the log took so many seconds.
+    pub fn observe_sync(&self, seconds: f64) {
+        self.0.sync_seconds.observe(seconds);
+    }
+
+    /// A limit was met.
+    pub fn limit_hit(&self, limit: Limit) {
+        self.0.limits[limit as usize].inc();
+    }
+
+    /// The limits that were met since the start.
+    #[must_use]
+    pub fn limit_hits(&self) -> Vec<LimitHit> {
+        let hits = |limit: &Limit| LimitHit {
+            limit: limit.name().to_owned(),
+            hits: self.0.limits[*limit as usize].get(),
+        };
+        Limit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
+    }
+
+    /// A command was answered.
+    pub(crate) fn command(&self, verb: Verb, result: CommandResult) {
+        self.0.commands[verb as usize][result as usize].inc();
+    }
+
+    /// Replaces what a scrape shows of depths, sets and totals.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        *self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+fn job_histogram() -> Histogram {
+    Histogram::new(JOB_BUCKETS)
+}
+
+fn register_limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
+    let family = Family::<LimitLabel, Counter>::default();
+    registry.register("limit_hits", "How often a limit (named as in weir.toml) was met", family.clone());
+    Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
+}
+
+fn register_commands(
+    registry: &mut Registry,
+) -> [[Counter; CommandResult::ALL.len()]; Verb::ALL.len()] {
+    let family = Family::<CommandLabel, Counter>::default();
+    registry.register("commands", "Commands by verb and result", family.clone());
+    Verb::ALL.map(|verb| {
+        CommandResult::ALL.map(|result| {
+            let label = CommandLabel { verb: verb.label(), result: result.label() };
+            family.get_or_create_owned(&label)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode;
+
+    fn scrape(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).expect("writing to a String succeeds");
+        text
+    }
+
+    #[test]
+    fn queues_past_the_cap_share_one_label() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 2);
+        for name in ["a", "b", "c", "d", "a"] {
+            metrics.queue(name).wait.observe(0.5);
+        }
+        let text = scrape(&registry);
+        assert!(text.contains("weir_jobs_wait_seconds_count{queue=\"a\"} 2"), "{text}");
+        assert!(text.contains("weir_jobs_wait_seconds_count{queue=\"other\"} 2"), "{text}");
+        assert!(!text.contains("queue=\"c\""), "{text}");
+    }
+
+    #[test]
+    fn every_limit_and_verb_shows_from_the_start() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 2);
+        metrics.limit_hit(Limit::LineBytesMax);
+        metrics.command(Verb::Push, CommandResult::Error);
+        let text = scrape(&registry);
+        assert!(text.contains("weir_jobs_limit_hits_total{limit=\"line_bytes_max\"} 1"), "{text}");
+        assert!(text.contains("weir_jobs_limit_hits_total{limit=\"connections_max\"} 0"), "{text}");
+        assert!(text.contains("weir_jobs_commands_total{verb=\"PUSH\",result=\"error\"} 1"), "{text}");
+        let hit = LimitHit { limit: "line_bytes_max".into(), hits: 1 };
+        assert_eq!(metrics.limit_hits(), [hit]);
+    }
+
+    #[test]
+    fn a_snapshot_is_shown_and_its_tail_summed() {
+        let mut registry = Registry::default();
+        let metrics = JobsMetrics::register(&mut registry, 1);
+        let queue = |name: &str, depth| QueueSnapshot {
+            name: name.into(),
+            depth,
+            latency_seconds: 1.5,
+            ..QueueSnapshot::default()
+        };
+        metrics.publish(Snapshot {
+            queues: vec![queue("a", 1), queue("b", 2), queue("c", 4)],
+            dead: 9,
+            ..Snapshot::default()
+        });
+        let text = scrape(&registry);
+        assert!(text.contains("weir_jobs_queue_depth{queue=\"a\"} 1"), "{text}");
+        assert!(text.contains("weir_jobs_queue_depth{queue=\"other\"} 6"), "{text}");
+        assert!(text.contains("weir_jobs_queue_latency_seconds{queue=\"other\"} 1.5"), "{text}");
+        assert!(text.contains("weir_jobs_set_size{set=\"dead\"} 9"), "{text}");
+    }
+}

@@ -1,0 +1,161 @@
+//! What a scrape shows of depths, sets, totals and storage: published once a second by the thread
+//! that owns the state, so that a scrape never waits for it.
+
+use std::fmt::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::OTHER_QUEUES;
+
+/// The state of the server at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    pub queues: Vec<QueueSnapshot>,
+    pub scheduled: u64,
+    pub retries: u64,
+    pub dead: u64,
+    pub working: u64,
+    pub pushed_total: u64,
+    pub processed_total: u64,
+    pub failed_total: u64,
+    pub connections: u64,
+    pub workers: u64,
+    pub fetches_waiting: u64,
+    pub buffered_bytes: u64,
+    pub log_segments: u64,
+    pub log_bytes: u64,
+}
+
+/// One queue at that moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueSnapshot {
+    pub name: String,
+    pub depth: u64,
+    pub latency_seconds: f64,
+    pub working: u64,
+    pub pushed_total: u64,
+    pub processed_total: u64,
+    pub failed_total: u64,
+}
+
+impl QueueSnapshot {
+    /// Depths and totals add up; the latency is the longest.
+    fn join(&mut self, other: &Self) {
+        self.depth += other.depth;
+        self.latency_seconds = self.latency_seconds.max(other.latency_seconds);
+        self.working += other.working;
+        self.pushed_total += other.pushed_total;
+        self.processed_total += other.processed_total;
+        self.failed_total += other.failed_total;
+    }
+}
+
+/// Encodes the latest snapshot.
+#[derive(Debug)]
+pub(super) struct SnapshotCollector {
+    pub(super) latest: Arc<Mutex<Snapshot>>,
+    pub(super) queue_labels_max: usize,
+}
+
+impl Collector for SnapshotCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut snapshot = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cap_queues(&mut snapshot.queues, self.queue_labels_max);
+        encode_server(&mut encoder, &snapshot)?;
+        encode_queues(&mut encoder, &snapshot.queues)
+    }
+}
+
+/// Keeps `max` queues and sums the rest up as `other`.
+fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
+    if queues.len() <= max {
+        return;
+    }
+    let mut other = QueueSnapshot { name: OTHER_QUEUES.to_owned(), ..QueueSnapshot::default() };
+    for queue in queues.drain(max..) {
+        other.join(&queue);
+    }
+    match queues.iter_mut().find(|queue| queue.name == OTHER_QUEUES) {
+        Some(namesake) => namesake.join(&other),
+        None => queues.push(other),
+    }
+}
+
+fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Result<(), Error> {
+    let gauges = [
+        ("connections", "Open client connections", snapshot.connections),
+        ("workers", "Worker processes that beat", snapshot.workers),
+        ("fetches_waiting", "FETCH commands that wait for work", snapshot.fetches_waiting),
+        ("buffered_bytes", "Half-read lines and unread replies", snapshot.buffered_bytes),
+        ("log_segments", "Segments of the log", snapshot.log_segments),
+        ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
+    ];
+    for (name, help, value) in gauges {
+        let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(gauge)?;
+    }
+    let counters = [
+        ("pushed", "Jobs stored", snapshot.pushed_total),
+        ("processed", "Jobs that ended", snapshot.processed_total),
+        ("failed", "Failures reported", snapshot.failed_total),
+    ];
+    for (name, help, value) in counters {
+        let counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(counter)?;
+    }
+    let mut sets =
+        encoder.encode_descriptor("set_size", "Jobs in a set", None, MetricType::Gauge)?;
+    let sizes = [
+        ("scheduled", snapshot.scheduled),
+        ("retries", snapshot.retries),
+        ("dead", snapshot.dead),
+        ("working", snapshot.working),
+    ];
+    for (set, size) in sizes {
+        ConstGauge::new(size).encode(sets.encode_family(&[("set", set)])?)?;
+    }
+    Ok(())
+}
+
+fn encode_queues(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[QueueSnapshot],
+) -> Result<(), Error> {
+    type Value = fn(&QueueSnapshot) -> u64;
+    let gauges: [(&str, &str, Value); 2] = [
+        ("queue_depth", "Jobs that wait in a queue", |queue| queue.depth),
+        ("queue_working", "Jobs of a queue that are reserved", |queue| queue.working),
+    ];
+    for (name, help, value) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for queue in queues {
+            let label = [("queue", queue.name.as_str())];
+            ConstGauge::new(value(queue)).encode(family.encode_family(&label)?)?;
+        }
+    }
+    let counters: [(&str, &str, Value); 3] = [
+        ("queue_pushed", "Jobs that entered a queue", |queue| queue.pushed_total),
+        ("queue_processed", "Jobs of a queue that ended", |queue| queue.processed_total),
+        ("queue_failed", "Failures of a queue's jobs", |queue| queue.failed_total),
+    ];
+    for (name, help, value) in counters {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for queue in queues {
+            let label = [("queue", queue.name.as_str())];
+            ConstCounter::new(value(queue)).encode(family.encode_family(&label)?)?;
+        }
+    }
+    let help = "How long the next job of a queue has waited";
+    let mut family =
+        encoder.encode_descriptor("queue_latency_seconds", help, None, MetricType::Gauge)?;
+    for queue in queues {
+        let label = [("queue", queue.name.as_str())];
+        ConstGauge::new(queue.latency_seconds).encode(family.encode_family(&label)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The protocol's verbs and what can come of a command, as labels.
+
+/// A verb of the Faktory protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Store one job.
+    Push,
+    /// Store many jobs.
+    Pushb,
+    /// Ask for a job.
+    Fetch,
+    /// A job is done.
+    Ack,
+    /// A job failed.
+    Fail,
+    /// A worker is alive.
+    Beat,
+    /// What is where.
+    Info,
+    /// Forget everything.
+    Flush,
+    /// Good-bye.
+    End,
+    /// Pause, resume, remove, latency.
+    Queue,
+    /// Act on the jobs of a set.
+    Mutate,
+    /// Progress of a job (Enterprise).
+    Track,
+    /// Groups of jobs (Enterprise).
+    Batch,
+    /// Anything else.
+    Unknown,
+}
+
+impl Verb {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Self; 14] = [
+        Self::Push,
+        Self::Pushb,
+        Self::Fetch,
+        Self::Ack,
+        Self::Fail,
+        Self::Beat,
+        Self::Info,
+        Self::Flush,
+        Self::End,
+        Self::Queue,
+        Self::Mutate,
+        Self::Track,
+        Self::Batch,
+        Self::Unknown,
+    ];
+
+    /// The verb that a line starts with. Verbs are upper case.
+    #[must_use]
+    pub const fn parse(word: &[u8]) -> Self {
+        match word {
+            b"PUSH" => Self::Push,
+            b"PUSHB" => Self::Pushb,
+            b"FETCH" => Self::Fetch,
+            b"ACK" => Self::Ack,
+            b"FAIL" => Self::Fail,
+            b"BEAT" => Self::Beat,
+            b"INFO" => Self::Info,
+            b"FLUSH" => Self::Flush,
+            b"END" => Self::End,
+            b"QUEUE" => Self::Queue,
+            b"MUTATE" => Self::Mutate,
+            b"TRACK" => Self::Track,
+            b"BATCH" => Self::Batch,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The label in metrics: the verb itself.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Push => "PUSH",
+            Self::Pushb => "PUSHB",
+            Self::Fetch => "FETCH",
+            Self::Ack => "ACK",
+            Self::Fail => "FAIL",
+            Self::Beat => "BEAT",
+            Self::Info => "INFO",
+            Self::Flush => "FLUSH",
+            Self::End => "END",
+            Self::Queue => "QUEUE",
+            Self::Mutate => "MUTATE",
+            Self::Track => "TRACK",
+            Self::Batch => "BATCH",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommandResult {
+    /// Done.
+    Ok,
+    /// A FETCH that found nothing.
+    Empty,
+    /// Answered with an error.
+    Error,
+}
+
+impl CommandResult {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Empty, Self::Error];
+
+    /// The label in metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Empty => "empty",
+            Self::Error => "error",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_parse_back_and_all_is_in_order() {
+        for (index, verb) in Verb::ALL.into_iter().enumerate() {
+            assert_eq!(verb as usize, index);
+            assert_eq!(Verb::parse(verb.label().as_bytes()), verb);
+        }
+        for (index, result) in CommandResult::ALL.into_iter().enumerate() {
+            assert_eq!(result as usize, index);
+        }
+    }
+
+    #[test]
+    fn verbs_are_upper_case() {
+        assert_eq!(Verb::parse(b"push"), Verb::Unknown);
+        assert_eq!(Verb::parse(b""), Verb::Unknown);
+    }
+}

@@ -1,0 +1,151 @@
+//! Accepting: every connection is served, refused in the protocol's way, or turned away at once.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use weir_base::shutdown::Shutdown;
+
+use super::Service;
+use crate::faktory::{self, Admission, Signal};
+use crate::metrics::Limit;
+use crate::store::Store;
+
+/// Before accepting again after the system refused: a busy loop would help nobody.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Held open only to be given up when there are no descriptors left.
+const SPARE: &str = "/dev/null";
+
+/// Accepts the connections of one listener.
+#[derive(Debug)]
+pub(super) struct Acceptor<S> {
+    service: Rc<Service<S>>,
+    tls: Option<Arc<weir_net::Tls>>,
+    shutdown: Shutdown,
+    spare: Option<File>,
+}
+
+impl<S: Store> Acceptor<S> {
+    pub(super) fn new(
+        service: &Rc<Service<S>>,
+        tls: Option<Arc<weir_net::Tls>>,
+        shutdown: &Shutdown,
+    ) -> Self {
+        let (service, shutdown) = (Rc::clone(service), shutdown.clone());
+        Self { service, tls, shutdown, spare: File::open(SPARE).ok() }
+    }
+
+    /// Until the server is told to end.
+    pub(super) async fn run(mut self, listener: TcpListener) {
+        let shutdown = self.shutdown.clone();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.requested() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => self.admit(stream, address.ip()).await,
+                Err(error) if is_descriptor_limit(&error) => {
+                    self.use_spare(&listener, &error).await;
+                }
+                // The client is gone already.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections; trying again");
+                    sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    async fn admit(&self, stream: TcpStream, address: IpAddr) {
+        let limits = &self.service.settings().limits;
+        let open = self.service.connections.len();
+        let admission = if open < limits.connections_max {
+            Admission::Serve
+        } else if open < limits.connections_max + limits.refusals_max {
+            Admission::Refuse
+        } else {
+            self.service.metrics.limit_hit(Limit::RefusalsMax);
+            return faktory::turn_away(stream, "too many connections", limits.linger_timeout).await;
+        };
+        // Replies are gathered already; without this they would wait for the client's ACK.
+        let _ = stream.set_nodelay(true);
+        let (id, signal) = self.service.connections.open();
+        let service = Rc::clone(&self.service);
+        match &self.tls {
+            None => {
+                self.shutdown.spawn_local(async move {
+                    let open = Open { service, id };
+                    let service = Rc::clone(&open.service);
+                    faktory::serve(service, stream, address, signal, admission).await;
+                });
+            }
+            Some(tls) => {
+                let acceptor = tls.acceptor();
+                let open = Open { service, id };
+                let task = serve_tls(open, acceptor, stream, address, signal, admission);
+                self.shutdown.spawn_local(task);
+            }
+        }
+    }
+
+    /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
+    async fn use_spare(&mut self, listener: &TcpListener, error: &io::Error) {
+        self.service.metrics.limit_hit(Limit::OpenFiles);
+        tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
+        self.spare = None;
+        let turned_away = async {
+            let (stream, _) = listener.accept().await?;
+            let why = "too many connections: the server has no open files left";
+            let limit = self.service.settings().limits.linger_timeout;
+            faktory::turn_away(stream, why, limit).await;
+            io::Result::Ok(())
+        };
+        let done = timeout(ACCEPT_AGAIN, turned_away).await;
+        self.spare = File::open(SPARE).ok();
+        if !matches!(done, Ok(Ok(()))) {
+            sleep(ACCEPT_AGAIN).await;
+        }
+    }
+}
+
+async fn serve_tls<S: Store>(
+    open: Open<S>,
+    acceptor: tokio_rustls::TlsAcceptor,
+    stream: TcpStream,
+    address: IpAddr,
+    signal: Rc<Signal>,
+    admission: Admission,
+) {
+    let service = Rc::clone(&open.service);
+    let hello_timeout = service.settings().limits.hello_timeout;
+    match timeout(hello_timeout, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => faktory::serve(service, stream, address, signal, admission).await,
+        Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+        Err(_) => service.metrics.limit_hit(Limit::HelloTimeout),
+    }
+}
+
+/// Counts a connection out, however its task ends.
+struct Open<S> {
+    service: Rc<Service<S>>,
+    id: u64,
+}
+
+impl<S> Drop for Open<S> {
+    fn drop(&mut self) {
+        self.service.connections.close(self.id);
+    }
+}
+
+fn is_descriptor_limit(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}

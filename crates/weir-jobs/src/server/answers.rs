@@ -1,0 +1,246 @@
+//! Answers to the requests of [`crate::handle::Handle`], each in a task beside the connections.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use tokio::sync::mpsc::Receiver;
+use weir_base::shutdown::Shutdown;
+
+use super::{Service, import, reload, search, views, walk};
+use crate::faktory::push_all;
+use crate::handle::{
+    Envelope, HandleError, Query, Queues, Reply, Request, Which, WorkerSignal,
+};
+use crate::model::{EntryKey, Place, QueueName, SetName};
+use crate::store::{Action, Condition, Filter, ScanRequest, Selection, Store, StoreError};
+use crate::view;
+use crate::workers::WorkerState;
+
+/// Answers until the server is told to end.
+pub(super) async fn run<S: Store>(
+    service: Rc<Service<S>>,
+    mut requests: Receiver<Envelope>,
+    shutdown: Shutdown,
+) {
+    loop {
+        let envelope = tokio::select! {
+            biased;
+            () = shutdown.requested() => return,
+            envelope = requests.recv() => envelope,
+        };
+        let Some(Envelope { request, slot }) = envelope else { return };
+        let service = Rc::clone(&service);
+        shutdown.spawn_local(async move {
+            let _slot = slot;
+            answer(&service, request).await;
+        });
+    }
+}
+
+async fn answer<S: Store>(service: &Service<S>, request: Request) {
+    match request {
+        Request::Overview(reply) => done(reply, Ok(views::overview(service))),
+        Request::Queues(reply) => done(reply, Ok(views::queues(service))),
+        Request::Jobs(query, reply) => read(reply, page(service, query)).await,
+        Request::Count(query, reply) => read(reply, count(service, query)).await,
+        Request::Job(jid, reply) => read(reply, job(service, jid)).await,
+        Request::Workers(reply) => {
+            let busy = |wid: &_| service.store.busy(wid);
+            done(reply, Ok(service.workers.borrow().view(busy)));
+        }
+        Request::Reservations(limit, reply) => {
+            let limit = limit.min(service.settings().limits.page_jobs_max);
+            let reserved = service.store.reservations(limit);
+            done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
+        }
+        Request::Push(jobs, reply) => done(reply, push(service, &jobs).await),
+        Request::Import(lines, reply) => done(reply, import::import(service, &lines).await),
+        Request::Act(place, which, action, reply) => {
+            done(reply, act(service, &place, which, action).await);
+        }
+        Request::ActOnQueues(queues, action, reply) => {
+            let acted = async {
+                let names = named(service, queues)?;
+                Ok(service.store.act_on_queues(&names, action).await?)
+            };
+            done(reply, acted.await);
+        }
+        Request::SignalWorkers(wid, signal, reply) => {
+            let state = match signal {
+                WorkerSignal::Quiet => WorkerState::Quiet,
+                WorkerSignal::Terminate => WorkerState::Terminate,
+            };
+            done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
+        }
+        Request::Ready(reply) => done(reply, ready(service)),
+        Request::Reload(settings, reply) => done(reply, Ok(reload::reload(service, *settings))),
+    }
+}
+
+fn done<T>(reply: Reply<T>, result: Result<T, HandleError>) {
+    // Whoever asked may have left; what was done stays done.
+    let _ = reply.send(result);
+}
+
+/// Reading ends when nobody waits for it any more.
+async fn read<T>(mut reply: Reply<T>, work: impl Future<Output = Result<T, HandleError>>) {
+    let result = tokio::select! {
+        biased;
+        () = reply.closed() => return,
+        result = work => result,
+    };
+    done(reply, result);
+}
+
+async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page, HandleError> {
+    let settings = service.settings();
+    let limits = &settings.limits;
+    let place = place(&query.place, service)?;
+    let after = query.after.as_deref().map(key).transpose()?;
+    let filter = filter(query.search.as_deref(), query.jobtype);
+    let total = walk::total(service, &place);
+    let page = service
+        .store
+        .scan(ScanRequest {
+            place,
+            after,
+            newest_first: query.newest_first,
+            limit: query.limit.unwrap_or(limits.page_jobs_max).clamp(1, limits.page_jobs_max),
+            scan_max: limits.scan_jobs_max,
+            filter,
+        })
+        .await?;
+    Ok(view::Page {
+        jobs: page.jobs.into_iter().map(views::job).collect(),
+        next: page.next.map(|key| key.to_string()),
+        scanned: page.scanned as u64,
+        total,
+    })
+}
+
+async fn count<S: Store>(service: &Service<S>, query: Query) -> Result<u64, HandleError> {
+    let place = place(&query.place, service)?;
+    let filter = filter(query.search.as_deref(), query.jobtype);
+    Ok(walk::count_matching(service, &service.settings(), place, filter).await?)
+}
+
+async fn job<S: Store>(
+    service: &Service<S>,
+    jid: String,
+) -> Result<Option<view::Job>, HandleError> {
+    Ok(service.store.find(&jid).await?.map(views::job))
+}
+
+async fn push<S: Store>(
+    service: &Service<S>,
+    texts: &[Vec<u8>],
+) -> Result<view::Pushed, HandleError> {
+    let settings = service.settings();
+    let now = service.clock.now();
+    let mut batch = service.take_batch();
+    let mut pushed = view::Pushed::default();
+    let mut lines = Vec::with_capacity(texts.len());
+    for (line, text) in (1..).zip(texts) {
+        match batch.add(text, now, &settings.limits) {
+            Ok(()) => lines.push(line),
+            Err(error) => {
+                let error = error.to_string();
+                pushed.rejected.push(view::Rejected { line, jid: None, error });
+            }
+        }
+    }
+    let jobs = batch.jobs();
+    let stored = push_all(&*service.store, &jobs).await;
+    for ((line, job), stored) in lines.into_iter().zip(&jobs).zip(stored) {
+        match stored {
+            Ok(()) => pushed.accepted += 1,
+            Err(error) => pushed.rejected.push(view::Rejected {
+                line,
+                jid: Some(job.jid.to_owned()),
+                error: error.to_string(),
+            }),
+        }
+    }
+    service.keep_batch(batch);
+    pushed.rejected.sort_by_key(|rejected| rejected.line);
+    pushed.rejected_total = pushed.rejected.len() as u64;
+    Ok(pushed)
+}
+
+async fn act<S: Store>(
+    service: &Service<S>,
+    text: &str,
+    which: Which,
+    action: Action,
+) -> Result<u64, HandleError> {
+    let place = place(text, service)?;
+    let settings = service.settings();
+    match which {
+        Which::Keys(keys) => {
+            let keys = keys.iter().map(|text| key(text)).collect::<Result<_, _>>()?;
+            Ok(service.store.act(&place, &Selection::Entries(keys), action).await?)
+        }
+        Which::Matching { search, jobtype } => {
+            let filter = filter(search.as_deref(), jobtype);
+            Ok(walk::act_on_matching(service, &settings, &place, filter, action).await?)
+        }
+    }
+}
+
+/// Queues that don't exist are an error here: a person has misspelt them.
+fn named<S: Store>(
+    service: &Service<S>,
+    queues: Queues,
+) -> Result<Vec<QueueName>, HandleError> {
+    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
+    let names = match queues {
+        Queues::All => return Ok(known.collect()),
+        Queues::Named(names) => names,
+    };
+    let known: Vec<QueueName> = known.collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let found = known.iter().find(|queue| queue.as_str() == name);
+            found.cloned().ok_or_else(|| unknown_queue(&name))
+        })
+        .collect()
+}
+
+fn unknown_queue(name: &str) -> HandleError {
+    HandleError::Invalid(format!("there is no queue {name:?}"))
+}
+
+fn ready<S: Store>(service: &Service<S>) -> Result<(), HandleError> {
+    match service.store.storage().condition {
+        Condition::Ok => Ok(()),
+        Condition::Low | Condition::Full => Err(StoreError::DiskFull.into()),
+        Condition::Failed(problem) => Err(StoreError::Failed(problem).into()),
+    }
+}
+
+/// `scheduled`, `retries`, `dead` or `queue:NAME`.
+pub(super) fn place<S: Store>(text: &str, service: &Service<S>) -> Result<Place, HandleError> {
+    if let Some(name) = text.strip_prefix("queue:") {
+        let name = QueueName::parse(name, &service.settings().limits)
+            .map_err(|error| HandleError::Invalid(error.to_string()))?;
+        return Ok(Place::Queue(name));
+    }
+    let set = SetName::ALL.into_iter().find(|set| set.as_str() == text);
+    set.map(Place::Set).ok_or_else(|| {
+        let hint = "scheduled, retries, dead or queue:NAME";
+        HandleError::Invalid(format!("place {text:?} is not one of {hint}"))
+    })
+}
+
+fn key(text: &str) -> Result<EntryKey, HandleError> {
+    text.parse().map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
+}
+
+fn filter(search: Option<&str>, jobtype: Option<String>) -> Filter {
+    Filter {
+        pattern: search.filter(|text| !text.is_empty()).map(search::pattern),
+        jobtype: jobtype.filter(|text| !text.is_empty()),
+        jids: Vec::new(),
+    }
+}

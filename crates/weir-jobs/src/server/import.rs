@@ -1,0 +1,166 @@
+//! Export lines and the way back.
+//!
+//! An export line is `{"place":"retries","at":"2026-11-20T19:28:22.123456Z","job":{..}}`: where the
+//! job rested, when it was due (scheduled, retries), died (dead) or entered its queue, and its text
+//! with its `failure`, byte for byte as a worker would get it. Importing it puts the job back into
+//! the same place with the same time, failure and retries left. A line without `place` is a plain
+//! job and is pushed. A job that enters a queue again gets a new `enqueued_at`: it waits from now.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use weir_base::clock::Timestamp;
+
+use super::{Service, answers};
+use crate::faktory::store_all;
+use crate::handle::HandleError;
+use crate::job::JobBatch;
+use crate::job_text;
+use crate::model::{Failure, NewJob, Place, SetName};
+use crate::settings::Limits;
+use crate::stamp::{parse_rfc3339, rfc3339};
+use crate::store::{Restored, Store, StoreError};
+use crate::view;
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    place: Option<String>,
+    at: Option<String>,
+    #[serde(borrow)]
+    job: Option<&'a RawValue>,
+}
+
+/// What an export line says beside the job.
+#[derive(Clone, Debug)]
+struct Rest {
+    /// None: its queue.
+    set: Option<SetName>,
+    at: Timestamp,
+    failure: Option<Failure>,
+}
+
+/// The member of an exported job that a push would leave out.
+#[derive(Deserialize)]
+struct Failed<'a> {
+    #[serde(borrow)]
+    failure: Option<&'a RawValue>,
+}
+
+/// The export line of a listed job.
+pub(crate) fn line(place: &str, job: &view::Job) -> String {
+    let at = Timestamp::from_micros(micros(job.at));
+    format!(
+        "{{\"place\":{},\"at\":\"{}\",\"job\":{}}}\n",
+        serde_json::Value::from(place),
+        rfc3339(at),
+        job.payload
+    )
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time after 1970; 53 bits hold microseconds until the year 2255"
+)]
+fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}
+
+/// Puts exported lines back. A line that is refused does not keep out the others.
+pub(super) async fn import<S: Store>(
+    service: &Service<S>,
+    texts: &[Vec<u8>],
+) -> Result<view::Pushed, HandleError> {
+    let settings = service.settings();
+    let mut batch = service.take_batch();
+    let mut pushed = view::Pushed::default();
+    let mut read: Vec<(u64, Option<Rest>)> = Vec::with_capacity(texts.len());
+    for (line, text) in (1..).zip(texts) {
+        match read_line(service, &mut batch, text, &settings.limits) {
+            Ok(rest) => read.push((line, rest)),
+            Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
+        }
+    }
+    let jobs = batch.jobs();
+    let (pushes, restores): (Vec<_>, Vec<_>) =
+        read.into_iter().zip(&jobs).partition(|((_, rest), _)| rest.is_none());
+    let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
+    let stored = store_all(&new, async |part| service.store.push(part).await).await;
+    let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
+    note(&mut pushed, lines.zip(stored));
+
+    let texts: Vec<Vec<u8>> = restores.iter().map(|((_, rest), job)| text(job, rest)).collect();
+    let back: Vec<Restored<'_>> = restores
+        .iter()
+        .zip(&texts)
+        .filter_map(|(((_, rest), job), json)| Some(restored(job, rest.as_ref()?, json)))
+        .collect();
+    let stored = store_all(&back, async |part| service.store.restore(part).await).await;
+    let lines = restores.iter().map(|((line, _), job)| (*line, job.jid));
+    note(&mut pushed, lines.zip(stored));
+
+    service.keep_batch(batch);
+    pushed.rejected.sort_by_key(|rejected| rejected.line);
+    pushed.rejected_total = pushed.rejected.len() as u64;
+    Ok(pushed)
+}
+
+fn note<'a>(
+    pushed: &mut view::Pushed,
+    results: impl Iterator<Item = ((u64, &'a str), Result<(), StoreError>)>,
+) {
+    for ((line, jid), result) in results {
+        match result {
+            Ok(()) => pushed.accepted += 1,
+            Err(error) => {
+                let (jid, error) = (Some(jid.to_owned()), error.to_string());
+                pushed.rejected.push(view::Rejected { line, jid, error });
+            }
+        }
+    }
+}
+
+/// Adds the line's job to the batch; answers what else it says. None: it is a plain job.
+fn read_line<S: Store>(
+    service: &Service<S>,
+    batch: &mut JobBatch,
+    text: &[u8],
+    limits: &Limits,
+) -> Result<Option<Rest>, String> {
+    let now = service.clock.now();
+    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let (Some(place), Some(job)) = (line.place, line.job) else {
+        batch.add(text, now, limits).map_err(|error| error.to_string())?;
+        return Ok(None);
+    };
+    let set = match answers::place(&place, service).map_err(|error| error.to_string())? {
+        Place::Queue(_) => None,
+        Place::Set(set) => Some(set),
+    };
+    let at = match line.at {
+        None => now,
+        Some(at) => parse_rfc3339(&at).map_err(|error| format!("at: {error}"))?,
+    };
+    let failure = failure(job.get())?;
+    batch.add(job.get().as_bytes(), now, limits).map_err(|error| error.to_string())?;
+    Ok(Some(Rest { set, at, failure }))
+}
+
+fn failure(job: &str) -> Result<Option<Failure>, String> {
+    let failed: Failed<'_> = serde_json::from_str(job).map_err(|error| error.to_string())?;
+    let Some(failure) = failed.failure.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let known = job_text::parse_failure(failure.get());
+    known.map(Some).ok_or_else(|| "failure is not what an export holds".to_owned())
+}
+
+/// The job's final text, with the failure that it carries.
+fn text(job: &NewJob<'_>, rest: &Option<Rest>) -> Vec<u8> {
+    match rest.as_ref().and_then(|rest| rest.failure.as_ref()) {
+        Some(failure) => job_text::failed(job.json, job.base_bytes, failure),
+        None => job.json.to_vec(),
+    }
+}
+
+fn restored<'a>(job: &NewJob<'a>, rest: &Rest, json: &'a [u8]) -> Restored<'a> {
+    let Rest { set, at, failure } = rest.clone();
+    Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure }
+}

@@ -1,0 +1,147 @@
+//! The thread that owns the store: its runtime, its tasks, its end.
+
+use std::rc::Rc;
+use std::sync::mpsc::SyncSender;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+use weir_base::shutdown::{Drained, Shutdown};
+
+use super::{Service, Start, StartError, Stop, accept, answers, descriptors, watch};
+use crate::engine::EmbeddedStore;
+use crate::faktory::Order;
+use crate::handle::Envelope;
+use crate::memory::MemoryStore;
+use crate::settings::StoreKind;
+use crate::store::{Store, StoreError};
+
+/// How a server ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub ended: Ended,
+    /// Whether everything that was acknowledged is safely closed.
+    pub closed: Result<(), StoreError>,
+}
+
+/// Why the connections ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All had their answers.
+    Clean,
+    /// The deadline came, or nobody wanted to wait: so many tasks were cut off.
+    Cut { tasks: usize },
+    /// The thread panicked.
+    Panicked,
+}
+
+/// Runs a server on this thread. Tells `opened` whether it began; None: it did not.
+pub(super) fn run(
+    start: Start,
+    requests: Receiver<Envelope>,
+    opened: &SyncSender<Result<(), StartError>>,
+) -> Option<Outcome> {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = opened.send(Err(error.into()));
+            return None;
+        }
+    };
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let (clock, metrics) = (start.clock.clone(), start.metrics.clone());
+        // The one place where the kinds of store are told apart.
+        match start.settings.store {
+            StoreKind::Memory => {
+                let store = MemoryStore::open(&start.settings, clock, metrics);
+                serve(Rc::new(store), start, requests, opened).await
+            }
+            StoreKind::Embedded => match EmbeddedStore::open(&start.settings, clock, metrics) {
+                Ok((store, report)) => {
+                    log_report(&report);
+                    serve(Rc::new(store), start, requests, opened).await
+                }
+                Err(source) => {
+                    let directory = start.settings.directory.clone();
+                    let _ = opened.send(Err(StartError::Store { directory, source }));
+                    None
+                }
+            },
+        }
+    })
+}
+
+fn log_report(report: &weir_log::Report) {
+    tracing::info!(segments = report.segments, records = report.records, "job store opened");
+    if let Some(cut) = &report.cut {
+        tracing::warn!(
+            position = ?cut.position,
+            bytes = cut.bytes,
+            "torn end of the job log cut off: it was never acknowledged"
+        );
+    }
+}
+
+async fn serve<S: Store>(
+    store: Rc<S>,
+    start: Start,
+    requests: Receiver<Envelope>,
+    opened: &SyncSender<Result<(), StartError>>,
+) -> Option<Outcome> {
+    let Start { listeners, mut settings, clock, metrics, tls, stop } = start;
+    descriptors::fit(&mut settings.limits);
+    let service = Rc::new(Service::new(store, settings, clock, metrics));
+    let shutdown = Shutdown::new();
+    for listener in listeners {
+        let listener = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
+        match listener {
+            Ok(listener) => {
+                let acceptor = accept::Acceptor::new(&service, tls.clone(), &shutdown);
+                shutdown.spawn_local(acceptor.run(listener));
+            }
+            Err(error) => {
+                let _ = opened.send(Err(error.into()));
+                return None;
+            }
+        }
+    }
+    shutdown.spawn_local(answers::run(Rc::clone(&service), requests, shutdown.clone()));
+    let _ = opened.send(Ok(()));
+    Some(serve_until_told(&service, &shutdown, &stop).await)
+}
+
+/// The life of a server after its start, and its end in order.
+async fn serve_until_told<S: Store>(
+    service: &Rc<Service<S>>,
+    shutdown: &Shutdown,
+    stop: &Stop,
+) -> Outcome {
+    // These never end by themselves, so nobody waits for them.
+    let reaper = tokio::task::spawn_local(watch::reap_workers(Rc::clone(service)));
+    let sampler = tokio::task::spawn_local(watch::sample_totals(Rc::clone(service)));
+    tokio::select! {
+        () = stop.graceful.cancelled() => {}
+        () = stop.at_once.cancelled() => {}
+    }
+    // 1. Nobody new: the listeners close here; whoever handed them to us keeps theirs.
+    shutdown.request();
+    // 2. Waiting FETCHes answer null, what has arrived is answered, connections close.
+    service.connections.tell_all(Order::Close);
+    // 3. Commands that run finish and their replies go out, until the deadline.
+    let drained = tokio::select! {
+        drained = shutdown.drain(stop.deadline) => drained,
+        () = stop.at_once.cancelled() => Drained::DeadlinePassed { tasks_left: shutdown.tasks() },
+    };
+    let ended = match drained {
+        Drained::Clean | Drained::DeadlinePassed { tasks_left: 0 } => Ended::Clean,
+        Drained::DeadlinePassed { tasks_left } => Ended::Cut { tasks: tasks_left },
+    };
+    reaper.abort();
+    sampler.abort();
+    // 4. What was acknowledged is made durable.
+    let closing = timeout(stop.deadline, service.store.close()).await;
+    let late = StoreError::Failed(format!("not closed within {:?}", stop.deadline));
+    Outcome { ended, closed: closing.unwrap_or(Err(late)) }
+}

@@ -1,0 +1,139 @@
+//! Rates over the last minute, from totals that are looked at now and then.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::model::QueueName;
+use crate::store::QueueCounts;
+
+/// How often the totals are looked at.
+pub(crate) const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+/// What a rate is measured over.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Jobs per second below which a queue stands still: less than one in the window.
+const STILL: f64 = 1.0 / 120.0;
+
+/// The samples of the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    samples: VecDeque<Sample>,
+}
+
+#[derive(Debug)]
+struct Sample {
+    at: Timestamp,
+    queues: HashMap<QueueName, Totals>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    pushed: u64,
+    ended: u64,
+}
+
+impl From<&QueueCounts> for Totals {
+    fn from(queue: &QueueCounts) -> Self {
+        Self { pushed: queue.pushed_total, ended: queue.processed_total }
+    }
+}
+
+/// Jobs per second of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rate {
+    pub(crate) pushed: f64,
+    pub(crate) processed: f64,
+}
+
+impl Rate {
+    /// How long a backlog lasts at this rate; None: it grows or stands still.
+    pub(crate) fn drain_seconds(self, depth: u64) -> Option<f64> {
+        if depth == 0 {
+            return Some(0.0);
+        }
+        let shrinks = self.processed - self.pushed;
+        (shrinks > STILL).then(|| as_f64(depth) / shrinks)
+    }
+}
+
+impl Rates {
+    /// Notes the totals; forgets what is older than the window, but for one sample.
+    pub(crate) fn sample(&mut self, now: Timestamp, queues: &[QueueCounts]) {
+        while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
+            self.samples.pop_front();
+        }
+        let queues = queues.iter().map(|queue| (queue.name.clone(), queue.into())).collect();
+        self.samples.push_back(Sample { at: now, queues });
+    }
+
+    /// The rate of a queue whose totals are now these. A queue that is new since the oldest sample
+    /// began at 0.
+    pub(crate) fn rate(&self, now: Timestamp, queue: &QueueCounts) -> Rate {
+        let Some(oldest) = self.samples.front() else { return Rate::default() };
+        let seconds = now.since(oldest.at).as_secs_f64();
+        if seconds <= 0.0 {
+            return Rate::default();
+        }
+        let before = oldest.queues.get(&queue.name).copied().unwrap_or_default();
+        let totals = Totals::from(queue);
+        let rate = |now: u64, before: u64| as_f64(now.saturating_sub(before)) / seconds;
+        Rate {
+            pushed: rate(totals.pushed, before.pushed),
+            processed: rate(totals.ended, before.ended),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count for people: 53 bits are exact enough")]
+const fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Limits;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn queue(pushed_total: u64, processed_total: u64) -> QueueCounts {
+        QueueCounts {
+            name: QueueName::parse("q", &Limits::default()).unwrap(),
+            depth: 0,
+            oldest: None,
+            paused: false,
+            reserved: 0,
+            pushed_total,
+            processed_total,
+            failed_total: 0,
+        }
+    }
+
+    #[test]
+    fn a_rate_is_over_the_last_minute_only() {
+        let mut rates = Rates::default();
+        assert_eq!(rates.rate(at(0), &queue(5, 5)), Rate::default());
+        for second in 0..=20 {
+            // 100 jobs a second for the first 50 seconds, then 10.
+            let now = second * 5;
+            let pushed = if now <= 50 { now * 100 } else { 5_000 + (now - 50) * 10 };
+            rates.sample(at(now), &[queue(pushed, 0)]);
+        }
+        let rate = rates.rate(at(100), &queue(5_500, 60));
+        assert_eq!(rates.samples.front().map(|sample| sample.at), Some(at(40)));
+        assert!((rate.pushed - 1_500.0 / 60.0).abs() < 1e-9, "{rate:?}");
+        assert!((rate.processed - 1.0).abs() < 1e-9, "{rate:?}");
+    }
+
+    #[test]
+    fn a_backlog_that_grows_has_no_end() {
+        let rate = |pushed, processed| Rate { pushed, processed };
+        assert_eq!(rate(1.0, 3.0).drain_seconds(10), Some(5.0));
+        assert_eq!(rate(3.0, 1.0).drain_seconds(10), None);
+        assert_eq!(rate(1.0, 1.0).drain_seconds(10), None);
+        assert_eq!(rate(3.0, 1.0).drain_seconds(0), Some(0.0));
+    }
+}

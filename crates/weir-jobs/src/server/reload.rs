@@ -1,0 +1,63 @@
+//! Settings that change while the server runs, and those that can't.
+
+use super::Service;
+use crate::allocation::Allocation;
+use crate::settings::Settings;
+use crate::store::Store;
+
+/// Puts `new` in force and answers which changes need a restart; those keep their old value.
+pub(super) fn reload<S: Store>(service: &Service<S>, mut new: Settings) -> Vec<String> {
+    let old = service.settings();
+    let kept = keep_fixed(&old, &mut new);
+    super::descriptors::fit(&mut new.limits);
+    service.store.allocate(Allocation::of_settings(&new));
+    service.set_settings(new);
+    kept
+}
+
+/// Takes the old value of everything that the store, the log or the metrics were built with.
+fn keep_fixed(old: &Settings, new: &mut Settings) -> Vec<String> {
+    let mut kept = Vec::new();
+    macro_rules! keep {
+        ($($path:ident).+) => {
+            if new.$($path).+ != old.$($path).+ {
+                new.$($path).+ = old.$($path).+.clone();
+                kept.push(concat!("jobs", $(".", stringify!($path)),+).to_owned());
+            }
+        };
+    }
+    keep!(store);
+    keep!(directory);
+    keep!(fsync);
+    keep!(fsync_acks);
+    keep!(ack_sync_max);
+    keep!(gather_wait);
+    keep!(limits.queues_max);
+    keep!(limits.dead_jobs_max);
+    keep!(limits.dead_age_max);
+    keep!(limits.returns_max);
+    keep!(limits.segment_bytes);
+    keep!(limits.reserve_bytes);
+    keep!(limits.admin_requests_max);
+    keep!(limits.metrics_queues_max);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Fsync;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_built_with_its_setting_keeps_it_and_is_named() {
+        let old = Settings::default();
+        let mut new = Settings { fsync: Fsync::Never, allow_flush: true, ..Settings::default() };
+        new.limits.queues_max = 7;
+        new.limits.fetch_wait = Duration::from_secs(9);
+        assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.queues_max"]);
+        assert_eq!((new.fsync, new.limits.queues_max), (old.fsync, old.limits.queues_max));
+        assert!(new.allow_flush, "what can be reloaded is");
+        assert_eq!(new.limits.fetch_wait, Duration::from_secs(9));
+    }
+}

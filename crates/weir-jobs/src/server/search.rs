@@ -1,0 +1,42 @@
+//! What people type to find jobs, as the store's globs.
+
+/// A glob that finds `glob` anywhere in a job's text.
+pub(crate) fn anywhere(glob: &str) -> String {
+    let front = if glob.starts_with('*') { "" } else { "*" };
+    let back = if glob.ends_with('*') && !glob.ends_with("\\*") { "" } else { "*" };
+    format!("{front}{glob}{back}")
+}
+
+/// Plain text is found as it is, anywhere; with `*` or `?` it is a glob.
+pub(crate) fn pattern(text: &str) -> String {
+    if text.contains(['*', '?']) { anywhere(text) } else { anywhere(&escape(text)) }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '[' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_gets_its_stars_once() {
+        assert_eq!(anywhere("*a*"), "*a*");
+        assert_eq!(anywhere("a"), "*a*");
+        assert_eq!(anywhere("a\\*"), "*a\\**");
+    }
+
+    #[test]
+    fn plain_text_is_taken_as_it_is() {
+        assert_eq!(pattern("[1,2]"), "*\\[1,2\\]*");
+        assert_eq!(pattern("user ?7"), "*user ?7*");
+    }
+}

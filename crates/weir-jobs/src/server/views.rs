@@ -1,0 +1,172 @@
+//! The server's state as plain data for people.
+
+use serde::Deserialize;
+use weir_base::clock::Timestamp;
+
+use super::Service;
+use crate::settings::{Fsync, Settings, StoreKind};
+use crate::stamp::rfc3339;
+use crate::store::{Condition, JobState, QueueCounts, Reserved, Storage, Store, StoredJob};
+use crate::model::{Failure, SetName};
+use crate::view;
+
+/// The whole server on one page.
+pub(super) fn overview<S: Store>(service: &Service<S>) -> view::Overview {
+    let now = service.clock.now();
+    let settings = service.settings();
+    let counts = service.store.counts();
+    let open = counts.queues.iter().filter(|queue| !queue.paused);
+    view::Overview {
+        now: now.as_secs_f64(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_seconds: now.since(service.started).as_secs_f64(),
+        store: store_name(&settings).to_owned(),
+        fsync: fsync_name(&settings).to_owned(),
+        processed_total: counts.processed_total,
+        failed_total: counts.failed_total,
+        pushed_total: counts.pushed_total,
+        enqueued: counts.queues.iter().map(|queue| queue.depth).sum(),
+        working: counts.reserved,
+        scheduled: counts.scheduled,
+        retries: counts.retries,
+        dead: counts.dead,
+        queues: counts.queues.len() as u64,
+        workers: service.workers.borrow().len() as u64,
+        connections: service.connections.len() as u64,
+        fetches_waiting: service.waiting_fetches.get() as u64,
+        latency_seconds_max: open.map(|queue| latency(queue, now)).fold(0.0, f64::max),
+        log: log(service.store.storage()),
+        limits_hit: service.metrics.limit_hits(),
+    }
+}
+
+const fn store_name(settings: &Settings) -> &'static str {
+    match settings.store {
+        StoreKind::Embedded => "embedded",
+        StoreKind::Memory => "memory",
+    }
+}
+
+const fn fsync_name(settings: &Settings) -> &'static str {
+    match settings.fsync {
+        Fsync::Always => "always",
+        Fsync::EverySecond => "everysec",
+        Fsync::Never => "never",
+    }
+}
+
+fn latency(queue: &QueueCounts, now: Timestamp) -> f64 {
+    queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
+}
+
+fn log(storage: Storage) -> view::Log {
+    let (state, problem) = match storage.condition {
+        Condition::Ok => ("ok", None),
+        Condition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
+        Condition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
+        Condition::Failed(problem) => ("failed", Some(problem)),
+    };
+    view::Log {
+        segments: storage.segments,
+        bytes: storage.bytes,
+        records_damaged: storage.records_damaged,
+        state: state.to_owned(),
+        problem,
+        sync_seconds_p50: storage.sync_seconds_p50,
+        sync_seconds_p99: storage.sync_seconds_p99,
+    }
+}
+
+/// All queues, by name.
+pub(super) fn queues<S: Store>(service: &Service<S>) -> Vec<view::Queue> {
+    let now = service.clock.now();
+    let settings = service.settings();
+    let counts = service.store.counts();
+    let mut queues: Vec<_> =
+        counts.queues.iter().map(|queue| queue_view(service, &settings, queue, now)).collect();
+    queues.sort_by(|a, b| a.name.cmp(&b.name));
+    queues
+}
+
+fn queue_view<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    queue: &QueueCounts,
+    now: Timestamp,
+) -> view::Queue {
+    let rate = service.rates.borrow().rate(now, queue);
+    let wanted = settings.queues.get(&queue.name).cloned().unwrap_or_default();
+    view::Queue {
+        name: queue.name.to_string(),
+        depth: queue.depth,
+        latency_seconds: latency(queue, now),
+        paused: queue.paused,
+        working: queue.reserved,
+        pushed: queue.pushed_total,
+        processed: queue.processed_total,
+        failed: queue.failed_total,
+        pushed_per_second: rate.pushed,
+        processed_per_second: rate.processed,
+        drain_seconds: rate.drain_seconds(queue.depth),
+        target_latency_seconds: wanted.target_latency.map(|target| target.as_secs_f64()),
+        concurrency: wanted.concurrency,
+        fresh_lane: wanted.fresh_lane,
+    }
+}
+
+/// A job with all that is known of it.
+pub(super) fn job(job: StoredJob) -> view::Job {
+    let (state, wid) = match job.state {
+        JobState::Enqueued => (view::State::Enqueued, None),
+        JobState::Reserved { wid, .. } => (view::State::Working, wid),
+        JobState::In(SetName::Scheduled) => (view::State::Scheduled, None),
+        JobState::In(SetName::Retries) => (view::State::Retries, None),
+        JobState::In(SetName::Dead) => (view::State::Dead, None),
+    };
+    view::Job {
+        jid: job.key.jid.to_string(),
+        jobtype: job.jobtype.into(),
+        queue: job.queue.to_string(),
+        state,
+        at: job.at.as_secs_f64(),
+        created_at: created_at(&job.json),
+        retry: i64::from(job.retry),
+        reserve_for_seconds: u64::from(job.reserve_for_seconds),
+        failure: job.failure.map(failure),
+        wid: wid.map(|wid| wid.to_string()),
+        payload: String::from_utf8_lossy(&job.json).into_owned(),
+        key: job.key.to_string(),
+    }
+}
+
+fn created_at(json: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Created {
+        created_at: Option<String>,
+    }
+    serde_json::from_slice::<Created>(json).ok()?.created_at
+}
+
+fn failure(failure: Failure) -> view::Failure {
+    view::Failure {
+        retry_count: u64::from(failure.retry_count),
+        remaining: u64::from(failure.remaining),
+        failed_at: Some(rfc3339(failure.failed_at)),
+        next_at: failure.next_at.map(rfc3339),
+        message: failure.message,
+        errtype: failure.errtype,
+        backtrace: failure.backtrace,
+    }
+}
+
+/// A reserved job and who has it.
+pub(super) fn reservation(reserved: Reserved) -> view::Reservation {
+    view::Reservation {
+        jid: reserved.jid.into(),
+        jobtype: reserved.jobtype.into(),
+        queue: reserved.queue.to_string(),
+        wid: reserved.wid.map(|wid| wid.to_string()),
+        since: reserved.since.as_secs_f64(),
+        expires_at: reserved.expires_at.as_secs_f64(),
+    }
+}

@@ -1,0 +1,171 @@
+//! Walks through places of any size, a page at a time, letting others run in between.
+
+use std::collections::HashSet;
+
+use tokio::task::yield_now;
+
+use crate::model::{EntryKey, Place, SetName};
+use crate::server::Service;
+use crate::settings::Settings;
+use crate::store::{
+    Action, Filter, JobState, ScanPage, ScanRequest, Selection, Store, StoreError, StoredJob,
+};
+
+/// Acts on all jobs of a place that match and were there when it began. Answers how many it hit.
+pub(crate) async fn act_on_matching<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    place: &Place,
+    filter: Filter,
+    action: Action,
+) -> Result<u64, StoreError> {
+    if *place == Place::Set(SetName::Dead) && action == Action::Kill {
+        return Ok(0);
+    }
+    if filter == Filter::default() && action == Action::Discard {
+        return service.store.act(place, &Selection::All, action).await;
+    }
+    if !filter.jids.is_empty() {
+        return act_on_jids(service, settings, place, filter.jids, action).await;
+    }
+    act_page_by_page(service, settings, place, filter, action).await
+}
+
+async fn act_page_by_page<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    place: &Place,
+    filter: Filter,
+    action: Action,
+) -> Result<u64, StoreError> {
+    let mut hit = 0;
+    let mut walk = Walk::start(service, settings, place.clone(), filter).await?;
+    while let Some(jobs) = walk.next(service).await? {
+        let keys: Vec<EntryKey> = jobs.into_iter().map(|job| job.key).collect();
+        if !keys.is_empty() {
+            hit += service.store.act(place, &Selection::Entries(keys), action).await?;
+        }
+    }
+    Ok(hit)
+}
+
+/// Jids are looked up one by one; the place is only walked for those that are elsewhere too (two
+/// jobs may share a jid).
+async fn act_on_jids<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    place: &Place,
+    jids: Vec<String>,
+    action: Action,
+) -> Result<u64, StoreError> {
+    let mut hit = 0;
+    let mut elsewhere = Vec::new();
+    let jids: HashSet<String> = jids.into_iter().collect();
+    for jid in jids {
+        match service.store.find(&jid).await? {
+            Some(job) if rests_in(&job, place) => {
+                let entry = Selection::Entries(vec![job.key]);
+                hit += service.store.act(place, &entry, action).await?;
+            }
+            Some(_) => elsewhere.push(jid),
+            None => {}
+        }
+    }
+    if !elsewhere.is_empty() {
+        let filter = Filter { jids: elsewhere, ..Filter::default() };
+        hit += act_page_by_page(service, settings, place, filter, action).await?;
+    }
+    Ok(hit)
+}
+
+fn rests_in(job: &StoredJob, place: &Place) -> bool {
+    match (&job.state, place) {
+        (JobState::In(set), Place::Set(place)) => set == place,
+        (JobState::Enqueued, Place::Queue(queue)) => job.queue == *queue,
+        _ => false,
+    }
+}
+
+/// How many jobs of a place match.
+pub(crate) async fn count_matching<S: Store>(
+    service: &Service<S>,
+    settings: &Settings,
+    place: Place,
+    filter: Filter,
+) -> Result<u64, StoreError> {
+    if filter == Filter::default() {
+        return Ok(total(service, &place));
+    }
+    let mut count = 0;
+    let mut walk = Walk::start(service, settings, place, filter).await?;
+    while let Some(jobs) = walk.next(service).await? {
+        count += jobs.len() as u64;
+    }
+    Ok(count)
+}
+
+/// How many jobs a place holds.
+pub(crate) fn total<S: Store>(service: &Service<S>, place: &Place) -> u64 {
+    let counts = service.store.counts();
+    match place {
+        Place::Set(SetName::Scheduled) => counts.scheduled,
+        Place::Set(SetName::Retries) => counts.retries,
+        Place::Set(SetName::Dead) => counts.dead,
+        Place::Queue(name) => {
+            counts.queues.iter().find(|queue| queue.name == *name).map_or(0, |queue| queue.depth)
+        }
+    }
+}
+
+/// Where a walk is. It ends at what was the last job when it began, so that it does not run after
+/// jobs that come in meanwhile.
+struct Walk {
+    request: ScanRequest,
+    last: EntryKey,
+    ended: bool,
+}
+
+impl Walk {
+    async fn start<S: Store>(
+        service: &Service<S>,
+        settings: &Settings,
+        place: Place,
+        filter: Filter,
+    ) -> Result<Self, StoreError> {
+        let request = ScanRequest {
+            place,
+            after: None,
+            newest_first: false,
+            limit: settings.limits.page_jobs_max,
+            scan_max: settings.limits.scan_jobs_max,
+            filter,
+        };
+        let from_the_end = ScanRequest {
+            newest_first: true,
+            limit: 1,
+            filter: Filter::default(),
+            ..request.clone()
+        };
+        let ScanPage { jobs, .. } = service.store.scan(from_the_end).await?;
+        let last = jobs.into_iter().next().map(|job| job.key);
+        let ended = last.is_none();
+        let last = last.unwrap_or(EntryKey { order: 0, jid: Box::default() });
+        Ok(Self { request, last, ended })
+    }
+
+    /// The matching jobs of the next page, maybe none; None: the walk is over.
+    async fn next<S: Store>(
+        &mut self,
+        service: &Service<S>,
+    ) -> Result<Option<Vec<StoredJob>>, StoreError> {
+        if self.ended {
+            return Ok(None);
+        }
+        yield_now().await;
+        let ScanPage { mut jobs, next, .. } = service.store.scan(self.request.clone()).await?;
+        jobs.retain(|job| job.key <= self.last);
+        self.ended = next.as_ref().is_none_or(|next| *next >= self.last);
+        self.request.after = next;
+        Ok(Some(jobs))
+    }
+}

@@ -1,0 +1,105 @@
+//! What runs beside the connections: reaping workers, sampling totals.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use weir_base::clock::Timestamp;
+
+use crate::model::Wid;
+use crate::metrics::{Limit, QueueSnapshot, Snapshot};
+use crate::server::Service;
+use crate::server::rates::SAMPLE_EVERY;
+use crate::store::{Counts, QueueCounts, Store, StoreError};
+
+/// The reaper looks at the clock at least this often: the machine may have slept, the clock jumped.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often what a scrape shows is renewed.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+/// Before a release that failed is tried again.
+const RELEASE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Reaps each worker when its last BEAT is `limits.heartbeat_timeout` ago.
+pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
+    loop {
+        let limit = service.settings().limits.heartbeat_timeout;
+        let now = service.clock.now();
+        let gone = service.workers.borrow_mut().reap(now, limit);
+        for wid in gone {
+            service.metrics.limit_hit(Limit::HeartbeatTimeout);
+            release(&service, &wid).await;
+        }
+        let next = service.workers.borrow().next_reap(limit);
+        let wait = next.map_or(LOOK_EVERY, |next| next.since(now)).min(LOOK_EVERY);
+        // New settings may bring the next reaping nearer.
+        let _ = timeout(wait, service.reloaded.notified()).await;
+    }
+}
+
+async fn release<S: Store>(service: &Service<S>, wid: &Wid) {
+    loop {
+        match service.store.release(wid).await {
+            Ok(jobs) => {
+                tracing::warn!(%wid, jobs, "worker stopped beating: its jobs are waiting again");
+                return;
+            }
+            Err(error @ StoreError::Closed) => {
+                tracing::debug!(%wid, %error, "worker not released");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%wid, %error, "worker's jobs can't be released; trying again");
+                sleep(RELEASE_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Keeps what a scrape shows and the rates of the last minute up to date.
+pub(crate) async fn sample_totals<S: Store>(service: Rc<Service<S>>) {
+    let mut ticks = interval(PUBLISH_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sampled = None;
+    loop {
+        ticks.tick().await;
+        let now = service.clock.now();
+        let counts = service.store.counts();
+        if sampled.is_none_or(|last| now.since(last) >= SAMPLE_EVERY) {
+            service.rates.borrow_mut().sample(now, &counts.queues);
+            sampled = Some(now);
+        }
+        service.metrics.publish(snapshot(&service, &counts, now));
+    }
+}
+
+fn snapshot<S: Store>(service: &Service<S>, counts: &Counts, now: Timestamp) -> Snapshot {
+    let storage = service.store.storage();
+    Snapshot {
+        queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
+        scheduled: counts.scheduled,
+        retries: counts.retries,
+        dead: counts.dead,
+        working: counts.reserved,
+        pushed_total: counts.pushed_total,
+        processed_total: counts.processed_total,
+        failed_total: counts.failed_total,
+        connections: service.connections.len() as u64,
+        workers: service.workers.borrow().len() as u64,
+        fetches_waiting: service.waiting_fetches.get() as u64,
+        buffered_bytes: service.buffers.used_bytes() as u64,
+        log_segments: storage.segments,
+        log_bytes: storage.bytes,
+    }
+}
+
+fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
+    QueueSnapshot {
+        name: queue.name.to_string(),
+        depth: queue.depth,
+        latency_seconds: queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
+        working: queue.reserved,
+        pushed_total: queue.pushed_total,
+        processed_total: queue.processed_total,
+        failed_total: queue.failed_total,
+    }
+}

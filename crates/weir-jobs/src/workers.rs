@@ -1,0 +1,271 @@
+//! The worker processes: who they are, when they last beat, what they are told.
+//!
+//! Promises: a state only moves running -> quiet -> terminate; a worker that has not beaten for
+//! `limits.heartbeat_timeout` is reaped, its connections closed, and only then do its reservations
+//! return; a connection that closes changes nothing of that.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::faktory::{Order, Signal};
+use crate::model::Wid;
+use crate::view;
+
+/// What a worker process is told. Only moves forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkerState {
+    #[default]
+    Running,
+    /// Takes no new jobs.
+    Quiet,
+    /// Takes no new jobs and ends soon.
+    Terminate,
+}
+
+impl WorkerState {
+    /// The protocol's word.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Quiet => "quiet",
+            Self::Terminate => "terminate",
+        }
+    }
+
+    /// The state of this name.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Running, Self::Quiet, Self::Terminate]
+            .into_iter()
+            .find(|state| state.as_str() == word)
+    }
+
+    const fn order(self) -> Order {
+        match self {
+            Self::Running => Order::Serve,
+            Self::Quiet | Self::Terminate => Order::Quiet,
+        }
+    }
+}
+
+/// What a worker process says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Profile {
+    pub(crate) hostname: String,
+    pub(crate) pid: u64,
+    pub(crate) labels: Vec<String>,
+    pub(crate) rss_kb: u64,
+}
+
+/// All worker processes that beat.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    by_wid: HashMap<Wid, Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    profile: Profile,
+    started: Timestamp,
+    last_beat: Timestamp,
+    state: WorkerState,
+    connections: Vec<Rc<Signal>>,
+}
+
+/// `limits.workers_max` workers are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManyWorkers;
+
+impl Workers {
+    /// A connection said HELLO: a new worker, or one more connection of a known one.
+    pub(crate) fn hello(
+        &mut self,
+        wid: &Wid,
+        profile: Profile,
+        signal: Rc<Signal>,
+        now: Timestamp,
+        workers_max: usize,
+    ) -> Result<(), TooManyWorkers> {
+        if !self.by_wid.contains_key(wid) && self.by_wid.len() >= workers_max {
+            return Err(TooManyWorkers);
+        }
+        let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| Worker {
+            profile,
+            started: now,
+            last_beat: now,
+            state: WorkerState::Running,
+            connections: Vec::new(),
+        });
+        worker.last_beat = worker.last_beat.max(now);
+        signal.give(worker.state.order());
+        worker.connections.push(signal);
+        Ok(())
+    }
+
+    /// A connection closed. The worker stays until it is reaped.
+    pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>) {
+        if let Some(worker) = self.by_wid.get_mut(wid) {
+            worker.connections.retain(|known| !Rc::ptr_eq(known, signal));
+        }
+    }
+
+    /// A worker beat, and may have said its own state. Answers the state in force; None: unknown.
+    pub(crate) fn beat(
+        &mut self,
+        wid: &str,
+        own_state: Option<WorkerState>,
+        rss_kb: Option<u64>,
+        now: Timestamp,
+    ) -> Option<WorkerState> {
+        let worker = self.by_wid.get_mut(wid)?;
+        worker.last_beat = worker.last_beat.max(now);
+        worker.profile.rss_kb = rss_kb.unwrap_or(worker.profile.rss_kb);
+        worker.advance(own_state.unwrap_or_default());
+        Some(worker.state)
+    }
+
+    /// Tells one worker, or all. Answers how many there were.
+    pub(crate) fn tell(&mut self, wid: Option<&str>, state: WorkerState) -> u64 {
+        let mut told = 0;
+        for (known, worker) in &mut self.by_wid {
+            if wid.is_none_or(|wid| wid == known.as_str()) {
+                worker.advance(state);
+                told += 1;
+            }
+        }
+        told
+    }
+
+    /// When the next worker is due to be reaped, if nobody beats until then.
+    pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
+        self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
+    }
+
+    /// Removes the workers that have not beaten for `timeout` and closes their connections. Their
+    /// reservations are the caller's to release.
+    pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
+        let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
+        gone.map(|(wid, worker)| {
+            worker.connections.iter().for_each(|signal| signal.give(Order::Close));
+            wid
+        })
+        .collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_wid.len()
+    }
+
+    /// All, in the order of their start. `busy`: how many jobs a worker holds.
+    pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::Worker> {
+        let mut workers: Vec<_> = self
+            .by_wid
+            .iter()
+            .map(|(wid, worker)| view::Worker {
+                wid: wid.to_string(),
+                hostname: worker.profile.hostname.clone(),
+                pid: worker.profile.pid,
+                labels: worker.profile.labels.clone(),
+                started_at: worker.started.as_secs_f64(),
+                last_beat_at: worker.last_beat.as_secs_f64(),
+                state: worker.state.as_str().to_owned(),
+                rss_kb: worker.profile.rss_kb,
+                connections: worker.connections.len() as u64,
+                busy: busy(wid),
+            })
+            .collect();
+        workers.sort_by(|a, b| a.started_at.total_cmp(&b.started_at).then(a.wid.cmp(&b.wid)));
+        workers
+    }
+}
+
+impl Worker {
+    fn advance(&mut self, state: WorkerState) {
+        self.state = self.state.max(state);
+        for signal in &self.connections {
+            signal.give(self.state.order());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn connect(workers: &mut Workers, wid: &str, now: Timestamp) -> Rc<Signal> {
+        let signal = Rc::new(Signal::default());
+        let hello = workers.hello(&Wid::new(wid), Profile::default(), signal.clone(), now, 10);
+        assert_eq!(hello, Ok(()));
+        signal
+    }
+
+    #[test]
+    fn a_state_only_moves_forward() {
+        let mut workers = Workers::default();
+        let signal = connect(&mut workers, "w", at(0));
+        let mut beat = |state| workers.beat("w", state, None, at(1));
+        assert_eq!(beat(None), Some(WorkerState::Running));
+        assert_eq!(beat(Some(WorkerState::Terminate)), Some(WorkerState::Terminate));
+        assert_eq!(beat(Some(WorkerState::Quiet)), Some(WorkerState::Terminate));
+        assert_eq!(beat(Some(WorkerState::Running)), Some(WorkerState::Terminate));
+        assert_eq!(signal.order(), Order::Quiet);
+        assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Quiet);
+    }
+
+    #[test]
+    fn a_worker_is_reaped_exactly_when_its_beat_is_too_old() {
+        let mut workers = Workers::default();
+        let early = connect(&mut workers, "early", at(0));
+        let late = connect(&mut workers, "late", at(0));
+        workers.beat("late", None, Some(7), at(1));
+        assert_eq!(workers.next_reap(MINUTE), Some(at(60)));
+        assert!(workers.reap(at(59), MINUTE).is_empty());
+        assert_eq!(workers.reap(at(60), MINUTE), [Wid::new("early")]);
+        assert_eq!((early.order(), late.order()), (Order::Close, Order::Serve));
+        assert_eq!(workers.beat("early", None, None, at(60)), None);
+        assert_eq!(workers.next_reap(MINUTE), Some(at(61)));
+    }
+
+    #[test]
+    fn a_closed_connection_leaves_the_worker_where_it_is() {
+        let mut workers = Workers::default();
+        let signal = connect(&mut workers, "w", at(0));
+        connect(&mut workers, "w", at(0));
+        workers.disconnect(&Wid::new("w"), &signal);
+        let view = workers.view(|_| 3);
+        assert_eq!((view[0].connections, view[0].busy), (1, 3));
+        assert_eq!(workers.len(), 1);
+    }
+
+    #[test]
+    fn telling_one_or_all_says_how_many() {
+        let mut workers = Workers::default();
+        connect(&mut workers, "a", at(0));
+        connect(&mut workers, "b", at(0));
+        assert_eq!(workers.tell(Some("a"), WorkerState::Quiet), 1);
+        assert_eq!(workers.tell(Some("nobody"), WorkerState::Quiet), 0);
+        assert_eq!(workers.tell(None, WorkerState::Terminate), 2);
+        assert!(workers.view(|_| 0).iter().all(|worker| worker.state == "terminate"));
+    }
+
+    #[test]
+    fn one_worker_too_many_is_refused_but_not_one_more_connection() {
+        let mut workers = Workers::default();
+        for number in 0..10 {
+            connect(&mut workers, &format!("w{number}"), at(0));
+        }
+        connect(&mut workers, "w0", at(1));
+        let signal = Rc::new(Signal::default());
+        let hello = workers.hello(&Wid::new("w10"), Profile::default(), signal, at(1), 10);
+        assert_eq!(hello, Err(TooManyWorkers));
+    }
+}
