@@ -60,6 +60,19 @@ pub struct FetchRequest<'a> {
     pub wait: Duration,
 }
 
+/// An exported job on its way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored<'a> {
+    /// Its `json` is the final text, `failure` included; its `at` is None.
+    pub job: NewJob<'a>,
+    /// Where it rested; None: at the end of its queue.
+    pub set: Option<SetName>,
+    /// Sets: when it is due, or died.
+    pub at: Timestamp,
+    /// What the text says of its last failure.
+    pub failure: Option<Failure>,
+}
+
 /// What became of a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailOutcome {
@@ -230,6 +243,19 @@ pub trait Store: 'static {
 
     /// Stores all `jobs` in order, or none. Resolved: durable by the store's setting.
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError>;
+
+    /// Puts exported `jobs` back in order, or none: like [`Store::push`], but into the set where
+    /// each was, with its time and the failures so far (its next failure counts on from there).
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        // Until a store does better: what rested in a queue and never failed is a push.
+        let plain = |job: &Restored<'_>| job.set.is_none() && job.failure.is_none();
+        if !jobs.iter().all(plain) {
+            let text = "this store can't take back jobs of a set: import them as plain jobs";
+            return Err(StoreError::Limit(text.to_owned()));
+        }
+        let jobs: Vec<NewJob<'_>> = jobs.iter().map(|restored| restored.job.clone()).collect();
+        self.push(&jobs).await
+    }
 
     /// Reserves up to `max` jobs, waiting when there are none. Empty: the wait was over.
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError>;
