@@ -1,0 +1,92 @@
+//! What survives the process.
+
+use weir_jobs::store::{JobState, QueueAction};
+
+use super::harness::Durable;
+use super::world::{World, place, seconds};
+
+async fn fill<H: Durable>(world: &World<H>) {
+    world.push_and_fail("dead-0001", r#""retry":-1"#).await;
+    world.push_and_fail("retry-001", "").await;
+    world.schedule("sched-001", seconds(3_600)).await;
+    world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
+    world.push_to("paused", "job-p-01").await;
+    world.queue_action("paused", QueueAction::Pause).await;
+    world.push_to("gone", "gone-0001").await;
+    world.queue_action("gone", QueueAction::Remove).await;
+}
+
+pub(crate) async fn a_restart_keeps_every_state<H: Durable>(world: World<H>) {
+    fill(&world).await;
+    let before = world.census().await;
+    let mut lists = Vec::new();
+    for name in ["queue:a", "queue:paused", "scheduled", "retries", "dead"] {
+        lists.push((name, world.list(&place(name)).await));
+    }
+    let counts = world.counts();
+    let world = world.restart().await;
+    assert_eq!(world.census().await, before);
+    for (name, jobs) in lists {
+        assert_eq!(world.list(&place(name)).await, jobs, "{name}");
+    }
+    let totals = (
+        counts.pushed_total,
+        counts.processed_total,
+        counts.failed_total,
+    );
+    let after = world.counts();
+    assert_eq!(
+        (
+            after.pushed_total,
+            after.processed_total,
+            after.failed_total
+        ),
+        totals
+    );
+    assert!(world.queue("paused").unwrap().paused);
+    assert_eq!(world.queue("gone"), None);
+    assert_eq!(world.drain("paused a").await, "job-a-01 job-a-02 job-a-03");
+    world.advance(seconds(3_600)).await;
+    let again = world.drain("default").await;
+    assert!(
+        again.contains("sched-001") && again.contains("retry-001"),
+        "{again}"
+    );
+}
+
+pub(crate) async fn a_crash_puts_reserved_jobs_back_in_their_places<H: Durable>(world: World<H>) {
+    world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
+    assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
+    assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-02"));
+    world.ack("job-a-01").await;
+    let world = world.crash().await;
+    assert_eq!(world.census().await, (2, 0, 0, 0, 0));
+    assert_eq!(world.drain("a").await, "job-a-02 job-a-03");
+}
+
+pub(crate) async fn a_late_ack_after_a_crash_removes_the_job<H: Durable>(world: World<H>) {
+    world.push_to("a", "job-a-01 job-a-02").await;
+    world.fetch("a").await;
+    let world = world.crash().await;
+    assert_eq!(
+        world.found("job-a-01").await.unwrap().state,
+        JobState::Enqueued
+    );
+    assert_eq!(world.ack("job-a-01").await, 1);
+    assert_eq!(world.drain("a").await, "job-a-02");
+    let world = world.crash().await;
+    assert_eq!(world.drain("a").await, "job-a-02");
+}
+
+pub(crate) async fn order_goes_on_after_a_restart<H: Durable>(world: World<H>) {
+    // The clock stands still, so places in the queue can't come from it alone.
+    world.push_to("a", "job-a-01 job-a-02").await;
+    let world = world.restart().await;
+    world.push_to("a", "job-a-03").await;
+    let world = world.crash().await;
+    world.push_to("a", "job-a-04").await;
+    assert_eq!(
+        world.drain("a").await,
+        "job-a-01 job-a-02 job-a-03 job-a-04"
+    );
+}

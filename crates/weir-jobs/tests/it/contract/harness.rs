@@ -1,0 +1,110 @@
+//! The stores under test, each behind the same few functions.
+
+use std::rc::Rc;
+
+use weir_base::clock::Clock;
+use weir_jobs::engine::EmbeddedStore;
+use weir_jobs::memory::MemoryStore;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::settings::{Fsync, Settings};
+use weir_jobs::store::Store;
+
+/// A way to open a store and to move its time.
+pub(crate) trait Harness: Sized {
+    type Store: Store;
+
+    fn open(settings: Settings, clock: Clock) -> Self;
+
+    fn store(&self) -> &Rc<Self::Store>;
+
+    /// Does what is due by the clock now.
+    async fn tick(&self);
+}
+
+/// A store that survives the process.
+pub(crate) trait Durable: Harness {
+    /// Opens the store again, without any goodbye.
+    fn reopen(self) -> Self;
+}
+
+pub(crate) struct MemoryHarness(Rc<MemoryStore>);
+
+impl Harness for MemoryHarness {
+    type Store = MemoryStore;
+
+    fn open(settings: Settings, clock: Clock) -> Self {
+        Self(Rc::new(MemoryStore::open(
+            &settings,
+            clock,
+            JobsMetrics::detached(),
+        )))
+    }
+
+    fn store(&self) -> &Rc<MemoryStore> {
+        &self.0
+    }
+
+    async fn tick(&self) {
+        self.0.tick();
+    }
+}
+
+pub(crate) struct EmbeddedHarness {
+    store: Rc<EmbeddedStore>,
+    settings: Settings,
+    clock: Clock,
+    directory: tempfile::TempDir,
+}
+
+impl EmbeddedHarness {
+    fn open_in(directory: tempfile::TempDir, mut settings: Settings, clock: Clock) -> Self {
+        settings.directory = directory.path().join("jobs");
+        let opened = EmbeddedStore::open(&settings, clock.clone(), JobsMetrics::detached());
+        let (store, _) = opened.unwrap();
+        Self {
+            store: Rc::new(store),
+            settings,
+            clock,
+            directory,
+        }
+    }
+}
+
+impl Harness for EmbeddedHarness {
+    type Store = EmbeddedStore;
+
+    fn open(settings: Settings, clock: Clock) -> Self {
+        // What a power cut leaves is tested on the simulated disk; here a sync would only take time.
+        let settings = Settings {
+            fsync: Fsync::Never,
+            ..settings
+        };
+        Self::open_in(tempfile::tempdir().unwrap(), settings, clock)
+    }
+
+    fn store(&self) -> &Rc<EmbeddedStore> {
+        &self.store
+    }
+
+    async fn tick(&self) {
+        self.store.tick().await.unwrap();
+    }
+}
+
+impl Durable for EmbeddedHarness {
+    fn reopen(self) -> Self {
+        let Self {
+            store,
+            settings,
+            clock,
+            directory,
+        } = self;
+        assert_eq!(
+            Rc::strong_count(&store),
+            1,
+            "somebody still uses the old store"
+        );
+        drop(store);
+        Self::open_in(directory, settings, clock)
+    }
+}

@@ -1,0 +1,96 @@
+//! What operators do to queues.
+
+use weir_jobs::store::{QueueAction, StoreError};
+
+use super::harness::Harness;
+use super::world::{World, job_with, seconds};
+
+pub(crate) async fn a_paused_queue_is_passed_over<H: Harness>(world: World<H>) {
+    world.push_to("a", "job-a-01").await;
+    world.push_to("b", "job-b-01").await;
+    assert_eq!(world.queue_action("a", QueueAction::Pause).await, 0);
+    assert!(world.queue("a").unwrap().paused);
+    world.push_to("a", "job-a-02").await;
+    assert_eq!(world.drain("a b").await, "job-b-01");
+    assert_eq!(world.depth("a"), 2);
+    world.queue_action("a", QueueAction::Resume).await;
+    assert!(!world.queue("a").unwrap().paused);
+    assert_eq!(world.drain("a b").await, "job-a-01 job-a-02");
+}
+
+pub(crate) async fn clearing_leaves_what_workers_hold<H: Harness>(world: World<H>) {
+    world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
+    world.push_to("b", "job-b-01").await;
+    assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
+    world.queue_action("a", QueueAction::Pause).await;
+    assert_eq!(world.queue_action("a", QueueAction::Clear).await, 2);
+    let queue = world.queue("a").unwrap();
+    assert_eq!((queue.depth, queue.reserved, queue.paused), (0, 1, true));
+    assert_eq!(world.found("job-a-02").await, None);
+    assert_eq!(world.depth("b"), 1);
+    assert_eq!(world.ack("job-a-01").await, 1);
+    assert_eq!(world.census().await, (1, 0, 0, 0, 0));
+}
+
+pub(crate) async fn removing_forgets_the_queue_but_not_what_workers_hold<H: Harness>(
+    world: World<H>,
+) {
+    world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
+    world.push_to("gone", "gone-001").await;
+    assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
+    assert_eq!(world.queue_action("a gone", QueueAction::Remove).await, 3);
+    assert!(world.counts().queues.is_empty(), "{:?}", world.counts());
+    assert_eq!(world.census().await, (0, 1, 0, 0, 0));
+    world.fail("job-a-01").await;
+    world.advance(seconds(60)).await;
+    assert_eq!(
+        world.drain("a").await,
+        "job-a-01",
+        "its retry brings the queue back"
+    );
+    assert_eq!(world.queue("a").unwrap().reserved, 1);
+}
+
+pub(crate) async fn a_removed_queue_comes_back_with_its_next_job<H: Harness>(world: World<H>) {
+    world.push_to("a", "job-a-01").await;
+    world.queue_action("a", QueueAction::Pause).await;
+    world.queue_action("a", QueueAction::Remove).await;
+    assert_eq!(world.queue("a"), None);
+    world.push_to("a", "job-a-02").await;
+    let queue = world.queue("a").unwrap();
+    assert_eq!(
+        (queue.depth, queue.paused, queue.pushed_total),
+        (1, false, 1)
+    );
+    assert_eq!(world.drain("a").await, "job-a-02");
+}
+
+pub(crate) async fn unknown_queues_are_ignored<H: Harness>(world: World<H>) {
+    world.push_to("a", "job-a-01").await;
+    for action in [
+        QueueAction::Pause,
+        QueueAction::Resume,
+        QueueAction::Clear,
+        QueueAction::Remove,
+    ] {
+        assert_eq!(world.queue_action("nobody", action).await, 0);
+    }
+    assert_eq!(world.fetch("nobody").await, None);
+    assert_eq!(world.counts().queues.len(), 1, "neither is one made");
+}
+
+pub(crate) async fn there_are_only_so_many_queues<H: Harness>(_: World<H>) {
+    let world = World::<H>::with_limits(|limits| limits.queues_max = 2);
+    world.push_to("a", "job-a-01").await;
+    world.push_to("b", "job-b-01").await;
+    let refused = world
+        .push_json(&job_with("job-c-01", r#""queue":"c""#))
+        .await;
+    assert!(
+        matches!(&refused, Err(StoreError::Limit(text)) if text.contains("jobs.limits.queues_max"))
+    );
+    world.push_to("a", "job-a-02").await;
+    world.queue_action("b", QueueAction::Remove).await;
+    world.push_to("c", "job-c-02").await;
+    assert_eq!(world.drain("a b c").await, "job-a-01 job-a-02 job-c-02");
+}

@@ -1,0 +1,3 @@
+//! Integration tests of the job server, in one binary.
+
+mod contract;
