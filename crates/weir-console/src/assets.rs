@@ -1,0 +1,80 @@
+//! Style and script. The style is part of the crate; the script is built from `web/` with npm and
+//! may be missing, then charts and live updates are, and the pages say so.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use rust_embed::RustEmbed;
+use sha2::{Digest, Sha256};
+
+/// What `npm run build` in `web/` made.
+#[derive(RustEmbed)]
+#[folder = "assets"]
+#[allow_missing = true]
+struct Bundle;
+
+const STYLE: &str = include_str!("../style/console.css");
+const ICON: &str = include_str!("../style/icon.svg");
+
+/// Addresses of what the pages load, with a mark of the content, so that they may be kept forever.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) style: String,
+    pub(crate) icon: String,
+    /// None: the bundle was not built.
+    pub(crate) script: Option<String>,
+    pub(crate) chart_style: Option<String>,
+}
+
+static ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| Addresses {
+    style: address("console.css", STYLE.as_bytes()),
+    icon: address("icon.svg", ICON.as_bytes()),
+    script: Bundle::get("app.js").map(|file| address("app.js", &file.data)),
+    chart_style: Bundle::get("app.css").map(|file| address("app.css", &file.data)),
+});
+
+pub(crate) fn addresses() -> &'static Addresses {
+    &ADDRESSES
+}
+
+fn address(name: &str, content: &[u8]) -> String {
+    let digest = Sha256::digest(content);
+    let mark: String = digest
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("/assets/{name}?{mark}")
+}
+
+/// `GET /assets/{*path}`
+pub(crate) async fn serve(Path(path): Path<String>) -> Response {
+    const KEEP: (HeaderName, HeaderValue) = (
+        CACHE_CONTROL,
+        HeaderValue::from_static("public, max-age=31536000, immutable"),
+    );
+    let content: Cow<'static, [u8]> = match path.as_str() {
+        "console.css" => Cow::Borrowed(STYLE.as_bytes()),
+        "icon.svg" => Cow::Borrowed(ICON.as_bytes()),
+        other => match Bundle::get(other) {
+            Some(file) => file.data,
+            None => return (StatusCode::NOT_FOUND, "no such asset\n").into_response(),
+        },
+    };
+    let content_type = (CONTENT_TYPE, HeaderValue::from_static(content_type(&path)));
+    ([content_type, KEEP], content).into_response()
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("map") => "application/json",
+        _ => "application/octet-stream",
+    }
+}

@@ -1,0 +1,181 @@
+//! Who may see and do what: every request passes through here before it meets a page.
+//!
+//! From the outside in: headers, deadline, host and origin, who asks, and then per area whether
+//! they may. What is mounted as open (`/health`, `/ready`) meets only headers and deadline.
+
+pub(crate) mod client;
+pub(crate) mod form;
+mod headers;
+mod host;
+pub(crate) mod login;
+pub(crate) mod session;
+pub(crate) mod token;
+pub(crate) mod visitor;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+
+use self::visitor::{Access, Visitor};
+use crate::console::Console;
+use crate::{Routes, assets};
+
+/// Puts `pages` and the other parts' `routes` behind what each of them needs.
+pub(crate) fn protect(
+    console: Arc<Console>,
+    pages: Router<Arc<Console>>,
+    routes: Routes,
+) -> Router {
+    let deadline = console.deps.settings.limits.request_timeout;
+    let body_bytes_max = console.deps.settings.limits.body_bytes_max;
+    let people = pages
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(from_fn_with_state(Arc::clone(&console), demand_login));
+    let public = Router::new()
+        .route("/login", get(login::page).post(login::log_in))
+        .route("/assets/{*path}", get(assets::serve))
+        .layer(DefaultBodyLimit::max(body_bytes_max));
+    let api = Router::new()
+        .nest("/v1", routes.api)
+        .layer(from_fn_with_state(
+            Arc::clone(&console),
+            demand_program_or_person,
+        ));
+    let metrics = routes.metrics.layer(from_fn_with_state(
+        Arc::clone(&console),
+        demand_metrics_access,
+    ));
+    people
+        .merge(public)
+        .with_state(Arc::clone(&console))
+        .merge(api)
+        .merge(metrics)
+        .layer(from_fn_with_state(console, identify))
+        .merge(routes.open)
+        .layer(from_fn(move |request: Request, next: Next| async move {
+            let answer = tokio::time::timeout(deadline, next.run(request)).await;
+            answer.unwrap_or_else(|_| {
+                let text = "not ready in time (console.limits.request_timeout)\n";
+                (StatusCode::GATEWAY_TIMEOUT, text).into_response()
+            })
+        }))
+        .layer(from_fn(headers::add))
+}
+
+/// Refuses strange hosts and other sites' forms; finds out who asks.
+async fn identify(
+    State(console): State<Arc<Console>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let visitor = Visitor::of(&console, request.headers());
+    let hosts = &console.deps.settings.hosts;
+    let checked = host::check(request.method(), request.headers(), hosts);
+    // A page of another site can't know the token, and programs use the names they like.
+    let is_excused = visitor.access == Access::Program || is_open_metrics(&console, &request);
+    if let Err(refused) = checked
+        && !is_excused
+    {
+        let status = match refused {
+            host::Refused::NoHost => StatusCode::BAD_REQUEST,
+            host::Refused::UnknownHost(_) => StatusCode::MISDIRECTED_REQUEST,
+            host::Refused::OtherSite(_) => StatusCode::FORBIDDEN,
+        };
+        return (status, format!("{refused}\n")).into_response();
+    }
+    request.extensions_mut().insert(visitor);
+    next.run(request).await
+}
+
+fn is_open_metrics(console: &Console, request: &Request) -> bool {
+    console.deps.settings.metrics_without_login && request.uri().path() == "/metrics"
+}
+
+fn access(request: &Request) -> Access {
+    request
+        .extensions()
+        .get::<Visitor>()
+        .map_or(Access::Stranger, |visitor| visitor.access)
+}
+
+/// Pages: people only. A stranger is sent to the login page.
+async fn demand_login(
+    State(console): State<Arc<Console>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access(&request) {
+        Access::Person => next.run(request).await,
+        Access::Program if console.deps.settings.password.is_none() => next.run(request).await,
+        Access::Program | Access::Stranger if request.method().is_safe() => {
+            let path = request
+                .uri()
+                .path_and_query()
+                .map_or("/", |path| path.as_str());
+            Redirect::to(&login::address(path)).into_response()
+        }
+        Access::Program | Access::Stranger => {
+            (StatusCode::UNAUTHORIZED, "log in first: GET /login\n").into_response()
+        }
+    }
+}
+
+/// The admin API: a program with the token, or a person whose changes carry the CSRF token.
+async fn demand_program_or_person(
+    State(console): State<Arc<Console>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access(&request) {
+        Access::Program => next.run(request).await,
+        Access::Person if request.method().is_safe() || carries_csrf(&request) => {
+            next.run(request).await
+        }
+        Access::Person => {
+            let text = "a change needs the API token (Authorization: Bearer ..) or, from the \
+                        console's pages, the x-csrf-token header\n";
+            (StatusCode::FORBIDDEN, text).into_response()
+        }
+        Access::Stranger => unauthorized(&console),
+    }
+}
+
+fn carries_csrf(request: &Request) -> bool {
+    let sent = request
+        .headers()
+        .get("x-csrf-token")
+        .and_then(|value| value.to_str().ok());
+    let expected = request.extensions().get::<Visitor>();
+    sent.zip(expected)
+        .is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
+}
+
+/// `/metrics`: whoever may read the API, or everybody by setting.
+async fn demand_metrics_access(
+    State(console): State<Arc<Console>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if access(&request) == Access::Stranger && !console.deps.settings.metrics_without_login {
+        return unauthorized(&console);
+    }
+    next.run(request).await
+}
+
+fn unauthorized(console: &Console) -> Response {
+    let text = match console.deps.settings.token {
+        Some(_) => "send the API token: Authorization: Bearer ..\n",
+        None => "no API token is set (console.token): log in at /login, or use the unix socket\n",
+    };
+    let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}

@@ -1,0 +1,159 @@
+//! The login page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{FromRequest, Query, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, SET_COOKIE};
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use super::client::Client;
+use super::form::CheckedForm;
+use super::token;
+use super::visitor::{COOKIE_NAME, Visitor};
+use crate::console::Console;
+use crate::pages::shell::{Section, Shell};
+use crate::pages::theme::Theme;
+use crate::pages::{PageError, html};
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage {
+    shell: Shell,
+    next: String,
+    problem: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    next: Option<String>,
+}
+
+/// Where a stranger who asked for `path` is sent.
+pub(crate) fn address(path: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("next", path)
+        .finish();
+    format!("/login?{query}")
+}
+
+/// `GET /login`
+pub(crate) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    if console.deps.settings.password.is_none() {
+        return Ok(Redirect::to("/").into_response());
+    }
+    Ok(render(
+        &console,
+        &visitor,
+        safe_path(wanted.next.as_deref()),
+        None,
+    ))
+}
+
+/// `POST /login`: every try takes one of the address's tokens before the password is looked at.
+pub(crate) async fn log_in(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    request: Request,
+) -> Result<Response, PageError> {
+    let client = Client::of(&request);
+    let form = CheckedForm::from_request(request, &console).await?;
+    let next = safe_path(form.get("next"));
+    let Some(password) = &console.deps.settings.password else {
+        return Ok(Redirect::to("/").into_response());
+    };
+    let now = console.deps.clock.now();
+    let try_allowed = console.login_tries().take(client, now);
+    if let Err(empty) = try_allowed {
+        return Ok(slow_down(&console, &visitor, next, empty.wait));
+    }
+    if !token::same(form.get("password").unwrap_or_default(), password.expose()) {
+        tracing::warn!(?client, "console: wrong password");
+        let problem = Some("That is not the password.".to_owned());
+        let page = render(&console, &visitor, next, problem);
+        return Ok((StatusCode::UNAUTHORIZED, page).into_response());
+    }
+    console.login_tries().forgive(&client);
+    let id = console.sessions().begin(now);
+    let age_max = console.deps.settings.session_age_max;
+    let cookie = session_cookie(&id, age_max, console.deps.settings.cookie_secure);
+    Ok((AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(&next)).into_response())
+}
+
+/// `POST /logout`
+pub(crate) async fn log_out(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    _: CheckedForm,
+) -> Response {
+    if let Some(id) = &visitor.session {
+        console.sessions().end(id);
+    }
+    let cookie = session_cookie("", Duration::ZERO, console.deps.settings.cookie_secure);
+    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to("/")).into_response()
+}
+
+fn session_cookie(id: &str, age_max: Duration, secure: bool) -> String {
+    let secure = if secure { "; Secure" } else { "" };
+    let seconds = age_max.as_secs();
+    format!("{COOKIE_NAME}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
+}
+
+fn slow_down(console: &Console, visitor: &Visitor, next: String, wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let problem = format!("Too many tries from your address. Try again in {seconds} s.");
+    let page = render(console, visitor, next, Some(problem));
+    let retry_after = AppendHeaders([(RETRY_AFTER, seconds.to_string())]);
+    (StatusCode::TOO_MANY_REQUESTS, retry_after, page).into_response()
+}
+
+fn render(console: &Console, visitor: &Visitor, next: String, problem: Option<String>) -> Response {
+    let shell = Shell::new(console, visitor, Section::Login, "Log in");
+    html(&LoginPage {
+        shell,
+        next,
+        problem,
+    })
+}
+
+/// A path of this console and nothing else: `//evil.example` and `https:..` would lead away.
+fn safe_path(path: Option<&str>) -> String {
+    let path = path.unwrap_or("/");
+    let is_ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    let is_plain = path.bytes().all(|byte| (0x21..0x7f).contains(&byte));
+    if is_ours && is_plain {
+        path.to_owned()
+    } else {
+        "/".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_login_nobody_is_led_away() {
+        assert_eq!(
+            safe_path(Some("/retries?search=a%20b")),
+            "/retries?search=a%20b"
+        );
+        for path in [
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil",
+            "/a\r\nb: c",
+            "x",
+            "",
+        ] {
+            assert_eq!(safe_path(Some(path)), "/", "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Who asks: found once per request, then handed to the pages.
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::{HeaderMap, request::Parts};
+
+use crate::console::Console;
+use crate::guard::token;
+use crate::pages::PageError;
+use crate::pages::theme::Theme;
+
+/// The one who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// The token that their forms must carry.
+    pub(crate) csrf: String,
+    /// Their session's id; None: not logged in.
+    pub(crate) session: Option<String>,
+    pub(crate) theme: Theme,
+    pub(crate) access: Access,
+}
+
+/// What the one who asks may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Logged in, or no login is needed. Changes need the CSRF token.
+    Person,
+    /// A program that knows the API token. Other sites can't send it, so changes need no more.
+    Program,
+    /// Must log in first.
+    Stranger,
+}
+
+pub(crate) const COOKIE_NAME: &str = "weir_session";
+
+impl Visitor {
+    pub(crate) fn of(console: &Console, headers: &HeaderMap) -> Self {
+        let settings = &console.deps.settings;
+        let theme = cookie(headers, Theme::COOKIE_NAME).map_or(Theme::System, Theme::parse);
+        let known = cookie(headers, COOKIE_NAME).and_then(|id| {
+            let csrf = console.sessions().csrf(id, console.deps.clock.now())?;
+            Some((id.to_owned(), csrf))
+        });
+        let bearer = bearer(headers);
+        let access = match (&settings.token, bearer) {
+            (Some(expected), Some(sent)) if token::same(expected.expose(), sent) => Access::Program,
+            _ if known.is_some() || settings.password.is_none() => Access::Person,
+            _ => Access::Stranger,
+        };
+        let (session, csrf) = known.unzip();
+        Self {
+            csrf: csrf.unwrap_or_else(|| console.csrf_without_session.clone()),
+            session,
+            theme,
+            access,
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get(AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .strip_prefix("Bearer ")
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let all = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    all.flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, value)| value)
+}
+
+impl<S: Sync> FromRequestParts<S> for Visitor {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, PageError> {
+        parts
+            .extensions
+            .get::<Self>()
+            .cloned()
+            .ok_or(PageError::NotLoggedIn)
+    }
+}

@@ -1,0 +1,176 @@
+//! The latest reading of the job server, shared by all pages and streams.
+//!
+//! One sampler writes it; a stream (`/events`) always sends the newest and skips what it was too
+//! slow for, so a slow reader costs nothing. Streams are bounded in number and age.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_stream::wrappers::WatchStream;
+use tokio_stream::{Stream, StreamExt};
+use weir_base::clock::{Clock, Timestamp};
+use weir_jobs::view;
+
+use crate::settings::Limits;
+use crate::verdict::{Level, Trend, Verdict};
+
+/// Where the sampler leaves what it read and everybody finds it. Cheap to clone; clones share it.
+#[derive(Clone, Debug)]
+pub struct Live {
+    latest: Arc<watch::Sender<Latest>>,
+    streams: Arc<Semaphore>,
+    streams_max: usize,
+}
+
+/// What is known of the job server.
+#[derive(Clone, Debug)]
+pub(crate) enum Latest {
+    /// Nobody has asked yet.
+    Nothing,
+    Reading(Arc<Reading>),
+    /// It didn't answer; the text says why.
+    Down(Arc<str>),
+}
+
+/// The job server at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) at: Timestamp,
+    pub(crate) overview: view::Overview,
+    pub(crate) queues: Vec<view::Queue>,
+    pub(crate) rates: Rates,
+    pub(crate) trend: Trend,
+    pub(crate) verdict: Verdict,
+}
+
+/// Jobs per second over the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) pushed: f64,
+    pub(crate) processed: f64,
+    pub(crate) failed: f64,
+}
+
+/// What a stream sends every second, as JSON.
+#[derive(Serialize)]
+struct Tick<'a> {
+    now: f64,
+    pushed_per_second: f64,
+    processed_per_second: f64,
+    failed_per_second: f64,
+    enqueued: u64,
+    working: u64,
+    scheduled: u64,
+    retries: u64,
+    dead: u64,
+    queues: u64,
+    workers: u64,
+    latency_seconds_max: f64,
+    verdict: TickVerdict<'a>,
+}
+
+#[derive(Serialize)]
+struct TickVerdict<'a> {
+    class: &'a str,
+    word: &'a str,
+    headline: &'a str,
+    criticals: usize,
+}
+
+impl Live {
+    /// Nothing is known yet; at most `limits.streams_max` streams.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            latest: Arc::new(watch::Sender::new(Latest::Nothing)),
+            streams: Arc::new(Semaphore::new(limits.streams_max)),
+            streams_max: limits.streams_max,
+        }
+    }
+
+    pub(crate) fn publish(&self, latest: Latest) {
+        self.latest.send_replace(latest);
+    }
+
+    pub(crate) fn latest(&self) -> Latest {
+        self.latest.borrow().clone()
+    }
+
+    /// Whether anybody watches a stream.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.streams.available_permits() < self.streams_max
+    }
+
+    /// A place for one more stream; None: `streams_max` are open.
+    pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().ok()
+    }
+}
+
+/// A stream ends after this long and the browser opens another: a forgotten tab whose session has
+/// ended is shown nothing any more.
+const STREAM_AGE_MAX: Duration = Duration::from_secs(600);
+/// A silent stream sends a comment this often, so that a dead connection is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The stream of one browser, as long as it holds `permit`.
+pub(crate) fn stream(
+    live: &Live,
+    clock: &Clock,
+    permit: OwnedSemaphorePermit,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
+    let clock = clock.clone();
+    let ends_at = clock.now() + STREAM_AGE_MAX;
+    let events = WatchStream::new(live.latest.subscribe())
+        .take_while(move |_| clock.now() < ends_at)
+        .filter_map(move |latest| {
+            let _held_as_long_as_the_stream = &permit;
+            event(&latest).map(Ok)
+        });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+fn event(latest: &Latest) -> Option<Event> {
+    match latest {
+        Latest::Nothing => None,
+        Latest::Reading(reading) => Event::default()
+            .event("tick")
+            .json_data(reading.tick())
+            .ok(),
+        Latest::Down(problem) => Event::default()
+            .event("down")
+            .json_data(problem.as_ref())
+            .ok(),
+    }
+}
+
+impl Reading {
+    fn tick(&self) -> Tick<'_> {
+        let overview = &self.overview;
+        let is_critical = |finding: &&crate::verdict::Finding| finding.level == Level::Critical;
+        Tick {
+            now: overview.now,
+            pushed_per_second: self.rates.pushed,
+            processed_per_second: self.rates.processed,
+            failed_per_second: self.rates.failed,
+            enqueued: overview.enqueued,
+            working: overview.working,
+            scheduled: overview.scheduled,
+            retries: overview.retries,
+            dead: overview.dead,
+            queues: overview.queues,
+            workers: overview.workers,
+            latency_seconds_max: overview.latency_seconds_max,
+            verdict: TickVerdict {
+                class: self.verdict.class(),
+                word: self.verdict.word(),
+                headline: self.verdict.headline(),
+                criticals: self.verdict.findings.iter().filter(is_critical).count(),
+            },
+        }
+    }
+}

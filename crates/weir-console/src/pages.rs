@@ -1,0 +1,70 @@
+//! One file per page. A page reads and acts through the job server's handle, and answers with a
+//! template; what changes something takes a [`crate::guard::form::CheckedForm`].
+
+mod act;
+mod chart;
+mod error;
+mod events;
+mod job;
+mod jobs;
+mod overview;
+mod queues;
+mod reading;
+pub(crate) mod shell;
+pub(crate) mod theme;
+mod workers;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+
+pub(crate) use self::error::PageError;
+use crate::console::Console;
+use crate::guard::login;
+
+/// The pages for people who are logged in.
+pub(crate) fn routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/live/overview", get(overview::fragment))
+        .route("/queues", get(queues::page))
+        .route("/live/queues", get(queues::fragment))
+        .route("/queues/confirm", get(queues::confirm))
+        .route("/queues/act", post(queues::act))
+        .route("/queue", get(jobs::queue))
+        .route("/scheduled", get(jobs::scheduled))
+        .route("/retries", get(jobs::retries))
+        .route("/dead", get(jobs::dead))
+        .route("/jobs/confirm", get(act::confirm_all))
+        .route("/jobs/act", post(act::act))
+        .route("/job", get(job::page))
+        .route("/job/payload", get(job::payload))
+        .route("/workers", get(workers::page))
+        .route("/live/workers", get(workers::fragment))
+        .route("/workers/confirm", get(workers::confirm))
+        .route("/workers/act", post(workers::act))
+        .route("/events", get(events::open))
+        .route("/chart", get(chart::points))
+        .route("/theme", post(theme::choose))
+        .route("/logout", post(login::log_out))
+        .fallback(error::no_such_page)
+}
+
+/// A rendered template. One that can't be rendered is a mistake of the program.
+pub(crate) fn html(template: &impl Template) -> Response {
+    match template.render() {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "console: a page could not be rendered");
+            (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the page could not be rendered\n",
+            )
+                .into_response()
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a page answers when it can't.
+
+use askama::Template;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use weir_jobs::handle::HandleError;
+use weir_jobs::store::StoreError;
+
+use crate::assets;
+
+/// Why there is no page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PageError {
+    #[error("{0}")]
+    JobServer(#[from] HandleError),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error(
+        "the form is from before a restart or a new login; go back, reload the page and try again"
+    )]
+    StaleForm,
+    #[error("the form could not be read: {0} (console.limits.body_bytes_max)")]
+    FormRefused(String),
+    #[error("log in first")]
+    NotLoggedIn,
+    #[error("too many live streams are open (console.limits.streams_max); close a tab or wait")]
+    TooManyStreams,
+}
+
+impl PageError {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::JobServer(HandleError::Gone | HandleError::Busy) | Self::TooManyStreams => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::JobServer(HandleError::Store(StoreError::DiskFull)) => {
+                StatusCode::INSUFFICIENT_STORAGE
+            }
+            Self::JobServer(HandleError::Store(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::JobServer(HandleError::Invalid(_)) | Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::StaleForm => StatusCode::FORBIDDEN,
+            Self::FormRefused(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage {
+    status: u16,
+    message: String,
+    style: &'static str,
+    icon: &'static str,
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let page = super::html(&ErrorPage {
+            status: status.as_u16(),
+            message: capitalised(&self.to_string()),
+            style: &assets::addresses().style,
+            icon: &assets::addresses().icon,
+        });
+        let mut response = (status, page).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(characters).collect()
+    })
+}
+
+/// Everything else.
+pub(crate) async fn no_such_page() -> PageError {
+    PageError::NotFound("there is no such page".to_owned())
+}

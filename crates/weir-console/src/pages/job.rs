@@ -1,0 +1,144 @@
+//! One job: what it is, where it is, why it failed, its payload to the last digit.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use weir_jobs::view;
+
+use super::act::JobAction;
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use super::{PageError, html};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+use crate::json_text;
+use crate::place::Place;
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct JobPage {
+    shell: Shell,
+    /// Where it rests; None: a worker has it.
+    place: Option<Place>,
+    actions: &'static [JobAction],
+    state: &'static str,
+    time_name: &'static str,
+    when: String,
+    moment: String,
+    reserve_for: String,
+    retry: String,
+    payload: String,
+    payload_size: String,
+    payload_shown: String,
+    is_cut: bool,
+    download: String,
+    job: view::Job,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    jid: String,
+}
+
+/// `GET /job?jid=..`
+pub(crate) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(Wanted { jid }): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let job = find(&console, jid).await?;
+    let now = console.deps.clock.now().as_secs_f64();
+    let place = place(&job);
+    let bytes_max = console.deps.settings.limits.payload_display_bytes_max;
+    let shown = json_text::pretty(&job.payload, bytes_max);
+    let title = format!("Job {}", figures::shortened(&job.jid, 40));
+    Ok(html(&JobPage {
+        shell: Shell::new(&console, &visitor, section(job.state), title),
+        actions: place.as_ref().map_or(&[][..], JobAction::of_place),
+        time_name: place.as_ref().map_or("Reserved", Place::time_means),
+        state: state_word(job.state),
+        when: figures::relative(now, job.at),
+        moment: figures::moment(job.at),
+        reserve_for: figures::duration(figures::as_float(job.reserve_for_seconds)),
+        retry: retry(job.retry),
+        payload: shown.text,
+        is_cut: shown.is_cut,
+        payload_size: figures::bytes(job.payload.len() as u64),
+        payload_shown: figures::bytes(bytes_max as u64),
+        download: download(&job.jid),
+        place,
+        job,
+    }))
+}
+
+/// `GET /job/payload?jid=..`: the payload exactly as a worker gets it, as a file.
+pub(crate) async fn payload(
+    State(console): State<Arc<Console>>,
+    Query(Wanted { jid }): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let job = find(&console, jid).await?;
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"job.json\""),
+    ];
+    Ok((headers, job.payload).into_response())
+}
+
+async fn find(console: &Console, jid: String) -> Result<view::Job, PageError> {
+    let found = console.deps.handle.job(jid.clone()).await?;
+    found.ok_or_else(|| {
+        let jid = figures::shortened(&jid, 100);
+        PageError::NotFound(format!(
+            "there is no job {jid} now: it is done, deleted or unknown"
+        ))
+    })
+}
+
+fn place(job: &view::Job) -> Option<Place> {
+    match job.state {
+        view::State::Enqueued => Some(Place::Queue(job.queue.clone())),
+        view::State::Working => None,
+        view::State::Scheduled => Some(Place::Scheduled),
+        view::State::Retries => Some(Place::Retries),
+        view::State::Dead => Some(Place::Dead),
+    }
+}
+
+const fn section(state: view::State) -> Section {
+    match state {
+        view::State::Enqueued => Section::Queues,
+        view::State::Working => Section::Workers,
+        view::State::Scheduled => Section::Scheduled,
+        view::State::Retries => Section::Retries,
+        view::State::Dead => Section::Dead,
+    }
+}
+
+const fn state_word(state: view::State) -> &'static str {
+    match state {
+        view::State::Enqueued => "waits in its queue",
+        view::State::Working => "a worker has it",
+        view::State::Scheduled => "scheduled",
+        view::State::Retries => "waits for another try",
+        view::State::Dead => "dead",
+    }
+}
+
+fn retry(retry: i64) -> String {
+    match retry {
+        ..0 => "none, dead at the first failure".to_owned(),
+        0 => "none, thrown away at the first failure".to_owned(),
+        tries => format!("up to {tries}"),
+    }
+}
+
+fn download(jid: &str) -> String {
+    form_urlencoded::Serializer::new("/job/payload?".to_owned())
+        .append_pair("jid", jid)
+        .finish()
+}

@@ -1,0 +1,292 @@
+//! Lists of jobs: retries, scheduled, dead, a queue. A page at a time by cursor, so a list of
+//! millions costs no more than one of fifty.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use weir_jobs::{handle, view};
+
+use super::act::{self, JobAction};
+use super::queues;
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use super::{PageError, html};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+use crate::place::Place;
+
+/// What a list's address says. Also the fields that an action hands back, to return to the list.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Wanted {
+    /// The queue's name; only for a queue.
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    pub(crate) search: String,
+    #[serde(default)]
+    pub(crate) jobtype: String,
+    /// `newest` first; anything else: oldest first.
+    #[serde(default)]
+    pub(crate) order: String,
+    #[serde(default)]
+    after: String,
+    #[serde(default)]
+    done: String,
+    count: Option<u64>,
+}
+
+#[derive(Template)]
+#[template(path = "jobs.html")]
+struct JobsPage {
+    shell: Shell,
+    place: Place,
+    queue: Option<QueueHead>,
+    wanted: Wanted,
+    rows: Vec<Row>,
+    total: String,
+    scanned: String,
+    is_filtered: bool,
+    next: Option<String>,
+    first: Option<String>,
+    all: Vec<AllAction>,
+    done: Option<String>,
+}
+
+/// The figures over a queue's jobs.
+struct QueueHead {
+    queue: view::Queue,
+    drain: String,
+    confirm_address: String,
+}
+
+/// A job in the list.
+struct Row {
+    key: String,
+    address: String,
+    jid: String,
+    jobtype: String,
+    queue: String,
+    when: String,
+    moment: String,
+    machine_moment: String,
+    arguments: String,
+    error: Option<String>,
+    tries: Option<String>,
+}
+
+/// What can be done to all matches.
+struct AllAction {
+    action: JobAction,
+    address: String,
+}
+
+type Answer = Result<Response, PageError>;
+
+/// `GET /scheduled`
+pub(crate) async fn scheduled(
+    console: State<Arc<Console>>,
+    visitor: Visitor,
+    wanted: Query<Wanted>,
+) -> Answer {
+    list(&console, &visitor, Place::Scheduled, wanted.0).await
+}
+
+/// `GET /retries`
+pub(crate) async fn retries(
+    console: State<Arc<Console>>,
+    visitor: Visitor,
+    wanted: Query<Wanted>,
+) -> Answer {
+    list(&console, &visitor, Place::Retries, wanted.0).await
+}
+
+/// `GET /dead`
+pub(crate) async fn dead(
+    console: State<Arc<Console>>,
+    visitor: Visitor,
+    wanted: Query<Wanted>,
+) -> Answer {
+    list(&console, &visitor, Place::Dead, wanted.0).await
+}
+
+/// `GET /queue?name=..`
+pub(crate) async fn queue(
+    console: State<Arc<Console>>,
+    visitor: Visitor,
+    wanted: Query<Wanted>,
+) -> Answer {
+    list(
+        &console,
+        &visitor,
+        Place::Queue(wanted.name.clone()),
+        wanted.0,
+    )
+    .await
+}
+
+async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted) -> Answer {
+    let deps = &console.deps;
+    let queue = match &place {
+        Place::Queue(name) => Some(QueueHead::of(queues::find(console, name).await?)),
+        Place::Scheduled | Place::Retries | Place::Dead => None,
+    };
+    let page = deps
+        .handle
+        .jobs(wanted.query(&place, deps.settings.limits.page_jobs))
+        .await?;
+    let now = deps.clock.now().as_secs_f64();
+    let fields = wanted.fields();
+    Ok(html(&JobsPage {
+        shell: Shell::new(console, visitor, section(&place), place.title()),
+        rows: page.jobs.iter().map(|job| Row::of(job, now)).collect(),
+        total: figures::counted(page.total, "job"),
+        scanned: figures::counted(page.scanned, "job"),
+        is_filtered: wanted.is_filtered(),
+        next: page
+            .next
+            .as_ref()
+            .map(|next| place.address(&[&fields[..], &[("after", next.as_str())]].concat())),
+        first: (!wanted.after.is_empty()).then(|| place.address(&fields)),
+        all: JobAction::of_place(&place)
+            .iter()
+            .map(|action| AllAction {
+                action: *action,
+                address: action.confirm_address(&place, &fields),
+            })
+            .collect(),
+        done: act::sentence(&wanted.done, wanted.count),
+        queue,
+        place,
+        wanted,
+    }))
+}
+
+const fn section(place: &Place) -> Section {
+    match place {
+        Place::Scheduled => Section::Scheduled,
+        Place::Retries => Section::Retries,
+        Place::Dead => Section::Dead,
+        Place::Queue(_) => Section::Queues,
+    }
+}
+
+impl Wanted {
+    fn query(&self, place: &Place, limit: usize) -> handle::Query {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        handle::Query {
+            place: place.name(),
+            search: given(&self.search),
+            jobtype: given(&self.jobtype),
+            after: given(&self.after),
+            limit: Some(limit),
+            newest_first: self.is_newest_first(),
+        }
+    }
+
+    fn is_newest_first(&self) -> bool {
+        self.order == "newest"
+    }
+
+    fn is_filtered(&self) -> bool {
+        !self.search.is_empty() || !self.jobtype.is_empty()
+    }
+
+    /// The fields that keep the list as it is.
+    fn fields(&self) -> [(&str, &str); 3] {
+        [
+            ("search", &self.search),
+            ("jobtype", &self.jobtype),
+            ("order", &self.order),
+        ]
+    }
+}
+
+impl QueueHead {
+    fn of(queue: view::Queue) -> Self {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("name", &queue.name)
+            .finish();
+        Self {
+            drain: queues::drain(&queue),
+            confirm_address: format!("/queues/confirm?{query}"),
+            queue,
+        }
+    }
+}
+
+/// Characters of arguments and errors in a list; the job's page has them whole.
+const EXCERPT_CHARACTERS: usize = 160;
+
+impl Row {
+    fn of(job: &view::Job, now: f64) -> Self {
+        let failure = job.failure.as_ref();
+        Self {
+            key: job.key.clone(),
+            address: job_address(&job.jid),
+            jid: job.jid.clone(),
+            jobtype: job.jobtype.clone(),
+            queue: job.queue.clone(),
+            when: figures::relative(now, job.at),
+            moment: figures::moment(job.at),
+            machine_moment: figures::machine_moment(job.at),
+            arguments: arguments(&job.payload),
+            error: failure.map(|failure| {
+                let text = format!("{}: {}", failure.errtype, failure.message);
+                figures::shortened(&text, EXCERPT_CHARACTERS)
+            }),
+            tries: failure.map(|failure| tries(failure)),
+        }
+    }
+}
+
+/// Where a job's page is.
+pub(crate) fn job_address(jid: &str) -> String {
+    form_urlencoded::Serializer::new("/job?".to_owned())
+        .append_pair("jid", jid)
+        .finish()
+}
+
+fn tries(failure: &view::Failure) -> String {
+    let failed = failure.retry_count + 1;
+    match failure.remaining {
+        0 => format!("failed {failed}×"),
+        left => format!("failed {failed}×, {left} left"),
+    }
+}
+
+/// The job's arguments as they were pushed, cut for a table.
+fn arguments(payload: &str) -> String {
+    #[derive(Deserialize)]
+    struct Arguments<'a> {
+        #[serde(borrow)]
+        args: &'a RawValue,
+    }
+    let parsed: Result<Arguments<'_>, _> = serde_json::from_str(payload);
+    parsed.map_or_else(
+        |_| String::new(),
+        |it| figures::shortened(it.args.get(), EXCERPT_CHARACTERS),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_keep_their_digits() {
+        let payload = r#"{"jid":"x","args":[109326485893512345, {"a" : 1.10}],"args2":[]}"#;
+        assert_eq!(arguments(payload), r#"[109326485893512345, {"a" : 1.10}]"#);
+        assert_eq!(arguments("no json"), "");
+        assert_eq!(
+            arguments(&format!(r#"{{"args":["{}"]}}"#, "ä".repeat(400)))
+                .chars()
+                .count(),
+            161
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The first page: one line that says how it is, then the figures behind it.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use super::{PageError, html, reading};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+use crate::live::Reading;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct OverviewPage<'a> {
+    shell: Shell,
+    live: LivePart<'a>,
+    ranges: Vec<Range>,
+    range_seconds: u64,
+    jobs_url: &'a str,
+    is_new: bool,
+}
+
+/// What the script reads again.
+#[derive(Template)]
+#[template(path = "overview_live.html")]
+struct LivePart<'a> {
+    reading: &'a Reading,
+    facts: Vec<Fact>,
+}
+
+/// A line of the list of facts.
+struct Fact {
+    name: &'static str,
+    value: String,
+}
+
+/// A stretch of the charts.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    word: &'static str,
+    name: &'static str,
+    seconds: u64,
+    is_chosen: bool,
+}
+
+const RANGES: [(&str, &str, u64); 5] = [
+    ("15m", "15 min", 900),
+    ("1h", "1 h", 3_600),
+    ("6h", "6 h", 21_600),
+    ("1d", "1 d", 86_400),
+    ("30d", "30 d", 2_592_000),
+];
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    range: Option<String>,
+}
+
+/// `GET /`
+pub(crate) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let reading = reading::fresh(&console).await?;
+    let wanted = wanted
+        .range
+        .as_deref()
+        .filter(|word| RANGES.iter().any(|(it, ..)| it == word));
+    let wanted = wanted.unwrap_or(RANGES[0].0);
+    let ranges: Vec<Range> = RANGES
+        .iter()
+        .map(|&(word, name, seconds)| Range {
+            word,
+            name,
+            seconds,
+            is_chosen: word == wanted,
+        })
+        .collect();
+    let range_seconds = ranges
+        .iter()
+        .find(|range| range.is_chosen)
+        .map_or(900, |it| it.seconds);
+    Ok(html(&OverviewPage {
+        shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
+        is_new: reading.overview.pushed_total == 0 && reading.overview.queues == 0,
+        live: LivePart {
+            facts: facts(&reading),
+            reading: &reading,
+        },
+        ranges,
+        range_seconds,
+        jobs_url: &console.deps.jobs_url,
+    }))
+}
+
+/// `GET /live/overview`
+pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
+    let reading = reading::shared(&console).await?;
+    Ok(html(&LivePart {
+        facts: facts(&reading),
+        reading: &reading,
+    }))
+}
+
+fn facts(reading: &Reading) -> Vec<Fact> {
+    let overview = &reading.overview;
+    let log = &overview.log;
+    let fact = |name, value| Fact { name, value };
+    let mut facts = vec![
+        fact(
+            "Store",
+            format!("{} · fsync {}", overview.store, overview.fsync),
+        ),
+        fact("Uptime", figures::duration(overview.uptime_seconds.round())),
+        fact("Connections", figures::count(overview.connections)),
+        fact("Fetches waiting", figures::count(overview.fetches_waiting)),
+    ];
+    if log.segments > 0 {
+        let size = figures::bytes(log.bytes);
+        facts.push(fact(
+            "Log",
+            format!("{size} in {}", figures::counted(log.segments, "segment")),
+        ));
+        let (p50, p99) = (log.sync_seconds_p50, log.sync_seconds_p99);
+        let sync = format!(
+            "p50 {} · p99 {}",
+            figures::duration(p50),
+            figures::duration(p99)
+        );
+        facts.push(fact("Sync", sync));
+    }
+    facts.push(fact(
+        "Pushed since start",
+        figures::count(overview.pushed_total),
+    ));
+    facts.push(fact(
+        "Done since start",
+        figures::count(overview.processed_total),
+    ));
+    facts.push(fact(
+        "Failed since start",
+        figures::count(overview.failed_total),
+    ));
+    facts
+}

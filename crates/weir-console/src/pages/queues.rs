@@ -1,0 +1,257 @@
+//! All queues, and what can be done to one as a whole.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+use weir_jobs::handle::Queues;
+use weir_jobs::store::QueueAction;
+use weir_jobs::view;
+
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use super::{PageError, html, reading};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::form::CheckedForm;
+use crate::guard::visitor::Visitor;
+use crate::place::Place;
+
+#[derive(Template)]
+#[template(path = "queues.html")]
+struct QueuesPage<'a> {
+    shell: Shell,
+    live: LivePart<'a>,
+    done: Option<String>,
+    jobs_url: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "queues_live.html")]
+struct LivePart<'a> {
+    rows: Vec<Row<'a>>,
+    summary: String,
+    csrf: &'a str,
+}
+
+/// A queue as the table shows it.
+struct Row<'a> {
+    queue: &'a view::Queue,
+    address: String,
+    confirm_address: String,
+    drain: String,
+    target: Option<String>,
+    /// The style's class of the wait.
+    wait_class: &'static str,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Done {
+    done: Option<String>,
+    name: Option<String>,
+    count: Option<u64>,
+}
+
+/// `GET /queues`
+pub(crate) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(done): Query<Done>,
+) -> Result<Response, PageError> {
+    let queues = console.deps.handle.queues().await?;
+    let shell = Shell::new(&console, &visitor, Section::Queues, "Queues").refreshed();
+    let live = LivePart::new(
+        &queues,
+        console.deps.settings.limits.page_queues,
+        &visitor.csrf,
+    );
+    let jobs_url = &console.deps.jobs_url;
+    Ok(html(&QueuesPage {
+        shell,
+        live,
+        done: done.sentence(),
+        jobs_url,
+    }))
+}
+
+/// `GET /live/queues`
+pub(crate) async fn fragment(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Response, PageError> {
+    let reading = reading::shared(&console).await?;
+    let queues_max = console.deps.settings.limits.page_queues;
+    Ok(html(&LivePart::new(
+        &reading.queues,
+        queues_max,
+        &visitor.csrf,
+    )))
+}
+
+impl<'a> LivePart<'a> {
+    /// The deepest `queues_max` queues, by name.
+    fn new(queues: &'a [view::Queue], queues_max: usize, csrf: &'a str) -> Self {
+        let mut shown: Vec<&view::Queue> = queues.iter().collect();
+        let total: u64 = queues.iter().map(|queue| queue.depth).sum();
+        let jobs = figures::counted(total, "job");
+        let mut summary = format!(
+            "{jobs} in {}",
+            figures::counted(queues.len() as u64, "queue")
+        );
+        if shown.len() > queues_max {
+            summary.push_str(&format!("; the {queues_max} deepest are shown"));
+        }
+        shown.sort_by_key(|queue| std::cmp::Reverse(queue.depth));
+        shown.truncate(queues_max);
+        shown.sort_by(|one, other| one.name.cmp(&other.name));
+        Self {
+            summary,
+            rows: shown.into_iter().map(Row::new).collect(),
+            csrf,
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    fn new(queue: &'a view::Queue) -> Self {
+        let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("name", &queue.name)
+            .finish();
+        Self {
+            address: Place::Queue(queue.name.clone()).address(&[]),
+            confirm_address: format!("/queues/confirm?{query}"),
+            drain: drain(queue),
+            target: queue.target_latency_seconds.map(figures::duration),
+            wait_class: match queue.target_latency_seconds {
+                Some(target) if is_late(target) && !queue.paused => "late",
+                _ => "",
+            },
+            queue,
+        }
+    }
+}
+
+/// How long until the queue is empty, in words.
+pub(crate) fn drain(queue: &view::Queue) -> String {
+    let growth = queue.pushed_per_second - queue.processed_per_second;
+    match queue.drain_seconds {
+        _ if queue.depth == 0 => "–".to_owned(),
+        _ if queue.paused => "paused".to_owned(),
+        Some(seconds) => figures::duration(seconds),
+        None if growth >= 0.05 => format!("grows {}", figures::rate(growth)),
+        None => "stands".to_owned(),
+    }
+}
+
+impl Done {
+    /// What was done, from fixed words: the address can't put others into our mouth.
+    fn sentence(&self) -> Option<String> {
+        let name = figures::shortened(self.name.as_deref().unwrap_or("?"), 80);
+        match self.done.as_deref()? {
+            "pause" => Some(format!("Queue {name} is paused.")),
+            "resume" => Some(format!("Queue {name} goes on.")),
+            "clear" => {
+                let removed = figures::counted(self.count.unwrap_or(0), "job");
+                Some(format!("Queue {name} is cleared: {removed} deleted."))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "queue_confirm.html")]
+struct ConfirmPage {
+    shell: Shell,
+    name: String,
+    depth: u64,
+    back: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Named {
+    name: String,
+}
+
+/// `GET /queues/confirm`: says how many jobs clearing would delete.
+pub(crate) async fn confirm(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(Named { name }): Query<Named>,
+) -> Result<Response, PageError> {
+    let queue = find(&console, &name).await?;
+    let shell = Shell::new(&console, &visitor, Section::Queues, format!("Clear {name}"));
+    let back = Place::Queue(name.clone()).address(&[]);
+    Ok(html(&ConfirmPage {
+        shell,
+        name,
+        depth: queue.depth,
+        back,
+    }))
+}
+
+/// The queue of that name.
+pub(crate) async fn find(console: &Console, name: &str) -> Result<view::Queue, PageError> {
+    let queues = console.deps.handle.queues().await?;
+    let found = queues.into_iter().find(|queue| queue.name == name);
+    found.ok_or_else(|| PageError::NotFound(format!("there is no queue {name:?} now")))
+}
+
+/// `POST /queues/act`
+pub(crate) async fn act(
+    State(console): State<Arc<Console>>,
+    form: CheckedForm,
+) -> Result<Response, PageError> {
+    let name = form
+        .get("name")
+        .ok_or_else(|| PageError::Invalid("name a queue".to_owned()))?;
+    let word = form.get("action").unwrap_or_default();
+    let action = match word {
+        "pause" => QueueAction::Pause,
+        "resume" => QueueAction::Resume,
+        "clear" => QueueAction::Clear,
+        other => return Err(PageError::Invalid(format!("there is no action {other:?}"))),
+    };
+    let queues = Queues::Named(vec![name.to_owned()]);
+    let count = console.deps.handle.act_on_queues(queues, action).await?;
+    tracing::info!(
+        queue = name,
+        action = word,
+        count,
+        "console: acted on a queue"
+    );
+    let address = form_urlencoded::Serializer::new("/queues?".to_owned())
+        .append_pair("done", word)
+        .append_pair("name", name)
+        .append_pair("count", &count.to_string())
+        .finish();
+    Ok(Redirect::to(&address).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_to_drain_in_words() {
+        let queue = |depth, pushed, processed, drain_seconds| view::Queue {
+            depth,
+            pushed_per_second: pushed,
+            processed_per_second: processed,
+            drain_seconds,
+            ..view::Queue::default()
+        };
+        assert_eq!(drain(&queue(0, 9.0, 0.0, None)), "–");
+        assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
+        assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "grows 1.0/s");
+        assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "stands");
+        let paused = view::Queue {
+            paused: true,
+            ..queue(9, 0.0, 0.0, None)
+        };
+        assert_eq!(drain(&paused), "paused");
+    }
+}

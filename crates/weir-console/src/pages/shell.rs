@@ -1,0 +1,130 @@
+//! What all pages have around their content.
+
+use crate::assets::{self, Addresses};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+use crate::live::Latest;
+use crate::pages::theme::Theme;
+
+/// Which entry of the navigation is the present one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Queues,
+    Retries,
+    Scheduled,
+    Dead,
+    Workers,
+    Login,
+    None,
+}
+
+/// The frame of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Shell {
+    pub(crate) title: String,
+    pub(crate) section: Section,
+    pub(crate) theme: Theme,
+    pub(crate) csrf: String,
+    /// Whether there is a session to end.
+    pub(crate) has_session: bool,
+    pub(crate) assets: &'static Addresses,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) version: &'static str,
+    /// Read again after so many seconds where there is no script; 0: not.
+    pub(crate) refresh_seconds: u32,
+}
+
+/// An entry of the navigation.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) section: Section,
+    pub(crate) address: &'static str,
+    pub(crate) name: &'static str,
+    /// How many there are, and the name under which the script keeps it fresh.
+    pub(crate) count: Option<(&'static str, String)>,
+}
+
+impl Shell {
+    pub(crate) fn new(
+        console: &Console,
+        visitor: &Visitor,
+        section: Section,
+        title: impl Into<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            section,
+            theme: visitor.theme,
+            csrf: visitor.csrf.clone(),
+            has_session: visitor.session.is_some(),
+            assets: assets::addresses(),
+            entries: if section == Section::Login {
+                Vec::new()
+            } else {
+                entries(console)
+            },
+            version: env!("CARGO_PKG_VERSION"),
+            refresh_seconds: 0,
+        }
+    }
+
+    /// Read again every few seconds where there is no script.
+    pub(crate) fn refreshed(mut self) -> Self {
+        const WITHOUT_SCRIPT_SECONDS: u32 = 10;
+        self.refresh_seconds = WITHOUT_SCRIPT_SECONDS;
+        self
+    }
+
+    pub(crate) fn is_now(&self, entry: &Entry) -> bool {
+        entry.section == self.section
+    }
+}
+
+fn entries(console: &Console) -> Vec<Entry> {
+    let overview = match console.deps.live.latest() {
+        Latest::Reading(reading) => Some(reading.overview.clone()),
+        Latest::Nothing | Latest::Down(_) => None,
+    };
+    let entry = |section, address, name, count: Option<(&'static str, u64)>| Entry {
+        section,
+        address,
+        name,
+        count: count.map(|(key, number)| (key, figures::count(number))),
+    };
+    let known = overview.as_ref();
+    vec![
+        entry(Section::Overview, "/", "Overview", None),
+        entry(
+            Section::Queues,
+            "/queues",
+            "Queues",
+            known.map(|o| ("enqueued", o.enqueued)),
+        ),
+        entry(
+            Section::Retries,
+            "/retries",
+            "Retries",
+            known.map(|o| ("retries", o.retries)),
+        ),
+        entry(
+            Section::Scheduled,
+            "/scheduled",
+            "Scheduled",
+            known.map(|o| ("scheduled", o.scheduled)),
+        ),
+        entry(
+            Section::Dead,
+            "/dead",
+            "Dead",
+            known.map(|o| ("dead", o.dead)),
+        ),
+        entry(
+            Section::Workers,
+            "/workers",
+            "Workers",
+            known.map(|o| ("workers", o.workers)),
+        ),
+    ]
+}

@@ -1,0 +1,216 @@
+//! Worker processes and the jobs in their hands.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+use weir_jobs::handle::WorkerSignal;
+use weir_jobs::view;
+
+use super::jobs::job_address;
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use super::{PageError, html};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::form::CheckedForm;
+use crate::guard::visitor::Visitor;
+
+#[derive(Template)]
+#[template(path = "workers.html")]
+struct WorkersPage<'a> {
+    shell: Shell,
+    live: LivePart,
+    done: Option<String>,
+    jobs_url: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "workers_live.html")]
+struct LivePart {
+    rows: Vec<Row>,
+    /// Reservations of clients that are no worker process.
+    loose: Vec<BusyJob>,
+    summary: String,
+    csrf: String,
+}
+
+/// A worker as the page shows it.
+struct Row {
+    worker: view::Worker,
+    started: String,
+    beat: String,
+    memory: String,
+    jobs: Vec<BusyJob>,
+}
+
+/// A job in somebody's hands.
+struct BusyJob {
+    address: String,
+    jid: String,
+    jobtype: String,
+    queue: String,
+    age: String,
+    expires: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Done {
+    done: Option<String>,
+    count: Option<u64>,
+}
+
+/// `GET /workers`
+pub(crate) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(done): Query<Done>,
+) -> Result<Response, PageError> {
+    let live = LivePart::read(&console, &visitor).await?;
+    let shell = Shell::new(&console, &visitor, Section::Workers, "Workers").refreshed();
+    let jobs_url = &console.deps.jobs_url;
+    Ok(html(&WorkersPage {
+        shell,
+        live,
+        done: done.sentence(),
+        jobs_url,
+    }))
+}
+
+/// `GET /live/workers`
+pub(crate) async fn fragment(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Response, PageError> {
+    Ok(html(&LivePart::read(&console, &visitor).await?))
+}
+
+impl LivePart {
+    async fn read(console: &Console, visitor: &Visitor) -> Result<Self, PageError> {
+        let handle = &console.deps.handle;
+        let page_workers = console.deps.settings.limits.page_workers;
+        let mut workers = handle.workers().await?;
+        let reservations = handle.reservations(page_workers).await?;
+        let now = console.deps.clock.now().as_secs_f64();
+        let total = workers.len();
+        let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
+        workers.sort_by(|one, other| (&one.hostname, one.pid).cmp(&(&other.hostname, other.pid)));
+        workers.truncate(page_workers);
+        let mut by_wid: HashMap<String, Vec<BusyJob>> = HashMap::new();
+        for reservation in reservations {
+            let job = BusyJob::of(&reservation, now);
+            by_wid
+                .entry(reservation.wid.unwrap_or_default())
+                .or_default()
+                .push(job);
+        }
+        let rows: Vec<Row> = workers
+            .into_iter()
+            .map(|worker| {
+                let jobs = by_wid.remove(&worker.wid).unwrap_or_default();
+                Row::of(worker, jobs, now)
+            })
+            .collect();
+        let all = figures::counted(total as u64, "worker");
+        let mut summary = format!("{all}, {} in hand", figures::counted(busy, "job"));
+        if total > rows.len() {
+            summary.push_str(&format!("; {} are not shown", total - rows.len()));
+        }
+        Ok(Self {
+            summary,
+            rows,
+            loose: by_wid.into_values().flatten().collect(),
+            csrf: visitor.csrf.clone(),
+        })
+    }
+}
+
+impl Row {
+    fn of(worker: view::Worker, jobs: Vec<BusyJob>, now: f64) -> Self {
+        Self {
+            started: figures::relative(now, worker.started_at),
+            beat: figures::relative(now, worker.last_beat_at),
+            memory: match worker.rss_kb {
+                0 => "–".to_owned(),
+                kibibytes => figures::bytes(kibibytes.saturating_mul(1024)),
+            },
+            jobs,
+            worker,
+        }
+    }
+}
+
+impl BusyJob {
+    fn of(reservation: &view::Reservation, now: f64) -> Self {
+        Self {
+            address: job_address(&reservation.jid),
+            jid: reservation.jid.clone(),
+            jobtype: reservation.jobtype.clone(),
+            queue: reservation.queue.clone(),
+            age: figures::duration((now - reservation.since).round()),
+            expires: figures::relative(now, reservation.expires_at),
+        }
+    }
+}
+
+impl Done {
+    fn sentence(&self) -> Option<String> {
+        let count = self.count.unwrap_or(0);
+        let workers = figures::counted(count, "worker");
+        let verb = if count == 1 { "is" } else { "are" };
+        match self.done.as_deref()? {
+            "quiet" => Some(format!("{workers} {verb} told to take no more jobs.")),
+            "terminate" => Some(format!("{workers} {verb} told to stop.")),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "workers_confirm.html")]
+struct ConfirmPage {
+    shell: Shell,
+    workers: String,
+    busy: String,
+}
+
+/// `GET /workers/confirm`: says how many workers a stop of all would stop.
+pub(crate) async fn confirm(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Response, PageError> {
+    let workers = console.deps.handle.workers().await?;
+    let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
+    Ok(html(&ConfirmPage {
+        shell: Shell::new(&console, &visitor, Section::Workers, "Stop all workers"),
+        workers: figures::counted(workers.len() as u64, "worker"),
+        busy: figures::counted(busy, "job"),
+    }))
+}
+
+/// `POST /workers/act`: to one (`wid`) or all (`all`).
+pub(crate) async fn act(
+    State(console): State<Arc<Console>>,
+    form: CheckedForm,
+) -> Result<Response, PageError> {
+    let (word, signal) = match form.get("signal") {
+        Some("quiet") => ("quiet", WorkerSignal::Quiet),
+        Some("terminate") => ("terminate", WorkerSignal::Terminate),
+        _ => {
+            return Err(PageError::Invalid(
+                "a worker can be told quiet or terminate".to_owned(),
+            ));
+        }
+    };
+    let wid = match (form.get("wid"), form.get("all")) {
+        (Some(wid), None) => Some(wid.to_owned()),
+        (None, Some(_)) => None,
+        _ => return Err(PageError::Invalid("name one worker, or all".to_owned())),
+    };
+    let count = console.deps.handle.signal_workers(wid, signal).await?;
+    tracing::info!(signal = word, count, "console: signalled workers");
+    Ok(Redirect::to(&format!("/workers?done={word}&count={count}")).into_response())
+}

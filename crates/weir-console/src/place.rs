@@ -1,0 +1,119 @@
+//! Where jobs rest, as the console's addresses and the handle name it.
+
+use serde::{Deserialize, Serialize};
+
+/// A set or a queue: `scheduled`, `retries`, `dead` or `queue:NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Place {
+    Scheduled,
+    Retries,
+    Dead,
+    Queue(String),
+}
+
+impl Place {
+    /// The handle's word.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Scheduled => "scheduled".to_owned(),
+            Self::Retries => "retries".to_owned(),
+            Self::Dead => "dead".to_owned(),
+            Self::Queue(name) => format!("queue:{name}"),
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "scheduled" => Some(Self::Scheduled),
+            "retries" => Some(Self::Retries),
+            "dead" => Some(Self::Dead),
+            other => other
+                .strip_prefix("queue:")
+                .map(|name| Self::Queue(name.to_owned())),
+        }
+    }
+
+    /// The address of its list with more fields of the query.
+    pub(crate) fn address(&self, fields: &[(&str, &str)]) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let path = match self {
+            Self::Scheduled => "/scheduled",
+            Self::Retries => "/retries",
+            Self::Dead => "/dead",
+            Self::Queue(name) => {
+                query.append_pair("name", name);
+                "/queue"
+            }
+        };
+        query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
+        match query.finish() {
+            empty if empty.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        }
+    }
+
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Scheduled => "Scheduled".to_owned(),
+            Self::Retries => "Retries".to_owned(),
+            Self::Dead => "Dead".to_owned(),
+            Self::Queue(name) => format!("Queue {name}"),
+        }
+    }
+
+    /// What the time of its jobs means.
+    pub(crate) const fn time_means(&self) -> &'static str {
+        match self {
+            Self::Scheduled => "Due",
+            Self::Retries => "Next try",
+            Self::Dead => "Died",
+            Self::Queue(_) => "Enqueued",
+        }
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a place is scheduled, retries, dead or queue:NAME")
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> Self {
+        place.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_reads_as_it_writes() {
+        for text in [
+            "scheduled",
+            "retries",
+            "dead",
+            "queue:pull",
+            "queue:..",
+            "queue:",
+        ] {
+            assert_eq!(
+                Place::parse(text).map(|place| place.name()).as_deref(),
+                Some(text)
+            );
+        }
+        assert_eq!(Place::parse("elsewhere"), None);
+    }
+
+    #[test]
+    fn addresses_are_escaped() {
+        let place = Place::Queue("a&b".into());
+        let address = place.address(&[("search", "x y"), ("jobtype", "")]);
+        assert_eq!(address, "/queue?name=a%26b&search=x+y");
+        assert_eq!(Place::Dead.address(&[]), "/dead");
+    }
+}

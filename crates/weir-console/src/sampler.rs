@@ -1,0 +1,182 @@
+//! Reads the job server once per interval, for everybody: the history, the live streams, the
+//! verdict. However many people watch, the job server is asked once.
+
+mod tally;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::history::{Condition, History, Query};
+use weir_base::shutdown::Shutdown;
+use weir_jobs::handle::{Handle, HandleError};
+use weir_jobs::view;
+
+use self::tally::Tally;
+use crate::Deps;
+use crate::live::{Latest, Live, Rates, Reading};
+use crate::verdict::{Facts, Trend, judge};
+
+/// The series of the console's history: open it with these.
+pub const COLUMNS: [&str; 16] = [
+    "pushed_per_second",
+    "processed_per_second",
+    "failed_per_second",
+    "enqueued",
+    "working",
+    "scheduled",
+    "retries",
+    "dead",
+    "queues",
+    "workers",
+    "connections",
+    "fetches_waiting",
+    "latency_seconds_max",
+    "log_bytes",
+    "sync_seconds_p50",
+    "sync_seconds_p99",
+];
+
+/// While nobody watches, queues and workers are read once in so many readings: enough for the
+/// verdict in the history of alarms, cheap with ten thousand queues.
+const READINGS_PER_DETAIL: u64 = 10;
+
+/// The reader. One per console.
+#[derive(Debug)]
+pub struct Sampler {
+    handle: Handle,
+    history: Arc<History>,
+    live: Live,
+    clock: Clock,
+    interval: Duration,
+    jobs_limits: weir_jobs::settings::Limits,
+    jobs_url: String,
+    tally: Tally,
+    readings: u64,
+    queues: Vec<view::Queue>,
+    workers: Vec<view::Worker>,
+}
+
+impl Sampler {
+    /// A reader for the console of `deps`.
+    #[must_use]
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            handle: deps.handle.clone(),
+            history: Arc::clone(&deps.history),
+            live: deps.live.clone(),
+            clock: deps.clock.clone(),
+            interval: deps.settings.limits.sample_interval,
+            jobs_limits: deps.jobs_limits.clone(),
+            jobs_url: deps.jobs_url.clone(),
+            tally: Tally::default(),
+            readings: 0,
+            queues: Vec::new(),
+            workers: Vec::new(),
+        }
+    }
+
+    /// Reads until it is time to end.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                () = shutdown.requested() => return,
+                _ = ticks.tick() => {}
+            }
+            match self.read().await {
+                Ok(reading) => self.live.publish(Latest::Reading(Arc::new(reading))),
+                Err(error) => self.live.publish(Latest::Down(error.to_string().into())),
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Reading, HandleError> {
+        let overview = self.handle.overview().await?;
+        if self.live.is_watched() || self.readings.is_multiple_of(READINGS_PER_DETAIL) {
+            self.queues = self.handle.queues().await?;
+            self.workers = self.handle.workers().await?;
+        }
+        self.readings += 1;
+        let at = self.clock.now();
+        self.tally.add(at, &overview);
+        let retries_before = self.record(at, &overview).await;
+        let trend = Trend {
+            retries_before,
+            failed_per_second: self.tally.rates(tally::MINUTE).failed,
+            processed_per_second: self.tally.rates(tally::MINUTE).processed,
+            limits_hit: self.tally.limits_hit(),
+            history_problem: match self.history.condition() {
+                Condition::OnDisk => None,
+                Condition::InMemory(problem) => Some(problem),
+            },
+        };
+        let verdict = judge(&Facts {
+            overview: &overview,
+            queues: &self.queues,
+            workers: &self.workers,
+            trend: &trend,
+            limits: &self.jobs_limits,
+            jobs_url: &self.jobs_url,
+        });
+        Ok(Reading {
+            at,
+            overview,
+            queues: self.queues.clone(),
+            rates: self.tally.rates(tally::MOMENT),
+            trend,
+            verdict,
+        })
+    }
+
+    /// Writes one row and reads how many retries there were ten minutes ago; on a thread that may
+    /// wait for the disk.
+    async fn record(&self, at: Timestamp, overview: &view::Overview) -> Option<f64> {
+        let row = row(overview, self.tally.rates(self.interval));
+        let history = Arc::clone(&self.history);
+        let recorded = tokio::task::spawn_blocking(move || {
+            history.append(at, &row);
+            retries_before(&history, at)
+        });
+        recorded.await.unwrap_or_default()
+    }
+}
+
+/// The values of [`COLUMNS`].
+fn row(overview: &view::Overview, rates: Rates) -> [f64; COLUMNS.len()] {
+    let number = crate::figures::as_float;
+    [
+        rates.pushed,
+        rates.processed,
+        rates.failed,
+        number(overview.enqueued),
+        number(overview.working),
+        number(overview.scheduled),
+        number(overview.retries),
+        number(overview.dead),
+        number(overview.queues),
+        number(overview.workers),
+        number(overview.connections),
+        number(overview.fetches_waiting),
+        overview.latency_seconds_max,
+        number(overview.log.bytes),
+        overview.log.sync_seconds_p50,
+        overview.log.sync_seconds_p99,
+    ]
+}
+
+/// The retry set's mean size in the minute that began ten minutes ago.
+fn retries_before(history: &History, now: Timestamp) -> Option<f64> {
+    let from = now - Duration::from_secs(600);
+    let to = now - Duration::from_secs(540);
+    let query = Query {
+        series: &["retries"],
+        from,
+        to,
+        points_max: 1,
+    };
+    let table = history.query(&query);
+    table.columns.first()?.first()?.map(|band| band.mean)
+}

@@ -1,0 +1,190 @@
+//! Rates from totals, and limits that were met lately. Bounded: the last minute of totals and the
+//! last ten minutes of limits.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_jobs::view;
+
+use crate::figures::as_float;
+use crate::live::Rates;
+
+/// The stretch of the figures beside the charts: long enough to read, short enough to be now.
+pub(super) const MOMENT: Duration = Duration::from_secs(5);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+/// How long a met limit is told.
+const LIMITS_KEPT: Duration = Duration::from_secs(600);
+/// How often the limits' totals are noted.
+const LIMITS_STEP: Duration = Duration::from_secs(30);
+
+/// What was counted lately.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    totals: VecDeque<Totals>,
+    limits: VecDeque<(Timestamp, Vec<view::LimitHit>)>,
+    limits_now: Vec<view::LimitHit>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    at: Timestamp,
+    pushed: u64,
+    processed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Notes a reading.
+    pub(super) fn add(&mut self, at: Timestamp, overview: &view::Overview) {
+        let totals = Totals {
+            at,
+            pushed: overview.pushed_total,
+            processed: overview.processed_total,
+            failed: overview.failed_total,
+        };
+        if self
+            .totals
+            .back()
+            .is_some_and(|last| totals.is_behind(last))
+        {
+            // The job server began anew (or the clock went back): no difference means anything.
+            *self = Self::default();
+        }
+        self.totals.push_back(totals);
+        while self.totals.len() > 2 && at.since(self.totals[1].at) >= MINUTE {
+            self.totals.pop_front();
+        }
+        self.add_limits(at, &overview.limits_hit);
+    }
+
+    fn add_limits(&mut self, at: Timestamp, hits: &[view::LimitHit]) {
+        self.limits_now = hits.to_vec();
+        if self
+            .limits
+            .back()
+            .is_none_or(|(last, _)| at.since(*last) >= LIMITS_STEP)
+        {
+            self.limits.push_back((at, hits.to_vec()));
+        }
+        while self.limits.len() > 1 && at.since(self.limits[0].0) > LIMITS_KEPT {
+            self.limits.pop_front();
+        }
+    }
+
+    /// Jobs per second over the last `stretch`; zero until there are two readings.
+    pub(super) fn rates(&self, stretch: Duration) -> Rates {
+        let Some(last) = self.totals.back() else {
+            return Rates::default();
+        };
+        let earlier = self.totals.iter().rev().skip(1);
+        let mut first = None;
+        for totals in earlier {
+            first = Some(totals);
+            if last.at.since(totals.at) >= stretch {
+                break;
+            }
+        }
+        let Some(first) = first else {
+            return Rates::default();
+        };
+        let seconds = last.at.since(first.at).as_secs_f64();
+        let rate = |now: u64, then: u64| {
+            if seconds > 0.0 {
+                as_float(now.saturating_sub(then)) / seconds
+            } else {
+                0.0
+            }
+        };
+        Rates {
+            pushed: rate(last.pushed, first.pushed),
+            processed: rate(last.processed, first.processed),
+            failed: rate(last.failed, first.failed),
+        }
+    }
+
+    /// Limits met within the last ten minutes and how often.
+    pub(super) fn limits_hit(&self) -> Vec<view::LimitHit> {
+        let Some((_, then)) = self.limits.front() else {
+            return Vec::new();
+        };
+        let hits_then = |limit: &str| {
+            then.iter()
+                .find(|hit| hit.limit == limit)
+                .map_or(0, |hit| hit.hits)
+        };
+        self.limits_now
+            .iter()
+            .map(|hit| view::LimitHit {
+                limit: hit.limit.clone(),
+                hits: hit.hits.saturating_sub(hits_then(&hit.limit)),
+            })
+            .filter(|hit| hit.hits > 0)
+            .collect()
+    }
+}
+
+impl Totals {
+    fn is_behind(&self, last: &Self) -> bool {
+        self.at < last.at
+            || self.pushed < last.pushed
+            || self.processed < last.processed
+            || self.failed < last.failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overview(pushed: u64, hits: u64) -> view::Overview {
+        let limit = view::LimitHit {
+            limit: "connections_max".into(),
+            hits,
+        };
+        view::Overview {
+            pushed_total: pushed,
+            limits_hit: vec![limit],
+            ..view::Overview::default()
+        }
+    }
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + second * 1_000)
+    }
+
+    #[test]
+    fn a_rate_is_the_difference_over_its_stretch() {
+        let mut tally = Tally::default();
+        for second in 0..100 {
+            tally.add(at(second), &overview(second * 10, 0));
+        }
+        tally.add(at(100), &overview(2_000, 0));
+        let rates = |seconds| tally.rates(Duration::from_secs(seconds)).pushed;
+        assert_eq!((rates(1), rates(5)), (1_010.0, 210.0));
+        assert!(tally.totals.len() <= 62, "{}", tally.totals.len());
+    }
+
+    #[test]
+    fn a_server_that_began_anew_has_no_rate_yet() {
+        let mut tally = Tally::default();
+        tally.add(at(0), &overview(1_000, 0));
+        tally.add(at(1), &overview(5, 0));
+        assert_eq!(tally.rates(MINUTE), Rates::default());
+        tally.add(at(2), &overview(15, 0));
+        assert_eq!(tally.rates(MINUTE).pushed, 10.0);
+    }
+
+    #[test]
+    fn a_limit_is_told_for_ten_minutes() {
+        let mut tally = Tally::default();
+        tally.add(at(0), &overview(0, 40));
+        assert_eq!(tally.limits_hit(), [], "what was before isn't news");
+        tally.add(at(60), &overview(0, 43));
+        assert_eq!(tally.limits_hit()[0].hits, 3);
+        for second in 61..700 {
+            tally.add(at(second), &overview(0, 43));
+        }
+        assert_eq!(tally.limits_hit(), []);
+    }
+}

@@ -1,0 +1,75 @@
+//! Rules about failing jobs and about limits.
+
+use super::{Facts, Finding, Level, storage_rules};
+use crate::figures::{as_float, count, counted, percent, rate, whole};
+
+/// Retries rise when there are this many times more than ten minutes ago...
+const RISE_FACTOR: f64 = 1.5;
+/// ...and at least so many more: a handful is no trend.
+const RISE_JOBS_MIN: f64 = 50.0;
+
+/// More jobs wait for another try than ten minutes ago.
+pub(super) fn retries_rise(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(before) = facts.trend.retries_before else {
+        return Vec::new();
+    };
+    let now = as_float(facts.overview.retries);
+    if now < before * RISE_FACTOR || now - before < RISE_JOBS_MIN {
+        return Vec::new();
+    }
+    vec![Finding {
+        level: Level::Warning,
+        what: format!(
+            "Retries rise: {} wait for another try, {} more than ten minutes ago",
+            counted(facts.overview.retries, "job"),
+            count(whole(now - before)),
+        ),
+        todo: "Look at what their errors have in common.".to_owned(),
+        link: "/retries".to_owned(),
+        jobs: facts.overview.retries,
+    }]
+}
+
+/// The share of failures from which it is worth a word...
+const FAILED_SHARE: f64 = 0.25;
+/// ...at this rate of failures or more.
+const FAILED_PER_SECOND_MIN: f64 = 0.2;
+
+/// A good part of the jobs fails.
+pub(super) fn many_fail(facts: &Facts<'_>) -> Vec<Finding> {
+    let (failed, processed) = (
+        facts.trend.failed_per_second,
+        facts.trend.processed_per_second,
+    );
+    if failed < FAILED_PER_SECOND_MIN || failed < processed * FAILED_SHARE {
+        return Vec::new();
+    }
+    let share = percent((failed / processed.max(failed)).min(1.0));
+    vec![Finding {
+        level: Level::Warning,
+        what: format!("{share} of the jobs fail, {}", rate(failed)),
+        todo: "Look at what their errors have in common: often one service is down.".to_owned(),
+        link: "/retries".to_owned(),
+        jobs: facts.overview.retries,
+    }]
+}
+
+/// A limit was met lately, or the dead set is about to meet its own.
+pub(super) fn limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
+    let met = facts.trend.limits_hit.iter().map(|hit| Finding {
+        level: Level::Warning,
+        what: format!(
+            "The limit {} was met {} in the last ten minutes",
+            hit.limit,
+            counted(hit.hits, "time")
+        ),
+        todo: format!(
+            "Find who needs so much, or raise jobs.limits.{} in weir.toml.",
+            hit.limit
+        ),
+        link: "/".to_owned(),
+        jobs: 0,
+    });
+    met.chain(storage_rules::dead_set_is_nearly_full(facts))
+        .collect()
+}

@@ -1,0 +1,83 @@
+//! Rules about the disk.
+
+use super::{Facts, Finding, Level};
+use crate::figures::{count, counted};
+
+/// Pushes are refused, or nothing is acknowledged any more.
+pub(super) fn log_takes_no_jobs(facts: &Facts<'_>) -> Vec<Finding> {
+    let log = &facts.overview.log;
+    let problem = log.problem.as_deref().unwrap_or("no reason known");
+    let (what, todo) = match log.state.as_str() {
+        "low" => (
+            "The disk is nearly full: new jobs are refused, workers go on".to_owned(),
+            "Free space in data_dir, or let the workers drain: pushes resume by themselves.",
+        ),
+        "full" => (
+            "The disk is full: nothing can be written".to_owned(),
+            "Free space in data_dir; Weir goes on by itself.",
+        ),
+        "failed" => (
+            format!("Storage failed ({problem}): nothing is acknowledged any more"),
+            "Check the disk, then restart Weir: what was acknowledged before is safe.",
+        ),
+        _ => return Vec::new(),
+    };
+    vec![Finding {
+        level: Level::Critical,
+        what,
+        todo: todo.to_owned(),
+        link: "/".to_owned(),
+        jobs: u64::MAX,
+    }]
+}
+
+/// Records were damaged when the log was opened.
+pub(super) fn log_is_damaged(facts: &Facts<'_>) -> Vec<Finding> {
+    let damaged = facts.overview.log.records_damaged;
+    if damaged == 0 {
+        return Vec::new();
+    }
+    vec![Finding {
+        level: Level::Warning,
+        what: format!("{} of the log can't be read", counted(damaged, "record")),
+        todo: "Check the disk (SMART, dmesg) and keep a copy of data_dir.".to_owned(),
+        link: "/".to_owned(),
+        jobs: damaged,
+    }]
+}
+
+/// Charts will have a gap.
+pub(super) fn history_is_in_memory(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(problem) = &facts.trend.history_problem else {
+        return Vec::new();
+    };
+    vec![Finding {
+        level: Level::Notice,
+        what: format!("Charts are kept in memory only: {problem}"),
+        todo: "Free space or make the folder writable; it is tried again every minute.".to_owned(),
+        link: "/".to_owned(),
+        jobs: 0,
+    }]
+}
+
+/// The share of the dead set's limit from which it is worth a word.
+const DEAD_SHARE: f64 = 0.9;
+
+/// The dead set forgets its oldest jobs once it is full.
+pub(super) fn dead_set_is_nearly_full(facts: &Facts<'_>) -> Option<Finding> {
+    let (dead, max) = (facts.overview.dead, facts.limits.dead_jobs_max as u64);
+    let share = crate::figures::as_float(dead) / crate::figures::as_float(max.max(1));
+    (share >= DEAD_SHARE).then(|| Finding {
+        level: Level::Warning,
+        what: format!(
+            "The dead set holds {} of at most {} jobs",
+            count(dead),
+            count(max)
+        ),
+        todo: "Requeue or delete what you can: beyond the limit the oldest are forgotten \
+               (jobs.limits.dead_jobs_max)."
+            .to_owned(),
+        link: "/dead".to_owned(),
+        jobs: dead,
+    })
+}

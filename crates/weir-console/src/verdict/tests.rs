@@ -1,0 +1,326 @@
+//! Each case: what is changed in a healthy server, and the lines that come of it.
+
+use super::*;
+
+struct Server {
+    overview: view::Overview,
+    queues: Vec<view::Queue>,
+    workers: Vec<view::Worker>,
+    trend: Trend,
+    limits: Limits,
+}
+
+/// Two queues, one worker, nothing late.
+fn healthy() -> Server {
+    let queue = |name: &str| view::Queue {
+        name: name.to_owned(),
+        depth: 3,
+        latency_seconds: 0.2,
+        working: 1,
+        pushed_per_second: 5.0,
+        processed_per_second: 5.0,
+        ..view::Queue::default()
+    };
+    let worker = view::Worker {
+        wid: "w1".into(),
+        hostname: "box".into(),
+        pid: 7,
+        last_beat_at: 995.0,
+        busy: 2,
+        ..view::Worker::default()
+    };
+    let overview = view::Overview {
+        now: 1_000.0,
+        enqueued: 6,
+        working: 2,
+        queues: 2,
+        workers: 1,
+        pushed_total: 100,
+        latency_seconds_max: 0.2,
+        ..view::Overview::default()
+    };
+    Server {
+        overview: view::Overview {
+            log: view::Log {
+                state: "ok".into(),
+                ..view::Log::default()
+            },
+            ..overview
+        },
+        queues: vec![queue("default"), queue("pull")],
+        workers: vec![worker],
+        trend: Trend {
+            processed_per_second: 10.0,
+            ..Trend::default()
+        },
+        limits: Limits::default(),
+    }
+}
+
+fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
+    let mut server = healthy();
+    change(&mut server);
+    judge(&Facts {
+        overview: &server.overview,
+        queues: &server.queues,
+        workers: &server.workers,
+        trend: &server.trend,
+        limits: &server.limits,
+        jobs_url: "tcp://127.0.0.1:7419",
+    })
+}
+
+#[track_caller]
+fn check(expected: &[(Level, &str)], change: impl FnOnce(&mut Server)) {
+    let verdict = judged(change);
+    let found: Vec<(Level, &str)> = verdict
+        .findings
+        .iter()
+        .map(|finding| (finding.level, finding.what.as_str()))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[track_caller]
+fn check_calm(expected: &str, change: impl FnOnce(&mut Server)) {
+    let verdict = judged(change);
+    assert_eq!((verdict.headline(), verdict.findings.len()), (expected, 0));
+}
+
+#[test]
+fn a_healthy_server_says_so() {
+    check_calm("No queue is behind: the longest wait is 200 ms", |_| {});
+    check_calm("All queues within target", |server| {
+        server.queues[0].target_latency_seconds = Some(5.0);
+    });
+    check_calm("All done: nothing waits in any queue", |server| {
+        server.queues.clear();
+        server.overview.enqueued = 0;
+    });
+    check_calm("Ready: no jobs yet", |server| {
+        server.queues.clear();
+        server.overview = view::Overview {
+            now: 1_000.0,
+            ..view::Overview::default()
+        };
+    });
+}
+
+#[test]
+fn a_queue_that_nobody_fetches() {
+    let unserved = |server: &mut Server| {
+        let pull = &mut server.queues[1];
+        (pull.depth, pull.latency_seconds) = (200_000, 50_400.0);
+        (
+            pull.working,
+            pull.processed_per_second,
+            pull.pushed_per_second,
+        ) = (0, 0.0, 120.0);
+    };
+    let line = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker fetches it";
+    check(&[(Level::Critical, line)], unserved);
+    check(
+        &[(
+            Level::Critical,
+            "Queue pull is 1 job behind: no worker fetches it",
+        )],
+        |server| {
+            unserved(server);
+            (server.queues[1].depth, server.queues[1].pushed_per_second) = (1, 0.0);
+        },
+    );
+    check(&[], |server| {
+        unserved(server);
+        server.queues[1].latency_seconds = 29.0;
+    });
+}
+
+#[test]
+fn jobs_and_no_worker_at_all() {
+    let alone = |server: &mut Server| {
+        server.workers.clear();
+        (server.overview.workers, server.overview.working) = (0, 0);
+        server.trend.processed_per_second = 0.0;
+        for queue in &mut server.queues {
+            (
+                queue.working,
+                queue.processed_per_second,
+                queue.latency_seconds,
+            ) = (0, 0.0, 90.0);
+        }
+    };
+    check(
+        &[(Level::Critical, "No worker is connected and 6 jobs wait")],
+        alone,
+    );
+    check(&[], |server| {
+        alone(server);
+        server.queues.iter_mut().for_each(|queue| queue.depth = 0);
+    });
+}
+
+#[test]
+fn a_queue_that_grows() {
+    let grows = |server: &mut Server| {
+        let pull = &mut server.queues[1];
+        (
+            pull.depth,
+            pull.pushed_per_second,
+            pull.processed_per_second,
+        ) = (5_000, 100.0, 40.0);
+    };
+    let line =
+        "Queue pull is 5,000 jobs behind and grows by 60.0/s: 100/s come in, 40.0/s are done";
+    check(&[(Level::Warning, line)], grows);
+    check(&[(Level::Critical, line)], |server| {
+        grows(server);
+        server.queues[1].target_latency_seconds = Some(10.0);
+        server.queues[1].latency_seconds = 11.0;
+    });
+    check(&[], |server| {
+        grows(server);
+        server.queues[1].target_latency_seconds = Some(10.0);
+    });
+    check(&[], |server| {
+        grows(server);
+        server.queues[1].processed_per_second = 96.0;
+    });
+    check(&[], |server| {
+        grows(server);
+        server.queues[1].depth = 900;
+    });
+}
+
+#[test]
+fn a_queue_that_is_late() {
+    let late = |server: &mut Server| {
+        let pull = &mut server.queues[1];
+        (pull.depth, pull.latency_seconds) = (12_000, 754.0);
+        (pull.processed_per_second, pull.drain_seconds) = (50.0, Some(267.0));
+    };
+    let line =
+        "Queue pull runs 12 min 34 s late, 12,000 jobs: over in 4 min 27 s at the present speed";
+    check(&[(Level::Warning, line)], late);
+    let line = "Queue pull runs 12 min 34 s late (target 5.0 s), 12,000 jobs: and stands still";
+    check(&[(Level::Warning, line)], |server| {
+        late(server);
+        server.queues[1].target_latency_seconds = Some(5.0);
+        server.queues[1].drain_seconds = None;
+    });
+}
+
+#[test]
+fn a_paused_queue_is_told_by_its_backlog_only() {
+    let paused = |server: &mut Server| {
+        let pull = &mut server.queues[1];
+        (pull.paused, pull.depth, pull.latency_seconds, pull.working) = (true, 40, 9_000.0, 0);
+    };
+    check(
+        &[(Level::Warning, "Queue pull is paused with 40 jobs")],
+        paused,
+    );
+    check(&[], |server| {
+        paused(server);
+        server.queues[1].depth = 0;
+    });
+}
+
+#[test]
+fn storage_that_takes_no_jobs() {
+    let lines = [
+        (
+            "low",
+            "The disk is nearly full: new jobs are refused, workers go on",
+        ),
+        ("full", "The disk is full: nothing can be written"),
+        (
+            "failed",
+            "Storage failed (EIO): nothing is acknowledged any more",
+        ),
+    ];
+    for (state, line) in lines {
+        check(&[(Level::Critical, line)], |server| {
+            server.overview.log.state = state.into();
+            server.overview.log.problem = Some("EIO".into());
+        });
+    }
+    check(
+        &[(Level::Warning, "1 record of the log can't be read")],
+        |server| {
+            server.overview.log.records_damaged = 1;
+        },
+    );
+    check(
+        &[(Level::Notice, "Charts are kept in memory only: no space")],
+        |server| {
+            server.trend.history_problem = Some("no space".into());
+        },
+    );
+}
+
+#[test]
+fn failures_and_limits() {
+    let line = "Retries rise: 400 jobs wait for another try, 300 more than ten minutes ago";
+    check(&[(Level::Warning, line)], |server| {
+        (server.overview.retries, server.trend.retries_before) = (400, Some(100.0));
+    });
+    check(&[], |server| {
+        (server.overview.retries, server.trend.retries_before) = (40, Some(1.0));
+    });
+    check(
+        &[(Level::Warning, "40 % of the jobs fail, 4.0/s")],
+        |server| {
+            server.trend.failed_per_second = 4.0;
+        },
+    );
+    check(
+        &[(
+            Level::Warning,
+            "The dead set holds 950,000 of at most 1,000,000 jobs",
+        )],
+        |server| {
+            server.overview.dead = 950_000;
+        },
+    );
+    let line = "The limit connections_max was met 3 times in the last ten minutes";
+    check(&[(Level::Warning, line)], |server| {
+        server.trend.limits_hit = vec![view::LimitHit {
+            limit: "connections_max".into(),
+            hits: 3,
+        }];
+    });
+}
+
+#[test]
+fn a_silent_worker_with_jobs_in_hand() {
+    let line = "Worker w1 on box is silent for 40 s with 2 jobs in hand";
+    check(&[(Level::Warning, line)], |server| {
+        server.workers[0].last_beat_at = 960.0
+    });
+    check(&[], |server| {
+        (server.workers[0].last_beat_at, server.workers[0].busy) = (960.0, 0);
+    });
+}
+
+#[test]
+fn the_gravest_comes_first_and_a_notice_makes_no_verdict() {
+    let verdict = judged(|server| {
+        server.queues[0].paused = true;
+        server.queues[1].paused = true;
+        server.queues[1].depth = 99;
+        server.overview.log.state = "full".into();
+        server.trend.history_problem = Some("no space".into());
+    });
+    assert_eq!(
+        verdict.headline(),
+        "The disk is full: nothing can be written"
+    );
+    let levels: Vec<u64> = verdict
+        .others()
+        .iter()
+        .map(|finding| finding.jobs)
+        .collect();
+    assert_eq!(levels, [99, 3, 0]);
+    let verdict = judged(|server| server.trend.history_problem = Some("no space".into()));
+    assert_eq!((verdict.class(), verdict.others().len()), ("calm", 1));
+}
