@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn the_memory_for_addresses_is_bounded() {
         let mut wrong = WrongPasswords::default();
-        for number in 0..20_000_u32 {
+        for number in 0..10_100_u32 {
             let start = Timestamp::from_micros(u64::from(number));
             wrong.add(IpAddr::V4(Ipv4Addr::from_bits(number)), start);
         }

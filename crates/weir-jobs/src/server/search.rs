@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn plain_text_is_taken_as_it_is() {
-        assert_eq!(pattern("[1,2]"), "*\\[1,2\\]*");
+        assert_eq!(pattern("[1,2]"), "*\\[1,2]*");
         assert_eq!(pattern("user ?7"), "*user ?7*");
     }
 }
