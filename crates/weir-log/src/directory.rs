@@ -2,9 +2,7 @@
 
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
-use crate::format::{
-    self, HEADER_BYTES, Seal, Seed, SegmentHeader, TRAILER_BYTES, Trailer, VERSION,
-};
+use crate::format::{self, HEADER_BYTES, Seal, SegmentHeader, TRAILER_BYTES, Trailer, VERSION};
 use crate::scan::Scanner;
 
 /// What is there, before any of it is trusted.
@@ -128,7 +126,7 @@ impl<D: Disk> Directory<D> {
     fn untouched(&self) -> Result<bool, OpenError> {
         for found in &self.files {
             let file = self.open(found.number)?;
-            let last = Scanner::new(&file, Seed::new(0, found.number))
+            let last = Scanner::new(&file, 0, found.number)
                 .and_then(|mut scanner| scanner.last_byte(HEADER_BYTES))
                 .map_err(OpenError::io(format!(
                     "read {}",

@@ -110,7 +110,7 @@ impl<D: Disk> Reader<D> {
             "a footer is damaged; reading the whole segment"
         );
         let file = self.shared.file(&segment).map_err(io)?;
-        scan::sealed_heads(&*file, &segment, &seal, visit)
+        scan::sealed_heads(&*file, &segment, self.shared.log_id, visit)
     }
 
     /// The footer's entries if they are sound.

@@ -11,7 +11,7 @@
 use crate::directory::{Directory, Found};
 use crate::disk::{self, Allocation, Disk, DiskFile};
 use crate::error::OpenError;
-use crate::format::{self, HEADER_BYTES, Seal, Seed};
+use crate::format::{self, HEADER_BYTES, Seal};
 use crate::log::Tail;
 use crate::options::Options;
 use crate::position::Position;
@@ -161,7 +161,7 @@ fn scan<D: Disk>(
     log_id: u64,
 ) -> Result<Scanned, OpenError> {
     let file = directory.open(found.number)?;
-    let scanner = Scanner::new(&file, Seed::new(log_id, found.number));
+    let scanner = Scanner::new(&file, log_id, found.number);
     let scanned = match found.header {
         Some(_) => scanner.and_then(Scanner::scan),
         None => scanner.and_then(Scanner::headless),

@@ -97,7 +97,7 @@ impl<D: Disk> Salvager<'_, D> {
 
     fn survey(&self, number: u32) -> Result<Survey, OpenError> {
         let file = self.directory.open(number)?;
-        let scanner = Scanner::new(&file, Seed::new(self.log_id, number));
+        let scanner = Scanner::new(&file, self.log_id, number);
         scanner.and_then(survey).map_err(io("read", number))
     }
 

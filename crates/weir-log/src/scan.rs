@@ -5,7 +5,7 @@ use std::io;
 use crate::disk::{self, DiskFile};
 use crate::error::ReadError;
 use crate::format::{
-    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, Seal, Seed,
+    self, HEADER_BYTES, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, Seed,
 };
 use crate::index::{Head, Index};
 use crate::position::Position;
@@ -17,6 +17,7 @@ const WINDOW_BYTES: u32 = 1024 * 1024;
 /// Reads a segment file through a window.
 pub(crate) struct Scanner<'a, F> {
     file: &'a F,
+    number: u32,
     seed: Seed,
     size: u32,
     window_start: u32,
@@ -70,13 +71,14 @@ pub(crate) enum Ending {
 }
 
 impl<'a, F: DiskFile> Scanner<'a, F> {
-    pub(crate) fn new(file: &'a F, seed: Seed) -> io::Result<Scanner<'a, F>> {
+    pub(crate) fn new(file: &'a F, log_id: u64, number: u32) -> io::Result<Scanner<'a, F>> {
         let size = u32::try_from(file.size()?)
             .unwrap_or(u32::MAX)
             .min(SEGMENT_BYTES_LIMIT);
         Ok(Scanner {
             file,
-            seed,
+            number,
+            seed: Seed::new(log_id, number),
             size,
             window_start: 0,
             window: Vec::new(),
@@ -119,7 +121,13 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
 
     /// What stands at `offset`, and where the next record would begin.
     pub(crate) fn step(&mut self, offset: u32) -> io::Result<(Step<'_>, u32)> {
-        let seed = self.seed;
+        let (seed, own) = (
+            self.seed,
+            Position {
+                segment: self.number,
+                offset,
+            },
+        );
         let start = self.bytes(offset, RECORD_HEADER_BYTES)?;
         if start.iter().all(|byte| *byte == 0) {
             return Ok((Step::Nothing, offset));
@@ -151,10 +159,18 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
                 head: &body[..header.head_length.into()],
                 length: header.length,
             },
-            Kind::Mark => Step::Mark(Position {
+            Kind::Mark => match (Position {
                 segment: first,
                 offset: second,
-            }),
+            }) {
+                mark if mark > own => {
+                    return Ok((
+                        Step::Damaged("the mark names a place behind itself"),
+                        offset,
+                    ));
+                }
+                mark => Step::Mark(mark),
+            },
             Kind::End => Step::End {
                 records: first,
                 entries_bytes: second,
@@ -270,14 +286,14 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
 pub(crate) fn sealed_heads<F: DiskFile>(
     file: &F,
     segment: &Segment<F>,
-    seal: &Seal,
+    log_id: u64,
     visit: &mut dyn FnMut(Head<'_>),
 ) -> Result<(), ReadError> {
     let io = |source| ReadError::Io {
         file: segment.name(),
         source,
     };
-    let scanned = Scanner::new(file, segment.seed)
+    let scanned = Scanner::new(file, log_id, segment.number)
         .and_then(Scanner::scan)
         .map_err(io)?;
     if let Ending::Damaged { why, .. } = scanned.ending {
@@ -287,7 +303,10 @@ pub(crate) fn sealed_heads<F: DiskFile>(
             why,
         });
     }
-    if scanned.offset != seal.end_offset {
+    if segment
+        .seal()
+        .is_none_or(|seal| seal.end_offset != scanned.offset)
+    {
         let why = "the records end too early";
         return Err(ReadError::Damaged {
             file: segment.name(),

@@ -3,7 +3,7 @@
 use crate::directory::{Directory, Found};
 use crate::disk::{self, Disk};
 use crate::error::OpenError;
-use crate::format::{self, Seed};
+use crate::format::{self};
 use crate::position::Position;
 use crate::scan::Scanner;
 use crate::survey::{Hole, Survey, survey};
@@ -136,7 +136,7 @@ fn summarise<D: Disk>(
     let number = found.number;
     let file = directory.open(number)?;
     let io = || OpenError::io(format!("read {}", format::file_name(number)));
-    let found_all = Scanner::new(&file, Seed::new(log_id, number)).and_then(survey);
+    let found_all = Scanner::new(&file, log_id, number).and_then(survey);
     let survey = found_all.map_err(io())?;
     let used = survey.index.records() > 0 || survey.sealed || survey.torn.is_some();
     verification.segments += 1;

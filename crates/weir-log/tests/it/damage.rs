@@ -1,7 +1,7 @@
 //! Damage to what was durable: found, named, never passed over; salvage keeps the rest.
 
 use proptest::prelude::*;
-use weir_log::{Disk, Log, OpenError, Position, ReadError, SimulatedDisk, salvage, verify};
+use weir_log::{Class, Disk, Log, OpenError, Position, ReadError, SimulatedDisk, salvage, verify};
 
 use crate::history::{body_of, damage, filled, numbers, open, options, read};
 
@@ -44,7 +44,7 @@ fn check_salvaged(disk: &SimulatedDisk, positions: &[Position], lost: &[u32]) ->
         assert_eq!(body, body_of(number));
     }
     let next = log
-        .append(weir_log::Class::Job, &RECORDS.to_le_bytes(), &[])
+        .append(Class::Job, &RECORDS.to_le_bytes(), &[])
         .expect("goes on");
     log.syncer().sync().expect("synced");
     let disk = disk.crash();
@@ -249,6 +249,33 @@ fn a_salvage_that_was_interrupted_anywhere_can_be_repeated() {
         salvage(&disk).expect("repeated");
         check_salvaged(&disk, &positions, &[7, 90]);
     }
+}
+
+/// Valid records may stand behind a hole in the tail. New ones that end just where such a record
+/// begins must not bring it back.
+#[test]
+fn what_was_cut_does_not_come_back_behind_new_records() {
+    let disk = SimulatedDisk::new(12);
+    let (mut log, _) = filled(&disk, 1);
+    let torn = log
+        .append(Class::Job, &1u32.to_le_bytes(), &[b"torn"])
+        .expect("appended");
+    log.append(Class::Job, &2u32.to_le_bytes(), &[b"cut off"])
+        .expect("appended");
+    log.flush().expect("flushed");
+    let mark = torn.offset - 18;
+    damage(&disk, &file(1), |bytes| bytes[mark as usize + 12] ^= 1);
+    let disk = disk.kill();
+    let (mut log, report) = Log::open(disk.clone(), options()).expect("a torn tail opens");
+    let cut = report.cut.expect("and is reported");
+    assert!(cut.bytes > 35 && cut.position.offset == mark, "{cut:?}");
+    // It begins with a mark as well, so it comes to lie in the torn one's place.
+    let again = log
+        .append(Class::Job, &3u32.to_le_bytes(), &[b"anew"])
+        .expect("appended");
+    assert_eq!(again, torn);
+    log.syncer().sync().expect("synced");
+    assert_eq!(numbers(&open(&disk.crash())), [0, 3]);
 }
 
 proptest! {
