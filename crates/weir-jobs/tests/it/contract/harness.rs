@@ -49,6 +49,10 @@ impl Harness for MemoryHarness {
     }
 }
 
+/// Of the embedded store under test.
+const SEGMENT_BYTES: u32 = 512 << 10;
+const RESERVE_BYTES: u32 = 64 << 10;
+
 pub(crate) struct EmbeddedHarness {
     store: Rc<EmbeddedStore>,
     settings: Settings,
@@ -74,11 +78,14 @@ impl Harness for EmbeddedHarness {
     type Store = EmbeddedStore;
 
     fn open(settings: Settings, clock: Clock) -> Self {
-        // What a power cut leaves is tested on the simulated disk; here a sync would only take time.
-        let settings = Settings {
+        // What a power cut leaves is tested on the simulated disk; here a sync would only take
+        // time. Small segments, so that they are sealed, compacted and removed meanwhile.
+        let mut settings = Settings {
             fsync: Fsync::Never,
             ..settings
         };
+        settings.limits.segment_bytes = SEGMENT_BYTES;
+        settings.limits.reserve_bytes = RESERVE_BYTES;
         Self::open_in(tempfile::tempdir().unwrap(), settings, clock)
     }
 
