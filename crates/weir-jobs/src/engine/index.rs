@@ -32,6 +32,14 @@ impl JidIndex {
         Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
     }
 
+    /// Makes room for so many jobs at once, so that filling the table moves nothing.
+    pub(crate) fn reserve(&mut self, jobs: usize, arena: &Arena) {
+        let rehash = |index: &JobIndex| spread(arena.get(*index).hash);
+        for part in &mut self.parts {
+            part.reserve(jobs / PARTS, rehash);
+        }
+    }
+
     /// Adds a job under `hash`. False: too many share it, the job is not indexed.
     pub(crate) fn insert(&mut self, hash: u32, index: JobIndex, arena: &Arena) -> bool {
         let sharing = self.candidates(hash, arena).take(SHARING_MAX).count();

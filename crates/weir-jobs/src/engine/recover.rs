@@ -16,6 +16,10 @@ use crate::metrics::JobsMetrics;
 use crate::model::{QueueName, SetName};
 use crate::settings::Limits;
 
+/// Jobs that are added to the jid index together: enough that each part of the table gets
+/// hundreds, few enough that the list costs 2 MiB.
+const INDEX_BATCH_JOBS: usize = 1 << 18;
+
 /// Why memory could not be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -38,8 +42,10 @@ pub enum RecoverError {
 struct Ended {
     /// Positions of records that no longer count, sorted.
     records: Vec<u64>,
+    /// Records of jobs, whether they count or not.
+    puts: usize,
     /// Jobs waiting in the queue before this position are gone, but for those that workers held.
-    queues_cleared: HashMap<u16, Cleared>,
+    queues_cleared: HashMap<u16, Cleared, foldhash::fast::RandomState>,
     sets_cleared: [Option<Position>; 3],
     flushed: Option<Position>,
     queues: HashMap<u16, QueueFacts>,
@@ -80,16 +86,23 @@ pub(crate) fn recover<D: Disk>(
         }
     }
     state.next_order = ended.next_order;
+    state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
     let mut filter = Survivors { ended: &ended, next_ended: 0 };
+    let mut unindexed = Vec::new();
     walk(log, |position, head| {
         if let Head::Put(put) = head {
             state.next_order = state.next_order.max(put.order_floor());
             if filter.counts(position, &put) && state.queues.contains(put.queue) {
-                state.insert(entry(position, &put));
+                let job = state.insert_unindexed(entry(position, &put));
+                unindexed.push((put.hash, job));
+            }
+            if unindexed.len() == INDEX_BATCH_JOBS {
+                state.index_all(&mut unindexed);
             }
         }
         Ok(())
     })?;
+    state.index_all(&mut unindexed);
     Ok(state)
 }
 
@@ -175,6 +188,7 @@ impl Ended {
     fn note(&mut self, position: Position, head: Head<'_>) {
         match head {
             Head::Put(put) => {
+                self.puts += 1;
                 self.totals.count_put(put.cause);
                 self.records.extend(put.replaces.map(Position::to_u64));
             }

@@ -89,11 +89,30 @@ impl State {
 
     /// Adds a job to the place where it rests.
     pub(crate) fn insert(&mut self, new: NewEntry) -> JobIndex {
+        let job = self.insert_unindexed(new);
+        self.index(new.hash, job);
+        job
+    }
+
+    /// Adds many jobs to the index, in an order that is kind to the processor's caches: by hash, so
+    /// that one part of the table is filled after another.
+    pub(crate) fn index_all(&mut self, jobs: &mut Vec<(u32, JobIndex)>) {
+        jobs.sort_unstable();
+        for (hash, job) in jobs.drain(..) {
+            self.index(hash, job);
+        }
+    }
+
+    fn index(&mut self, hash: u32, job: JobIndex) {
+        let indexed = self.index.insert(hash, job, &self.arena);
+        self.arena.get_mut(job).indexed = indexed;
+    }
+
+    /// Adds a job that [`State::index_all`] will add to the index.
+    pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
         let NewEntry { position, order, hash, queue, rest } = new;
         let entry = Entry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
-        let indexed = self.index.insert(hash, job, &self.arena);
-        self.arena.get_mut(job).indexed = indexed;
         self.segments.add(position.segment);
         self.queues.get_mut(queue).jobs += 1;
         self.place(job);
