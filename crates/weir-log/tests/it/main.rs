@@ -6,3 +6,4 @@ mod failed_sync;
 mod full_disk;
 mod history;
 mod real_disk;
+mod threads;
