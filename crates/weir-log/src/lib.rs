@@ -41,9 +41,12 @@ mod recovery;
 mod salvage;
 mod scan;
 mod segment;
+mod settle;
 mod shared;
 #[cfg(any(test, feature = "simulation"))]
 mod simulated_disk;
+#[cfg(any(test, feature = "simulation"))]
+mod simulated_state;
 mod space;
 mod survey;
 mod syncer;

@@ -9,17 +9,16 @@
 //! Damage in those shows when a record is read, or in [[`crate::verify`]].
 
 use crate::directory::{Directory, Found};
-use crate::disk::{self, Allocation, Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::format::{self, HEADER_BYTES, Seal};
 use crate::log::Tail;
 use crate::options::Options;
 use crate::position::Position;
 use crate::scan::{Ending, Scanned, Scanner};
-use crate::segment::Segment;
-use crate::shared::{Catalogue, Next, Shared};
+use crate::settle;
+use crate::shared::{Catalogue, Shared};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// What opening found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub struct Cut {
 }
 
 /// A segment that stays.
-enum Kept {
+pub(crate) enum Kept {
     /// Sealed; `repair` is what must be written at the end record's offset.
     Sealed {
         number: u32,
@@ -64,14 +63,11 @@ enum Kept {
 }
 
 /// Where the log ends and why.
-struct Walk {
-    kept: Vec<Kept>,
-    end: Position,
-    why: String,
+pub(crate) struct Walk {
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) end: Position,
+    pub(crate) why: String,
 }
-
-/// The segments, and the one to go on with.
-type Settled<F> = (Catalogue<F>, Option<Tail<F>>);
 
 /// A log before its owner has it: the next segment is not yet made.
 pub(crate) struct Opened<D: Disk> {
@@ -97,7 +93,7 @@ pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, Open
     let walk = walk(&directory, log_id, scans, durable)?;
     refuse_loss(&walk, durable)?;
     report.cut = cut(&walk, &later_bytes);
-    let (catalogue, tail) = settle(&directory, &options, log_id, walk, &mut report)?;
+    let (catalogue, tail) = settle::settle(&directory, &options, log_id, walk, &mut report)?;
     for number in scanned_numbers
         .iter()
         .filter(|n| catalogue.find(**n).is_some())
@@ -306,109 +302,6 @@ fn cut(walk: &Walk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     })
 }
 
-/// Removes what lies behind the end, repairs footers, and makes the catalogue.
-fn settle<D: Disk>(
-    directory: &Directory<D>,
-    options: &Options,
-    log_id: u64,
-    walk: Walk,
-    report: &mut Report,
-) -> Result<Settled<D::File>, OpenError> {
-    let mut next_number = walk.end.segment;
-    if let Some(Kept::Tail { number, .. }) = walk.kept.last() {
-        next_number = number + 1;
-    }
-    for found in directory
-        .files
-        .iter()
-        .rev()
-        .filter(|found| found.number >= next_number)
-    {
-        directory.remove(found.number)?;
-    }
-    let mut segments = VecDeque::new();
-    let mut tail = None;
-    for kept in walk.kept {
-        report.segments += 1;
-        let segment = match kept {
-            Kept::Sealed {
-                number,
-                seal,
-                repair,
-            } => {
-                report.records += u64::from(seal.records);
-                report.bytes += u64::from(seal.file_bytes());
-                if let Some(bytes) = repair {
-                    repair_footer(directory, number, &seal, &bytes)?;
-                    report.footers_repaired += 1;
-                }
-                let bytes = seal.file_bytes();
-                let segment = Arc::new(Segment::new(number, log_id, bytes, bytes, None));
-                segment.set_seal(seal);
-                segment
-            }
-            Kept::Tail {
-                number,
-                scanned,
-                garbage,
-            } => {
-                report.records += u64::from(scanned.index.records());
-                report.bytes += u64::from(scanned.offset);
-                let file = directory.open(number)?;
-                let capacity = reserve(&file, number, options, scanned.offset, garbage)?;
-                let offset = scanned.offset;
-                let segment = Arc::new(Segment::new(number, log_id, capacity, offset, Some(file)));
-                tail = Some(Tail {
-                    segment: Arc::clone(&segment),
-                    offset,
-                    index: scanned.index,
-                });
-                segment
-            }
-        };
-        segments.push_back(segment);
-    }
-    Ok((Catalogue::new(segments, next_number), tail))
-}
-
-fn repair_footer<D: Disk>(
-    directory: &Directory<D>,
-    number: u32,
-    seal: &Seal,
-    bytes: &[u8],
-) -> Result<(), OpenError> {
-    let file = directory.open(number)?;
-    disk::write_full(&file, bytes, seal.end_offset.into())
-        .and_then(|()| file.truncate(seal.file_bytes().into()))
-        .and_then(|()| file.sync_data())
-        .map_err(io("repair", number))
-}
-
-/// Cuts what is torn off the tail and gives it its room again; returns its capacity. A full disk
-/// leaves it with what it has.
-fn reserve<F: DiskFile>(
-    file: &F,
-    number: u32,
-    options: &Options,
-    offset: u32,
-    garbage: bool,
-) -> Result<u32, OpenError> {
-    if garbage {
-        file.truncate(offset.into()).map_err(io("cut", number))?;
-    }
-    let capacity = options.segment_bytes.max(offset);
-    match file.allocate(capacity.into()) {
-        Ok(Allocation::Reserved | Allocation::Unsupported) => Ok(capacity),
-        Err(error) if disk::is_full(&error) => {
-            let size = file.size().map_err(io("read", number))?;
-            Ok(u32::try_from(size)
-                .unwrap_or(capacity)
-                .clamp(offset, capacity))
-        }
-        Err(error) => Err(io("allocate", number)(error)),
-    }
-}
-
 fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&Tail<F>>) -> Position {
     match tail {
         Some(tail) => Position {
@@ -422,25 +315,14 @@ fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&Tail<F>>) -> Position {
     }
 }
 
-fn name(number: u32) -> String {
+pub(crate) fn name(number: u32) -> String {
     format::file_name(number)
 }
 
-fn io(what: &str, number: u32) -> impl FnOnce(std::io::Error) -> OpenError {
+pub(crate) fn io(what: &str, number: u32) -> impl FnOnce(std::io::Error) -> OpenError {
     OpenError::io(format!("{what} {}", name(number)))
 }
 
 fn as_u32(count: usize) -> u32 {
     u32::try_from(count).expect("segments are numbered by u32")
-}
-
-impl<F> Catalogue<F> {
-    fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
-        Catalogue {
-            segments,
-            next: Next::Pending,
-            next_number,
-            doomed: VecDeque::new(),
-        }
-    }
 }

@@ -5,14 +5,12 @@
 //! (512-byte sectors are atomic); so do file sizes and names. Now and then the kernel writes pages
 //! back unasked, so an older version of a page may be the one that survives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Allocation, Disk, DiskFile};
-
-const SECTOR_BYTES: usize = 512;
-const SECTORS_PER_PAGE: usize = 8;
+use crate::simulated_state::{Content, NameChange, SECTOR_BYTES, State, index};
 
 /// A directory on a simulated disk. A clone is the same directory.
 ///
@@ -31,59 +29,11 @@ pub struct SimulatedFile {
     id: u64,
 }
 
-#[derive(Debug)]
-struct State {
-    rng: fastrand::Rng,
-    generation: u64,
-    files: BTreeMap<u64, Content>,
-    names: BTreeMap<String, u64>,
-    durable_names: BTreeMap<String, u64>,
-    /// Changes to `names` that are not yet durable.
-    name_changes: Vec<NameChange>,
-    next_id: u64,
-    space_bytes: Option<u64>,
-    allocates: bool,
-    short_transfers: bool,
-    /// Syncs until one fails.
-    syncs_left: Option<u32>,
-    /// Changing operations until the power is out.
-    operations_left: Option<u32>,
-    power_out: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Content {
-    cached: Vec<u8>,
-    durable: Vec<u8>,
-    dirty_sectors: BTreeSet<usize>,
-}
-
-#[derive(Clone, Debug)]
-enum NameChange {
-    Set(String, u64),
-    Remove(String),
-    Rename(String, String),
-}
-
 impl SimulatedDisk {
     /// An empty disk.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
-        let state = State {
-            rng: fastrand::Rng::with_seed(seed),
-            generation: 0,
-            files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            durable_names: BTreeMap::new(),
-            name_changes: Vec::new(),
-            next_id: 0,
-            space_bytes: None,
-            allocates: true,
-            short_transfers: false,
-            syncs_left: None,
-            operations_left: None,
-            power_out: false,
-        };
+        let state = State::new(seed);
         SimulatedDisk {
             state: Arc::new(Mutex::new(state)),
             generation: 0,
@@ -340,155 +290,4 @@ impl DiskFile for SimulatedFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.disk.running()?.files[&self.id].cached.len() as u64)
     }
-}
-
-impl Content {
-    /// Copies a sector as far as both versions have it.
-    fn persist(&mut self, sector: usize) {
-        let start = sector * SECTOR_BYTES;
-        let end = (start + SECTOR_BYTES)
-            .min(self.cached.len())
-            .min(self.durable.len());
-        if start < end {
-            self.durable[start..end].copy_from_slice(&self.cached[start..end]);
-        }
-    }
-
-    /// Persists some dirty pages, some of them in part.
-    fn persist_some(&mut self, rng: &mut fastrand::Rng) {
-        if rng.bool() {
-            self.durable.resize(self.cached.len(), 0);
-        }
-        let whole = rng.u8(..4);
-        let mut page_fate = BTreeMap::new();
-        for sector in self.dirty_sectors.clone() {
-            let fate = *page_fate
-                .entry(sector / SECTORS_PER_PAGE)
-                .or_insert_with(|| rng.u8(..3));
-            let survives = match (whole, fate) {
-                (0, _) | (2.., 0) => true,
-                (1, _) | (2.., 1) => false,
-                _ => rng.bool(),
-            };
-            if survives {
-                let end = (sector + 1) * SECTOR_BYTES;
-                if self.durable.len() < end.min(self.cached.len()) {
-                    self.durable.resize(end.min(self.cached.len()), 0);
-                }
-                self.persist(sector);
-            }
-        }
-    }
-}
-
-impl State {
-    fn new_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    fn file(&mut self, id: u64) -> &mut Content {
-        self.files
-            .get_mut(&id)
-            .expect("files with handles are kept")
-    }
-
-    fn change_name(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.name_changes.push(change);
-        if self.rng.u8(..8) == 0 {
-            let change = self.name_changes.remove(0);
-            change.apply(&mut self.durable_names);
-        }
-    }
-
-    fn count_sync(&mut self) -> io::Result<()> {
-        match &mut self.syncs_left {
-            Some(0) => {
-                self.syncs_left = None;
-                Err(io::Error::other("input/output error"))
-            }
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// How much of `bytes` is transferred at once.
-    fn transfer(&mut self, bytes: usize) -> usize {
-        if self.short_transfers && bytes > 1 && self.rng.u8(..4) == 0 {
-            return self.rng.usize(1..bytes);
-        }
-        bytes
-    }
-
-    fn used_bytes(&self) -> u64 {
-        self.names
-            .values()
-            .map(|id| self.files[id].cached.len() as u64)
-            .sum()
-    }
-
-    /// The size that the file may have if it wants `size`.
-    fn room_for(&self, id: u64, size: usize) -> io::Result<usize> {
-        let present = self.files[&id].cached.len();
-        let Some(space) = self.space_bytes else {
-            return Ok(size);
-        };
-        let free = index(space.saturating_sub(self.used_bytes()));
-        match (size > present, free) {
-            (false, _) => Ok(size),
-            (true, 0) if size == present => Err(io::ErrorKind::StorageFull.into()),
-            (true, _) => Ok(size.min(present + free)),
-        }
-    }
-
-    /// What the kernel does on its own.
-    fn write_back_sometimes(&mut self, id: u64) {
-        if self.rng.u8(..16) == 0 {
-            let mut rng = self.rng.fork();
-            self.file(id).persist_some(&mut rng);
-        }
-    }
-
-    fn lose_unsynced(&mut self) {
-        let (all, none) = (self.rng.u8(..4) == 0, self.rng.u8(..4) == 0);
-        for change in std::mem::take(&mut self.name_changes) {
-            if all || (!none && self.rng.bool()) {
-                change.apply(&mut self.durable_names);
-            }
-        }
-        self.names = self.durable_names.clone();
-        let named: BTreeSet<u64> = self.names.values().copied().collect();
-        self.files.retain(|id, _| named.contains(id));
-        for file in self.files.values_mut() {
-            file.persist_some(&mut self.rng);
-            file.cached = file.durable.clone();
-            file.dirty_sectors.clear();
-        }
-    }
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<String, u64>) {
-        match self {
-            NameChange::Set(name, id) => {
-                names.insert(name.clone(), *id);
-            }
-            NameChange::Remove(name) => {
-                names.remove(name);
-            }
-            NameChange::Rename(from, to) => {
-                if let Some(id) = names.remove(from) {
-                    names.insert(to.clone(), id);
-                }
-            }
-        }
-    }
-}
-
-fn index(offset: u64) -> usize {
-    usize::try_from(offset).expect("a simulated file fits in memory")
 }

@@ -1,0 +1,132 @@
+//! The second half of opening: once it is decided where the log ends, make the files agree.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::directory::Directory;
+use crate::disk::{self, Allocation, Disk, DiskFile};
+use crate::error::OpenError;
+use crate::format::Seal;
+use crate::log::Tail;
+use crate::options::Options;
+use crate::recovery::{Kept, Report, Walk, io};
+use crate::segment::Segment;
+use crate::shared::{Catalogue, Next};
+
+/// The segments, and the one to go on with.
+pub(crate) type Settled<F> = (Catalogue<F>, Option<Tail<F>>);
+
+/// Removes what lies behind the end, repairs footers, and makes the catalogue.
+pub(crate) fn settle<D: Disk>(
+    directory: &Directory<D>,
+    options: &Options,
+    log_id: u64,
+    walk: Walk,
+    report: &mut Report,
+) -> Result<Settled<D::File>, OpenError> {
+    let mut next_number = walk.end.segment;
+    if let Some(Kept::Tail { number, .. }) = walk.kept.last() {
+        next_number = number + 1;
+    }
+    for found in directory
+        .files
+        .iter()
+        .rev()
+        .filter(|found| found.number >= next_number)
+    {
+        directory.remove(found.number)?;
+    }
+    let mut segments = VecDeque::new();
+    let mut tail = None;
+    for kept in walk.kept {
+        report.segments += 1;
+        let segment = match kept {
+            Kept::Sealed {
+                number,
+                seal,
+                repair,
+            } => {
+                report.records += u64::from(seal.records);
+                report.bytes += u64::from(seal.file_bytes());
+                if let Some(bytes) = repair {
+                    repair_footer(directory, number, &seal, &bytes)?;
+                    report.footers_repaired += 1;
+                }
+                let bytes = seal.file_bytes();
+                let segment = Arc::new(Segment::new(number, log_id, bytes, bytes, None));
+                segment.set_seal(seal);
+                segment
+            }
+            Kept::Tail {
+                number,
+                scanned,
+                garbage,
+            } => {
+                report.records += u64::from(scanned.index.records());
+                report.bytes += u64::from(scanned.offset);
+                let file = directory.open(number)?;
+                let capacity = reserve(&file, number, options, scanned.offset, garbage)?;
+                let offset = scanned.offset;
+                let segment = Arc::new(Segment::new(number, log_id, capacity, offset, Some(file)));
+                tail = Some(Tail {
+                    segment: Arc::clone(&segment),
+                    offset,
+                    index: scanned.index,
+                });
+                segment
+            }
+        };
+        segments.push_back(segment);
+    }
+    Ok((Catalogue::new(segments, next_number), tail))
+}
+
+fn repair_footer<D: Disk>(
+    directory: &Directory<D>,
+    number: u32,
+    seal: &Seal,
+    bytes: &[u8],
+) -> Result<(), OpenError> {
+    let file = directory.open(number)?;
+    disk::write_full(&file, bytes, seal.end_offset.into())
+        .and_then(|()| file.truncate(seal.file_bytes().into()))
+        .and_then(|()| file.sync_data())
+        .map_err(io("repair", number))
+}
+
+/// Cuts what is torn off the tail and gives it its room again; returns its capacity. A full disk
+/// leaves it with what it has.
+fn reserve<F: DiskFile>(
+    file: &F,
+    number: u32,
+    options: &Options,
+    offset: u32,
+    garbage: bool,
+) -> Result<u32, OpenError> {
+    if garbage {
+        file.truncate(offset.into()).map_err(io("cut", number))?;
+    }
+    let capacity = options.segment_bytes.max(offset);
+    match file.allocate(capacity.into()) {
+        Ok(Allocation::Reserved | Allocation::Unsupported) => Ok(capacity),
+        Err(error) if disk::is_full(&error) => {
+            let size = file.size().map_err(io("read", number))?;
+            Ok(u32::try_from(size)
+                .unwrap_or(capacity)
+                .clamp(offset, capacity))
+        }
+        Err(error) => Err(io("allocate", number)(error)),
+    }
+}
+
+impl<F> Catalogue<F> {
+    /// Segments as they were found; the next one is not yet made.
+    pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
+        Catalogue {
+            segments,
+            next: Next::Pending,
+            next_number,
+            doomed: VecDeque::new(),
+        }
+    }
+}
