@@ -1,0 +1,19 @@
+"""Runs the Python suites and ends with the line `N passed, N failed, N skipped`."""
+
+import sys
+import unittest
+from pathlib import Path
+
+
+def main():
+    suite = unittest.defaultTestLoader.discover(str(Path(__file__).parent), pattern="test_*.py")
+    outcome = unittest.TextTestRunner(verbosity=2).run(suite)
+    failed = len(outcome.failures) + len(outcome.errors)
+    skipped = len(outcome.skipped)
+    passed = outcome.testsRun - failed - skipped
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 1 if failed or passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
