@@ -1,11 +1,6 @@
 //! Makes the folder of the browser bundle, so that a build without the bundle works, and builds
 //! again when the bundle changes.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "this is how a build script talks to cargo"
-)]
-
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {

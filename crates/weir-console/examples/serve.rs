@@ -1,0 +1,88 @@
+//! The console over a job server in memory: for work on the pages.
+//!
+//! `cargo run -p weir-console --example serve -- 7420 7419`
+
+#![expect(clippy::print_stdout, reason = "it says where it listens")]
+
+use std::error::Error;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_base::history::{self, History};
+use weir_base::shutdown::Shutdown;
+use weir_console::live::Live;
+use weir_console::sampler::{COLUMNS, Sampler};
+use weir_console::settings::Settings;
+use weir_console::{Deps, Routes, router};
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::server::{Running, Start, Stop};
+use weir_jobs::settings::StoreKind;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut ports = std::env::args().skip(1).map(|port| port.parse::<u16>());
+    let console_port = ports.next().transpose()?.unwrap_or(7420);
+    let jobs_port = ports.next().transpose()?.unwrap_or(7419);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(console_port, jobs_port))
+}
+
+async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> {
+    let stop = Stop {
+        graceful: CancellationToken::new(),
+        at_once: CancellationToken::new(),
+        deadline: Duration::from_secs(5),
+    };
+    let running = job_server(jobs_port, &stop)?;
+    let folder = tempfile::tempdir()?;
+    let history = history::Settings {
+        directory: folder.path().to_owned(),
+        ..history::Settings::default()
+    };
+    let settings = Settings::default();
+    let deps = Deps {
+        handle: running.handle(),
+        history: Arc::new(History::open(&history, &COLUMNS)),
+        live: Live::new(&settings.limits),
+        clock: Clock::system(),
+        settings,
+        jobs_limits: weir_jobs::settings::Limits::default(),
+        jobs_url: format!("tcp://127.0.0.1:{jobs_port}"),
+        routes: Routes {
+            api: weir_jobs::admin::router(running.handle()),
+            ..Routes::default()
+        },
+    };
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&deps).run(shutdown.clone()));
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", console_port)).await?;
+    println!(
+        "console http://{} jobs {}",
+        listener.local_addr()?,
+        deps.jobs_url
+    );
+    let service = router(deps).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await?;
+    Ok(())
+}
+
+fn job_server(port: u16, stop: &Stop) -> Result<Running, Box<dyn Error>> {
+    let settings = weir_jobs::settings::Settings {
+        store: StoreKind::Memory,
+        ..Default::default()
+    };
+    let queues_max = settings.limits.metrics_queues_max;
+    Ok(weir_jobs::server::start(Start {
+        listeners: vec![TcpListener::bind(("127.0.0.1", port))?],
+        metrics: JobsMetrics::register(&mut Registry::default(), queues_max),
+        settings,
+        clock: Clock::system(),
+        tls: None,
+        stop: stop.clone(),
+    })?)
+}

@@ -1,0 +1,9 @@
+//! The console in front of a real job server (in memory) on port 0.
+
+mod acting;
+mod escaping;
+mod guarding;
+mod live;
+mod pages;
+mod paging;
+mod site;

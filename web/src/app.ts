@@ -1,0 +1,20 @@
+/** The console's script. Every page works without it; it makes them live. */
+import { setUpCharts } from "./charts";
+import { setUpCopying } from "./copying";
+import { setUpFragments } from "./fragments";
+import { openStream } from "./stream";
+import { setUpSelection } from "./selection";
+import { setUpTheme } from "./theme";
+
+const chartsTick = setUpCharts();
+const fragmentsTick = setUpFragments();
+setUpTheme();
+setUpCopying();
+setUpSelection();
+
+if (document.querySelector("[data-live]")) {
+  openStream((tick) => {
+    chartsTick(tick);
+    fragmentsTick();
+  });
+}
