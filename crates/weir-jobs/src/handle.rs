@@ -108,6 +108,12 @@ pub(crate) fn channel(
 }
 
 impl Handle {
+    /// Whether the server still takes requests.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.requests.is_closed()
+    }
+
     /// Everything on one page.
     pub async fn overview(&self) -> Result<view::Overview, HandleError> {
         self.ask(Request::Overview).await

@@ -116,7 +116,8 @@ async fn greet<IO: AsyncRead + AsyncWrite + Unpin>(
         bytes_max: limits.hello_bytes_max,
         setting: Limit::HelloBytesMax.name(),
         buffered_bytes_max: limits.buffered_bytes_max,
-        timeout: limits.hello_timeout,
+        // The whole greeting has its limit.
+        timeout: Duration::MAX,
     };
     let line = wire.line(line_limits).await?;
     let hello = Hello::parse(&line, limits).ok_or(End::Silent)?;

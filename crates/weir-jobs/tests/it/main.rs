@@ -1,3 +1,9 @@
 //! Integration tests of the job server, in one binary.
 
+mod admin;
 mod contract;
+mod faktory_cases;
+mod faktory_life;
+mod faktory_limits;
+mod faktory_server;
+mod hostile;

@@ -1,0 +1,226 @@
+//! Waiting, hanging up, being told: what happens to jobs, workers and connections over time.
+
+use std::net::Shutdown;
+use std::time::Duration;
+
+use crate::faktory_server::{PATIENCE, STORES, Server, until};
+use weir_jobs::handle::WorkerSignal;
+use weir_jobs::server::Ended;
+use weir_jobs::settings::{Settings, StoreKind};
+
+const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
+
+/// A FETCH in these tests ends because of what the test does, not because its wait is over.
+fn long_wait(settings: &mut Settings) {
+    settings.limits.fetch_wait = 10 * PATIENCE;
+}
+
+fn fetches_waiting(server: &Server) -> u64 {
+    server.block_on(server.handle().overview()).expect("an answer").fetches_waiting
+}
+
+#[test]
+fn work_wakes_a_waiting_fetch_on_any_of_its_queues() {
+    for store in STORES {
+        let server = Server::start(store, long_wait);
+        let mut worker = server.worker("w1");
+        worker.talk("> FETCH a b default");
+        until("the FETCH waits", || fetches_waiting(&server) == 1);
+        server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
+        worker.talk("< $*12345678*");
+    }
+}
+
+#[test]
+fn a_client_that_hangs_up_while_it_waits_leaves_the_job_in_its_queue() {
+    for store in STORES {
+        let server = Server::start(store, long_wait);
+        let mut gone = server.worker("w1");
+        gone.talk("> FETCH default");
+        until("the FETCH waits", || fetches_waiting(&server) == 1);
+        drop(gone);
+        until("the hang-up is noticed", || fetches_waiting(&server) == 0);
+        server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
+        server.worker("w2").talk("> FETCH default\n< $*12345678*");
+    }
+}
+
+#[test]
+fn closing_only_its_sending_side_counts_as_hanging_up() {
+    let server = Server::start(StoreKind::Memory, long_wait);
+    let mut worker = server.worker("w1");
+    worker.talk("> FETCH default");
+    until("the FETCH waits", || fetches_waiting(&server) == 1);
+    worker.socket().shutdown(Shutdown::Write).expect("a shutdown");
+    worker.talk("< closed");
+}
+
+#[test]
+fn what_was_sent_before_the_end_is_still_answered() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        let mut client = server.producer();
+        client.send(format!("PUSH {JOB}\nINFO\nFETCH default\nPUSH half").as_bytes());
+        client.socket().shutdown(Shutdown::Write).expect("a shutdown");
+        client.talk("< +OK\n< $*\"default\":1*\n< $*12345678*\n< closed");
+    }
+}
+
+#[test]
+fn a_reservation_stays_when_its_connection_closes() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        let mut worker = server.worker("w1");
+        worker.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
+        drop(worker);
+        let connections = || server.block_on(server.handle().overview()).unwrap().connections;
+        until("the connection is gone", || connections() == 0);
+        let mut other = server.worker("w2");
+        other.talk("> FETCH default\n< $-1\n> INFO\n< $*\"working\":1*");
+        other.talk("> ACK {\"jid\":\"12345678\"}\n< +OK\n> INFO\n< $*\"working\":0*");
+    }
+}
+
+#[test]
+fn a_worker_that_stops_beating_is_reaped_and_its_jobs_return() {
+    for store in STORES {
+        let server = Server::start(store, |settings| {
+            long_wait(settings);
+            settings.limits.heartbeat_timeout = Duration::from_millis(300);
+        });
+        let mut dead = server.worker("dead");
+        dead.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
+        let mut alive = server.worker("alive");
+        until("the dead one is reaped", || {
+            alive.talk("> BEAT {\"wid\":\"alive\"}\n< +OK");
+            let workers = server.block_on(server.handle().workers()).unwrap();
+            workers.iter().all(|worker| worker.wid == "alive")
+        });
+        dead.talk("< closed");
+        alive.talk("> FETCH default\n< $*12345678*\n> BEAT {\"wid\":\"dead\"}");
+        alive.talk("< -ERR unknown worker dead");
+    }
+}
+
+#[test]
+fn a_worker_told_to_be_quiet_stops_waiting_at_once() {
+    for store in STORES {
+        let server = Server::start(store, long_wait);
+        let mut worker = server.worker("w1");
+        worker.talk("> FETCH default");
+        until("the FETCH waits", || fetches_waiting(&server) == 1);
+        let told = server.handle();
+        let told = server.block_on(told.signal_workers(Some("w1".into()), WorkerSignal::Quiet));
+        assert_eq!(told, Ok(1));
+        worker.talk("< $-1\n> BEAT {\"wid\":\"w1\"}\n< ${\"state\":\"quiet\"}");
+        server.producer().talk(&format!("> PUSH {JOB}\n< +OK\n> INFO\n< $*\"default\":1*"));
+    }
+}
+
+#[test]
+fn pipelined_commands_are_answered_in_order() {
+    for store in STORES {
+        let server = Server::start(store, |_| {});
+        let mut client = server.worker("w1");
+        let mut sent = String::new();
+        let mut wanted = String::new();
+        for number in 0..500 {
+            sent += &format!("PUSH {{\"jid\":\"job-{number:05}\",\"jobtype\":\"T\",\"args\":[]}}\n");
+            wanted += "< +OK\n";
+            if number % 7 == 0 {
+                sent += "PUSH {\"jid\":\"bad\"}\nNONSENSE\n";
+                wanted += "< -ERR jobs must have a reasonable jid*\n< -ERR Unknown command*\n";
+            }
+        }
+        for number in 0..500 {
+            sent += &format!("FETCH default\nACK {{\"jid\":\"job-{number:05}\"}}\nACK {{}}\n");
+            wanted += &format!("< $*job-{number:05}*\n< +OK\n< -ERR malformed ACK*\n");
+        }
+        client.send(sent.as_bytes());
+        client.talk(&wanted);
+        client.talk("> INFO\n< $*\"working\":0*\"total_processed\":500*");
+    }
+}
+
+#[test]
+fn replies_before_a_fetch_that_waits_are_sent_first() {
+    let server = Server::start(StoreKind::Memory, long_wait);
+    let mut client = server.worker("w1");
+    client.send(b"BEAT {\"wid\":\"w1\"}\nFETCH default\n");
+    client.talk("< +OK");
+}
+
+#[test]
+fn a_graceful_end_answers_waiting_fetches_and_closes_cleanly() {
+    for store in STORES {
+        let server = Server::start(store, long_wait);
+        let mut waiting = server.worker("w1");
+        waiting.talk("> FETCH default");
+        let mut idle = server.producer();
+        until("the FETCH waits", || fetches_waiting(&server) == 1);
+        server.stop_gracefully();
+        waiting.talk("< $-1\n< closed");
+        idle.talk("< closed");
+        let handle = server.handle();
+        let outcome = server.join();
+        assert_eq!((outcome.ended, outcome.closed), (Ended::Clean, Ok(())));
+        assert!(!handle.is_running());
+    }
+}
+
+#[test]
+fn the_second_word_ends_it_at_once() {
+    let server = Server::start(StoreKind::Memory, |_| {});
+    let mut stuck = server.producer();
+    // A client that never reads keeps its connection busy for as long as it is allowed to.
+    let job = format!("PUSH {{\"jid\":\"12345678\",\"jobtype\":\"{}\",\"args\":[]}}\n", "T".repeat(99));
+    stuck.send(job.as_bytes());
+    server.stop_at_once();
+    let outcome = server.join();
+    assert_eq!(outcome.closed, Ok(()));
+}
+
+#[test]
+fn jobs_survive_a_restart_of_the_embedded_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |settings: &mut Settings| {
+        settings.directory = directory.path().join("jobs");
+        settings.limits.fetch_wait = Duration::from_millis(20);
+    };
+    let server = Server::start(StoreKind::Embedded, inside);
+    server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
+    server.stop_gracefully();
+    assert_eq!(server.join().closed, Ok(()));
+    let server = Server::start(StoreKind::Embedded, inside);
+    server.worker("w1").talk("> FETCH default\n< $*12345678*");
+}
+
+#[test]
+fn settings_are_reloaded_while_it_runs() {
+    let server = Server::start(StoreKind::Memory, |_| {});
+    server.producer().talk("> FLUSH\n< -ERR FLUSH is not allowed*");
+    let mut settings = Settings { store: StoreKind::Memory, ..Settings::default() };
+    settings.allow_flush = true;
+    settings.limits.queues_max = 1;
+    let fixed = server.block_on(server.handle().reload(settings)).unwrap();
+    assert!(fixed.contains(&"jobs.limits.queues_max".to_owned()), "{fixed:?}");
+    server.producer().talk("> FLUSH\n< +OK");
+}
+
+/// Wherever a client stops, the server goes on and keeps nothing.
+#[test]
+fn a_client_may_hang_up_at_any_byte() {
+    let server = Server::start(StoreKind::Memory, |_| {});
+    let push = format!("PUSHB [{JOB}]\r\n");
+    let talk = format!("HELLO {{\"v\":2,\"wid\":\"w1\"}}\r\n{push}FETCH default\r\nMUTATE {{}}\r\n");
+    for length in 0..talk.len() {
+        let mut client = server.dial();
+        client.send(&talk.as_bytes()[..length]);
+        drop(client);
+    }
+    let overview = || server.block_on(server.handle().overview()).unwrap();
+    until("all are gone", || overview().connections == 0);
+    server.producer().talk("> INFO\n< $*");
+    let buffered = || server.scrape().contains("weir_jobs_buffered_bytes 0\n");
+    until("no buffer is kept", buffered);
+}
