@@ -1,0 +1,72 @@
+//! The real binary, killed with SIGKILL at random moments under load, again and again.
+//!
+//! What must hold: no acknowledged job is lost; with `fsync_acks` no acknowledged ACK is repeated;
+//! a queue keeps its order. `WEIR_CRASH_KILLS` and `WEIR_CRASH_SEED` ask for more.
+
+mod client;
+mod ledger;
+mod load;
+mod server;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use client::Client;
+use ledger::Ledger;
+use server::{Server, Victim};
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a long run by hand asks for more kills"
+)]
+fn number_from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    let kills = number_from_environment("WEIR_CRASH_KILLS", 8);
+    let seed = number_from_environment("WEIR_CRASH_SEED", 1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let ledger = Ledger::default();
+    let mut server = Server::start();
+    for _ in 0..kills {
+        let load = load::start(&server, &ledger, &mut random);
+        // How long the load runs is what makes the moment random; nothing waits for it.
+        std::thread::sleep(Duration::from_millis(random.u64(5..250)));
+        let victim = if random.bool() {
+            Victim::Everything
+        } else {
+            Victim::Service
+        };
+        server.kill(victim);
+        load.end();
+        server.restart(victim);
+    }
+    server.kill(Victim::Everything);
+    server.restart(Victim::Everything);
+    let drained = drain(&server);
+    let counts = ledger.check(&drained);
+    println!("seed {seed}: {kills} kills; {counts}");
+    server.stop();
+}
+
+/// Takes out every job that is left, wherever it rests.
+fn drain(server: &Server) -> Vec<String> {
+    let mut client = Client::connect(server.address(), "drain").expect("a server that is up");
+    for target in ["retries", "scheduled"] {
+        let text = format!(r#"MUTATE {{"cmd":"requeue","target":"{target}"}}"#);
+        assert_eq!(client.ask(&text).as_deref(), Some("OK"), "{target}");
+    }
+    let mut seen = BTreeSet::new();
+    let mut drained = Vec::new();
+    while let Some(jid) = client.fetch(&load::QUEUES.join(" ")) {
+        assert!(seen.insert(jid.clone()), "{jid} came twice in one life");
+        assert_eq!(client.ack(&jid).as_deref(), Some("OK"));
+        drained.push(jid);
+    }
+    drained
+}

@@ -1,0 +1,68 @@
+//! A Faktory client of a few lines: blocking, and it says when the connection is gone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Longer than any answer takes; a server that hangs is a failure, not a wait for ever.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(super) struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// None: the server is gone.
+    pub(super) fn connect(address: SocketAddr, wid: &str) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        let mut client = Self {
+            reader: BufReader::new(stream),
+        };
+        client.line()?;
+        let hello = format!(r#"HELLO {{"v":2,"wid":"{wid}","pid":1,"hostname":"h","labels":[]}}"#);
+        (client.ask(&hello)? == "OK").then_some(client)
+    }
+
+    /// Sends a command and returns its answer; None: the connection broke before it came.
+    pub(super) fn ask(&mut self, command: &str) -> Option<String> {
+        let line = format!("{command}\r\n");
+        self.reader.get_mut().write_all(line.as_bytes()).ok()?;
+        let answer = self.line()?;
+        match answer.split_at(1) {
+            ("+", simple) => Some(simple.to_owned()),
+            ("$", "-1") => Some(String::new()),
+            ("$", length) => self.bulk(length.parse().ok()?),
+            _ => Some(answer),
+        }
+    }
+
+    /// The jid of the next job; None: there is none, or the connection broke.
+    pub(super) fn fetch(&mut self, queues: &str) -> Option<String> {
+        let job = self.ask(&format!("FETCH {queues}"))?;
+        if job.is_empty() {
+            return None;
+        }
+        let job: serde_json::Value = serde_json::from_str(&job).expect("a job is JSON");
+        Some(job["jid"].as_str().expect("a job has a jid").to_owned())
+    }
+
+    pub(super) fn ack(&mut self, jid: &str) -> Option<String> {
+        self.ask(&format!(r#"ACK {{"jid":"{jid}"}}"#))
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.reader.read_line(&mut line).ok()?;
+        // A line that was cut off by the kill says nothing.
+        (read > 0 && line.ends_with('\n')).then(|| line.trim_end().to_owned())
+    }
+
+    fn bulk(&mut self, length: usize) -> Option<String> {
+        let mut bytes = vec![0; length + 2];
+        self.reader.read_exact(&mut bytes).ok()?;
+        bytes.truncate(length);
+        String::from_utf8(bytes).ok()
+    }
+}
