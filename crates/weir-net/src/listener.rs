@@ -114,6 +114,15 @@ impl AsFd for Listener {
     }
 }
 
+impl From<Listener> for OwnedFd {
+    fn from(listener: Listener) -> Self {
+        match listener {
+            Listener::Tcp(listener) => listener.into(),
+            Listener::Unix(listener) => listener.into(),
+        }
+    }
+}
+
 fn bind_tcp(address: SocketAddr, options: BindOptions) -> io::Result<TcpListener> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;

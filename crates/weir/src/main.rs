@@ -1,1 +1,57 @@
-fn main() {}
+//! The binary: parses the command line and runs one command.
+//!
+//! - [`cli`], [`commands`]: one definition and one file per verb.
+//! - [`config`]: `weir.toml` -> typed settings.
+//! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
+//! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
+//! - [`admin_client`]: how the other commands talk to a running Weir.
+
+mod admin_client;
+mod cli;
+mod commands;
+mod compose;
+mod config;
+mod exit;
+mod http;
+mod logging;
+mod output;
+mod parent;
+mod part;
+mod process_metrics;
+mod reload;
+mod run;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::exit::Exit;
+
+/// Jobs come and go in many sizes on one hot thread; mimalloc keeps that compact and quick.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => {
+            // Help and version are errors to clap, but not to whoever asked for them.
+            let exit = if asked.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Fine
+            };
+            let _ = asked.print();
+            return exit.into();
+        }
+    };
+    match commands::run(cli.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::error(&error);
+            Exit::Failed.into()
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The command line: one definition gives flags, help, completions and docs/reference/cli.md.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::commands::JobsCommand;
+use crate::config::{LogFormat, LogLevel};
+use crate::part::Part;
+
+/// Keeps a web application standing: durable background jobs and their console.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, disable_help_subcommand = true)]
+#[command(
+    after_help = "Exit codes: 0 fine, 1 found a problem (check), 2 could not do it, \
+                        64 wrong usage."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start Weir and stay in the foreground
+    Up(UpArguments),
+    /// Check the settings: report every mistake with its line, print what is in effect
+    Check(CheckArguments),
+    /// Write a commented weir.toml
+    Init(InitArguments),
+    /// Show how a running Weir is doing
+    Status(StatusArguments),
+    /// Look at jobs and act on them
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// The service process; the parent starts it
+    #[command(hide = true)]
+    Service,
+    /// Print a page of docs/reference
+    #[command(hide = true)]
+    Reference {
+        /// Which page
+        page: ReferencePage,
+    },
+}
+
+/// Where the settings are.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SettingsArguments {
+    /// Settings file [default: weir.toml here, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Folder for everything that Weir keeps; wins over the settings file
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// `weir up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    /// Run only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub(crate) only: Vec<Part>,
+    /// How the log looks; wins over log.format
+    #[arg(long = "log", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What is logged; wins over log.level
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// `weir check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `weir init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArguments {
+    /// What to start from
+    #[arg(default_value = "default")]
+    pub(crate) template: Template,
+    /// File to write; `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "weir.toml")]
+    pub(crate) output: PathBuf,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// A settings file to start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Template {
+    /// Every setting, commented out, with its default
+    Default,
+    /// What a server that others reach should set
+    Production,
+}
+
+/// `weir status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which running Weir is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    /// Talk to the console's port of another machine instead of the socket in data_dir
+    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["config", "data_dir"])]
+    pub(crate) url: Option<String>,
+    /// Environment variable that holds console.token
+    #[arg(long, value_name = "NAME", requires = "url")]
+    pub(crate) token_env: Option<String>,
+}
+
+/// Pages of docs/reference that come from the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReferencePage {
+    Settings,
+    Cli,
+}

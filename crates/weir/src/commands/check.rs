@@ -1,0 +1,89 @@
+//! `weir check`: every mistake of the settings at once, and what is in effect.
+
+use serde_json::json;
+
+use crate::cli::CheckArguments;
+use crate::config::mistakes::Mistakes;
+use crate::config::{self, Loaded, Source, environment};
+use crate::exit::Exit;
+use crate::output;
+
+pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
+    let settings = &arguments.settings;
+    let source = Source::find(settings.config.as_deref(), settings.data_dir.as_deref())?;
+    match config::parse(&source, &environment::variable) {
+        Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
+        Ok(loaded) => {
+            print(&source, &loaded);
+            Ok(Exit::Fine)
+        }
+        Err(mistakes) => {
+            if arguments.json {
+                print_mistakes_json(&mistakes)?;
+            } else {
+                output::line(&mistakes.to_string());
+                let count = mistakes.mistakes.len();
+                let plural = if count == 1 { "mistake" } else { "mistakes" };
+                output::note(&format!("{count} {plural} in {}", mistakes.file));
+            }
+            Ok(Exit::FoundProblem)
+        }
+    }
+}
+
+fn print(source: &Source, loaded: &Loaded) {
+    let from = if source.is_default {
+        "no weir.toml: defaults"
+    } else {
+        source.name.as_str()
+    };
+    output::line(&format!("# {from}"));
+    for value in &loaded.values {
+        let mark = if value.is_set { "" } else { "  # default" };
+        output::line(&format!("{} = {}{mark}", value.path, value.shown));
+    }
+    let settings = &loaded.settings;
+    output::line("");
+    output::line(&format!("would listen on {} (jobs)", settings.jobs.listen));
+    output::line(&format!(
+        "would listen on {} (console)",
+        settings.console.listen
+    ));
+    output::line(&format!(
+        "would listen on {} (admin)",
+        settings.admin_socket().display()
+    ));
+    for warning in &loaded.warnings {
+        output::line(&format!("warning: {warning}"));
+    }
+}
+
+fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
+    let values = loaded.values.iter().map(|value| {
+        json!({
+            "setting": value.path,
+            "value": value.shown,
+            "default": value.default,
+            "is_set": value.is_set,
+            "reload": value.live,
+        })
+    });
+    let settings = &loaded.settings;
+    output::json(&json!({
+        "mistakes": [],
+        "warnings": loaded.warnings,
+        "listen": {
+            "jobs": settings.jobs.listen,
+            "console": settings.console.listen,
+            "admin": settings.admin_socket(),
+        },
+        "settings": values.collect::<Vec<_>>(),
+    }))
+}
+
+fn print_mistakes_json(mistakes: &Mistakes) -> anyhow::Result<()> {
+    let each = mistakes.mistakes.iter().map(|mistake| {
+        json!({"line": mistake.line, "column": mistake.column, "message": mistake.message})
+    });
+    output::json(&json!({"file": mistakes.file, "mistakes": each.collect::<Vec<_>>()}))
+}

@@ -1,0 +1,75 @@
+//! `weir init`: a settings file to start from.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::cli::{InitArguments, Template};
+use crate::config::reference;
+use crate::exit::Exit;
+use crate::output;
+
+const PRODUCTION: &str = include_str!("init/production.toml");
+
+pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
+    let text = text(arguments.template);
+    let path = &arguments.output;
+    if path == Path::new("-") {
+        output::raw(&text);
+        return Ok(Exit::Fine);
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o644);
+    if arguments.force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let shown = path.display();
+    let mut file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            bail!("{shown} exists; --force replaces it, --output - prints instead")
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
+    };
+    file.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write {shown}"))?;
+    output::line(&format!(
+        "wrote {shown}; `weir check` says what is in effect"
+    ));
+    Ok(Exit::Fine)
+}
+
+/// The text of a template.
+pub(super) fn text(template: Template) -> String {
+    match template {
+        Template::Default => reference::commented_file(),
+        Template::Production => PRODUCTION.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Source};
+
+    #[test]
+    fn every_template_is_a_sound_settings_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["jobs.password", "console.password", "console.token"] {
+            let path = folder.path().join("secrets").join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, "a secret of enough characters\n").expect("written");
+        }
+        for template in [Template::Default, Template::Production] {
+            let source = Source::of(&folder.path().join("weir.toml"), &text(template), None);
+            let loaded = config::parse(&source, &|_| None);
+            let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+            assert_eq!(loaded.warnings, Vec::<String>::new());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `weir jobs clear`: forgets all jobs of a queue or a set.
+
+use clap::Args;
+use serde_json::json;
+use weir_jobs::admin::{Act, ActOnQueues, Count, JobAction, QueueVerb};
+use weir_jobs::handle::{Query, Queues, Which};
+
+use super::confirm::{confirm, jobs};
+use super::query;
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::exit::Exit;
+use crate::output;
+
+/// `weir jobs clear`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// A queue, scheduled, retries or dead
+    place: String,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let place = query::place(&arguments.place);
+    let all = Query {
+        place: place.clone(),
+        ..Query::default()
+    };
+    let Count { count } = client.get(&query::path("count", &all)).await?;
+    let question = format!("Delete {} of {place}?", jobs(count));
+    if count > 0 && !confirm(&question, arguments.yes)? {
+        output::note("nothing was changed");
+        return Ok(Exit::Failed);
+    }
+    let Count { count } = match place.strip_prefix("queue:") {
+        Some(queue) => {
+            let queues = Queues::Named(vec![queue.to_owned()]);
+            let act = ActOnQueues {
+                queues,
+                action: QueueVerb::Clear,
+            };
+            client.post("/v1/jobs/queues/act", &act).await?
+        }
+        None => {
+            let which = Which::Matching {
+                search: None,
+                jobtype: None,
+            };
+            let act = Act {
+                place,
+                which,
+                action: JobAction::Discard,
+            };
+            client.post("/v1/jobs/act", &act).await?
+        }
+    };
+    if arguments.json {
+        output::json(&json!({ "count": count }))?;
+    } else {
+        output::line(&format!("{} deleted", jobs(count)));
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,31 @@
+//! Asking before many jobs are changed.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use anyhow::bail;
+
+/// Asks on a terminal; without one `--yes` must have been given.
+pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
+    if yes {
+        return Ok(true);
+    }
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        bail!("{question} Nobody to ask here: say --yes");
+    }
+    let mut stderr = std::io::stderr();
+    write!(stderr, "{question} [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// `1 job`, `5 jobs`.
+pub(super) fn jobs(count: u64) -> String {
+    if count == 1 {
+        "1 job".to_owned()
+    } else {
+        format!("{count} jobs")
+    }
+}

@@ -1,0 +1,63 @@
+//! `weir jobs ..`: one file per verb.
+
+mod act;
+mod clear;
+mod confirm;
+mod export;
+mod import;
+mod list;
+mod pause;
+mod push;
+mod query;
+mod show;
+
+use clap::Subcommand;
+
+use crate::admin_client;
+use crate::exit::Exit;
+
+/// The verbs of `weir jobs`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// Push one job
+    Push(push::Arguments),
+    /// List queues, or the jobs of a place
+    List(list::Arguments),
+    /// Show one job with its payload and its failure
+    Show(show::Arguments),
+    /// Put scheduled, failed or dead jobs into their queues now
+    Retry(act::Arguments),
+    /// Move scheduled or failed jobs to the dead set
+    Kill(act::Arguments),
+    /// Forget scheduled, failed or dead jobs
+    Delete(act::Arguments),
+    /// Forget all jobs of a place
+    Clear(clear::Arguments),
+    /// Stop serving queues; jobs wait in them
+    Pause(pause::Arguments),
+    /// Serve paused queues again
+    Resume(pause::Arguments),
+    /// Write jobs as JSON lines
+    Export(export::Arguments),
+    /// Read JSON lines: exported ones, or plain jobs
+    Import(import::Arguments),
+}
+
+pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
+    use act::Verb;
+    admin_client::block_on(async {
+        match command {
+            JobsCommand::Push(arguments) => push::run(&arguments).await,
+            JobsCommand::List(arguments) => list::run(&arguments).await,
+            JobsCommand::Show(arguments) => show::run(&arguments).await,
+            JobsCommand::Retry(arguments) => act::run(&arguments, Verb::Retry).await,
+            JobsCommand::Kill(arguments) => act::run(&arguments, Verb::Kill).await,
+            JobsCommand::Delete(arguments) => act::run(&arguments, Verb::Delete).await,
+            JobsCommand::Clear(arguments) => clear::run(&arguments).await,
+            JobsCommand::Pause(arguments) => pause::run(&arguments, pause::Verb::Pause).await,
+            JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
+            JobsCommand::Export(arguments) => export::run(&arguments).await,
+            JobsCommand::Import(arguments) => import::run(&arguments).await,
+        }
+    })
+}

@@ -1,0 +1,116 @@
+//! `weir jobs push`.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use weir_base::clock::Clock;
+use weir_jobs::view::Pushed;
+
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::config::units;
+use crate::exit::Exit;
+use crate::output;
+
+/// `weir jobs push`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Which worker code runs it
+    jobtype: String,
+    /// Its arguments: a JSON array
+    #[arg(default_value = "[]", value_name = "JSON")]
+    args: String,
+    /// Queue to wait in
+    #[arg(long, default_value = "default")]
+    queue: String,
+    /// Its id; made up when not given
+    #[arg(long)]
+    jid: Option<String>,
+    /// Run it after this long, for example 5m
+    #[arg(long = "in", value_name = "DURATION", value_parser = units::parse_duration)]
+    after: Option<Duration>,
+    /// How often it is tried again; 0: never, -1: straight to the dead set
+    #[arg(long, allow_negative_numbers = true)]
+    retry: Option<i32>,
+    /// Seconds that a worker has for it
+    #[arg(long, value_name = "SECONDS")]
+    reserve_for: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let jid = arguments.jid.clone().unwrap_or_else(random_jid);
+    let job = job(arguments, &jid)?;
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let pushed: Pushed = client.post_lines("/v1/jobs/push", job).await?;
+    if let Some(rejected) = pushed.rejected.first() {
+        bail!("not pushed: {}", rejected.error);
+    }
+    if arguments.json {
+        output::json(&json!({ "jid": jid }))?;
+    } else {
+        output::line(&jid);
+    }
+    Ok(Exit::Fine)
+}
+
+/// The job as a client would write it; the arguments keep every digit.
+#[derive(Serialize)]
+struct Job<'a> {
+    jid: &'a str,
+    jobtype: &'a str,
+    queue: &'a str,
+    args: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserve_for: Option<u32>,
+}
+
+fn job(arguments: &Arguments, jid: &str) -> anyhow::Result<Vec<u8>> {
+    let how = "the arguments are a JSON array, for example '[1, \"two\"]'";
+    let args: &RawValue = serde_json::from_str(&arguments.args).context(how)?;
+    if !args.get().starts_with('[') {
+        bail!("{how}");
+    }
+    let Arguments {
+        jobtype,
+        queue,
+        retry,
+        reserve_for,
+        ..
+    } = arguments;
+    let at = arguments.after.map(after).transpose()?;
+    let (retry, reserve_for) = (*retry, *reserve_for);
+    Ok(serde_json::to_vec(&Job {
+        jid,
+        jobtype,
+        queue,
+        args,
+        at,
+        retry,
+        reserve_for,
+    })?)
+}
+
+fn after(wait: Duration) -> anyhow::Result<String> {
+    let due = Clock::system().now() + wait;
+    let due = jiff::Timestamp::from_microsecond(i64::try_from(due.as_micros())?)
+        .context("--in: that is too far in the future")?;
+    Ok(due.to_string())
+}
+
+/// 24 hex digits: 96 bits that no two jobs share.
+fn random_jid() -> String {
+    format!("{:08x}{:016x}", fastrand::u32(..), fastrand::u64(..))
+}

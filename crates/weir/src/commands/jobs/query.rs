@@ -1,0 +1,72 @@
+//! Paths of the admin API with their parameters.
+
+use weir_jobs::handle::Query;
+
+/// `/v1/jobs/list?place=retries&limit=50`.
+pub(super) fn path(request: &str, query: &Query) -> String {
+    let mut parameters = form_urlencoded::Serializer::new(String::new());
+    parameters.append_pair("place", &query.place);
+    let texts = [
+        ("search", &query.search),
+        ("jobtype", &query.jobtype),
+        ("after", &query.after),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            parameters.append_pair(name, value);
+        }
+    }
+    if let Some(limit) = query.limit {
+        parameters.append_pair("limit", &limit.to_string());
+    }
+    if query.newest_first {
+        parameters.append_pair("newest_first", "true");
+    }
+    format!("/v1/jobs/{request}?{}", parameters.finish())
+}
+
+/// `/v1/jobs/job/JID`, whatever the jid holds.
+pub(super) fn job_path(jid: &str) -> String {
+    // A path takes %20 where a form takes +.
+    let encoded: String = form_urlencoded::byte_serialize(jid.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20");
+    format!("/v1/jobs/job/{encoded}")
+}
+
+/// `default` -> `queue:default`; the sets keep their names.
+pub(super) fn place(name: &str) -> String {
+    match name {
+        "scheduled" | "retries" | "dead" => name.to_owned(),
+        _ if name.starts_with("queue:") => name.to_owned(),
+        _ => format!("queue:{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_is_escaped() {
+        let query = Query {
+            place: "queue:a".into(),
+            search: Some("a&b=c d".into()),
+            limit: Some(5),
+            newest_first: true,
+            ..Query::default()
+        };
+        assert_eq!(
+            path("list", &query),
+            "/v1/jobs/list?place=queue%3Aa&search=a%26b%3Dc+d&limit=5&newest_first=true"
+        );
+        assert_eq!(job_path("a b/?"), "/v1/jobs/job/a%20b%2F%3F");
+    }
+
+    #[test]
+    fn a_bare_name_is_a_queue() {
+        assert_eq!(place("default"), "queue:default");
+        assert_eq!(place("queue:dead"), "queue:dead");
+        assert_eq!(place("dead"), "dead");
+    }
+}

@@ -1,0 +1,28 @@
+//! One file per verb.
+
+mod check;
+mod completions;
+mod init;
+mod jobs;
+mod reference;
+mod status;
+mod up;
+
+pub(crate) use self::jobs::JobsCommand;
+
+use crate::cli::Command;
+use crate::exit::Exit;
+
+/// Runs one command.
+pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Jobs(command) => jobs::run(command),
+        Command::Completions { shell } => Ok(completions::run(shell)),
+        Command::Service => crate::run::run(),
+        Command::Reference { page } => Ok(reference::run(page)),
+    }
+}

@@ -1,0 +1,108 @@
+//! `weir status`: how a running Weir is doing, on one screen.
+
+use crate::admin_client::{self, AdminClient};
+use crate::cli::StatusArguments;
+use crate::exit::Exit;
+use crate::output;
+use crate::status::Status;
+
+pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        let mut client = AdminClient::connect(&arguments.target).await?;
+        if arguments.json {
+            output::json(&client.get::<serde_json::Value>("/v1/status").await?)?;
+        } else {
+            print(&client.get::<Status>("/v1/status").await?);
+        }
+        Ok(Exit::Fine)
+    })
+}
+
+fn print(status: &Status) {
+    let jobs = &status.jobs;
+    let up = seconds(status.uptime_seconds);
+    output::line(&format!(
+        "weir {} is up for {up} (pid {}), data in {}",
+        status.version, status.pid, status.data_dir
+    ));
+    match &status.problem {
+        None => output::line("takes jobs"),
+        Some(problem) => output::line(&format!("PROBLEM: {problem}")),
+    }
+    let listen = status.jobs_listen.as_deref().unwrap_or("nowhere");
+    let rows = [
+        ("jobs at", listen.to_owned()),
+        ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),
+        (
+            "waiting",
+            format!(
+                "{} in {} queues, the longest for {}",
+                jobs.enqueued,
+                jobs.queues,
+                seconds(jobs.latency_seconds_max)
+            ),
+        ),
+        (
+            "working",
+            format!(
+                "{} by {} workers, {} fetches wait",
+                jobs.working, jobs.workers, jobs.fetches_waiting
+            ),
+        ),
+        ("scheduled", jobs.scheduled.to_string()),
+        ("retries", jobs.retries.to_string()),
+        ("dead", jobs.dead.to_string()),
+        (
+            "processed",
+            format!("{} ({} failed)", jobs.processed_total, jobs.failed_total),
+        ),
+        ("connections", jobs.connections.to_string()),
+    ];
+    for (name, value) in rows {
+        output::line(&format!("{name:<12} {value}"));
+    }
+    for hit in jobs.limits_hit.iter().filter(|hit| hit.hits > 0) {
+        output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
+    }
+}
+
+/// `3d 4h`, `5m 2s`, `0.4s`.
+pub(super) fn seconds(seconds: f64) -> String {
+    const UNITS: [(&str, f64); 3] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)];
+    let below = |unit: &str| match unit {
+        "d" => ("h", 3_600.0),
+        "h" => ("m", 60.0),
+        _ => ("s", 1.0),
+    };
+    for (unit, size) in UNITS {
+        if seconds >= size {
+            let (smaller, smaller_size) = below(unit);
+            let whole = (seconds / size).floor();
+            let rest = ((seconds - whole * size) / smaller_size).floor();
+            return format!("{whole}{unit} {rest}{smaller}");
+        }
+    }
+    if seconds >= 10.0 {
+        format!("{seconds:.0}s")
+    } else {
+        format!("{seconds:.1}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        for (value, text) in [
+            (0.44, "0.4s"),
+            (12.3, "12s"),
+            (302.0, "5m 2s"),
+            (3_600.0, "1h 0m"),
+            (273_600.0, "3d 4h"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+    }
+}

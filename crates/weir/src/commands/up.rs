@@ -1,0 +1,17 @@
+//! `weir up`.
+
+use crate::cli::UpArguments;
+use crate::exit::Exit;
+use crate::logging;
+use crate::parent::{self, Flags, Handover};
+
+pub(super) fn run(arguments: UpArguments) -> anyhow::Result<Exit> {
+    parent::run(Handover::find(Flags {
+        config: arguments.settings.config,
+        data_dir: arguments.settings.data_dir,
+        only: arguments.only,
+        log_format: arguments.log_format,
+        log_level: arguments.log_level,
+        is_coloured: logging::stderr_is_coloured(),
+    })?)
+}

@@ -1,0 +1,81 @@
+//! What no single key can tell: settings that contradict each other, or are sound but dangerous.
+
+use weir_jobs::settings::{Fsync, StoreKind};
+use weir_net::tls;
+
+use super::Settings;
+use super::keys::Report;
+
+/// Adds the mistakes that only show in the whole.
+pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    for problem in settings.console.problems() {
+        let path = format!("console.{}", problem.setting);
+        report.mistake_at(&path, format!("{path}: {}", problem.message));
+    }
+    let jobs = &settings.jobs;
+    let limits = &jobs.settings.limits;
+    if jobs.listen == settings.console.listen && jobs.listen.port() != 0 {
+        let message = format!("console.listen: {} is jobs.listen already", jobs.listen);
+        report.mistake_at("console.listen", message);
+    }
+    if limits.buffered_bytes_max < limits.line_bytes_max {
+        let message =
+            "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";
+        report.mistake_at("jobs.limits.buffered_bytes_max", message.to_owned());
+    }
+    if let Some(Err(error)) = jobs.tls.as_ref().map(tls::server_config) {
+        report.mistake_at("jobs.tls", format!("jobs.tls: {error}"));
+    }
+    let restart = &settings.supervisor.restart;
+    if restart.backoff_max < restart.backoff_min {
+        let message = "supervisor.backoff_max: must not be below backoff_min";
+        report.mistake_at("supervisor.backoff_max", message.to_owned());
+    }
+}
+
+/// What is sound but worth a thought.
+pub(super) fn warnings(settings: &Settings) -> Vec<String> {
+    let jobs = &settings.jobs;
+    let is_local = jobs.listen.ip().to_canonical().is_loopback();
+    let has_password = jobs.settings.password.is_some();
+    let mut warnings = Vec::new();
+    let mut warn = |condition: bool, text: &str| {
+        if condition {
+            warnings.push(text.to_owned());
+        }
+    };
+    match (jobs.settings.store, jobs.settings.fsync) {
+        (StoreKind::Memory, _) => {
+            warn(
+                true,
+                "jobs.store = \"memory\": every job is gone when Weir ends",
+            );
+        }
+        (_, Fsync::Never) => warn(
+            true,
+            "jobs.fsync = \"never\": a power cut loses jobs that were acknowledged, minutes of them",
+        ),
+        (_, Fsync::EverySecond) => warn(
+            true,
+            "jobs.fsync = \"everysec\": a power cut loses up to a second of acknowledged jobs",
+        ),
+        (_, Fsync::Always) => {}
+    }
+    warn(
+        jobs.settings.fsync_acks && jobs.settings.fsync != Fsync::Always,
+        "jobs.fsync_acks has no effect without jobs.fsync = \"always\"",
+    );
+    warn(
+        jobs.settings.allow_flush,
+        "jobs.allow_flush: any client can delete every job with one command",
+    );
+    warn(
+        !is_local && !has_password,
+        "jobs.listen is not loopback and there is no jobs.password: everybody who reaches the port can push and fetch jobs",
+    );
+    warn(
+        !is_local && jobs.tls.is_none(),
+        "jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text",
+    );
+    warnings
+}

@@ -1,0 +1,451 @@
+//! Reading keys of a table into typed fields. One call per key is its one definition: its name, its
+//! type and range, its default (the field's value before), what it is for, and whether a reload
+//! takes it. From these calls come the settings, the mistakes, the list of values that `weir check`
+//! prints, what a reload reports, and docs/reference/settings.md.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use weir_base::secret::Secret;
+
+use super::convert::{
+    did_you_mean, expected, fit, none, quoted, to_duration, to_integer, to_path, to_size,
+    to_tcp_address,
+};
+use super::mistakes::Mistake;
+use super::secrets::{self, Environment};
+use super::units;
+
+/// A key's definition, beside its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    name: &'static str,
+    doc: &'static str,
+    live: bool,
+    later: &'static [&'static str],
+}
+
+impl Key {
+    /// A key that only a restart changes.
+    pub(crate) const fn fixed(name: &'static str, doc: &'static str) -> Self {
+        Self {
+            name,
+            doc,
+            live: false,
+            later: &[],
+        }
+    }
+
+    /// A key that SIGHUP changes.
+    pub(crate) const fn live(name: &'static str, doc: &'static str) -> Self {
+        Self {
+            name,
+            doc,
+            live: true,
+            later: &[],
+        }
+    }
+}
+
+impl Key {
+    /// Values that a later version takes: rejected by name.
+    pub(crate) const fn with_later(self, later: &'static [&'static str]) -> Self {
+        Self { later, ..self }
+    }
+
+    /// What such a value is rejected with.
+    fn reject_later(self, value: &DeValue<'_>) -> Result<(), String> {
+        let is_meant = |later: &str| {
+            value.as_str() == Some(later)
+                || value
+                    .as_table()
+                    .is_some_and(|table| table.contains_key(later))
+        };
+        match self.later.iter().find(|later| is_meant(later)) {
+            Some(later) => Err(format!("{later} is not in this version of Weir yet")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The value of one setting, as it is in effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// `jobs.limits.fetch_wait`.
+    pub(crate) path: String,
+    /// As one writes it in the file; secrets are not shown.
+    pub(crate) shown: String,
+    pub(crate) default: String,
+    /// `duration`, `size`, `number` ..
+    pub(crate) kind: &'static str,
+    pub(crate) doc: &'static str,
+    /// A reload takes it.
+    pub(crate) live: bool,
+    pub(crate) is_set: bool,
+}
+
+/// What reading a file brought to light.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) text: String,
+    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) values: Vec<Value>,
+    /// Where each key and table stands.
+    places: Vec<(String, Range<usize>)>,
+}
+
+impl Report {
+    /// Nothing has come to light about `text` yet.
+    pub(crate) fn of(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// A mistake at `path`, or at the nearest table around it that is in the file.
+    pub(crate) fn mistake_at(&mut self, path: &str, message: String) {
+        let mut path = path;
+        let span = loop {
+            let place = self.places.iter().find(|(known, _)| known == path);
+            match (place, path.rsplit_once('.')) {
+                (Some((_, span)), _) => break span.clone(),
+                (None, Some((around, _))) => path = around,
+                (None, None) => break 0..0,
+            }
+        };
+        self.mistake(&span, message);
+    }
+
+    pub(crate) fn mistake(&mut self, span: &Range<usize>, message: String) {
+        self.mistakes.push(Mistake::at(&self.text, span, message));
+    }
+}
+
+/// What every key may need.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// Relative paths start here: the folder of the file.
+    pub(crate) folder: &'a Path,
+    pub(crate) environment: Environment<'a>,
+    /// Names a sample entry in tables of names, for the reference.
+    pub(crate) describe: bool,
+}
+
+/// The keys of one table.
+pub(crate) struct Keys<'a> {
+    table: Option<&'a DeTable<'a>>,
+    path: String,
+    known: Vec<&'static str>,
+    report: &'a mut Report,
+    context: Context<'a>,
+}
+
+type Found<'a> = &'a Spanned<DeValue<'a>>;
+
+impl<'a> Keys<'a> {
+    /// The keys of `table`; None: a table that isn't in the file, so defaults apply.
+    pub(crate) fn new(
+        table: Option<&'a DeTable<'a>>,
+        report: &'a mut Report,
+        context: Context<'a>,
+    ) -> Self {
+        Self {
+            table,
+            path: String::new(),
+            known: Vec::new(),
+            report,
+            context,
+        }
+    }
+
+    pub(crate) fn flag(&mut self, key: Key, field: &mut bool) {
+        self.read(key, "true or false", field, ToString::to_string, |value| {
+            value
+                .as_bool()
+                .ok_or_else(|| expected("true or false", value))
+        });
+    }
+
+    pub(crate) fn number<T>(&mut self, key: Key, range: RangeInclusive<u64>, field: &mut T)
+    where
+        T: TryFrom<u64> + Display,
+    {
+        let read = |value: &DeValue<'_>| to_integer(value).and_then(|number| fit(number, &range));
+        self.read(key, "number", field, ToString::to_string, read);
+    }
+
+    pub(crate) fn optional_number(
+        &mut self,
+        key: Key,
+        range: RangeInclusive<u64>,
+        field: &mut Option<u32>,
+    ) {
+        let show = |field: &Option<u32>| field.map_or_else(none, |number| number.to_string());
+        let read = |value: &DeValue<'_>| {
+            to_integer(value)
+                .and_then(|number| fit(number, &range))
+                .map(Some)
+        };
+        self.read(key, "number", field, show, read);
+    }
+
+    pub(crate) fn size<T>(&mut self, key: Key, range: RangeInclusive<u64>, field: &mut T)
+    where
+        T: TryFrom<u64> + TryInto<u64> + Copy,
+    {
+        let show = |field: &T| quoted(&units::format_size((*field).try_into().unwrap_or(u64::MAX)));
+        self.read(key, "size", field, show, |value| to_size(value, &range));
+    }
+
+    pub(crate) fn duration(
+        &mut self,
+        key: Key,
+        range: RangeInclusive<Duration>,
+        field: &mut Duration,
+    ) {
+        let show = |field: &Duration| quoted(&units::format_duration(*field));
+        self.read(key, "duration", field, show, |value| {
+            to_duration(value, &range)
+        });
+    }
+
+    pub(crate) fn optional_duration(
+        &mut self,
+        key: Key,
+        range: RangeInclusive<Duration>,
+        field: &mut Option<Duration>,
+    ) {
+        let show = |field: &Option<Duration>| {
+            field.map_or_else(none, |duration| quoted(&units::format_duration(duration)))
+        };
+        self.read(key, "duration", field, show, |value| {
+            to_duration(value, &range).map(Some)
+        });
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T>(&mut self, key: Key, choices: &[(&'static str, T)], field: &mut T)
+    where
+        T: Copy + PartialEq,
+    {
+        let show = |field: &T| {
+            choices
+                .iter()
+                .find(|(_, choice)| choice == field)
+                .map_or_else(none, |(word, _)| quoted(word))
+        };
+        self.read(key, "choice", field, show, |value| {
+            key.reject_later(value)?;
+            let word = value.as_str().ok_or_else(|| expected("a word", value))?;
+            if let Some((_, choice)) = choices.iter().find(|(known, _)| *known == word) {
+                return Ok(*choice);
+            }
+            let words: Vec<_> = choices.iter().map(|(word, _)| quoted(word)).collect();
+            let hint = did_you_mean(word, choices.iter().map(|(word, _)| *word));
+            Err(format!(
+                "{} is none of {}{hint}",
+                quoted(word),
+                words.join(", ")
+            ))
+        });
+    }
+
+    /// `IP:port`.
+    pub(crate) fn address(&mut self, key: Key, field: &mut SocketAddr) {
+        let show = |field: &SocketAddr| quoted(&field.to_string());
+        self.read(key, "address", field, show, to_tcp_address);
+    }
+
+    pub(crate) fn texts(&mut self, key: Key, field: &mut Vec<String>) {
+        let show = |field: &Vec<String>| {
+            let entries: Vec<_> = field.iter().map(|text| quoted(text)).collect();
+            format!("[{}]", entries.join(", "))
+        };
+        self.read(key, "list of texts", field, show, |value| {
+            let entries = value
+                .as_array()
+                .ok_or_else(|| expected("a list of texts", value))?;
+            let text = |entry: Found<'_>| entry.get_ref().as_str().map(str::to_owned);
+            let texts: Option<Vec<_>> = entries.iter().map(text).collect();
+            texts.ok_or_else(|| "expected a list of texts".to_owned())
+        });
+    }
+
+    /// A path; a relative one starts at the folder of the file.
+    pub(crate) fn path(&mut self, key: Key, field: &mut PathBuf) {
+        let folder = self.context.folder;
+        self.read(
+            key,
+            "path",
+            field,
+            |field| quoted(&field.display().to_string()),
+            |value| {
+                let path = to_path(value)?;
+                Ok(folder.join(path))
+            },
+        );
+    }
+
+    pub(crate) fn optional_path(&mut self, key: Key, field: &mut Option<PathBuf>) {
+        let folder = self.context.folder;
+        let show = |field: &Option<PathBuf>| {
+            field
+                .as_ref()
+                .map_or_else(none, |path| quoted(&path.display().to_string()))
+        };
+        self.read(key, "path", field, show, |value| {
+            Ok(Some(folder.join(to_path(value)?)))
+        });
+    }
+
+    /// `{ env = "NAME" }` or `{ file = "PATH" }`.
+    pub(crate) fn secret(&mut self, key: Key, field: &mut Option<Secret>) {
+        let context = self.context;
+        let show =
+            |field: &Option<Secret>| field.as_ref().map_or_else(none, |_| "(set)".to_owned());
+        self.read(key, "secret", field, show, |value| {
+            secrets::read(value, context.folder, context.environment).map(Some)
+        });
+    }
+
+    /// A table of its own.
+    pub(crate) fn section(&mut self, name: &'static str, read: impl FnOnce(&mut Keys<'_>)) {
+        let value = self.find(name);
+        let table = value.and_then(|value| value.get_ref().as_table());
+        let path = self.full(name);
+        if let Some(value) = value {
+            self.report.places.push((path.clone(), value.span()));
+            if table.is_none() {
+                self.report
+                    .mistake(&value.span(), format!("expected a table [{path}]"));
+            }
+        }
+        self.enter(path, table, read);
+    }
+
+    /// A table whose keys are names: `[jobs.queues.NAME]`.
+    pub(crate) fn named(&mut self, name: &'static str, mut read: impl FnMut(&str, &mut Keys<'_>)) {
+        let value = self.find(name);
+        let path = self.full(name);
+        if self.context.describe {
+            self.enter(format!("{path}.NAME"), None, |keys| read("NAME", keys));
+        }
+        let Some(value) = value else { return };
+        let Some(entries) = value.get_ref().as_table() else {
+            return self
+                .report
+                .mistake(&value.span(), format!("expected tables [{path}.NAME]"));
+        };
+        for (entry, value) in entries {
+            let path = format!("{path}.{}", entry.get_ref());
+            self.report.places.push((path.clone(), entry.span()));
+            match value.get_ref().as_table() {
+                Some(table) => self.enter(path, Some(table), |keys| read(entry.get_ref(), keys)),
+                None => self
+                    .report
+                    .mistake(&value.span(), format!("expected a table [{path}]")),
+            }
+        }
+    }
+
+    /// A key of a later version: rejected by name, never ignored.
+    pub(crate) fn later(&mut self, names: &[&'static str]) {
+        for name in names {
+            let Some(table) = self.table else { return };
+            if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() == name) {
+                let path = self.full(name);
+                let message = format!("{path} is not in this version of Weir yet");
+                self.report.mistake(&key.span(), message);
+            }
+            self.known.push(name);
+        }
+    }
+
+    /// A mistake about this table as a whole.
+    pub(crate) fn mistake(&mut self, message: String) {
+        let path = self.path.clone();
+        self.report.mistake_at(&path, message);
+    }
+
+    fn enter(
+        &mut self,
+        path: String,
+        table: Option<&'a DeTable<'a>>,
+        read: impl FnOnce(&mut Keys<'_>),
+    ) {
+        let report = &mut *self.report;
+        let mut keys = Keys {
+            table,
+            path,
+            known: Vec::new(),
+            report,
+            context: self.context,
+        };
+        read(&mut keys);
+        keys.reject_unknown();
+    }
+
+    /// Every key that nobody asked for is a mistake.
+    pub(crate) fn reject_unknown(&mut self) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) {
+                let path = self.full(name);
+                let hint = did_you_mean(name, self.known.iter().copied());
+                self.report
+                    .mistake(&key.span(), format!("{path} is not a setting{hint}"));
+            }
+        }
+    }
+
+    fn read<T>(
+        &mut self,
+        key: Key,
+        kind: &'static str,
+        field: &mut T,
+        show: impl Fn(&T) -> String,
+        read: impl FnOnce(&DeValue<'_>) -> Result<T, String>,
+    ) {
+        let default = show(field);
+        let path = self.full(key.name);
+        let value = self.find(key.name);
+        if let Some(value) = value {
+            self.report.places.push((path.clone(), value.span()));
+            match read(value.get_ref()) {
+                Ok(read) => *field = read,
+                Err(message) => self
+                    .report
+                    .mistake(&value.span(), format!("{path}: {message}")),
+            }
+        }
+        let (doc, live, is_set) = (key.doc, key.live, value.is_some());
+        self.report.values.push(Value {
+            path,
+            shown: show(field),
+            default,
+            kind,
+            doc,
+            live,
+            is_set,
+        });
+    }
+
+    fn find(&mut self, name: &'static str) -> Option<Found<'a>> {
+        self.known.push(name);
+        self.table?.get(name)
+    }
+
+    fn full(&self, name: &str) -> String {
+        if self.path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.path)
+        }
+    }
+}

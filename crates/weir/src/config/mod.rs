@@ -1,0 +1,170 @@
+//! `weir.toml` -> typed [`Settings`], once; all mistakes together. The only place that reads the
+//! environment.
+//!
+//! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
+//! - [`jobs`], [`console`], [`process`]: the sections.
+//! - [`checks`]: what no single key can tell.
+//! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
+
+mod checks;
+mod console;
+mod convert;
+pub(crate) mod environment;
+mod jobs;
+pub(crate) mod keys;
+mod limits;
+pub(crate) mod mistakes;
+mod process;
+pub(crate) mod reference;
+mod secrets;
+pub(crate) mod source;
+pub(crate) mod units;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+pub(crate) use self::convert::did_you_mean;
+pub(crate) use self::jobs::Jobs;
+use self::keys::{Context, Key, Keys, Report, Value};
+use self::mistakes::{Mistake, Mistakes};
+pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
+pub(crate) use self::source::Source;
+
+/// Everything that an operator can set.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) shutdown_deadline: Duration,
+    pub(crate) log: Log,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) admin: Admin,
+    pub(crate) jobs: Jobs,
+    pub(crate) console: weir_console::settings::Settings,
+    pub(crate) history: weir_base::history::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("data"),
+            // systemd waits 90 s before it kills; a fetch that waits ends after 2.
+            shutdown_deadline: Duration::from_secs(25),
+            log: Log::default(),
+            supervisor: Supervisor::default(),
+            admin: Admin::default(),
+            jobs: Jobs::default(),
+            console: weir_console::settings::Settings::default(),
+            history: weir_base::history::Settings::default(),
+        }
+    }
+}
+
+/// A file that was read without a mistake.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    /// Every setting, as it is in effect.
+    pub(crate) values: Vec<Value>,
+    /// Sound, but worth a thought.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Where the admin API listens.
+    pub(crate) fn admin_socket(&self) -> PathBuf {
+        self.data_dir.join("weir.sock")
+    }
+}
+
+/// Parses the text of `source`.
+pub(crate) fn parse(
+    source: &Source,
+    environment: secrets::Environment<'_>,
+) -> Result<Loaded, Mistakes> {
+    let (settings, report) = read(source, environment, false);
+    if report.mistakes.is_empty() {
+        let warnings = checks::warnings(&settings);
+        return Ok(Loaded {
+            settings,
+            values: report.values,
+            warnings,
+        });
+    }
+    let mut mistakes = report.mistakes;
+    mistakes.sort();
+    mistakes.dedup();
+    Err(Mistakes {
+        file: source.name.clone(),
+        mistakes,
+    })
+}
+
+fn read(
+    source: &Source,
+    environment: secrets::Environment<'_>,
+    describe: bool,
+) -> (Settings, Report) {
+    let mut report = Report::of(&source.text);
+    let (table, errors) = DeTable::parse_recoverable(&source.text);
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        report
+            .mistakes
+            .push(Mistake::at(&source.text, &span, error.message().to_owned()));
+    }
+    let mut settings = Settings::default();
+    settings.data_dir = source.folder.join(settings.data_dir);
+    if report.mistakes.is_empty() {
+        let context = Context {
+            folder: &source.folder,
+            environment,
+            describe,
+        };
+        let mut keys = Keys::new(Some(table.get_ref()), &mut report, context);
+        read_all(&mut keys, &mut settings);
+        keys.reject_unknown();
+        settings.settle(source.data_dir.as_deref());
+        checks::mistakes(&settings, &mut report);
+    }
+    (settings, report)
+}
+
+fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
+    keys.path(
+        Key::fixed("data_dir", "Folder for everything that Weir keeps; made when missing, for its user alone. Relative paths start at the folder of this file."),
+        &mut settings.data_dir,
+    );
+    keys.duration(
+        Key::fixed(
+            "shutdown_deadline",
+            "After SIGTERM, work in hand has this long to finish.",
+        ),
+        Duration::ZERO..=process::HOUR,
+        &mut settings.shutdown_deadline,
+    );
+    keys.section("log", |keys| settings.log.read(keys));
+    keys.section("jobs", |keys| settings.jobs.read(keys));
+    keys.section("console", |keys| console::read(keys, &mut settings.console));
+    keys.section("history", |keys| {
+        process::read_history(keys, &mut settings.history)
+    });
+    keys.section("admin", |keys| settings.admin.read(keys));
+    keys.section("supervisor", |keys| settings.supervisor.read(keys));
+    keys.later(&["realtime", "front", "workers", "budget", "observe", "gems"]);
+}
+
+impl Settings {
+    /// Derives what depends on other settings. `data_dir`: the flag, which wins over the file.
+    fn settle(&mut self, data_dir: Option<&Path>) {
+        if let Some(data_dir) = data_dir {
+            self.data_dir = data_dir.to_owned();
+        }
+        self.jobs.settings.directory = self.data_dir.join("jobs");
+        self.history.directory = self.data_dir.join("history");
+    }
+}

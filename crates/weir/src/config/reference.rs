@@ -1,0 +1,131 @@
+//! docs/reference/settings.md and the commented file of `weir init`, both from the definitions of
+//! the keys.
+
+use std::fmt::Write;
+
+use super::keys::Value;
+use super::{Source, read};
+
+/// Every setting with its default, sorted by section as the file reads.
+pub(crate) fn values() -> Vec<Value> {
+    let (_, report) = read(&Source::default(), &|_| None, true);
+    report.values
+}
+
+/// The page of the reference.
+pub(crate) fn markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for (section, values) in by_section(values()) {
+        let title = if section.is_empty() {
+            "Top level".into()
+        } else {
+            format!("`[{section}]`")
+        };
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| setting | type | default | reload | what it does |\n| --- | --- | --- | --- | --- |\n"
+        );
+        for value in values {
+            let reload = if value.live { "yes" } else { "restart" };
+            let Value {
+                kind, default, doc, ..
+            } = &value;
+            let name = last(&value.path);
+            let doc = doc.replace('|', "\\|");
+            let _ = writeln!(
+                page,
+                "| `{name}` | {kind} | `{default}` | {reload} | {doc} |"
+            );
+        }
+    }
+    page
+}
+
+/// A settings file in which every setting stands with its default, commented out.
+pub(crate) fn commented_file() -> String {
+    let mut file = String::from(HEADER);
+    for (section, values) in by_section(values()) {
+        if !section.is_empty() {
+            let commented = if section.contains("NAME") || section == "jobs.tls" {
+                "# "
+            } else {
+                ""
+            };
+            let _ = write!(file, "\n{commented}[{section}]\n");
+        }
+        for value in values {
+            for line in wrap(value.doc, 96) {
+                let _ = writeln!(file, "# {line}");
+            }
+            let sample = match (value.default.as_str(), value.kind) {
+                ("none", "secret") => "{ file = \"PATH\" }",
+                ("none", "duration") => "\"5s\"",
+                ("none", "number") => "10",
+                ("none", _) => "\"PATH\"",
+                (default, _) => default,
+            };
+            let _ = writeln!(file, "# {} = {sample}", last(&value.path));
+        }
+    }
+    file
+}
+
+const HEADER: &str = "\
+# Weir's settings. Everything is commented out and shows its default: Weir runs without this file.
+# `weir check` reports all mistakes with their lines. docs/reference/settings.md explains more.
+
+";
+
+const INTRODUCTION: &str = "\
+# Settings
+
+Weir reads `weir.toml` in the current folder, or the file given with `--config`. Without a file the
+defaults below apply. `weir check` reports every mistake at once, each with its line, and prints
+what is in effect; `weir init` writes a commented file. A key that Weir doesn't know is a mistake,
+never ignored.
+
+- A **duration** is a whole number with a unit: `\"10ms\"`, `\"2s\"`, `\"5m\"`, `\"3h\"`, `\"180d\"`.
+- A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.
+- A **secret** never stands in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
+- A relative **path** starts at the folder of the file.
+- **reload**: `yes` is taken over by `SIGHUP` (`systemctl reload weir`); `restart` needs a restart,
+  and a reload says so. The content of secret and TLS files is read again by a reload.
+
+This page is generated from the code (`make docs`); a test fails when it is out of date.
+";
+
+fn by_section(values: Vec<Value>) -> Vec<(String, Vec<Value>)> {
+    let mut sections: Vec<(String, Vec<Value>)> = Vec::new();
+    for value in values {
+        let section = value
+            .path
+            .rsplit_once('.')
+            .map_or("", |(section, _)| section)
+            .to_owned();
+        match sections.iter_mut().find(|(known, _)| *known == section) {
+            Some((_, values)) => values.push(value),
+            None => sections.push((section, vec![value])),
+        }
+    }
+    sections
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}

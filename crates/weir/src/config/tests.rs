@@ -1,0 +1,320 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+
+fn load(text: &str) -> Result<Loaded, Mistakes> {
+    let source = Source::of(Path::new("weir.toml"), text, None);
+    parse(&source, &|name| {
+        (name == "PASSWORD").then(|| "correct horse".to_owned())
+    })
+}
+
+fn settings(text: &str) -> Settings {
+    load(text)
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        .settings
+}
+
+fn mistakes(text: &str) -> String {
+    load(text).expect_err("refused").to_string()
+}
+
+#[test]
+fn an_empty_file_gives_the_defaults() {
+    let settings = settings("");
+    assert_eq!(settings.data_dir, Path::new("data"));
+    assert_eq!(settings.jobs.listen.to_string(), "127.0.0.1:7419");
+    assert_eq!(settings.console.listen.to_string(), "127.0.0.1:7420");
+    assert_eq!(settings.jobs.settings.directory, Path::new("data/jobs"));
+    assert_eq!(
+        settings.jobs.settings.limits,
+        weir_jobs::settings::Limits::default()
+    );
+}
+
+#[test]
+fn every_kind_of_value_arrives() {
+    let settings = settings(
+        r#"
+data_dir = "kept"
+[log]
+level = "debug"
+[jobs]
+listen = "[::1]:17419"
+fsync = "everysec"
+fsync_acks = true
+gather_wait = "2ms"
+password = { env = "PASSWORD" }
+[jobs.limits]
+line_bytes_max = "1MiB"
+pushb_jobs_max = 5
+dead_age_max = "30d"
+[jobs.queues.pull]
+target_latency = "5m"
+concurrency = 40
+fresh_lane = true
+[console]
+hosts = ["weir.example"]
+"#,
+    );
+    let jobs = &settings.jobs.settings;
+    assert_eq!(settings.data_dir, Path::new("kept"));
+    assert_eq!(settings.log.level.as_str(), "debug");
+    assert_eq!(settings.jobs.listen.to_string(), "[::1]:17419");
+    assert_eq!(jobs.fsync, weir_jobs::settings::Fsync::EverySecond);
+    assert!(jobs.fsync_acks);
+    assert_eq!(jobs.gather_wait, Duration::from_millis(2));
+    assert_eq!(
+        jobs.password.as_ref().expect("a password").expose(),
+        "correct horse"
+    );
+    assert_eq!(jobs.limits.line_bytes_max, 1 << 20);
+    assert_eq!(jobs.limits.pushb_jobs_max, 5);
+    assert_eq!(jobs.limits.dead_age_max, Duration::from_secs(30 * 86_400));
+    let (name, queue) = jobs.queues.first_key_value().expect("a queue");
+    assert_eq!(name.as_str(), "pull");
+    assert_eq!(queue.target_latency, Some(Duration::from_secs(300)));
+    assert_eq!(queue.concurrency, Some(40));
+    assert!(queue.fresh_lane);
+    assert_eq!(settings.console.hosts, ["weir.example"]);
+}
+
+#[test]
+fn all_mistakes_come_at_once_with_their_places() {
+    let text = r#"
+data_dri = "x"
+shutdown_deadline = 10
+[jobs]
+listen = "7419"
+store = "embeded"
+fsync = true
+password = "hunter2"
+[jobs.limits]
+fetch_wait = "2 fortnights"
+returns_max = 1000
+lines_bytes_max = "1MiB"
+line_bytes_max = "8GiB"
+[jobs.queues."has space"]
+concurrency = 0
+[console]
+listen = "0.0.0.0:7420"
+token = { env = "ABSENT" }
+[consoles]
+"#;
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:2:1: data_dri is not a setting; did you mean "data_dir"?
+    weir.toml:3:21: shutdown_deadline: expected a duration like "10s", not an integer
+    weir.toml:5:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
+    weir.toml:6:9: jobs.store: "embeded" is none of "embedded", "memory"; did you mean "embedded"?
+    weir.toml:7:9: jobs.fsync: expected a word, not a boolean
+    weir.toml:8:12: jobs.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:10:14: jobs.limits.fetch_wait: "2 fortnights" is not a duration; write a whole number and ms, s, m, h or d, for example "10s"
+    weir.toml:11:15: jobs.limits.returns_max: must be from 1 to 255
+    weir.toml:12:1: jobs.limits.lines_bytes_max is not a setting; did you mean "line_bytes_max"?
+    weir.toml:13:18: jobs.limits.line_bytes_max: must be from 1KiB to 1GiB
+    weir.toml:14:14: queue name has a character outside [a-zA-Z0-9._-]
+    weir.toml:15:15: jobs.queues.has space.concurrency: must be from 1 to 4294967295
+    weir.toml:16:1: console.password: 0.0.0.0 is not loopback, so the console needs a password: set console.password = { file = "PATH" }, or listen on 127.0.0.1
+    weir.toml:18:9: console.token: the environment variable ABSENT is not set
+    weir.toml:19:2: consoles is not a setting; did you mean "console"?
+    "#);
+}
+
+#[test]
+fn what_comes_in_a_later_version_is_rejected_by_name() {
+    let text = r#"
+[front]
+listen = "0.0.0.0:8080"
+[[realtime.apps]]
+id = "1"
+[jobs.resources]
+ffmpeg = 2
+[[jobs.cron]]
+schedule = "0 3 * * *"
+[gems]
+[budget]
+[observe]
+[workers.sidekiq]
+processes = 2
+"#;
+    insta::assert_snapshot!(mistakes(text), @r"
+    weir.toml:2:2: front is not in this version of Weir yet
+    weir.toml:4:3: realtime is not in this version of Weir yet
+    weir.toml:6:7: jobs.resources is not in this version of Weir yet
+    weir.toml:8:8: jobs.cron is not in this version of Weir yet
+    weir.toml:10:2: gems is not in this version of Weir yet
+    weir.toml:11:2: budget is not in this version of Weir yet
+    weir.toml:12:2: observe is not in this version of Weir yet
+    weir.toml:13:2: workers is not in this version of Weir yet
+    ");
+}
+
+#[test]
+fn redis_as_a_store_is_refused_by_name() {
+    let text = "[jobs]\nstore = { redis = [{ url = \"redis://127.0.0.1:6379/0\" }] }\n";
+    insta::assert_snapshot!(mistakes(text), @"weir.toml:2:9: jobs.store: redis is not in this version of Weir yet");
+}
+
+#[test]
+fn broken_toml_says_where() {
+    insta::assert_snapshot!(mistakes("[jobs\nlisten = \"127.0.0.1:1\"\nfsync = = 3\n"), @r"
+    weir.toml:1:6: unclosed table, expected `]`
+    weir.toml:3:9: extra `=`, expected nothing
+    weir.toml:3:11: unexpected key or value, expected newline, `#`
+    ");
+    insta::assert_snapshot!(mistakes("[jobs]\nfsync = \"always\"\nfsync = \"never\"\n"), @"weir.toml:3:1: duplicate key");
+}
+
+#[test]
+fn secrets_say_what_is_missing() {
+    let text = r#"
+[jobs]
+password = { file = "/nonexistent/password" }
+[console]
+password = { env = "A", file = "B" }
+token = { vault = "x" }
+"#;
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:3:12: jobs.password: cannot read /nonexistent/password: No such file or directory (os error 2)
+    weir.toml:5:12: console.password: a secret has one source; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:6:9: console.token: a secret has no source "vault"; write { env = "NAME" } or { file = "PATH" }
+    "#);
+}
+
+#[test]
+fn a_secret_file_is_read_without_its_newline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("password"), "correct horse\n").expect("written");
+    let text = "[jobs]\npassword = { file = \"password\" }\n";
+    let source = Source::of(&folder.path().join("weir.toml"), text, None);
+    let loaded = parse(&source, &|_| None).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let password = loaded.settings.jobs.settings.password.expect("a password");
+    assert_eq!(password.expose(), "correct horse");
+    assert_eq!(loaded.settings.data_dir, folder.path().join("data"));
+    let shown = format!("{:?}", loaded.values);
+    assert!(!shown.contains("horse"), "a secret is never shown");
+}
+
+#[test]
+fn contradictions_are_mistakes_and_dangers_are_warnings() {
+    let text = r#"
+[jobs]
+listen = "127.0.0.1:7420"
+[jobs.limits]
+line_bytes_max = "100MiB"
+buffered_bytes_max = "50MiB"
+[jobs.tls]
+cert = "/nonexistent/cert.pem"
+key = "/nonexistent/key.pem"
+[supervisor]
+backoff_min = "1m"
+"#;
+    insta::assert_snapshot!(mistakes(text), @r"
+    weir.toml:1:1: console.listen: 127.0.0.1:7420 is jobs.listen already
+    weir.toml:6:22: jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max
+    weir.toml:7:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
+    weir.toml:10:1: supervisor.backoff_max: must not be below backoff_min
+    ");
+    let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
+    insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"
+    jobs.fsync = "never": a power cut loses jobs that were acknowledged, minutes of them
+    jobs.fsync_acks has no effect without jobs.fsync = "always"
+    jobs.allow_flush: any client can delete every job with one command
+    jobs.listen is not loopback and there is no jobs.password: everybody who reaches the port can push and fetch jobs
+    jobs.listen is not loopback and there is no jobs.tls: jobs travel in clear text
+    "#);
+}
+
+#[test]
+fn hostile_files_are_refused_not_suffered() {
+    let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let nested: String = (0..10_000).map(|level| format!("a{level}.")).collect();
+    for text in [
+        deep.as_str(),
+        &format!("{nested}x = 1"),
+        "jobs = 3",
+        "jobs.limits = []",
+        "[jobs.queues]\nx = 1",
+        "[jobs]\nlisten = 99999999999999999999999999999999",
+        "[jobs.limits]\nreturns_max = -1\nline_bytes_max = 1e400",
+        "\u{0}",
+        "\"\" = 1",
+        "[jobs.limits]\nfetch_wait = 0x10",
+    ] {
+        let refused = load(text).expect_err("refused").mistakes;
+        assert!(!refused.is_empty());
+    }
+}
+
+#[test]
+fn the_reference_covers_every_setting_and_its_file_parses() {
+    let file = reference::commented_file();
+    load(&file).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for value in reference::values() {
+        assert!(!value.doc.is_empty(), "{} has no words", value.path);
+        assert!(file.contains(value.doc.split(' ').next().expect("a word")));
+    }
+    // Defaults are written as they are read.
+    for value in reference::values()
+        .iter()
+        .filter(|value| value.default != "none")
+    {
+        let text = match value.path.rsplit_once('.') {
+            Some((section, name)) => format!("[{section}]\n{name} = {}\n", value.default),
+            None => format!("{} = {}\n", value.path, value.default),
+        };
+        let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let read = loaded
+            .values
+            .iter()
+            .find(|read| read.path == value.path)
+            .expect("read");
+        assert!(read.is_set);
+        assert_eq!(read.shown, value.default, "{text}");
+    }
+}
+
+/// The field names of a struct, from what `{:#?}` shows.
+fn fields(shown: &str) -> Vec<String> {
+    let own = shown
+        .lines()
+        .filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    own.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned()))
+        .collect()
+}
+
+#[test]
+fn no_field_of_a_part_is_without_its_key() {
+    let console = weir_console::settings::Settings::default();
+    let jobs = weir_jobs::settings::Settings::default();
+    let history = weir_base::history::Settings::default();
+    let known: Vec<String> = reference::values()
+        .into_iter()
+        .map(|value| value.path)
+        .collect();
+    for (section, shown) in [
+        ("jobs", format!("{jobs:#?}")),
+        ("jobs.limits", format!("{:#?}", jobs.limits)),
+        (
+            "jobs.queues.NAME",
+            format!("{:#?}", weir_jobs::settings::QueueSettings::default()),
+        ),
+        ("console", format!("{console:#?}")),
+        ("console.limits", format!("{:#?}", console.limits)),
+        ("history", format!("{history:#?}")),
+        (
+            "supervisor",
+            format!("{:#?}", weir_supervisor::RestartPolicy::default()),
+        ),
+    ] {
+        for field in fields(&shown) {
+            let path = format!("{section}.{field}");
+            let has_key = known
+                .iter()
+                .any(|known| *known == path || known.starts_with(&format!("{path}.")));
+            // Derived from data_dir.
+            assert!(has_key || field == "directory", "{path} has no key");
+        }
+    }
+}

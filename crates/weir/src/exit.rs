@@ -1,0 +1,28 @@
+//! How the process ends. One list, so that scripts can rely on it.
+
+use std::process::ExitCode;
+
+/// The exit codes of every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Did what was asked.
+    Fine,
+    /// Looked, and found a problem (`weir check`).
+    FoundProblem,
+    /// Could not do what was asked.
+    Failed,
+    /// Asked for something that doesn't exist.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Fine => 0,
+            Exit::FoundProblem => 1,
+            Exit::Failed => 2,
+            // EX_USAGE of sysexits.h.
+            Exit::Usage => 64,
+        })
+    }
+}

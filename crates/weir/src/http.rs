@@ -1,0 +1,242 @@
+//! HTTP on a listener: bounded connections, a deadline for each request's head, an end in order.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use weir_base::shutdown::Shutdown;
+use weir_net::Listener;
+
+use crate::config::Admin;
+
+/// After an error of `accept` (no descriptors left) the next try waits this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is served, and its limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    router: Router,
+    connections_max: usize,
+    head_timeout: Duration,
+    /// None: the router has limits of its own.
+    request_timeout: Option<Duration>,
+}
+
+impl Endpoint {
+    /// The admin API on its socket.
+    pub(crate) fn admin(router: Router, settings: &Admin) -> Self {
+        let request_timeout = Some(settings.request_timeout);
+        Self {
+            request_timeout,
+            ..Self::console(router, settings)
+        }
+    }
+
+    /// The console's port.
+    pub(crate) fn console(router: Router, settings: &Admin) -> Self {
+        Self {
+            router,
+            connections_max: settings.connections_max,
+            head_timeout: settings.head_timeout,
+            request_timeout: None,
+        }
+    }
+}
+
+/// Serves `endpoint` on `listener` until `shutdown`.
+pub(crate) fn serve(
+    listener: Listener,
+    endpoint: Endpoint,
+    shutdown: &Shutdown,
+) -> std::io::Result<()> {
+    let listener = match listener {
+        Listener::Tcp(listener) => Accepting::Tcp(TcpListener::from_std(listener)?),
+        Listener::Unix(listener) => Accepting::Unix(UnixListener::from_std(listener)?),
+    };
+    shutdown.spawn(accept_all(listener, endpoint, shutdown.clone()));
+    Ok(())
+}
+
+enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Accepting {
+    async fn accept(&self) -> std::io::Result<(Box<dyn Stream>, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok((Box::new(stream), Some(address)))
+            }
+            Self::Unix(listener) => Ok((Box::new(listener.accept().await?.0), None)),
+        }
+    }
+}
+
+/// Connections beyond the limit wait in the listening socket.
+async fn accept_all(listener: Accepting, endpoint: Endpoint, shutdown: Shutdown) {
+    let slots = Arc::new(Semaphore::new(endpoint.connections_max));
+    loop {
+        let slot = tokio::select! {
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+            () = shutdown.requested() => return,
+        };
+        // The semaphore is never closed.
+        let Ok(slot) = slot else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shutdown.requested() => return,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let serving = connection(stream, address, endpoint.clone(), shutdown.clone());
+                shutdown.spawn(async move {
+                    serving.await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: Box<dyn Stream>,
+    address: Option<SocketAddr>,
+    endpoint: Endpoint,
+    shutdown: Shutdown,
+) {
+    let Endpoint {
+        router,
+        head_timeout,
+        request_timeout,
+        ..
+    } = endpoint;
+    let answers = Answers {
+        router: TowerToHyperService::new(router),
+        address,
+        request_timeout,
+        shutdown: shutdown.clone(),
+    };
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .serve_connection(TokioIo::new(stream), answers);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.requested() => {
+            // The request that runs is answered, the next one isn't read.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // A client that hangs up is its own business.
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// The router, for one connection.
+struct Answers {
+    router: TowerToHyperService<Router>,
+    address: Option<SocketAddr>,
+    request_timeout: Option<Duration>,
+    shutdown: Shutdown,
+}
+
+type Answer = Result<Response<Body>, Infallible>;
+
+impl Service<Request<Incoming>> for Answers {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(address) = self.address {
+            request.extensions_mut().insert(ConnectInfo(address));
+        }
+        let answer = self.router.call(request);
+        let (timeout, shutdown) = (self.request_timeout, self.shutdown.clone());
+        Box::pin(async move {
+            let response = match timeout {
+                None => answer.await?,
+                Some(timeout) => match tokio::time::timeout(timeout, answer).await {
+                    Ok(response) => response?,
+                    Err(_) => too_late(timeout),
+                },
+            };
+            Ok(end_streams_with(response, shutdown))
+        })
+    }
+}
+
+fn too_late(timeout: Duration) -> Response<Body> {
+    let seconds = timeout.as_secs();
+    let text = format!("not answered within {seconds} s (admin.request_timeout)\n");
+    (StatusCode::GATEWAY_TIMEOUT, text).into_response()
+}
+
+/// An event stream has no end of its own; it ends with the service.
+fn end_streams_with(response: Response<Body>, shutdown: Shutdown) -> Response<Body> {
+    let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
+    if !response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(is_stream)
+    {
+        return response;
+    }
+    response.map(|body| {
+        let end = Box::pin(async move { shutdown.requested().await });
+        Body::new(EndingBody { body, end })
+    })
+}
+
+struct EndingBody {
+    body: Body,
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl HttpBody for EndingBody {
+    type Data = <Body as HttpBody>::Data;
+    type Error = <Body as HttpBody>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.end.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,57 @@
+//! The log on standard error: text for people or one JSON object a line; the level changes while
+//! running.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+
+use crate::config::{Log, LogFormat, LogLevel};
+
+/// The way to change the level.
+#[derive(Debug)]
+pub(crate) struct Logging {
+    level: reload::Handle<LevelFilter, Registry>,
+}
+
+/// Starts the log. `is_coloured`: where it ends up is a terminal.
+pub(crate) fn start(log: &Log, is_coloured: bool) -> Logging {
+    let (level, handle) = reload::Layer::new(filter(log.level));
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(true);
+    let layer = match log.format {
+        LogFormat::Text => layer.with_ansi(is_coloured).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(level)
+        .with(layer)
+        .init();
+    Logging { level: handle }
+}
+
+impl Logging {
+    /// Logs `level` and worse from now on.
+    pub(crate) fn set_level(&self, level: LogLevel) {
+        let _ = self.level.reload(filter(level));
+    }
+}
+
+/// Whether standard error is a terminal that likes colour.
+pub(crate) fn stderr_is_coloured() -> bool {
+    std::io::stderr().is_terminal() && !crate::config::environment::no_color()
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}

@@ -1,0 +1,65 @@
+//! What commands print: standard output for answers, standard error for everything else. Colour
+//! only on a terminal, and never alone.
+
+use std::io::{IsTerminal, Write};
+
+use crate::config::environment;
+
+/// Prints a line of the answer. A reader that has hung up (`weir .. | head`) is no error.
+pub(crate) fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints text as it is.
+pub(crate) fn raw(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Prints a value as JSON.
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
+    line(&serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Prints a remark beside the answer.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Prints why a command failed, with all causes.
+pub(crate) fn error(error: &anyhow::Error) {
+    let label = if is_coloured(&std::io::stderr()) {
+        "\u{1b}[31merror:\u{1b}[0m"
+    } else {
+        "error:"
+    };
+    note(&format!("{label} {error:#}"));
+}
+
+/// Whether colour helps: on a terminal, unless `NO_COLOR` is set.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !environment::no_color()
+}
+
+/// Columns aligned for reading: the first row is the head.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells
+            .chain([head[column].chars().count()])
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let render = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    line(&render(&mut head.iter().copied()));
+    for row in rows {
+        line(&render(&mut row.iter().map(String::as_str)));
+    }
+}

@@ -1,0 +1,104 @@
+//! What the parent hands to the service besides sockets: the text of the settings that were found
+//! sound, and the flags. It lies in a file without a name that both hold open, so a service that
+//! is started again finds the last sound settings, whatever has become of the file.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::config::source::FILE_BYTES_MAX;
+use crate::config::{self, Loaded, LogFormat, LogLevel, Source};
+use crate::part::Part;
+
+/// The name of its descriptor.
+pub(crate) const DESCRIPTOR: &str = "settings";
+
+/// The flags of `weir up` that reach into the service.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Flags {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Empty: all parts.
+    pub(crate) only: Vec<Part>,
+    pub(crate) log_format: Option<LogFormat>,
+    pub(crate) log_level: Option<LogLevel>,
+    /// Standard error of the parent is a terminal.
+    pub(crate) is_coloured: bool,
+}
+
+/// Settings and flags.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Handover {
+    pub(crate) source: Source,
+    pub(crate) flags: Flags,
+}
+
+impl Handover {
+    /// Reads the settings file that the flags name.
+    pub(crate) fn find(flags: Flags) -> anyhow::Result<Self> {
+        let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
+        Ok(Self { source, flags })
+    }
+
+    /// The same, from the file as it is now.
+    pub(crate) fn read_again(&self) -> anyhow::Result<Self> {
+        Self::find(self.flags.clone())
+    }
+
+    /// The settings, with the flags laid over them.
+    pub(crate) fn load(
+        &self,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Loaded> {
+        let mut loaded = config::parse(&self.source, environment)?;
+        let log = &mut loaded.settings.log;
+        log.format = self.flags.log_format.unwrap_or(log.format);
+        log.level = self.flags.log_level.unwrap_or(log.level);
+        Ok(loaded)
+    }
+
+    /// Reads what a parent has written.
+    pub(crate) fn receive(file: &mut File) -> anyhow::Result<Self> {
+        let mut json = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(JSON_BYTES_MAX).read_to_end(&mut json)?;
+        serde_json::from_slice(&json).context("the parent handed over no settings")
+    }
+}
+
+/// The longest escape of a byte in JSON takes six, and flags are short.
+const JSON_BYTES_MAX: u64 = 6 * FILE_BYTES_MAX + (64 << 10);
+
+/// The file without a name.
+#[derive(Debug)]
+pub(crate) struct Text(File);
+
+impl Text {
+    /// With `handover` in it.
+    pub(crate) fn new(handover: &Handover) -> anyhow::Result<Self> {
+        let memory = rustix::fs::memfd_create("weir-settings", MemfdFlags::CLOEXEC)
+            .context("no memory for the settings")?;
+        let mut text = Self(File::from(memory));
+        text.replace(handover)?;
+        Ok(text)
+    }
+
+    /// With another one in it.
+    pub(crate) fn replace(&mut self, handover: &Handover) -> anyhow::Result<()> {
+        let json = serde_json::to_vec(handover)?;
+        self.0.set_len(0)?;
+        self.0.seek(SeekFrom::Start(0))?;
+        self.0.write_all(&json)?;
+        Ok(())
+    }
+
+    /// A second descriptor of it.
+    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone().map(OwnedFd::from)
+    }
+}

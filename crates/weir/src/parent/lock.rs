@@ -1,0 +1,86 @@
+//! One Weir per data folder: an advisory lock on `weir.lock`, with the pid of who holds it inside.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// The name of its descriptor.
+pub(crate) const DESCRIPTOR: &str = "lock";
+
+/// How often a lock that is held is looked at again.
+const ORPHAN_LOOK: Duration = Duration::from_millis(20);
+
+/// The lock, until it is dropped and every service that inherited it has ended.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Lock {
+    /// Makes the folder, for this user alone, and takes its lock. `orphan_wait`: how long a service
+    /// is waited for whose parent was killed.
+    pub(crate) fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
+        let shown = data_dir.display();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(data_dir)
+            .with_context(|| format!("cannot make data_dir {shown}"))?;
+        let path = data_dir.join("weir.lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let mut waited = Duration::ZERO;
+        while !try_lock(&file)? {
+            let holder = holder(&mut file);
+            if holder.is_some_and(is_alive) || waited >= orphan_wait {
+                let who =
+                    holder.map_or_else(|| "another Weir".to_owned(), |pid| format!("pid {pid}"));
+                bail!("data_dir {shown} is in use by {who}; stop it, or choose another data_dir");
+            }
+            std::thread::sleep(ORPHAN_LOOK);
+            waited += ORPHAN_LOOK;
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Self(file))
+    }
+
+    /// A second descriptor of the same lock.
+    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone().map(OwnedFd::from)
+    }
+}
+
+fn try_lock(file: &File) -> anyhow::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error).context("cannot lock weir.lock"),
+    }
+}
+
+fn holder(file: &mut File) -> Option<i32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn is_alive(pid: i32) -> bool {
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else {
+        return false;
+    };
+    !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH))
+}

@@ -1,0 +1,154 @@
+//! `weir up`: the process that stays. It takes the folder's lock, binds the listening sockets,
+//! starts the service process with them and watches it; it serves nothing itself.
+
+mod handover;
+mod listeners;
+mod lock;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use weir_supervisor::notify::Notify;
+use weir_supervisor::requests::Requests;
+use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
+
+pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
+pub(crate) use self::listeners::ADMIN;
+use self::listeners::Listeners;
+use self::lock::Lock;
+use crate::cli::SettingsArguments;
+use crate::config::{self, Loaded, Settings, Source, environment};
+use crate::exit::Exit;
+use crate::{logging, output};
+
+/// The service is this very program, also when the file was replaced meanwhile.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// Runs until told to stop.
+pub(crate) fn run(handover: Handover) -> anyhow::Result<Exit> {
+    // First: signals are blocked in this thread before another one exists.
+    let requests = Requests::signals().context("cannot receive signals")?;
+    let loaded = handover.load(&environment::variable)?;
+    let settings = &loaded.settings;
+    let log = logging::start(&settings.log, logging::stderr_is_coloured());
+    announce(&handover, &loaded);
+
+    let lock = Lock::take(&settings.data_dir, settings.supervisor.orphan_wait)?;
+    let listeners = Listeners::bind(settings, &handover.flags.only)?;
+    let ready_line = listeners.ready_line();
+    let admin_socket = settings.admin_socket();
+    let text = handover::Text::new(&handover)?;
+    let child = child(settings, listeners, &lock, &text)?;
+    let mut parent = Parent {
+        handover,
+        text,
+        log,
+        ready_line,
+    };
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+    let outcome = Supervisor::new(vec![child], requests, notify()?, stderr).run(&mut parent);
+    // Gone with the service; a stale file would only puzzle.
+    let _ = std::fs::remove_file(admin_socket);
+    drop(lock);
+    Ok(match outcome {
+        Outcome::Stopped => Exit::Fine,
+        Outcome::Killed => Exit::Failed,
+        // The log has said why.
+        Outcome::GaveUp(_) => Exit::Failed,
+    })
+}
+
+fn announce(handover: &Handover, loaded: &Loaded) {
+    if handover.source.is_default {
+        let folder = std::env::current_dir().unwrap_or_default();
+        tracing::info!(folder = %folder.display(), "no weir.toml here: defaults apply");
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+fn child(
+    settings: &Settings,
+    listeners: Listeners,
+    lock: &Lock,
+    text: &handover::Text,
+) -> anyhow::Result<ChildSpec> {
+    let mut descriptors = listeners.into_descriptors();
+    descriptors.push((handover::DESCRIPTOR.to_owned(), text.descriptor()?));
+    // A service that outlives its parent for a moment still holds the folder.
+    descriptors.push((lock::DESCRIPTOR.to_owned(), lock.descriptor()?));
+    Ok(ChildSpec {
+        name: "service".to_owned(),
+        program: PathBuf::from(PROGRAM),
+        arguments: vec!["service".into()],
+        environment: Vec::new(),
+        descriptors,
+        restart: settings.supervisor.restart.clone(),
+        stop_deadline: settings.shutdown_deadline + settings.supervisor.kill_after,
+    })
+}
+
+fn notify() -> anyhow::Result<Notify> {
+    match environment::systemd() {
+        Some((socket, watchdog)) => {
+            Notify::to(&socket, watchdog).context("NOTIFY_SOCKET can't be used")
+        }
+        None => Ok(Notify::nobody()),
+    }
+}
+
+/// The parent's part in the lifecycle.
+struct Parent {
+    handover: Handover,
+    text: handover::Text,
+    log: logging::Logging,
+    ready_line: String,
+}
+
+impl Events for Parent {
+    fn ready(&mut self) {
+        output::line(&self.ready_line);
+    }
+
+    /// Only settings without a mistake reach the service; it finds them when it is started again,
+    /// too.
+    fn reload(&mut self) -> bool {
+        match self.read_again() {
+            Ok(loaded) => {
+                self.log.set_level(loaded.settings.log.level);
+                true
+            }
+            Err(error) => {
+                tracing::error!("settings not reloaded, those of before stay: {error:#}");
+                false
+            }
+        }
+    }
+}
+
+impl Parent {
+    fn read_again(&mut self) -> anyhow::Result<Loaded> {
+        let fresh = self.handover.read_again()?;
+        let loaded = fresh.load(&environment::variable)?;
+        self.text.replace(&fresh)?;
+        self.handover = fresh;
+        Ok(loaded)
+    }
+}
+
+/// Where a running Weir's admin socket is, for the other commands. With `--data-dir` the settings
+/// file has no say, so it may be broken or absent.
+pub(crate) fn admin_socket(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
+    if let Some(data_dir) = &flags.data_dir {
+        return Ok(Settings {
+            data_dir: data_dir.clone(),
+            ..Settings::default()
+        }
+        .admin_socket());
+    }
+    let source = Source::find(flags.config.as_deref(), None)?;
+    let loaded = config::parse(&source, &environment::variable)?;
+    Ok(loaded.settings.admin_socket())
+}

@@ -1,0 +1,23 @@
+//! The parts that can run alone (`weir up --only`).
+
+/// A part of Weir.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    /// The job server.
+    Jobs,
+    /// The console, with the admin API and /metrics, over TCP.
+    Console,
+}
+
+impl Part {
+    /// What descriptors, the ready line and logs call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Console => "console",
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! SIGHUP: what can change while running changes; what can't is named.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+
+use tokio::signal::unix::Signal;
+
+use crate::compose::Weir;
+use crate::config::{Loaded, environment};
+use crate::logging::Logging;
+use crate::parent::Handover;
+
+/// What a reload needs.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    /// Says when.
+    pub(crate) hangup: Signal,
+    /// The parent writes new settings here, before it sends the signal.
+    pub(crate) settings_file: File,
+    /// Those in effect.
+    pub(crate) loaded: Loaded,
+    pub(crate) log: Logging,
+}
+
+impl Reload {
+    /// Reads the settings again and puts them in force. A mistake changes nothing.
+    pub(crate) async fn run(&mut self, weir: &Weir) {
+        if let Err(error) = self.try_run(weir).await {
+            tracing::error!("reload failed: {error:#}");
+        }
+    }
+
+    async fn try_run(&mut self, weir: &Weir) -> anyhow::Result<()> {
+        let handover = Handover::receive(&mut self.settings_file)?;
+        let fresh = handover.load(&environment::variable)?;
+        self.log.set_level(fresh.settings.log.level);
+        let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
+        // Settings that need a restart stay those of the start, so that a later reload says so
+        // again; the job server tells which of its own it kept.
+        let patience = self.loaded.settings.admin.request_timeout;
+        let reloaded = weir.reload_jobs(fresh.settings.jobs.settings.clone());
+        kept.extend(tokio::time::timeout(patience, reloaded).await??);
+        for setting in &kept {
+            tracing::warn!("{setting} changed: needs a restart");
+        }
+        let changed = changed(&self.loaded, &fresh)
+            .filter(|path| !kept.contains(*path))
+            .count();
+        tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
+        self.remember_live(&fresh);
+        Ok(())
+    }
+
+    fn remember_live(&mut self, fresh: &Loaded) {
+        let values = fresh.values.iter().map(|value| {
+            let old = self.loaded.values.iter().find(|old| old.path == value.path);
+            old.filter(|_| !value.live).unwrap_or(value).clone()
+        });
+        self.loaded.values = values.collect();
+    }
+}
+
+/// The settings that read differently.
+fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
+    let shown = |loaded: &'a Loaded, path: &str| {
+        loaded
+            .values
+            .iter()
+            .find(|value| value.path == path)
+            .map(|value| value.shown.as_str())
+    };
+    let paths: BTreeSet<&str> = old
+        .values
+        .iter()
+        .chain(&new.values)
+        .map(|value| value.path.as_str())
+        .collect();
+    paths
+        .into_iter()
+        .filter(move |path| shown(old, path) != shown(new, path))
+}
+
+/// Those of them that only a restart takes. Secrets show no value: they are compared themselves.
+fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = String> {
+    let (before, after) = (&old.settings.console, &new.settings.console);
+    let secrets = [
+        ("console.password", before.password != after.password),
+        ("console.token", before.token != after.token),
+    ];
+    let secrets = secrets
+        .into_iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(path, _)| path);
+    let fixed = move |path: &&str| {
+        new.values
+            .iter()
+            .find(|value| value.path == *path)
+            .is_some_and(|value| !value.live)
+    };
+    changed(old, new)
+        .filter(fixed)
+        .chain(secrets)
+        .map(str::to_owned)
+}

@@ -1,0 +1,125 @@
+//! The service process, from its start to its end.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+use weir_supervisor::inherited::{Inherited, Status, Word};
+
+use crate::compose::{Joined, Weir};
+use crate::config::environment;
+use crate::exit::Exit;
+use crate::logging;
+use crate::parent::Handover;
+use crate::reload::Reload;
+
+/// Why the service ends.
+#[derive(Debug)]
+enum End {
+    /// SIGTERM, SIGINT: drain.
+    Asked,
+    /// The parent is gone: a new one may want the folder, so end at once.
+    Orphaned,
+    /// A part ended by itself; starting again is the parent's business.
+    Broken(String),
+}
+
+/// Where the wish to end comes from.
+struct Wishes {
+    terminate: Signal,
+    interrupt: Signal,
+    parent: pipe::Receiver,
+}
+
+/// Runs until told to end.
+pub(crate) fn run() -> anyhow::Result<Exit> {
+    let text = environment::inherited().context("this command is started by `weir up` only")?;
+    let mut inherited = Inherited::take_over(&text)?;
+    let mut settings_file = File::from(inherited.expect(crate::parent::DESCRIPTOR)?);
+    let handover = Handover::receive(&mut settings_file)?;
+    let loaded = handover.load(&environment::variable)?;
+    let log = logging::start(&loaded.settings.log, handover.flags.is_coloured);
+    let status = inherited.status()?;
+    let life = inherited.life()?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(async {
+        let mut wishes = Wishes::listen_to(life)?;
+        let hangup = signal(SignalKind::hangup())?;
+        // Opening the store may take long; whoever wants an end meanwhile gets it.
+        let opening = Weir::start(&loaded.settings, inherited);
+        let mut weir = tokio::select! {
+            weir = opening => weir?,
+            end = wishes.end() => return Ok(end),
+        };
+        status.say(Word::Ready);
+        let mut reload = Reload {
+            hangup,
+            settings_file,
+            loaded,
+            log,
+        };
+        let end = serve(&mut weir, &mut wishes, &status, &mut reload).await;
+        tracing::info!(?end, "ending");
+        let deadline = match end {
+            End::Orphaned => Duration::ZERO,
+            End::Asked | End::Broken(_) => reload.loaded.settings.shutdown_deadline,
+        };
+        weir.stop(deadline).await?;
+        Ok::<_, anyhow::Error>(end)
+    })?;
+    // A store that is still being opened has promised nothing: nobody waits for its thread.
+    runtime.shutdown_background();
+    match ended {
+        End::Asked | End::Orphaned => Ok(Exit::Fine),
+        End::Broken(why) => bail!("{why}"),
+    }
+}
+
+/// Everything that happens between ready and the end.
+async fn serve(weir: &mut Weir, wishes: &mut Wishes, status: &Status, reload: &mut Reload) -> End {
+    let interval = reload.loaded.settings.supervisor.alive_interval;
+    let mut alive = tokio::time::interval(interval);
+    alive.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            end = wishes.end() => return end,
+            Joined(why) = weir.joined() => return End::Broken(why),
+            _ = reload.hangup.recv() => {
+                reload.run(weir).await;
+                status.say(Word::Reloaded);
+            }
+            _ = alive.tick() => {
+                if weir.answers(interval).await {
+                    status.say(Word::Alive);
+                }
+            }
+        }
+    }
+}
+
+impl Wishes {
+    fn listen_to(life: OwnedFd) -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            parent: pipe::Receiver::from_owned_fd(life)?,
+        })
+    }
+
+    /// Resolves when it is time to end.
+    async fn end(&mut self) -> End {
+        tokio::select! {
+            _ = self.terminate.recv() => End::Asked,
+            _ = self.interrupt.recv() => End::Asked,
+            // Nobody ever writes: readable means that the other end is closed.
+            _ = self.parent.readable() => End::Orphaned,
+        }
+    }
+}

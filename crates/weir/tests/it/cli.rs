@@ -1,0 +1,73 @@
+use crate::weir::Site;
+
+#[test]
+fn wrong_usage_has_an_exit_code_of_its_own() {
+    let site = Site::new("");
+    insta::assert_snapshot!(site.shown(&["jobs", "lst"]), @r"
+    exit: 64
+    -- stdout
+    -- stderr
+    error: unrecognized subcommand 'lst'
+
+      tip: a similar subcommand exists: 'list'
+
+    Usage: weir jobs <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(site.shown(&["jobs", "retry"]), @r"
+    exit: 64
+    -- stdout
+    -- stderr
+    error: the following required arguments were not provided:
+      <JIDS|--from <PLACE>>
+
+    Usage: weir jobs retry <JIDS|--from <PLACE>>
+
+    For more information, try '--help'.
+    ");
+    insta::assert_snapshot!(site.shown(&["status", "--url", "http://127.0.0.1:1"]), @r"
+    exit: 64
+    -- stdout
+    -- stderr
+    error: the following required arguments were not provided:
+      --token-env <NAME>
+
+    Usage: weir status --url <URL> --token-env <NAME>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn a_weir_that_does_not_run_is_said_to_be_so() {
+    let site = Site::new("");
+    insta::assert_snapshot!(site.shown(&["status"]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: no Weir runs with this data_dir (data/weir.sock does not answer); start it with `weir up`, or name another with --data-dir or --config
+    ");
+}
+
+#[test]
+fn the_service_is_nothing_to_start_by_hand() {
+    let site = Site::new("");
+    insta::assert_snapshot!(site.shown(&["service"]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: this command is started by `weir up` only
+    ");
+}
+
+#[test]
+fn completions_know_every_verb() {
+    let site = Site::new("");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = site.ok(&["completions", shell]);
+        for verb in ["up", "check", "init", "status", "jobs", "export"] {
+            assert!(script.contains(verb), "{shell}: {verb}");
+        }
+    }
+}

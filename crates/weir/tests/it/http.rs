@@ -1,0 +1,80 @@
+//! What the console's port answers for machines.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::faktory::Client;
+use crate::weir::{PATIENCE, Site, Weir};
+
+/// Status line and body of a GET.
+pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("read");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (
+        head.lines().next().unwrap_or_default().to_owned(),
+        body.to_owned(),
+    )
+}
+
+#[test]
+fn health_ready_and_metrics_answer() {
+    let weir = Weir::start();
+    let console = weir.console();
+    assert_eq!(
+        get(console, "/health", ""),
+        ("HTTP/1.1 200 OK".into(), "ok\n".into())
+    );
+    assert_eq!(
+        get(console, "/ready", ""),
+        ("HTTP/1.1 200 OK".into(), "ready\n".into())
+    );
+    let mut client = Client::connect(weir.jobs());
+    client.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#);
+    let (status, metrics) = get(console, "/metrics", "");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    for name in [
+        "weir_jobs_",
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+    ] {
+        assert!(metrics.contains(name), "{name} is missing:\n{metrics}");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_admin_api_over_tcp_takes_the_token_only() {
+    let site = Site::new("");
+    std::fs::write(site.path().join("token"), "0123456789abcdef0123").expect("written");
+    site.write(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\n\
+         listen = \"127.0.0.1:0\"\ntoken = { file = \"token\" }\npassword = { file = \"token\" }\n",
+    );
+    let weir = site.start();
+    let (refused, _) = get(weir.console(), "/v1/status", "");
+    assert!(!refused.contains("200"), "{refused}");
+    let url = format!("http://{}", weir.console());
+    let run = |token: &str| {
+        let mut command = crate::weir::program();
+        command.env("WEIR_TEST_TOKEN", token);
+        command.args(["status", "--url", &url, "--token-env", "WEIR_TEST_TOKEN"]);
+        command.output().expect("runs")
+    };
+    let status = run("0123456789abcdef0123");
+    assert!(
+        status.status.success(),
+        "{}",
+        String::from_utf8_lossy(&status.stderr)
+    );
+    let wrong = run("wrong");
+    assert_eq!(wrong.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(error.contains("Weir refused the token"), "{error}");
+    assert!(weir.stop().success());
+}

@@ -1,0 +1,129 @@
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use crate::faktory::Client;
+use crate::weir::{Site, Weir, is_running, wait_until};
+
+#[test]
+fn the_ready_line_names_every_address_and_all_of_them_serve() {
+    let weir = Weir::start();
+    assert!(Client::dial(weir.jobs()).greeting.starts_with("+HI {"));
+    TcpStream::connect(weir.console()).expect("connects");
+    weir.site.ok(&["status"]);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn only_what_is_asked_for_runs() {
+    let weir = Site::new("").start_with(|command| drop(command.args(["--only", "jobs"])));
+    assert!(weir.serves("jobs") && weir.serves("admin"));
+    assert!(!weir.serves("console"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_killed_service_is_replaced_and_no_connection_is_refused() {
+    let mut weir = Weir::start();
+    let (jobs, console) = (weir.jobs(), weir.console());
+    for _ in 0..3 {
+        let killed = weir.service();
+        rustix::process::kill_process(killed, Signal::KILL).expect("killed");
+        // Whoever connects now waits in the backlog and is served by the next one.
+        TcpStream::connect(console).expect("not refused");
+        assert!(Client::dial(jobs).greeting.starts_with("+HI {"));
+        weir.wait_for_log("was killed by signal 9; restarting");
+        assert_ne!(weir.service(), killed);
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn sigterm_lets_a_waiting_fetch_and_a_running_command_finish() {
+    let mut weir = Site::new("[jobs.limits]\nfetch_wait = \"1h\"").start();
+    let mut client = Client::connect(weir.jobs());
+    client.send("FETCH default");
+    // The fetch waits once the server counts it.
+    wait_until("the fetch waits", || {
+        let status = weir.site.ok(&["status", "--json"]);
+        status.contains("\"fetches_waiting\": 1")
+    });
+    weir.signal(Signal::TERM);
+    assert_eq!(client.reply(), "nil", "answered, not cut off");
+    assert_eq!(client.reply(), "", "then closed");
+    assert!(weir.wait().success());
+}
+
+#[test]
+fn sigint_ends_gracefully_too() {
+    let mut weir = Weir::start();
+    weir.signal(Signal::INT);
+    assert!(weir.wait().success());
+    let socket = weir.data_dir().join("weir.sock");
+    assert!(!socket.exists(), "the admin socket is gone");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut weir = Weir::start();
+    let service = weir.service();
+    // A service that is stopped (SIGSTOP) drains for ever.
+    rustix::process::kill_process(service, Signal::STOP).expect("stopped");
+    weir.signal(Signal::TERM);
+    weir.wait_for_log("stopping");
+    weir.signal(Signal::TERM);
+    assert_eq!(weir.wait().code(), Some(2));
+    assert!(!is_running(service));
+}
+
+#[test]
+fn a_service_that_does_not_end_is_killed_at_its_deadline() {
+    let settings = "shutdown_deadline = \"1ms\"\n[supervisor]\nkill_after = \"1ms\"";
+    let mut weir = Site::new(settings).start();
+    let service = weir.service();
+    rustix::process::kill_process(service, Signal::STOP).expect("stopped");
+    weir.signal(Signal::TERM);
+    weir.wait_for_log("still running at its deadline; killed");
+    assert_eq!(weir.wait().code(), Some(2));
+    assert!(!is_running(service));
+}
+
+#[test]
+fn a_service_whose_parent_is_killed_ends_and_the_next_weir_starts() {
+    let weir = Weir::start();
+    let service = weir.service();
+    let site = weir.kill_parent();
+    let next = site.start();
+    assert!(
+        !is_running(service),
+        "the folder was free, so its holder is gone"
+    );
+    assert!(next.stop().success());
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_setting() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address");
+    let site = Site::new("");
+    site.write(&format!(
+        "[jobs]\nlisten = \"{address}\"\nstore = \"memory\"\n[console]\nlisten = \"127.0.0.1:0\"\n"
+    ));
+    let output = site.run(&["up"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let pid = std::process::id();
+    assert!(
+        error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")),
+        "{error}"
+    );
+}
+
+#[test]
+fn logs_are_json_when_asked() {
+    let mut weir = Site::new("").start_with(|command| drop(command.args(["--log", "json"])));
+    let line = weir.wait_for_log("ready");
+    let json: serde_json::Value = serde_json::from_str(&line).expect("one object a line");
+    assert_eq!(json["child"], "service");
+    assert!(weir.stop().success());
+}

@@ -1,0 +1,51 @@
+use std::os::unix::fs::PermissionsExt;
+
+use crate::weir::{Weir, program};
+
+#[test]
+fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
+    let weir = Weir::start();
+    let second = weir.site.run(&["up"]);
+    assert_eq!(second.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&second.stderr);
+    let pid = weir.pid().as_raw_nonzero();
+    assert!(
+        error.contains(&format!("is in use by pid {pid}; stop it")),
+        "{error}"
+    );
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_folder_and_the_socket_are_for_this_user_alone() {
+    let weir = Weir::start();
+    let mode = |path: &std::path::Path| {
+        std::fs::metadata(path)
+            .expect("it exists")
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode(&weir.data_dir()), 0o700);
+    assert_eq!(mode(&weir.data_dir().join("weir.sock")), 0o600);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_data_folder_with_a_long_path_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = folder.path().join("a-long-name/".repeat(12));
+    let site = crate::weir::Site::new("");
+    let deep = deep.to_str().expect("text").to_owned();
+    let weir = site.start_with(|command| drop(command.args(["--data-dir", &deep])));
+    let status = program()
+        .args(["status", "--data-dir", &deep])
+        .output()
+        .expect("runs");
+    assert!(
+        status.status.success(),
+        "{}",
+        String::from_utf8_lossy(&status.stderr)
+    );
+    assert!(weir.stop().success());
+}

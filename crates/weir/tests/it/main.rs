@@ -1,0 +1,15 @@
+//! The whole product as a process on port 0.
+
+mod admin;
+mod cli;
+mod config;
+mod crash;
+mod faktory;
+mod hostile;
+mod http;
+mod lifecycle;
+mod lock;
+mod reference;
+mod reload;
+mod systemd;
+mod weir;

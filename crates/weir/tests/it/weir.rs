@@ -1,0 +1,252 @@
+//! The DSL: a Weir in a folder of its own, its commands, its end.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What every test's settings start with: ports that the system chooses.
+const PORTS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
+                     [console]\nlisten = \"127.0.0.1:0\"\n";
+
+/// The program under test.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
+    command
+}
+
+/// A folder with settings, in which Weir may run.
+pub(crate) struct Site {
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// With `extra` before the usual sections of the settings.
+    pub(crate) fn new(extra: &str) -> Self {
+        let site = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        site.write(&format!("{extra}\n{PORTS}"));
+        site
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn write(&self, settings: &str) {
+        std::fs::write(self.path().join("weir.toml"), settings).expect("written");
+    }
+
+    /// Runs a command to its end here.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        let output = program()
+            .current_dir(self.path())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output();
+        output.expect("the program runs")
+    }
+
+    /// Its standard output, where it must succeed.
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "weir {arguments:?}: {error}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Exit code, standard output and standard error, for a snapshot.
+    pub(crate) fn shown(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let text = |bytes: &[u8]| {
+            String::from_utf8_lossy(bytes).replace(&self.path().display().to_string(), "[folder]")
+        };
+        let code = output.status.code().expect("an exit code");
+        format!(
+            "exit: {code}\n-- stdout\n{}-- stderr\n{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        )
+    }
+
+    pub(crate) fn start(self) -> Weir {
+        self.start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(self, change: impl FnOnce(&mut Command)) -> Weir {
+        Weir::start_in(self, change)
+    }
+}
+
+/// A running Weir. Dropping it ends it.
+pub(crate) struct Weir {
+    pub(crate) site: Site,
+    parent: Child,
+    pub(crate) ready_line: String,
+    log: mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Weir {
+    pub(crate) fn start() -> Self {
+        Site::new("").start()
+    }
+
+    fn start_in(site: Site, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = program();
+        command
+            .current_dir(site.path())
+            .args(["up", "--log-level", "debug"]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        change(&mut command);
+        let mut parent = command.spawn().expect("the program starts");
+        let (sender, log) = mpsc::channel();
+        let stderr = BufReader::new(parent.stderr.take().expect("piped"));
+        std::thread::spawn(move || {
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        let mut ready_line = String::new();
+        let mut stdout = BufReader::new(parent.stdout.take().expect("piped"));
+        stdout.read_line(&mut ready_line).expect("a line");
+        let mut weir = Self {
+            site,
+            parent,
+            ready_line: ready_line.trim_end().to_owned(),
+            log,
+            seen: Vec::new(),
+        };
+        if !weir.ready_line.starts_with("weir ready ") {
+            let _ = weir.parent.wait();
+            weir.seen.extend(weir.log.iter());
+            panic!("not ready: {:?}\n{}", weir.ready_line, weir.seen.join("\n"));
+        }
+        weir
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let prefix = format!("{name}=");
+        self.ready_line
+            .split(' ')
+            .find_map(|field| field.strip_prefix(&prefix))
+    }
+
+    fn address(&self, part: &str) -> SocketAddr {
+        self.field(part)
+            .expect("in the ready line")
+            .parse()
+            .expect("an address")
+    }
+
+    pub(crate) fn jobs(&self) -> SocketAddr {
+        self.address("jobs")
+    }
+
+    pub(crate) fn console(&self) -> SocketAddr {
+        self.address("console")
+    }
+
+    pub(crate) fn serves(&self, part: &str) -> bool {
+        self.field(part).is_some()
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.site.path().join("data")
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.parent)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(self.pid(), signal).expect("signalled");
+    }
+
+    /// The process that serves.
+    pub(crate) fn service(&self) -> Pid {
+        let status: serde_json::Value =
+            serde_json::from_str(&self.site.ok(&["status", "--json", "--data-dir", "data"]))
+                .expect("JSON");
+        let pid = i32::try_from(status["pid"].as_i64().expect("a pid")).expect("a pid");
+        Pid::from_raw(pid).expect("a pid")
+    }
+
+    /// The first line of the log, not looked at before, that holds `text`.
+    pub(crate) fn wait_for_log(&mut self, text: &str) -> String {
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => self.seen.push(line),
+                Err(_) => panic!("{text:?} never came to the log:\n{}", self.seen.join("\n")),
+            }
+        }
+    }
+
+    /// Waits for its end by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("Weir ends", || {
+            status = self.parent.try_wait().expect("waited");
+            status.is_some()
+        });
+        status.expect("it ended")
+    }
+
+    /// Ends it gracefully.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Kills the parent with nothing said, as the kernel does when memory runs out.
+    pub(crate) fn kill_parent(mut self) -> Site {
+        let _ = self.parent.kill();
+        let _ = self.parent.wait();
+        let site = std::mem::replace(&mut self.site, Site::new(""));
+        drop(self);
+        site
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let _ = self.parent.kill();
+        let _ = self.parent.wait();
+    }
+}
+
+/// Looks until `is_so`, at most for [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+    panic!("it never came to pass that {what}");
+}
+
+/// Whether a process runs (a zombie doesn't).
+pub(crate) fn is_running(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| {
+        !stat
+            .rsplit_once(')')
+            .is_some_and(|(_, rest)| rest.starts_with(" Z"))
+    })
+}
