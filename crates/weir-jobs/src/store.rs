@@ -246,16 +246,7 @@ pub trait Store: 'static {
 
     /// Puts exported `jobs` back in order, or none: like [`Store::push`], but into the set where
     /// each was, with its time and the failures so far (its next failure counts on from there).
-    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
-        // Until a store does better: what rested in a queue and never failed is a push.
-        let plain = |job: &Restored<'_>| job.set.is_none() && job.failure.is_none();
-        if !jobs.iter().all(plain) {
-            let text = "this store can't take back jobs of a set: import them as plain jobs";
-            return Err(StoreError::Limit(text.to_owned()));
-        }
-        let jobs: Vec<NewJob<'_>> = jobs.iter().map(|restored| restored.job.clone()).collect();
-        self.push(&jobs).await
-    }
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError>;
 
     /// Reserves up to `max` jobs, waiting when there are none. Empty: the wait was over.
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError>;

@@ -9,6 +9,7 @@ use weir_log::{Disk, RealDisk, Report};
 
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::inner::{Fetcher, Inner};
+use super::push::Arrival;
 use super::scan::{Walk, add_in_order};
 use super::timers::Next;
 use super::work::Taken;
@@ -17,7 +18,7 @@ use crate::metrics::{JobsMetrics, Limit};
 use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
 use crate::settings::Settings;
 use crate::store::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, ScanPage,
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored, ScanPage,
     ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
 };
 
@@ -65,6 +66,25 @@ impl<D: Disk> EmbeddedStore<D> {
     }
 }
 
+impl<D: Disk> EmbeddedStore<D> {
+    /// Stores all, or none.
+    async fn store_batch(&self, jobs: &[impl Arrival]) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let mut stored = Vec::with_capacity(jobs.len());
+        while stored.len() < jobs.len() {
+            match inner.store_jobs(jobs, &mut stored) {
+                Ok(()) => {}
+                Err(EngineError::Behind) => inner.room().await?,
+                Err(EngineError::Store(error)) => {
+                    inner.take_back(&stored);
+                    return Err(error);
+                }
+            }
+        }
+        inner.promise_of_push(&stored).await
+    }
+}
+
 impl<D: Disk> Drop for EmbeddedStore<D> {
     fn drop(&mut self) {
         for task in self.tasks.borrow_mut().drain(..) {
@@ -79,19 +99,12 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
-        let inner = &*self.inner;
-        let mut stored = Vec::with_capacity(jobs.len());
-        while stored.len() < jobs.len() {
-            match inner.store_jobs(jobs, &mut stored) {
-                Ok(()) => {}
-                Err(EngineError::Behind) => inner.room().await?,
-                Err(EngineError::Store(error)) => {
-                    inner.take_back(&stored);
-                    return Err(error);
-                }
-            }
-        }
-        inner.promise_of_push(&stored).await
+        self.store_batch(jobs).await
+    }
+
+    async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
+        self.store_batch(jobs).await?;
+        self.inner.retrying(|engine, _| engine.trim_dead()).await
     }
 
     async fn fetch(&self, request: FetchRequest<'_>) -> Result<Vec<Delivery>, StoreError> {

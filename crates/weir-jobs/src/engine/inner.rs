@@ -16,12 +16,13 @@ use super::arena::JobIndex;
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::durability::Promises;
 use super::look::Stop;
+use super::push::Arrival;
 use super::sync_thread::{Pace, SyncThread};
 use super::timers::Next;
 use super::work::Taken;
 use crate::allocation::Allocation;
 use crate::metrics::JobsMetrics;
-use crate::model::{EntryKey, NewJob, Place, QueueName, Wid};
+use crate::model::{EntryKey, Place, QueueName, Wid};
 use crate::settings::{Fsync, Settings};
 use crate::store::{Action, Condition, Storage, StoreError, StoredJob};
 use crate::waiters::Waiters;
@@ -170,7 +171,7 @@ impl<D: Disk> Inner<D> {
     /// Stores the jobs of a batch that are not yet stored.
     pub(super) fn store_jobs(
         &self,
-        jobs: &[NewJob<'_>],
+        jobs: &[impl Arrival],
         stored: &mut Vec<StoredAt>,
     ) -> Result<(), EngineError> {
         self.check_open()?;

@@ -11,22 +11,51 @@ use super::state::NewEntry;
 use crate::metrics::Limit;
 use crate::model::{NewJob, QueueName, SetName};
 use crate::settings::Limits;
-use crate::store::StoreError;
+use crate::store::{Restored, StoreError};
 
 /// Queues are numbered with 16 bits.
 const QUEUES_MAX: usize = 1 << 16;
 
+/// A job that comes in, and where it goes.
+pub(crate) trait Arrival {
+    fn job(&self) -> &NewJob<'_>;
+
+    /// The set and its time; None: its queue.
+    fn set(&self) -> Option<(SetName, Timestamp)>;
+}
+
+impl Arrival for NewJob<'_> {
+    fn job(&self) -> &NewJob<'_> {
+        self
+    }
+
+    fn set(&self) -> Option<(SetName, Timestamp)> {
+        self.at.map(|at| (SetName::Scheduled, at))
+    }
+}
+
+impl Arrival for Restored<'_> {
+    fn job(&self) -> &NewJob<'_> {
+        &self.job
+    }
+
+    fn set(&self) -> Option<(SetName, Timestamp)> {
+        self.set.map(|set| (set, self.at))
+    }
+}
+
 impl<D: Disk> Engine<D> {
-    /// Stores one job. The queue is named if the job waits there now; without, it is due later.
+    /// Stores one job. The queue is named if the job waits there now; without, it rests in a set.
     pub(crate) fn store(
         &mut self,
-        job: &NewJob<'_>,
+        arrival: &impl Arrival,
         now: Timestamp,
     ) -> Result<(JobIndex, Option<u16>), EngineError> {
+        let (job, set) = (arrival.job(), arrival.set());
         let queue = self.queue_for_push(job.queue)?;
-        let (stored, rest, order) = match job.at {
+        let (stored, rest, order) = match set {
             None => (Stored::Queue, Rest::Waiting, self.next_order(now)),
-            Some(at) => (Stored::Set(SetName::Scheduled), Rest::Scheduled, at.as_micros()),
+            Some((set, at)) => (Stored::Set(set), Rest::in_set(set), at.as_micros()),
         };
         let hash = self.state.hash(job.jid);
         let put = Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None };
@@ -39,7 +68,7 @@ impl<D: Disk> Engine<D> {
         let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
-        Ok((index, job.at.is_none().then_some(queue)))
+        Ok((index, set.is_none().then_some(queue)))
     }
 
     /// Takes back a job of a batch that could not be stored whole, unless it has gone its way.
