@@ -321,3 +321,28 @@ pub(crate) fn sealed_heads<F: DiskFile>(
 fn as_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a window lies in one segment")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::format::SegmentHeader;
+    use crate::simulated_disk::SimulatedDisk;
+
+    #[test]
+    fn a_mark_that_names_a_place_behind_itself_is_damage() {
+        let disk = SimulatedDisk::new(1);
+        for (offset, believed) in [(HEADER_BYTES, true), (HEADER_BYTES + 1, false)] {
+            let mut bytes = SegmentHeader::encode(7, 3);
+            let durable = Position { segment: 3, offset };
+            format::put_mark(&mut bytes, Seed::new(7, 3), HEADER_BYTES, durable);
+            disk.put_file("segment", bytes);
+            let file = disk.open("segment").expect("there");
+            let scanned = Scanner::new(&file, 7, 3)
+                .and_then(Scanner::scan)
+                .expect("readable");
+            assert_eq!(scanned.ending == Ending::Open, believed);
+            assert_eq!(scanned.durable == durable, believed);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use weir_log::{AppendError, Class, SimulatedDisk, SyncError};
 
-use crate::history::{body_of, filled, numbers, open, read};
+use crate::history::{body_of, filled, numbers, open, options, read};
 
 #[test]
 fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
@@ -45,4 +45,22 @@ fn a_failed_sync_of_the_directory_poisons_too() {
         Err(SyncError::Poisoned(_))
     ));
     assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
+}
+
+/// The first segment's name was not yet durable when the process ended, and the next process finds
+/// no room for a second segment: it must not rely on that one's making to sync the directory.
+#[test]
+fn a_log_taken_over_on_a_full_disk_has_durable_names() {
+    for seed in 0..50 {
+        let disk = SimulatedDisk::new(seed);
+        disk.fail_sync_after(1); // the first segment's header, then its name
+        assert!(weir_log::Log::open(disk.clone(), options()).is_err());
+        let disk = disk.kill();
+        disk.set_space(Some(disk.used_bytes()));
+        let mut log = open(&disk);
+        log.append(Class::Job, &0u32.to_le_bytes(), &[&body_of(0)])
+            .expect("the file has room");
+        log.syncer().sync().expect("synced");
+        assert_eq!(numbers(&open(&disk.crash())), [0], "seed {seed}");
+    }
 }
