@@ -181,7 +181,7 @@ fn what_is_wrong_is_said() {
         &with(r#""created_at":5"#),
         "malformed job: created_at must be a string",
     );
-    let reserve_for = "malformed job: reserve_for must be at most 86400 seconds (one day)";
+    let reserve_for = "jobs cannot be reserved for more than one day";
     check(&with(r#""reserve_for":86401"#), reserve_for);
     check(&with(r#""reserve_for":-1"#), reserve_for);
     let retry = "malformed job: retry must be a whole number below 2^31";

@@ -134,16 +134,6 @@ impl State {
         gone
     }
 
-    /// Forgets everything.
-    pub(super) fn flush(&mut self) {
-        let fresh = Self::new(
-            self.allocation.clone(),
-            self.limits.clone(),
-            self.metrics.clone(),
-        );
-        *self = fresh;
-    }
-
     /// Puts `allocation` in force. Returns the queues, whose work may go to others now.
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
         self.allocation = allocation;

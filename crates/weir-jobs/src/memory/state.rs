@@ -123,6 +123,18 @@ impl State {
         }
     }
 
+    /// Forgets all jobs and queues, but gives no place in a queue twice.
+    pub(super) fn flush(&mut self) {
+        let fresh = Self::new(
+            self.allocation.clone(),
+            self.limits.clone(),
+            self.metrics.clone(),
+        );
+        let old = std::mem::replace(self, fresh);
+        self.next_order = old.next_order;
+        self.dispatcher = old.dispatcher;
+    }
+
     pub(super) fn set(&self, set: SetName) -> &BTreeSet<(u64, JobId)> {
         &self.sets[set as usize]
     }

@@ -1,0 +1,50 @@
+//! Why a job is refused.
+
+use std::fmt;
+
+use crate::model::NameError;
+
+/// Characters of a parser's complaint that are passed on (it may quote the job).
+const COMPLAINT_CHARACTERS_MAX: usize = 200;
+
+/// Why a job was refused. The text is what the client reads; it has one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// Not JSON, not an object, or a member of the wrong type.
+    #[error("malformed job: {0}")]
+    Malformed(String),
+    #[error("jobs must have a reasonable jid parameter")]
+    Jid,
+    #[error("jobs must have a jobtype parameter")]
+    Jobtype,
+    #[error("jobs must have an args parameter")]
+    Args,
+    #[error("malformed job: {0}")]
+    Queue(#[from] NameError),
+    #[error("malformed job: {member} is longer than {max} bytes (jobs.limits.id_bytes_max)")]
+    TooLong { member: &'static str, max: usize },
+    #[error("malformed job: nests deeper than {max} (jobs.limits.json_depth_max)")]
+    TooDeep { max: usize },
+    #[error("too many jobs in one PUSHB: at most {max} (jobs.limits.pushb_jobs_max)")]
+    TooMany { max: usize },
+}
+
+impl JobError {
+    /// The setting whose limit was met, for the metric.
+    #[must_use]
+    pub const fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Queue(NameError::TooLong { .. }) => Some("queue_name_bytes_max"),
+            Self::TooLong { .. } => Some("id_bytes_max"),
+            Self::TooDeep { .. } => Some("json_depth_max"),
+            Self::TooMany { .. } => Some("pushb_jobs_max"),
+            _ => None,
+        }
+    }
+
+    pub(super) fn malformed(complaint: impl fmt::Display) -> Self {
+        let text = complaint.to_string();
+        let one_line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        Self::Malformed(one_line.take(COMPLAINT_CHARACTERS_MAX).collect())
+    }
+}

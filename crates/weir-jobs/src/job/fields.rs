@@ -1,0 +1,203 @@
+//! What the server reads of a job, each member checked by the protocol's rule.
+
+use std::borrow::Cow;
+
+use weir_base::clock::Timestamp;
+
+use super::checks;
+use super::error::JobError;
+use super::members::{Member, Members};
+use crate::model::check_queue_name;
+use crate::rules::BACKTRACE_LINES_MAX;
+use crate::settings::Limits;
+use crate::stamp::parse_rfc3339;
+
+/// The shortest jid that the protocol takes.
+const JID_BYTES_MIN: usize = 8;
+const RESERVE_FOR_SECONDS_DEFAULT: u32 = 1_800;
+const RESERVE_FOR_SECONDS_MIN: u32 = 60;
+const RESERVE_FOR_SECONDS_MAX: u32 = 86_400;
+const RETRY_DEFAULT: i32 = 25;
+
+/// A job's members, checked.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    pub(super) jid: Cow<'a, str>,
+    pub(super) jobtype: Cow<'a, str>,
+    /// None: the client named none.
+    pub(super) queue: Option<Cow<'a, str>>,
+    pub(super) has_created_at: bool,
+    pub(super) rules: Rules,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) reserve_for_seconds: u32,
+    pub(super) retry: i32,
+    pub(super) backtrace: u32,
+    /// None: now.
+    pub(super) at: Option<Timestamp>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn read(
+        json: &'a str,
+        members: &Members<'a>,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Result<Self, JobError> {
+        check_shape(json, members, limits)?;
+        let (jid, jobtype) = (jid(members, limits)?, jobtype(members, limits)?);
+        check_args(members)?;
+        let created_at = text(members, Member::CreatedAt)?;
+        Ok(Self {
+            jid,
+            jobtype,
+            queue: queue(members, limits)?,
+            has_created_at: created_at.is_some_and(|text| !text.is_empty()),
+            rules: rules(members, now)?,
+        })
+    }
+}
+
+/// The jid, whatever else is wrong; empty: there is none that can be read.
+pub(super) fn jid_of(members: &Members<'_>) -> String {
+    text(members, Member::Jid)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+        .into_owned()
+}
+
+fn check_shape(json: &str, members: &Members<'_>, limits: &Limits) -> Result<(), JobError> {
+    if let Some(member) = members.duplicate {
+        return Err(JobError::malformed(format_args!(
+            "{} is there twice",
+            member.name()
+        )));
+    }
+    if checks::nests_deeper_than(json, limits.json_depth_max) {
+        return Err(JobError::TooDeep {
+            max: limits.json_depth_max,
+        });
+    }
+    if checks::has_lone_surrogate(json) {
+        return Err(JobError::malformed("an escape is half of a surrogate pair"));
+    }
+    Ok(())
+}
+
+/// At least 8 bytes, as the original counts.
+fn jid<'a>(members: &Members<'a>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
+    let jid = text(members, Member::Jid)?.filter(|jid| jid.len() >= JID_BYTES_MIN);
+    within(Member::Jid, jid.ok_or(JobError::Jid)?, limits)
+}
+
+fn jobtype<'a>(members: &Members<'a>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
+    let jobtype = text(members, Member::Jobtype)?.filter(|jobtype| !jobtype.is_empty());
+    within(Member::Jobtype, jobtype.ok_or(JobError::Jobtype)?, limits)
+}
+
+fn within<'a>(member: Member, id: Cow<'a, str>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
+    let max = limits.id_bytes_max;
+    if id.len() > max {
+        return Err(JobError::TooLong {
+            member: member.name(),
+            max,
+        });
+    }
+    Ok(id)
+}
+
+fn queue<'a>(members: &Members<'a>, limits: &Limits) -> Result<Option<Cow<'a, str>>, JobError> {
+    let queue = text(members, Member::Queue)?.filter(|name| !name.is_empty());
+    queue
+        .iter()
+        .try_for_each(|name| check_queue_name(name, limits))?;
+    Ok(queue)
+}
+
+fn check_args(members: &Members<'_>) -> Result<(), JobError> {
+    let args = members.value(Member::Args).ok_or(JobError::Args)?;
+    if args.starts_with('[') {
+        Ok(())
+    } else {
+        Err(JobError::malformed("args must be an array"))
+    }
+}
+
+fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
+    Ok(Rules {
+        reserve_for_seconds: reserve_for(members)?,
+        retry: integer(members, Member::Retry)?.unwrap_or(RETRY_DEFAULT),
+        backtrace: backtrace(members)?,
+        at: at(members, now)?,
+    })
+}
+
+/// 60 - 86,400 s: absent and 0 are the default, less than a minute counts as one.
+fn reserve_for(members: &Members<'_>) -> Result<u32, JobError> {
+    match integer(members, Member::ReserveFor)?
+        .unwrap_or(0)
+        .try_into()
+    {
+        Ok(0) => Ok(RESERVE_FOR_SECONDS_DEFAULT),
+        Ok(seconds @ 1..=RESERVE_FOR_SECONDS_MAX) => Ok(seconds.max(RESERVE_FOR_SECONDS_MIN)),
+        _ => Err(JobError::ReserveFor),
+    }
+}
+
+/// Lines of backtrace to keep; a job that names no number above 0 keeps what the protocol keeps.
+fn backtrace(members: &Members<'_>) -> Result<u32, JobError> {
+    let lines = integer(members, Member::Backtrace)?.unwrap_or(0);
+    Ok(match u32::try_from(lines) {
+        Ok(lines @ 1..=BACKTRACE_LINES_MAX) => lines,
+        _ => BACKTRACE_LINES_MAX,
+    })
+}
+
+/// When it is due; a time that has passed means now.
+fn at(members: &Members<'_>, now: Timestamp) -> Result<Option<Timestamp>, JobError> {
+    let Some(text) = text(members, Member::At)?.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let due = parse_rfc3339(&text).map_err(|error| {
+        JobError::malformed(format_args!("at is not an RFC 3339 time: {error}"))
+    })?;
+    Ok((due > now).then_some(due))
+}
+
+/// A string member; None: absent or null.
+fn text<'a>(members: &Members<'a>, member: Member) -> Result<Option<Cow<'a, str>>, JobError> {
+    let Some(raw) = members.value(member) else {
+        return Ok(None);
+    };
+    let quoted = raw
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    match quoted {
+        None => Err(JobError::malformed(format_args!(
+            "{} must be a string",
+            member.name()
+        ))),
+        Some(plain) if !plain.contains('\\') => Ok(Some(Cow::Borrowed(plain))),
+        Some(_) => serde_json::from_str(raw)
+            .map(|text| Some(Cow::Owned(text)))
+            .map_err(|error| {
+                JobError::malformed(format_args!("{} is not a text: {error}", member.name()))
+            }),
+    }
+}
+
+/// A whole number; None: absent or null.
+fn integer(members: &Members<'_>, member: Member) -> Result<Option<i32>, JobError> {
+    let Some(raw) = members.value(member) else {
+        return Ok(None);
+    };
+    raw.parse().map(Some).map_err(|_| {
+        JobError::malformed(format_args!(
+            "{} must be a whole number below 2^31",
+            member.name()
+        ))
+    })
+}
