@@ -19,6 +19,8 @@ pub enum JobError {
     Jobtype,
     #[error("jobs must have an args parameter")]
     Args,
+    #[error("jobs cannot be reserved for more than one day")]
+    ReserveFor,
     #[error("malformed job: {0}")]
     Queue(#[from] NameError),
     #[error("malformed job: {member} is longer than {max} bytes (jobs.limits.id_bytes_max)")]
