@@ -18,6 +18,8 @@ interface Series {
 /** Points of one chart; each is drawn over at least a pixel. */
 const POINTS_MAX = 600;
 const HEIGHT_PX = 190;
+const TIME_AXIS_PX = 26;
+const VALUE_AXIS_PX = 56;
 /** Long charts are read again when one point's time has passed, at most this often. */
 const REFRESH_MS_MIN = 10_000;
 
@@ -125,18 +127,19 @@ class Chart {
       width: this.width(),
       height: HEIGHT_PX,
       legend: { show: false },
+      padding: [6, 14, 0, 0],
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       scales: {
         x: { range: () => this.stretch() },
         y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.08 : 1] },
       },
       axes: [
-        { ...axis, space: 70, values: [
-          [86_400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 0],
-          [3_600, "{HH}:{mm}", "\n{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 0],
+        { ...axis, size: TIME_AXIS_PX, space: 70, values: [
+          [86_400, "{MM}-{DD}", null, null, null, null, null, null, 0],
+          [3_600, "{HH}:{mm}", null, null, null, null, null, null, 0],
           [1, "{HH}:{mm}", null, null, null, null, null, null, 0],
         ] },
-        { ...axis, size: 62, space: 36, values: (_plot, ticks) => ticks.map((tick) => formatAxis(tick, this.unit)) },
+        { ...axis, size: VALUE_AXIS_PX, space: 36, values: (_plot, ticks) => ticks.map((tick) => formatAxis(tick, this.unit)) },
       ],
       series: [{}, ...lines],
       hooks: { setCursor: [(plot) => this.showValues(plot.cursor.idx)] },

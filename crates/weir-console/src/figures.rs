@@ -93,9 +93,17 @@ pub(crate) fn relative(now: f64, at: f64) -> String {
     if gap.abs() < 0.5 {
         "now".to_owned()
     } else if gap > 0.0 {
-        format!("{} ago", duration(gap.round()))
+        format!("{} ago", whole_duration(gap))
     } else {
-        format!("in {}", duration((-gap).round()))
+        format!("in {}", whole_duration(-gap))
+    }
+}
+
+/// A duration without fractions of a second, for what changes while one looks: `3 s`, `2 min 5 s`.
+pub(crate) fn whole_duration(seconds: f64) -> String {
+    match whole(seconds) {
+        seconds if seconds < 60 => format!("{seconds} s"),
+        seconds => duration(as_float(seconds)),
     }
 }
 
@@ -225,7 +233,7 @@ mod tests {
         assert_eq!(machine_moment(1_700_000_000.0), "2023-11-14T22:13:20Z");
         assert_eq!(moment(f64::INFINITY), "–");
         assert_eq!(relative(100.0, 37.0), "1 min 3 s ago");
-        assert_eq!(relative(100.0, 105.0), "in 5.0 s");
+        assert_eq!(relative(100.0, 105.0), "in 5 s");
         assert_eq!(relative(100.0, 100.2), "now");
     }
 

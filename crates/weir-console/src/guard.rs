@@ -24,17 +24,17 @@ use axum::routing::get;
 
 use self::visitor::{Access, Visitor};
 use crate::console::Console;
-use crate::{Routes, assets};
+use crate::{Routes, assets, pages};
 
-/// Puts `pages` and the other parts' `routes` behind what each of them needs.
+/// Puts the pages for `people` and the other parts' `routes` behind what each of them needs.
 pub(crate) fn protect(
     console: Arc<Console>,
-    pages: Router<Arc<Console>>,
+    people: Router<Arc<Console>>,
     routes: Routes,
 ) -> Router {
     let deadline = console.deps.settings.limits.request_timeout;
     let body_bytes_max = console.deps.settings.limits.body_bytes_max;
-    let people = pages
+    let people = people
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(from_fn_with_state(Arc::clone(&console), demand_login));
     let public = Router::new()
@@ -89,8 +89,9 @@ async fn identify(
         };
         return (status, format!("{refused}\n")).into_response();
     }
-    request.extensions_mut().insert(visitor);
-    next.run(request).await
+    request.extensions_mut().insert(visitor.clone());
+    let response = next.run(request).await;
+    pages::dressed(&console, &visitor, response)
 }
 
 fn is_open_metrics(console: &Console, request: &Request) -> bool {

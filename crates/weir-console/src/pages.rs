@@ -22,7 +22,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 
-pub(crate) use self::error::PageError;
+pub(crate) use self::error::{PageError, dressed};
 use crate::console::Console;
 use crate::guard::login;
 

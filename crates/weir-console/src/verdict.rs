@@ -12,6 +12,7 @@ use weir_jobs::settings::Limits;
 use weir_jobs::view;
 
 pub use self::finding::{Finding, Level, Verdict};
+pub(crate) use self::worker_rules::SILENT_SECONDS;
 
 /// All that the rules look at.
 #[derive(Clone, Copy, Debug)]

@@ -61,6 +61,15 @@ impl JobAction {
         }
     }
 
+    /// On the button that confirms it, for `jobs` such as `3 jobs`.
+    pub(crate) fn order(self, jobs: &str) -> String {
+        match self {
+            Self::Requeue => format!("Run {jobs} now"),
+            Self::Kill => format!("Move {jobs} to the dead set"),
+            Self::Discard => format!("Delete {jobs}"),
+        }
+    }
+
     pub(crate) const fn is_dangerous(self) -> bool {
         matches!(self, Self::Kill | Self::Discard)
     }
@@ -112,7 +121,7 @@ struct ConfirmPage {
     action: JobAction,
     place: Place,
     count: u64,
-    jobs: String,
+    order_text: String,
     keys: Vec<String>,
     search: String,
     jobtype: String,
@@ -171,7 +180,7 @@ fn confirm(
     html(&ConfirmPage {
         shell: Shell::new(console, visitor, Section::None, action.label()),
         back: place.address(&fields),
-        jobs: figures::counted(count, "job"),
+        order_text: action.order(&figures::counted(count, "job")),
         action,
         place,
         count,

@@ -1,13 +1,16 @@
 //! What a page answers when it can't.
 
 use askama::Template;
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use weir_jobs::handle::HandleError;
 use weir_jobs::store::StoreError;
 
-use crate::assets;
+use super::shell::{Section, Shell};
+use super::theme::Theme;
+use crate::console::Console;
+use crate::guard::visitor::{Access, Visitor};
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,29 +55,45 @@ impl PageError {
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
+    shell: Shell,
     status: u16,
     message: String,
-    style: &'static str,
-    icon: &'static str,
 }
 
 impl IntoResponse for PageError {
+    /// Text, and the error itself for [`dressed`].
     fn into_response(self) -> Response {
         let status = self.status();
-        let page = super::html(&ErrorPage {
-            status: status.as_u16(),
-            message: capitalised(&self.to_string()),
-            style: &assets::addresses().style,
-            icon: &assets::addresses().icon,
-        });
-        let mut response = (status, page).into_response();
+        let mut response = (status, format!("{self}\n")).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Makes a page of an answer that is an error: in the visitor's colours, with the way onwards.
+pub(crate) fn dressed(console: &Console, visitor: &Visitor, mut response: Response) -> Response {
+    let Some(error) = response.extensions_mut().remove::<PageError>() else {
+        return response;
+    };
+    let section = match visitor.access {
+        Access::Stranger => Section::Login,
+        Access::Person | Access::Program => Section::None,
+    };
+    let page = super::html(&ErrorPage {
+        shell: Shell::new(console, visitor, section, "That did not work"),
+        status: response.status().as_u16(),
+        message: capitalised(&error.to_string()),
+    });
+    let (mut parts, _) = response.into_parts();
+    let (page, body) = page.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.extend(page.headers);
+    Response::from_parts(parts, body)
 }
 
 fn capitalised(text: &str) -> String {

@@ -239,7 +239,7 @@ impl Row {
                 let text = format!("{}: {}", failure.errtype, failure.message);
                 figures::shortened(&text, EXCERPT_CHARACTERS)
             }),
-            tries: failure.map(|failure| tries(failure)),
+            tries: failure.map(tries),
         }
     }
 }

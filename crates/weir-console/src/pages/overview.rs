@@ -6,10 +6,11 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
+use weir_jobs::view;
 
 use super::shell::{Section, Shell};
 use super::theme::Theme;
-use super::{PageError, html, reading};
+use super::{PageError, html, queues, reading};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
@@ -32,6 +33,9 @@ struct OverviewPage<'a> {
 struct LivePart<'a> {
     reading: &'a Reading,
     facts: Vec<Fact>,
+    /// The deepest queues.
+    queues: Vec<queues::Row<'a>>,
+    more_queues: usize,
 }
 
 /// A line of the list of facts.
@@ -90,10 +94,7 @@ pub(crate) async fn page(
     Ok(html(&OverviewPage {
         shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
         is_new: reading.overview.pushed_total == 0 && reading.overview.queues == 0,
-        live: LivePart {
-            facts: facts(&reading),
-            reading: &reading,
-        },
+        live: LivePart::of(&reading),
         ranges,
         range_seconds,
         jobs_url: &console.deps.jobs_url,
@@ -103,10 +104,33 @@ pub(crate) async fn page(
 /// `GET /live/overview`
 pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
     let reading = reading::shared(&console).await?;
-    Ok(html(&LivePart {
-        facts: facts(&reading),
-        reading: &reading,
-    }))
+    Ok(html(&LivePart::of(&reading)))
+}
+
+/// Queues on the first page; all are behind a link.
+const QUEUES_SHOWN: usize = 5;
+
+impl<'a> LivePart<'a> {
+    fn of(reading: &'a Reading) -> Self {
+        let mut deepest: Vec<&view::Queue> = reading.queues.iter().collect();
+        deepest.sort_by(|one, other| {
+            other
+                .depth
+                .cmp(&one.depth)
+                .then_with(|| one.name.cmp(&other.name))
+        });
+        let queues: Vec<_> = deepest
+            .into_iter()
+            .take(QUEUES_SHOWN)
+            .map(queues::Row::new)
+            .collect();
+        Self {
+            reading,
+            facts: facts(reading),
+            more_queues: reading.queues.len() - queues.len(),
+            queues,
+        }
+    }
 }
 
 fn facts(reading: &Reading) -> Vec<Fact> {

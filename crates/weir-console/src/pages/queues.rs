@@ -36,15 +36,15 @@ struct LivePart<'a> {
     csrf: &'a str,
 }
 
-/// A queue as the table shows it.
-struct Row<'a> {
-    queue: &'a view::Queue,
-    address: String,
-    confirm_address: String,
-    drain: String,
-    target: Option<String>,
+/// A queue as the tables show it.
+pub(crate) struct Row<'a> {
+    pub(crate) queue: &'a view::Queue,
+    pub(crate) address: String,
+    pub(crate) confirm_address: String,
+    pub(crate) drain: String,
+    pub(crate) target: Option<String>,
     /// The style's class of the wait.
-    wait_class: &'static str,
+    pub(crate) wait_class: &'static str,
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,7 +115,7 @@ impl<'a> LivePart<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(queue: &'a view::Queue) -> Self {
+    pub(crate) fn new(queue: &'a view::Queue) -> Self {
         let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("name", &queue.name)

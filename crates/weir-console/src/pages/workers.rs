@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
+use crate::verdict::SILENT_SECONDS;
 
 #[derive(Template)]
 #[template(path = "workers.html")]
@@ -43,6 +44,8 @@ struct Row {
     worker: view::Worker,
     started: String,
     beat: String,
+    /// The style's class of the beat.
+    beat_class: &'static str,
     memory: String,
     jobs: Vec<BusyJob>,
 }
@@ -133,6 +136,11 @@ impl Row {
         Self {
             started: figures::relative(now, worker.started_at),
             beat: figures::relative(now, worker.last_beat_at),
+            beat_class: if now - worker.last_beat_at >= SILENT_SECONDS {
+                "late"
+            } else {
+                ""
+            },
             memory: match worker.rss_kb {
                 0 => "–".to_owned(),
                 kibibytes => figures::bytes(kibibytes.saturating_mul(1024)),
@@ -150,7 +158,7 @@ impl BusyJob {
             jid: reservation.jid.clone(),
             jobtype: reservation.jobtype.clone(),
             queue: reservation.queue.clone(),
-            age: figures::duration((now - reservation.since).round()),
+            age: figures::whole_duration(now - reservation.since),
             expires: figures::relative(now, reservation.expires_at),
         }
     }

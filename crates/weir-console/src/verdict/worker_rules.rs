@@ -37,7 +37,7 @@ fn waits(jobs: u64) -> String {
 }
 
 /// Clients beat every 15 s by the protocol; two beats missed are worth a word.
-const SILENT_SECONDS: f64 = 32.0;
+pub(crate) const SILENT_SECONDS: f64 = 32.0;
 
 /// A worker that holds jobs has stopped beating.
 pub(super) fn worker_is_silent(facts: &Facts<'_>) -> Vec<Finding> {

@@ -46,7 +46,7 @@ async fn deleting_a_selection_is_confirmed_first() {
         ("key", &keys[1]),
     ];
     let confirm = browser.submit(&page, "/jobs/act", &fields).await;
-    confirm.assert_shows("Delete: 2 jobs?");
+    confirm.assert_shows("<h1>Delete 2 jobs?</h1>");
     assert_eq!(counts(&site).await, (0, 3, 0), "nothing yet");
     let mut fields: Vec<_> = vec![
         ("place", "scheduled"),
@@ -79,7 +79,7 @@ async fn all_matches_are_counted_confirmed_and_hit_alone() {
     let confirm = browser
         .get(&format!("/jobs/confirm?{}", address.expect("a link")))
         .await;
-    confirm.assert_shows("<strong>120 jobs</strong>");
+    confirm.assert_shows("<h1>Move 120 jobs to the dead set?</h1>");
     let fields = [
         ("place", "scheduled"),
         ("action", "kill"),

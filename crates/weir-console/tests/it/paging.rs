@@ -48,7 +48,7 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
     assert_eq!(seen.len(), PAGES * page_jobs, "no job twice");
 
     let confirm = browser.get("/jobs/confirm?place=dead&action=discard").await;
-    confirm.assert_shows("<strong>100,000 jobs</strong>");
+    confirm.assert_shows("<h1>Delete 100,000 jobs?</h1>");
     let found = browser.get("/dead?search=dead-019-04999").await;
     let mut last = found;
     while last.keys().is_empty() {
