@@ -201,6 +201,15 @@ class Sets(PyfaktoryCase):
         self.assertEqual(self.fetch()["args"], ["c"])
         self.assert_nowhere(jobs[1].jid)
 
+    def test_a_mutation_hits_all_jobs_that_are_due_at_the_same_moment(self):
+        jobtype, at = unique("type"), self.later(3600)
+        fields = {"jobtype": jobtype, "queue": self.queue, "at": at}
+        jobs = [Job(args=[number], **fields) for number in range(50)]
+        self.assertEqual(self.producer.push_bulk(jobs), {})
+        self.mutate("kill", "scheduled", jobtype=jobtype)
+        self.mutate("requeue", "dead", jobtype=jobtype)
+        self.assertEqual(self.client.info()["faktory"]["queues"].get(self.queue), 50)
+
     def mutate(self, command, target, jids=None, regexp=None, jobtype=None):
         only = JobFilter(jids=jids, regexp=regexp, jobtype=jobtype)
         self.client.mutate(MutateOperation(cmd=command, target=target, filter=only))
