@@ -1,1 +1,66 @@
-fn main() {}
+//! Developer automation: `cargo run -p xtask -- edges|licences|docs|test`.
+//!
+//! - [`edges`]: crates depend only on what ARCHITECTURE.md allows.
+//! - [`licences`]: every dependency has a licence that deny.toml allows.
+//! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
+//! - [`suites`]: every test there is, with one line of counts at the end.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool prints"
+)]
+
+mod docs;
+mod edges;
+mod expression;
+mod licences;
+mod metadata;
+mod suites;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    if name == "test" {
+        return match root().and_then(|root| suites::run(&root)) {
+            Ok(true) => ExitCode::SUCCESS,
+            // The last line has counted them.
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("test: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let outcome = root().and_then(|root| match name.as_str() {
+        "edges" => edges::check(&root),
+        "licences" => licences::check(&root),
+        "docs" => docs::check(&root),
+        _ => anyhow::bail!("usage: cargo run -p xtask -- edges|licences|docs|test"),
+    });
+    match outcome {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            for problem in &problems {
+                eprintln!("{problem}");
+            }
+            eprintln!("{name}: {} problems", problems.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository.
+fn root() -> anyhow::Result<PathBuf> {
+    let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    parent
+        .map(Path::to_owned)
+        .context("xtask lies in the repository")
+}

@@ -1,0 +1,162 @@
+//! What holds for the repository's texts: links lead somewhere, every request of the admin API is
+//! described, no file names a developer's machine or a package mirror.
+//!
+//! That every setting and every command is in docs/reference is checked by the tests of the binary,
+//! which generates those pages.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+/// Source files that define requests of the admin API, with the prefix that they are mounted at.
+const ROUTES: [(&str, &str); 2] = [
+    ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
+    ("crates/weir/src/status.rs", ""),
+];
+const ADMIN_API: &str = "docs/reference/admin-api.md";
+
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let files = tracked(root)?;
+    let mut problems = routes_without_words(root)?;
+    let mut pages = 0;
+    for file in &files {
+        // Not text, or gone from the folder but not from the index.
+        let Ok(text) = fs::read_to_string(root.join(file)) else {
+            continue;
+        };
+        problems.extend(machine_paths(file, &text));
+        if file.ends_with("package-lock.json") {
+            problems.extend(foreign_registries(file, &text));
+        }
+        if file.ends_with(".md") {
+            pages += 1;
+            problems.extend(dead_links(root, file, &text));
+        }
+    }
+    if problems.is_empty() {
+        println!(
+            "docs: {pages} pages and {} files, all in order",
+            files.len()
+        );
+    }
+    Ok(problems)
+}
+
+fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
+    let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .context("git")?;
+    ensure!(
+        output.status.success(),
+        "git: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let files = String::from_utf8(output.stdout)?;
+    Ok(files.lines().map(str::to_owned).collect())
+}
+
+fn routes_without_words(root: &Path) -> anyhow::Result<Vec<String>> {
+    let page = fs::read_to_string(root.join(ADMIN_API)).context(ADMIN_API)?;
+    let mut problems = Vec::new();
+    for (file, prefix) in ROUTES {
+        let source = fs::read_to_string(root.join(file)).context(file)?;
+        let routes = source
+            .split(".route(\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
+        for route in routes {
+            let whole = if route == "/status" {
+                "/v1/status".to_owned()
+            } else {
+                format!("{prefix}{route}")
+            };
+            if !page.contains(&format!("{whole}`")) && !page.contains(&format!("{whole}?")) {
+                problems.push(format!("{ADMIN_API}: {whole} ({file}) is not described"));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Folders of the people and machines that develop Weir; split so that this file passes.
+const MACHINE_PATHS: [&str; 3] = [
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/wo", "rk/"),
+];
+
+fn machine_paths(file: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    let hits = lines.filter(|(_, line)| MACHINE_PATHS.iter().any(|path| names_path(line, path)));
+    hits.map(|(number, _)| format!("{file}:{}: names a folder of one machine", number + 1))
+        .collect()
+}
+
+/// A path starts at a word's start: `a/root/` and `https://x/home/` are none.
+fn names_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|letter| letter.is_alphanumeric() || "._-/}".contains(letter))
+    })
+}
+
+fn foreign_registries(file: &str, text: &str) -> Vec<String> {
+    let resolved = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.contains("\"resolved\":"));
+    let foreign = resolved.filter(|(_, line)| !line.contains("\"https://registry.npmjs.org/"));
+    foreign
+        .map(|(number, _)| format!("{file}:{}: not from registry.npmjs.org", number + 1))
+        .collect()
+}
+
+fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let mut problems = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for target in line
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let path = target.split('#').next().unwrap_or_default();
+            let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
+            if !is_elsewhere && !path.is_empty() && !root.join(folder).join(path).exists() {
+                problems.push(format!("{file}:{}: {target} leads nowhere", number + 1));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_path_is_found_and_a_url_is_not() {
+        let path = MACHINE_PATHS[0];
+        assert_eq!(
+            machine_paths("a.md", &format!("x\nin {path}x")),
+            ["a.md:2: names a folder of one machine"]
+        );
+        assert!(machine_paths("a.md", &format!("https://x{path}")).is_empty());
+        assert!(machine_paths("a.md", "`/var/lib/weir`").is_empty());
+    }
+
+    #[test]
+    fn only_links_into_the_repository_are_followed() {
+        let root = crate::root().expect("the repository");
+        let text = "[a](xtask/Cargo.toml#x) [b](https://example.org/) [c](#here)\n[d](no/such.md)";
+        assert_eq!(
+            dead_links(&root, "README.md", text),
+            ["README.md:2: no/such.md leads nowhere"]
+        );
+    }
+}

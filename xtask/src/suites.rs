@@ -1,0 +1,246 @@
+//! Every test there is: Rust, documentation, real clients, a browser. Output goes to files under
+//! `target/test-logs`; what failed is shown; the last line counts everything.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+/// Lines shown of a suite that failed.
+const SHOWN_LINES: usize = 80;
+
+/// One command whose output holds counts.
+#[derive(Debug)]
+struct Suite {
+    name: &'static str,
+    command: Vec<&'static str>,
+    folder: &'static str,
+}
+
+/// What a suite's output says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// Runs all of them, whatever fails. True: nothing did.
+pub(crate) fn run(root: &Path) -> anyhow::Result<bool> {
+    let logs = root.join("target/test-logs");
+    fs::create_dir_all(&logs)?;
+    let mut total = Counts::default();
+    for suite in suites(root) {
+        let log = logs.join(format!("{}.log", suite.name));
+        let succeeded = execute(root, &suite, &log)?;
+        let output = fs::read(&log).with_context(|| log.display().to_string())?;
+        let output = String::from_utf8_lossy(&output);
+        let mut counts = count(&output);
+        if counts.failed == 0 && (!succeeded || counts.passed == 0) {
+            // It broke before it could count.
+            counts.failed = 1;
+        }
+        if counts.failed > 0 {
+            show_end(&output);
+            println!("  all of its output: {}", relative(&log, root));
+        }
+        println!("{:<10} {}", suite.name, counts.line());
+        total.add(counts);
+    }
+    println!("{}", total.line());
+    Ok(total.failed == 0)
+}
+
+fn suites(root: &Path) -> Vec<Suite> {
+    let has_nextest = Command::new("cargo")
+        .args(["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let suite = |name, command: &[&'static str], folder| Suite {
+        name,
+        command: command.to_vec(),
+        folder,
+    };
+    let mut suites = if has_nextest {
+        vec![
+            suite(
+                "rust",
+                &["cargo", "nextest", "run", "--workspace", "--no-fail-fast"],
+                "",
+            ),
+            suite(
+                "doc",
+                &["cargo", "test", "--workspace", "--doc", "--no-fail-fast"],
+                "",
+            ),
+        ]
+    } else {
+        vec![suite(
+            "rust",
+            &["cargo", "test", "--workspace", "--no-fail-fast"],
+            "",
+        )]
+    };
+    suites.push(suite("clients", &["e2e/run"], ""));
+    if root.join("e2e/browser/package.json").exists() {
+        suites.push(suite("browser", &["npm", "test"], "e2e/browser"));
+    }
+    suites
+}
+
+fn execute(root: &Path, suite: &Suite, log: &Path) -> anyhow::Result<bool> {
+    let output = File::create(log)?;
+    let status = Command::new(suite.command[0])
+        .args(&suite.command[1..])
+        .current_dir(root.join(suite.folder))
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .status()
+        .with_context(|| suite.command.join(" "))?;
+    Ok(status.success())
+}
+
+fn show_end(output: &str) {
+    let lines: Vec<&str> = output.lines().collect();
+    for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+        // A line of a failed assertion may hold a megabyte.
+        let shown: String = line.chars().take(500).collect();
+        println!("  | {shown}");
+    }
+}
+
+fn relative(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+impl Counts {
+    fn line(self) -> String {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// Sums the results that cargo, nextest, node and e2e/run print.
+fn count(output: &str) -> Counts {
+    let mut total = Counts::default();
+    for line in output.lines() {
+        total.add(cargo(line).or_else(|| nextest(line)).unwrap_or_default());
+    }
+    if total == Counts::default() {
+        total = tap(output).or_else(|| plain(output)).unwrap_or_default();
+    }
+    total
+}
+
+/// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 1s`
+fn cargo(line: &str) -> Option<Counts> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let number = |name: &str| number_before(counts, name).unwrap_or_default();
+    let skipped = number(" ignored") + number(" filtered out");
+    Some(Counts {
+        passed: number(" passed"),
+        failed: number(" failed"),
+        skipped,
+    })
+}
+
+/// `     Summary [   1.5s] 9 tests run: 8 passed, 1 failed, 2 skipped`
+fn nextest(line: &str) -> Option<Counts> {
+    let counts = line.trim().strip_prefix("Summary [")?;
+    let number = |name: &str| number_before(counts, name).unwrap_or_default();
+    let failed = number(" failed") + number(" timed out");
+    Some(Counts {
+        passed: number(" passed"),
+        failed,
+        skipped: number(" skipped"),
+    })
+}
+
+/// node's reporters: `# pass 5` or `ℹ pass 5`.
+fn tap(output: &str) -> Option<Counts> {
+    let number = |name: &str| {
+        let lines = output
+            .lines()
+            .filter_map(|line| line.trim_start_matches(['#', 'ℹ', ' ']).strip_prefix(name));
+        lines
+            .filter_map(|rest| rest.trim().parse::<u64>().ok())
+            .next_back()
+    };
+    let failed = number("fail ")? + number("cancelled ").unwrap_or_default();
+    Some(Counts {
+        passed: number("pass ")?,
+        failed,
+        skipped: number("skipped ").unwrap_or_default(),
+    })
+}
+
+/// The last `5 passed, 0 failed, 1 skipped`.
+fn plain(output: &str) -> Option<Counts> {
+    let line = output
+        .lines()
+        .rev()
+        .find(|line| line.contains(" passed, "))?;
+    let number = |name: &str| number_before(line, name);
+    Some(Counts {
+        passed: number(" passed")?,
+        failed: number(" failed")?,
+        skipped: number(" skipped").unwrap_or_default(),
+    })
+}
+
+fn number_before(text: &str, name: &str) -> Option<u64> {
+    let before = &text[..text.find(name)?];
+    let start = before
+        .rfind(|letter: char| !letter.is_ascii_digit())
+        .map_or(0, |at| at + 1);
+    before.get(start..)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_runner_is_understood() {
+        let counts = |passed, failed, skipped| Counts {
+            passed,
+            failed,
+            skipped,
+        };
+        let cargo = "running 5 tests\n\
+            test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s\n\
+            test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(count(cargo), counts(6, 2, 3));
+        assert_eq!(
+            count("  Summary [ 1.5s] 9 tests run: 8 passed (1 slow), 1 failed, 2 skipped"),
+            counts(8, 1, 2)
+        );
+        assert_eq!(
+            count("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"),
+            counts(3, 2, 2)
+        );
+        assert_eq!(count("ℹ pass 3\nℹ fail 0\nℹ skipped 0"), counts(3, 0, 0));
+        assert_eq!(
+            count("== python: 4 passed, 0 failed, 0 skipped\n9 passed, 1 failed, 2 skipped"),
+            counts(9, 1, 2)
+        );
+        assert_eq!(count("error: could not compile"), Counts::default());
+    }
+}
