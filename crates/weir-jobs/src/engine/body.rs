@@ -53,7 +53,11 @@ impl<'a> Body<'a> {
             base_bytes: fields.narrow()?,
             json: fields.0,
         };
-        if body.base_bytes <= body.json.len() { Ok(body) } else { Err(Malformed) }
+        if body.base_bytes <= body.json.len() {
+            Ok(body)
+        } else {
+            Err(Malformed)
+        }
     }
 }
 

@@ -35,7 +35,9 @@ impl Promises {
             }
             if !registered {
                 registered = true;
-                self.waiting.borrow_mut().push_back((lsn.0, context.waker().clone()));
+                self.waiting
+                    .borrow_mut()
+                    .push_back((lsn.0, context.waker().clone()));
             }
             Poll::Pending
         })

@@ -18,8 +18,8 @@ use crate::metrics::{JobsMetrics, Limit};
 use crate::model::{Delivery, FailureReport, NewJob, Place, QueueName, Wid};
 use crate::settings::Settings;
 use crate::store::{
-    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored, ScanPage,
-    ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
+    Action, Capabilities, Counts, FailOutcome, FetchRequest, QueueAction, Reserved, Restored,
+    ScanPage, ScanRequest, Selection, Storage, Store, StoreError, StoredJob,
 };
 
 /// Pages of a walk up to this size are read where they are; longer ones on a thread of their own.
@@ -95,7 +95,11 @@ impl<D: Disk> Drop for EmbeddedStore<D> {
 
 impl<D: Disk> Store for EmbeddedStore<D> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, both_ends: true, scan_aside: true }
+        Capabilities {
+            durable: true,
+            both_ends: true,
+            scan_aside: true,
+        }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
@@ -118,10 +122,15 @@ impl<D: Disk> Store for EmbeddedStore<D> {
         let limit = inner.engine.borrow().settings.limits.waiting_fetches_max;
         if inner.waiters.len() >= limit {
             inner.metrics.limit_hit(Limit::WaitingFetchesMax);
-            let text = format!("too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)");
+            let text = format!(
+                "too many waiting fetches: at most {limit} (jobs.limits.waiting_fetches_max)"
+            );
             return Err(StoreError::Limit(text));
         }
-        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
+        let fetcher = Fetcher {
+            wid: request.wid.cloned(),
+            max: request.max,
+        };
         let waiting = inner.waiters.register(request.queues, fetcher);
         match tokio::time::timeout(request.wait, waiting).await {
             Ok(Some(taken)) => Ok(deliveries(taken)),
@@ -143,8 +152,9 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
         let inner = &*self.inner;
-        let (outcome, queue) =
-            inner.retrying(|engine, now| engine.fail(report.clone(), now)).await?;
+        let (outcome, queue) = inner
+            .retrying(|engine, now| engine.fail(report.clone(), now))
+            .await?;
         inner.offer_numbered([queue]);
         inner.promise().await?;
         Ok(outcome)
@@ -153,14 +163,22 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
         let inner = &*self.inner;
         let held = inner.engine.borrow().state.reserved.busy(wid);
-        let queues = inner.retrying(|engine, now| engine.release(wid, now)).await?;
+        let queues = inner
+            .retrying(|engine, now| engine.release(wid, now))
+            .await?;
         inner.offer_numbered(queues);
         inner.promise().await?;
         Ok(usize::try_from(held).unwrap_or(usize::MAX))
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.inner.engine.borrow_mut().state.reserved.extend(jid, until))
+        Ok(self
+            .inner
+            .engine
+            .borrow_mut()
+            .state
+            .reserved
+            .extend(jid, until))
     }
 
     async fn act(
@@ -171,11 +189,15 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     ) -> Result<u64, StoreError> {
         let count = match (what, place, action) {
             (Selection::All, Place::Set(set), Action::Discard) => {
-                self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
+                self.inner
+                    .retrying(|engine, _| engine.clear_set(*set))
+                    .await?
             }
             (Selection::All, Place::Queue(name), Action::Discard) => {
                 let clear = QueueAction::Clear;
-                self.inner.retrying(|engine, _| engine.act_on_queue(name.as_str(), clear)).await?
+                self.inner
+                    .retrying(|engine, _| engine.act_on_queue(name.as_str(), clear))
+                    .await?
             }
             (Selection::All, _, _) => self.inner.act_on_all(place, action).await?,
             (Selection::Entries(keys), _, _) => {
@@ -231,7 +253,10 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
-        Counts { fetches_waiting, ..self.inner.engine.borrow().counts() }
+        Counts {
+            fetches_waiting,
+            ..self.inner.engine.borrow().counts()
+        }
     }
 
     fn reservations(&self, limit: usize) -> Vec<Reserved> {

@@ -58,19 +58,35 @@ pub(crate) struct Put {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
     Put(Put),
-    Remove { gone: Gone, position: Position },
+    Remove {
+        gone: Gone,
+        position: Position,
+    },
     /// The first record of a segment; its body is a [`super::snapshot::Snapshot`].
     Snapshot,
-    QueueDefined { queue: u16, name: &'a str },
-    QueuePaused { queue: u16 },
-    QueueResumed { queue: u16 },
+    QueueDefined {
+        queue: u16,
+        name: &'a str,
+    },
+    QueuePaused {
+        queue: u16,
+    },
+    QueueResumed {
+        queue: u16,
+    },
     /// All that waited in the queue is gone. Its body lists the records that stay (the jobs that
     /// workers held): see [`write_positions`].
-    QueueCleared { queue: u16 },
+    QueueCleared {
+        queue: u16,
+    },
     /// The queue itself is gone; its number may be given again.
-    QueueForgotten { queue: u16 },
+    QueueForgotten {
+        queue: u16,
+    },
     /// All jobs of the set are gone.
-    SetCleared { set: SetName },
+    SetCleared {
+        set: SetName,
+    },
     /// Everything is gone.
     Flushed,
 }
@@ -117,16 +133,32 @@ impl<'a> Head<'a> {
         }
         if tag & REMOVE != 0 {
             let gone = Gone::from_code(tag & !REMOVE)?;
-            return Ok(Self::Remove { gone, position: read_position(&mut fields)? });
+            return Ok(Self::Remove {
+                gone,
+                position: read_position(&mut fields)?,
+            });
         }
         Ok(match tag {
             1 => Self::Snapshot,
-            2 => Self::QueueDefined { queue: fields.narrow()?, name: fields.text()? },
-            3 => Self::QueuePaused { queue: fields.narrow()? },
-            4 => Self::QueueResumed { queue: fields.narrow()? },
-            5 => Self::QueueCleared { queue: fields.narrow()? },
-            6 => Self::QueueForgotten { queue: fields.narrow()? },
-            7 => Self::SetCleared { set: set_from(fields.byte()?)? },
+            2 => Self::QueueDefined {
+                queue: fields.narrow()?,
+                name: fields.text()?,
+            },
+            3 => Self::QueuePaused {
+                queue: fields.narrow()?,
+            },
+            4 => Self::QueueResumed {
+                queue: fields.narrow()?,
+            },
+            5 => Self::QueueCleared {
+                queue: fields.narrow()?,
+            },
+            6 => Self::QueueForgotten {
+                queue: fields.narrow()?,
+            },
+            7 => Self::SetCleared {
+                set: set_from(fields.byte()?)?,
+            },
             8 => Self::Flushed,
             _ => return Err(Malformed),
         })
@@ -149,7 +181,11 @@ impl Put {
         let queue = fields.narrow()?;
         let order = fields.number()?;
         let hash = fields.bytes(4)?.try_into().map_err(|_| Malformed)?;
-        let replaces = if tag & 0x10 == 0 { None } else { Some(read_position(fields)?) };
+        let replaces = if tag & 0x10 == 0 {
+            None
+        } else {
+            Some(read_position(fields)?)
+        };
         Ok(Self {
             cause: Cause::from_code(tag & 3),
             stored: Stored::from_code((tag >> 2) & 3),
@@ -256,7 +292,10 @@ fn put_position(into: &mut Vec<u8>, position: Position) {
 }
 
 fn read_position(fields: &mut Fields<'_>) -> Result<Position, Malformed> {
-    Ok(Position { segment: fields.narrow()?, offset: fields.narrow()? })
+    Ok(Position {
+        segment: fields.narrow()?,
+        offset: fields.narrow()?,
+    })
 }
 
 #[cfg(test)]
@@ -270,12 +309,24 @@ mod tests {
 
     fn put() -> impl Strategy<Value = Head<'static>> {
         let codes = (0..4u8, 0..4u8);
-        (codes, any::<u16>(), any::<u64>(), any::<u32>(), proptest::option::of(position())).prop_map(
-            |((cause, stored), queue, order, hash, replaces)| {
-                let (cause, stored) = (Cause::from_code(cause), Stored::from_code(stored));
-                Head::Put(Put { cause, stored, queue, order, hash, replaces })
-            },
+        (
+            codes,
+            any::<u16>(),
+            any::<u64>(),
+            any::<u32>(),
+            proptest::option::of(position()),
         )
+            .prop_map(|((cause, stored), queue, order, hash, replaces)| {
+                let (cause, stored) = (Cause::from_code(cause), Stored::from_code(stored));
+                Head::Put(Put {
+                    cause,
+                    stored,
+                    queue,
+                    order,
+                    hash,
+                    replaces,
+                })
+            })
     }
 
     fn head() -> impl Strategy<Value = Head<'static>> {
@@ -285,7 +336,10 @@ mod tests {
             put(),
             (gone, position()).prop_map(|(gone, position)| Head::Remove { gone, position }),
             Just(Head::Snapshot),
-            any::<u16>().prop_map(|queue| Head::QueueDefined { queue, name: "mailers" }),
+            any::<u16>().prop_map(|queue| Head::QueueDefined {
+                queue,
+                name: "mailers"
+            }),
             any::<u16>().prop_map(|queue| Head::QueuePaused { queue }),
             any::<u16>().prop_map(|queue| Head::QueueResumed { queue }),
             any::<u16>().prop_map(|queue| Head::QueueCleared { queue }),

@@ -81,7 +81,10 @@ impl<D: Disk> Inner<D> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocation = Allocation::of_settings(settings);
-        let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
+        let pace = Pace {
+            lazy_wait: settings.ack_sync_max,
+            gather_wait: settings.gather_wait,
+        };
         let syncer = engine.journal.log.syncer();
         let sync = SyncThread::start(syncer, pace, clock.clone(), metrics.clone())
             .map_err(EngineOpenError::Thread)?;
@@ -130,7 +133,9 @@ impl<D: Disk> Inner<D> {
     /// Work arrived in `queue`: whoever has waited longest for it gets it.
     pub(super) fn offer(&self, queue: &QueueName) {
         while let Some(picked) = self.waiters.pick(queue) {
-            let Some((fetcher, queues)) = picked.who() else { return };
+            let Some((fetcher, queues)) = picked.who() else {
+                return;
+            };
             let now = self.clock.now();
             let taken = self.take(fetcher.wid.as_ref(), queues, fetcher.max, now);
             if taken.is_empty() {
@@ -280,7 +285,11 @@ impl<D: Disk> Inner<D> {
     }
 
     pub(super) fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
+        if self.closed.get() {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     // --- Actions on many jobs --------------------------------------------------------------
@@ -311,8 +320,14 @@ impl<D: Disk> Inner<D> {
     }
 
     /// Requeues or kills all jobs that are in the place now.
-    pub(super) async fn act_on_all(&self, place: &Place, action: Action) -> Result<u64, StoreError> {
-        let Some(last) = self.engine.borrow().last_order(place) else { return Ok(0) };
+    pub(super) async fn act_on_all(
+        &self,
+        place: &Place,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let Some(last) = self.engine.borrow().last_order(place) else {
+            return Ok(0);
+        };
         if *place == Place::Set(crate::model::SetName::Dead) && action == Action::Kill {
             return Ok(0);
         }
@@ -477,20 +492,24 @@ impl<D: Disk> Inner<D> {
             return Ok(());
         }
         self.waiters.dismiss();
-        let end = {
-            let mut engine = self.engine.borrow_mut();
-            engine.journal.log.mark();
-            engine.end()
-        };
         let mut sync = self.sync.borrow_mut();
         sync.stop();
-        let durable = sync.durable();
+        // Nothing is served any more, so this thread may wait for the disk. The mark says how far
+        // the log was durable: what is damaged below it is never taken for a torn tail.
+        let mut engine = self.engine.borrow_mut();
+        engine.journal.log.mark();
+        let (end, syncer) = (engine.end(), engine.journal.log.syncer());
+        let result = syncer.sync();
+        let durable = syncer.durable();
         self.promises.keep(durable);
         if durable >= end {
             return Ok(());
         }
-        let problem = sync.problem().map_or_else(String::new, |problem| problem.to_string());
-        self.promises.break_up_to(end, StoreError::Failed(problem.clone()));
+        let problem = result
+            .err()
+            .map_or_else(String::new, |problem| problem.to_string());
+        self.promises
+            .break_up_to(end, StoreError::Failed(problem.clone()));
         Err(StoreError::Failed(problem))
     }
 
@@ -508,7 +527,10 @@ impl<D: Disk> Inner<D> {
         Storage {
             kind: "embedded",
             segments: segments.len() as u64,
-            bytes: segments.iter().map(|segment| u64::from(segment.bytes)).sum(),
+            bytes: segments
+                .iter()
+                .map(|segment| u64::from(segment.bytes))
+                .sum(),
             records_damaged: engine.records_damaged,
             condition,
             sync_seconds_p50: p50,

@@ -48,14 +48,22 @@ impl<D: Disk> Engine<D> {
     /// Moves a resting job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
         let dead = Stored::Set(SetName::Dead);
-        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
+        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| {
+            body.json.to_vec()
+        })?;
         self.trim_dead()
     }
 
     /// Forgets a resting job.
     pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
         let position = self.state.arena.get(job).position;
-        self.journal.note(&Head::Remove { gone: Gone::Deleted, position }, &self.state)?;
+        self.journal.note(
+            &Head::Remove {
+                gone: Gone::Deleted,
+                position,
+            },
+            &self.state,
+        )?;
         self.forget(job);
         Ok(())
     }
@@ -69,7 +77,12 @@ impl<D: Disk> Engine<D> {
         cause: Cause,
         text: impl FnOnce(&Body<'_>) -> Vec<u8>,
     ) -> Result<bool, EngineError> {
-        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
+        let Entry {
+            position,
+            queue,
+            hash,
+            ..
+        } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
@@ -79,9 +92,21 @@ impl<D: Disk> Engine<D> {
             }
         };
         let json = text(&body);
-        let body = Body { json: &json, ..body };
-        let put = Put { cause, stored, queue, order, hash, replaces: Some(position) };
-        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        let body = Body {
+            json: &json,
+            ..body
+        };
+        let put = Put {
+            cause,
+            stored,
+            queue,
+            order,
+            hash,
+            replaces: Some(position),
+        };
+        let position = self
+            .journal
+            .put(Class::Essential, &put, &body, &self.state)?;
         let rest = match stored {
             Stored::Queue => Rest::Waiting,
             Stored::Set(set) => Rest::in_set(set),
@@ -92,7 +117,14 @@ impl<D: Disk> Engine<D> {
 
     /// Writes the job's record as it is at the end of the log. False: it could not be read.
     pub(crate) fn copy(&mut self, job: JobIndex) -> Result<bool, EngineError> {
-        let Entry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
+        let Entry {
+            position,
+            queue,
+            hash,
+            order,
+            rest,
+            ..
+        } = *self.state.arena.get(job);
         let body = super::journal::read_body(&self.journal.reader, position, &mut self.buffer);
         let body = match body {
             Ok(body) => body,
@@ -109,8 +141,17 @@ impl<D: Disk> Engine<D> {
         };
         let stored = rest.set().map_or(Stored::Queue, Stored::Set);
         let replaces = Some(position);
-        let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces };
-        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        let put = Put {
+            cause: Cause::Copied,
+            stored,
+            queue,
+            order,
+            hash,
+            replaces,
+        };
+        let position = self
+            .journal
+            .put(Class::Essential, &put, &body, &self.state)?;
         self.state.relocate(job, position);
         Ok(true)
     }
@@ -118,7 +159,9 @@ impl<D: Disk> Engine<D> {
     /// The oldest dead jobs go until the dead set is within its cap.
     pub(crate) fn trim_dead(&mut self) -> Result<(), EngineError> {
         while self.state.set(SetName::Dead).len() > self.settings.limits.dead_jobs_max {
-            let Some((_, oldest)) = self.state.set(SetName::Dead).first().copied() else { break };
+            let Some((_, oldest)) = self.state.set(SetName::Dead).first().copied() else {
+                break;
+            };
             self.metrics.limit_hit(Limit::DeadJobsMax);
             self.discard(oldest)?;
         }
@@ -128,15 +171,21 @@ impl<D: Disk> Engine<D> {
     /// The resting job that `key` names in `place`.
     pub(crate) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobIndex> {
         let wanted = self.rest_of(place)?;
-        self.find(&key.jid, |entry| entry.order == key.order && wanted.is(entry))
+        self.find(&key.jid, |entry| {
+            entry.order == key.order && wanted.is(entry)
+        })
     }
 
     pub(crate) fn rest_of(&self, place: &Place) -> Option<Wanted> {
         Some(match place {
-            Place::Set(set) => Wanted { rest: Rest::in_set(*set), queue: None },
-            Place::Queue(name) => {
-                Wanted { rest: Rest::Waiting, queue: Some(self.state.queues.number(name.as_str())?) }
-            }
+            Place::Set(set) => Wanted {
+                rest: Rest::in_set(*set),
+                queue: None,
+            },
+            Place::Queue(name) => Wanted {
+                rest: Rest::Waiting,
+                queue: Some(self.state.queues.number(name.as_str())?),
+            },
         })
     }
 
@@ -156,15 +205,19 @@ impl<D: Disk> Engine<D> {
         name: &str,
         action: QueueAction,
     ) -> Result<u64, EngineError> {
-        let Some(queue) = self.state.queues.number(name) else { return Ok(0) };
+        let Some(queue) = self.state.queues.number(name) else {
+            return Ok(0);
+        };
         match action {
             QueueAction::Pause => {
-                self.journal.note(&Head::QueuePaused { queue }, &self.state)?;
+                self.journal
+                    .note(&Head::QueuePaused { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = true;
                 Ok(0)
             }
             QueueAction::Resume => {
-                self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
+                self.journal
+                    .note(&Head::QueueResumed { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = false;
                 Ok(0)
             }
@@ -174,11 +227,18 @@ impl<D: Disk> Engine<D> {
     }
 
     fn clear_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
-        let held = self.state.reserved.iter().map(|held| self.state.arena.get(held.job));
-        let held = held.filter(|entry| entry.queue == queue).map(|entry| entry.position);
+        let held = self
+            .state
+            .reserved
+            .iter()
+            .map(|held| self.state.arena.get(held.job));
+        let held = held
+            .filter(|entry| entry.queue == queue)
+            .map(|entry| entry.position);
         let mut body = Vec::new();
         write_positions(&mut body, &held.collect::<Vec<Position>>());
-        self.journal.note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
+        self.journal
+            .note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
         let lane = self.state.queues.get_mut(queue).lane.take_all();
         let mut count = 0;
         for job in lane {
@@ -194,10 +254,12 @@ impl<D: Disk> Engine<D> {
     fn remove_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
         let count = self.clear_queue(queue)?;
         if self.state.queues.get(queue).jobs == 0 {
-            self.journal.note(&Head::QueueForgotten { queue }, &self.state)?;
+            self.journal
+                .note(&Head::QueueForgotten { queue }, &self.state)?;
             self.state.queues.forget(queue);
         } else {
-            self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
+            self.journal
+                .note(&Head::QueueResumed { queue }, &self.state)?;
             let queue = self.state.queues.get_mut(queue);
             queue.hidden = true;
             queue.paused = false;
@@ -229,4 +291,3 @@ impl Wanted {
         entry.rest == self.rest && self.queue.is_none_or(|queue| entry.queue == queue)
     }
 }
-

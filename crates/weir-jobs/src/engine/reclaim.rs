@@ -45,7 +45,10 @@ impl Reclaim {
 
     /// Everything was forgotten.
     pub(crate) fn start_over(&mut self) {
-        *self = Self { due: true, ..Self::default() };
+        *self = Self {
+            due: true,
+            ..Self::default()
+        };
     }
 }
 
@@ -85,7 +88,12 @@ impl<D: Disk> Engine<D> {
     }
 
     fn oldest_sealed(&self) -> Option<u32> {
-        self.journal.log.segments().first().filter(|first| first.sealed).map(|first| first.number)
+        self.journal
+            .log
+            .segments()
+            .first()
+            .filter(|first| first.sealed)
+            .map(|first| first.number)
     }
 
     /// Whether dead bytes outweigh live ones.
@@ -104,7 +112,9 @@ impl<D: Disk> Engine<D> {
     }
 
     fn begin_copying(&mut self) {
-        let Some(first) = self.oldest_sealed() else { return };
+        let Some(first) = self.oldest_sealed() else {
+            return;
+        };
         let mut jobs = Vec::new();
         let result = self.journal.log.heads(first, &mut |found| {
             if let Ok(Head::Put(Put { hash, .. })) = Head::read(found.head) {
@@ -123,13 +133,17 @@ impl<D: Disk> Engine<D> {
     }
 
     fn copy_slice(&mut self) -> Result<bool, EngineError> {
-        let Some(mut jobs) = self.reclaim.copying.take() else { return Ok(false) };
+        let Some(mut jobs) = self.reclaim.copying.take() else {
+            return Ok(false);
+        };
         let oldest = self.oldest_sealed();
         let mut left = SLICE_JOBS;
         while left > 0
             && let Some(candidate) = jobs.pop()
         {
-            let Some(job) = self.live(candidate, oldest) else { continue };
+            let Some(job) = self.live(candidate, oldest) else {
+                continue;
+            };
             if let Err(error) = self.copy(job) {
                 jobs.push(candidate);
                 self.reclaim.copying = Some(jobs);

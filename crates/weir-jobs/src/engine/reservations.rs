@@ -42,7 +42,8 @@ impl Reservations {
     }
 
     pub(crate) fn insert(&mut self, reservation: Reservation) {
-        self.by_expiry.insert((reservation.expires_at, reservation.job));
+        self.by_expiry
+            .insert((reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid {
             match self.busy.get_mut(wid) {
                 Some(count) => *count += 1,
@@ -52,19 +53,22 @@ impl Reservations {
             }
         }
         let rehash = |reservation: &Reservation| key(&reservation.jid);
-        self.by_jid.insert_unique(key(&reservation.jid), reservation, rehash);
+        self.by_jid
+            .insert_unique(key(&reservation.jid), reservation, rehash);
     }
 
     /// A reservation of `jid`.
     pub(crate) fn get(&self, jid: &str) -> Option<&Reservation> {
-        self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
+        self.by_jid
+            .find(key(jid), |reservation| &*reservation.jid == jid)
     }
 
     /// Ends the reservation of this very job.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<Reservation> {
         let found = self.by_jid.find_entry(key(jid), |found| found.job == job);
         let (reservation, _) = found.ok()?.remove();
-        self.by_expiry.remove(&(reservation.expires_at, reservation.job));
+        self.by_expiry
+            .remove(&(reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid
             && let Some(count) = self.busy.get_mut(wid)
         {
@@ -82,7 +86,8 @@ impl Reservations {
             return false;
         };
         if until > reservation.expires_at {
-            self.by_expiry.remove(&(reservation.expires_at, reservation.job));
+            self.by_expiry
+                .remove(&(reservation.expires_at, reservation.job));
             reservation.expires_at = until;
             self.by_expiry.insert((until, reservation.job));
         }
@@ -96,7 +101,10 @@ impl Reservations {
 
     /// The job whose reservation has lapsed longest, by `now`.
     pub(crate) fn lapsed(&self, now: Timestamp) -> Option<JobIndex> {
-        self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, job)| *job)
+        self.by_expiry
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, job)| *job)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {

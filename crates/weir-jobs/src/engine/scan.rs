@@ -35,7 +35,10 @@ impl<D: Disk> Walk<D> {
             page.scanned += 1;
             match read_body(&self.reader, stop.position, &mut buffer) {
                 Ok(body) => {
-                    last = Some(EntryKey { order: stop.order, jid: Box::from(body.jid) });
+                    last = Some(EntryKey {
+                        order: stop.order,
+                        jid: Box::from(body.jid),
+                    });
                     if self.filter.matches(body.jid, body.jobtype, body.json) {
                         page.jobs.push(stored_job(&stop, queue, &body));
                     }
@@ -56,7 +59,11 @@ impl<D: Disk> Walk<D> {
 /// Adds a job that had moved to the place in the page where its order puts it.
 pub(crate) fn add_in_order(page: &mut ScanPage, job: StoredJob, newest_first: bool) {
     let place = page.jobs.partition_point(|other| {
-        if newest_first { other.key.order > job.key.order } else { other.key.order < job.key.order }
+        if newest_first {
+            other.key.order > job.key.order
+        } else {
+            other.key.order < job.key.order
+        }
     });
     page.jobs.insert(place, job);
 }

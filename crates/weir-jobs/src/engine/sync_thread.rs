@@ -79,10 +79,20 @@ impl SyncThread {
             finished: Arc::new(Notify::new()),
             times: Mutex::new(Vec::new()),
         });
-        let worker = Worker { shared: Arc::clone(&shared), syncer, pace, clock, metrics, nth: 0 };
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            syncer,
+            pace,
+            clock,
+            metrics,
+            nth: 0,
+        };
         let builder = std::thread::Builder::new().name("weir-jobs-sync".to_owned());
         let thread = builder.spawn(move || worker.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Asks for a sync at once.
@@ -219,7 +229,10 @@ impl<D: Disk> Worker<D> {
     /// A full disk is tried again by itself; after a failed sync nothing is.
     fn has_problem(&self) -> bool {
         let problem = locked(&self.shared.problem);
-        matches!(*problem, Some(SyncError::NoSpace | SyncError::Upkeep { .. }))
+        matches!(
+            *problem,
+            Some(SyncError::NoSpace | SyncError::Upkeep { .. })
+        )
     }
 
     fn round(&mut self) {
@@ -248,7 +261,9 @@ impl<D: Disk> Worker<D> {
     }
 
     fn announce(&self) {
-        self.shared.durable.store(self.syncer.durable().0, Ordering::Release);
+        self.shared
+            .durable
+            .store(self.syncer.durable().0, Ordering::Release);
         self.shared.finished.notify_one();
     }
 

@@ -38,24 +38,35 @@ impl<D: Disk> Engine<D> {
         }
         for set in [SetName::Scheduled, SetName::Retries] {
             while left > 0 && self.due(set, now.as_micros()) {
-                let Some((_, job)) = self.state.set(set).first().copied() else { break };
+                let Some((_, job)) = self.state.set(set).first().copied() else {
+                    break;
+                };
                 queues.extend(self.requeue(job, now)?);
                 left -= 1;
             }
         }
         let too_old = (now - self.settings.limits.dead_age_max).as_micros();
         while left > 0 && self.due(SetName::Dead, too_old) {
-            let Some((_, job)) = self.state.set(SetName::Dead).first().copied() else { break };
+            let Some((_, job)) = self.state.set(SetName::Dead).first().copied() else {
+                break;
+            };
             self.discard(job)?;
             left -= 1;
         }
         let more_to_reclaim = self.reclaim_slice()?;
-        let next = if left == 0 || more_to_reclaim { Next::Now } else { self.next_time() };
+        let next = if left == 0 || more_to_reclaim {
+            Next::Now
+        } else {
+            self.next_time()
+        };
         Ok(Ticked { next, queues })
     }
 
     fn due(&self, set: SetName, micros: u64) -> bool {
-        self.state.set(set).first().is_some_and(|(at, _)| *at <= micros)
+        self.state
+            .set(set)
+            .first()
+            .is_some_and(|(at, _)| *at <= micros)
     }
 
     /// When there is something to do next.
@@ -63,7 +74,12 @@ impl<D: Disk> Engine<D> {
         if self.reclaim_due() {
             return Next::Now;
         }
-        let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
+        let first = |set| {
+            self.state
+                .set(set)
+                .first()
+                .map(|(at, _)| Timestamp::from_micros(*at))
+        };
         let dead_age = self.settings.limits.dead_age_max;
         let times = [
             self.state.reserved.next_expiry(),
@@ -71,6 +87,10 @@ impl<D: Disk> Engine<D> {
             first(SetName::Retries),
             first(SetName::Dead).map(|died| died + dead_age),
         ];
-        times.into_iter().flatten().min().map_or(Next::Idle, Next::At)
+        times
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(Next::Idle, Next::At)
     }
 }

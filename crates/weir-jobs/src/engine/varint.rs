@@ -15,7 +15,10 @@ pub(crate) fn put(into: &mut Vec<u8>, mut value: u64) {
 
 /// Small negative numbers stay small.
 pub(crate) fn put_signed(into: &mut Vec<u8>, value: i64) {
-    put(into, (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned());
+    put(
+        into,
+        (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned(),
+    );
 }
 
 pub(crate) fn put_text(into: &mut Vec<u8>, text: &str) {
@@ -23,7 +26,10 @@ pub(crate) fn put_text(into: &mut Vec<u8>, text: &str) {
     into.extend_from_slice(text.as_bytes());
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the low seven bits are what is wanted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the low seven bits are what is wanted"
+)]
 const fn low_byte(value: u64) -> u8 {
     (value & 0x7F) as u8
 }

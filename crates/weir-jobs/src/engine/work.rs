@@ -48,16 +48,27 @@ impl<D: Disk> Engine<D> {
             let first = queue.lane.first().filter(|_| !queue.paused)?;
             let since = Timestamp::from_micros(state.arena.get(first).order);
             let running = queue.reserved;
-            Some(Candidate { place, running, oldest_wait: now.since(since) })
+            Some(Candidate {
+                place,
+                running,
+                oldest_wait: now.since(since),
+            })
         });
-        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
+        let chosen = self
+            .dispatcher
+            .choose(&self.allocation, queues, candidates)?;
         let number = self.state.queues.number(queues[chosen.place].as_str())?;
         Some((number, chosen.end))
     }
 
     /// Reads a job that was taken and reserves it. None: its record can't be read.
     fn hand_out(&mut self, job: JobIndex, wid: Option<&Wid>, now: Timestamp) -> Option<Taken> {
-        let Entry { position, order, queue, .. } = *self.state.arena.get(job);
+        let Entry {
+            position,
+            order,
+            queue,
+            ..
+        } = *self.state.arena.get(job);
         let body = match read_body(&self.journal.reader, position, &mut self.buffer) {
             Ok(body) => body,
             Err(error) => {
@@ -67,9 +78,18 @@ impl<D: Disk> Engine<D> {
         };
         let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
         let jid: Box<str> = Box::from(body.jid);
-        let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
+        let delivery = Delivery {
+            jid: jid.clone(),
+            json: body.json.to_vec(),
+        };
         let wid = wid.cloned();
-        self.state.reserved.insert(Reservation { job, jid, wid, since: now, expires_at });
+        self.state.reserved.insert(Reservation {
+            job,
+            jid,
+            wid,
+            since: now,
+            expires_at,
+        });
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
         Some(Taken { job, delivery })
@@ -84,12 +104,24 @@ impl<D: Disk> Engine<D> {
     /// Ends a reservation, or removes a job that waits again after a crash. Returns the job's queue
     /// if the jid was known.
     pub(crate) fn ack(&mut self, jid: &str, now: Timestamp) -> Result<Option<u16>, EngineError> {
-        let reserved = self.state.reserved.get(jid).map(|reservation| {
-            (reservation.job, now.since(reservation.since).as_secs_f64())
-        });
-        let Some((job, ran)) = reserved else { return self.ack_waiting(jid) };
-        let Entry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
+        let reserved = self
+            .state
+            .reserved
+            .get(jid)
+            .map(|reservation| (reservation.job, now.since(reservation.since).as_secs_f64()));
+        let Some((job, ran)) = reserved else {
+            return self.ack_waiting(jid);
+        };
+        let Entry {
+            position, queue, ..
+        } = *self.state.arena.get(job);
+        self.journal.note(
+            &Head::Remove {
+                gone: Gone::Acked,
+                position,
+            },
+            &self.state,
+        )?;
         self.state.totals.count_gone(Gone::Acked);
         self.state.reserved.remove_job(jid, job);
         let counted = self.state.queues.get_mut(queue);
@@ -101,9 +133,19 @@ impl<D: Disk> Engine<D> {
 
     fn ack_waiting(&mut self, jid: &str) -> Result<Option<u16>, EngineError> {
         let waiting = |entry: &Entry| entry.rest == Rest::Waiting;
-        let Some(job) = self.find(jid, waiting) else { return Ok(None) };
-        let Entry { position, queue, .. } = *self.state.arena.get(job);
-        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
+        let Some(job) = self.find(jid, waiting) else {
+            return Ok(None);
+        };
+        let Entry {
+            position, queue, ..
+        } = *self.state.arena.get(job);
+        self.journal.note(
+            &Head::Remove {
+                gone: Gone::Acked,
+                position,
+            },
+            &self.state,
+        )?;
         self.state.totals.count_gone(Gone::Acked);
         self.state.queues.get_mut(queue).processed_total += 1;
         self.forget(job);
@@ -130,7 +172,12 @@ impl<D: Disk> Engine<D> {
         report: FailureReport,
         now: Timestamp,
     ) -> Result<FailOutcome, EngineError> {
-        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
+        let Entry {
+            position,
+            queue,
+            hash,
+            ..
+        } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
@@ -143,18 +190,28 @@ impl<D: Disk> Engine<D> {
         let jid = report.jid.clone();
         let previous = job_text::failure(body.json, body.base_bytes);
         let (outcome, failure) = rules::fail(
-            &rules::Failed { retry: body.retry, backtrace: body.backtrace, previous },
+            &rules::Failed {
+                retry: body.retry,
+                backtrace: body.backtrace,
+                previous,
+            },
             report,
             now,
             &mut self.random,
         );
         let json = job_text::failed(body.json, body.base_bytes, &failure);
-        let body = Body { json: &json, ..body };
+        let body = Body {
+            json: &json,
+            ..body
+        };
         let (set, order) = match outcome {
             FailOutcome::Retry { next_at } => (SetName::Retries, next_at.as_micros()),
             FailOutcome::Dead => (SetName::Dead, now.as_micros()),
             FailOutcome::Discarded => {
-                let head = Head::Remove { gone: Gone::FailedForGood, position };
+                let head = Head::Remove {
+                    gone: Gone::FailedForGood,
+                    position,
+                };
                 self.journal.note(&head, &self.state)?;
                 self.state.totals.count_gone(Gone::FailedForGood);
                 self.count_failure(queue);
@@ -165,8 +222,17 @@ impl<D: Disk> Engine<D> {
         };
         let stored = Stored::Set(set);
         let replaces = Some(position);
-        let put = Put { cause: Cause::Failed, stored, queue, order, hash, replaces };
-        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        let put = Put {
+            cause: Cause::Failed,
+            stored,
+            queue,
+            order,
+            hash,
+            replaces,
+        };
+        let position = self
+            .journal
+            .put(Class::Essential, &put, &body, &self.state)?;
         self.state.totals.count_put(Cause::Failed);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);
@@ -192,7 +258,9 @@ impl<D: Disk> Engine<D> {
 
     /// The longest-lapsed reservation, if any has lapsed, counts as failed.
     pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<bool, EngineError> {
-        let Some(job) = self.state.reserved.lapsed(now) else { return Ok(false) };
+        let Some(job) = self.state.reserved.lapsed(now) else {
+            return Ok(false);
+        };
         let jid = self.reserved_jid(job);
         match self.fail_job(job, rules::reservation_expired(jid), now) {
             Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(true),
@@ -203,7 +271,11 @@ impl<D: Disk> Engine<D> {
     /// The worker is gone: its jobs wait again, or have failed if that happened too often.
     /// Returns the queues that have work again.
     pub(crate) fn release(&mut self, wid: &Wid, now: Timestamp) -> Result<Vec<u16>, EngineError> {
-        let held = self.state.reserved.iter().filter(|r| r.wid.as_ref() == Some(wid));
+        let held = self
+            .state
+            .reserved
+            .iter()
+            .filter(|r| r.wid.as_ref() == Some(wid));
         let held: Vec<_> = held.map(|r| (r.job, r.jid.clone())).collect();
         let mut queues = Vec::with_capacity(held.len());
         for (job, jid) in held {
@@ -226,8 +298,14 @@ impl<D: Disk> Engine<D> {
         if let Ok(body) = read_body(&self.journal.reader, position, &mut self.buffer) {
             return Box::from(body.jid);
         }
-        let reservation = self.state.reserved.iter().find(|reservation| reservation.job == job);
-        reservation.map(|reservation| reservation.jid.clone()).unwrap_or_default()
+        let reservation = self
+            .state
+            .reserved
+            .iter()
+            .find(|reservation| reservation.job == job);
+        reservation
+            .map(|reservation| reservation.jid.clone())
+            .unwrap_or_default()
     }
 
     fn wait_again(&mut self, job: JobIndex) -> u16 {

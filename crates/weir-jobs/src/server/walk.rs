@@ -43,7 +43,10 @@ async fn act_page_by_page<S: Store>(
     while let Some(jobs) = walk.next(service).await? {
         let keys: Vec<EntryKey> = jobs.into_iter().map(|job| job.key).collect();
         if !keys.is_empty() {
-            hit += service.store.act(place, &Selection::Entries(keys), action).await?;
+            hit += service
+                .store
+                .act(place, &Selection::Entries(keys), action)
+                .await?;
         }
     }
     Ok(hit)
@@ -72,7 +75,10 @@ async fn act_on_jids<S: Store>(
         }
     }
     if !elsewhere.is_empty() {
-        let filter = Filter { jids: elsewhere, ..Filter::default() };
+        let filter = Filter {
+            jids: elsewhere,
+            ..Filter::default()
+        };
         hit += act_page_by_page(service, settings, place, filter, action).await?;
     }
     Ok(hit)
@@ -111,17 +117,19 @@ pub(crate) fn total<S: Store>(service: &Service<S>, place: &Place) -> u64 {
         Place::Set(SetName::Scheduled) => counts.scheduled,
         Place::Set(SetName::Retries) => counts.retries,
         Place::Set(SetName::Dead) => counts.dead,
-        Place::Queue(name) => {
-            counts.queues.iter().find(|queue| queue.name == *name).map_or(0, |queue| queue.depth)
-        }
+        Place::Queue(name) => counts
+            .queues
+            .iter()
+            .find(|queue| queue.name == *name)
+            .map_or(0, |queue| queue.depth),
     }
 }
 
-/// Where a walk is. It ends at what was the last job when it began, so that it does not run after
-/// jobs that come in meanwhile.
+/// Where a walk is. It ends with the jobs of the order that was the last when it began, so that it
+/// does not run after jobs that come in meanwhile.
 struct Walk {
     request: ScanRequest,
-    last: EntryKey,
+    last: u64,
     ended: bool,
 }
 
@@ -147,10 +155,13 @@ impl Walk {
             ..request.clone()
         };
         let ScanPage { jobs, .. } = service.store.scan(from_the_end).await?;
-        let last = jobs.into_iter().next().map(|job| job.key);
-        let ended = last.is_none();
-        let last = last.unwrap_or(EntryKey { order: 0, jid: Box::default() });
-        Ok(Self { request, last, ended })
+        let last = jobs.into_iter().next().map(|job| job.key.order);
+        let (ended, last) = (last.is_none(), last.unwrap_or(0));
+        Ok(Self {
+            request,
+            last,
+            ended,
+        })
     }
 
     /// The matching jobs of the next page, maybe none; None: the walk is over.
@@ -163,8 +174,9 @@ impl Walk {
         }
         yield_now().await;
         let ScanPage { mut jobs, next, .. } = service.store.scan(self.request.clone()).await?;
-        jobs.retain(|job| job.key <= self.last);
-        self.ended = next.as_ref().is_none_or(|next| *next >= self.last);
+        // Stores order jobs of the same moment each in its own way: only the moment is compared.
+        jobs.retain(|job| job.key.order <= self.last);
+        self.ended = next.as_ref().is_none_or(|next| next.order > self.last);
         self.request.after = next;
         Ok(Some(jobs))
     }
