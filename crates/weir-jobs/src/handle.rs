@@ -96,15 +96,20 @@ pub enum WorkerSignal {
 }
 
 /// The two ends: the handle, and what the owner receives.
-pub(crate) fn channel(
-    limits: &Limits,
-    metrics: JobsMetrics,
-) -> (Handle, mpsc::Receiver<Envelope>) {
+pub(crate) fn channel(limits: &Limits, metrics: JobsMetrics) -> (Handle, mpsc::Receiver<Envelope>) {
     let requests_max = limits.admin_requests_max.max(1);
     let (requests, receiver) = mpsc::channel(requests_max);
     let slots = Arc::new(Semaphore::new(requests_max));
     let line_bytes_max = limits.line_bytes_max;
-    (Handle { requests, slots, metrics, line_bytes_max }, receiver)
+    (
+        Handle {
+            requests,
+            slots,
+            metrics,
+            line_bytes_max,
+        },
+        receiver,
+    )
 }
 
 impl Handle {
@@ -167,7 +172,8 @@ impl Handle {
         which: Which,
         action: Action,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::Act(place, which, action, reply)).await
+        self.ask(|reply| Request::Act(place, which, action, reply))
+            .await
     }
 
     /// Acts on queues. Answers how many jobs it removed.
@@ -176,7 +182,8 @@ impl Handle {
         queues: Queues,
         action: QueueAction,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::ActOnQueues(queues, action, reply)).await
+        self.ask(|reply| Request::ActOnQueues(queues, action, reply))
+            .await
     }
 
     /// Tells one worker process, or all (None). Answers how many.
@@ -185,7 +192,8 @@ impl Handle {
         wid: Option<String>,
         signal: WorkerSignal,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::SignalWorkers(wid, signal, reply)).await
+        self.ask(|reply| Request::SignalWorkers(wid, signal, reply))
+            .await
     }
 
     /// Health: is the store taking jobs.
@@ -195,7 +203,8 @@ impl Handle {
 
     /// Puts new settings in force. Answers the names of those that changed and need a restart.
     pub async fn reload(&self, settings: Settings) -> Result<Vec<String>, HandleError> {
-        self.ask(|reply| Request::Reload(Box::new(settings), reply)).await
+        self.ask(|reply| Request::Reload(Box::new(settings), reply))
+            .await
     }
 
     /// `limits.line_bytes_max` as it was at the start: the longest line that [`Handle::push`] and
@@ -213,9 +222,14 @@ impl Handle {
             self.metrics.limit_hit(Limit::AdminRequestsMax);
             HandleError::Busy
         };
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| busy())?;
+        let slot = Arc::clone(&self.slots)
+            .try_acquire_owned()
+            .map_err(|_| busy())?;
         let (reply, answer) = oneshot::channel();
-        let envelope = Envelope { request: request(reply), slot };
+        let envelope = Envelope {
+            request: request(reply),
+            slot,
+        };
         match self.requests.try_send(envelope) {
             Ok(()) => answer.await.unwrap_or(Err(HandleError::Gone)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(HandleError::Gone),

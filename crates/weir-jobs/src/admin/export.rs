@@ -27,14 +27,22 @@ impl Export {
     /// Reads the first page, so that what is wrong with the question is answered properly.
     pub(super) async fn begin(handle: Handle, query: Query) -> Result<Self, HandleError> {
         let first = handle.jobs(query.clone()).await?;
-        let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
+        let mut export = Self {
+            handle,
+            query,
+            ready: VecDeque::new(),
+            next: None,
+        };
         export.add(&first);
         Ok(export)
     }
 
     fn add(&mut self, page: &Page) {
-        let lines: String =
-            page.jobs.iter().map(|job| import::line(&self.query.place, job)).collect();
+        let lines: String = page
+            .jobs
+            .iter()
+            .map(|job| import::line(&self.query.place, job))
+            .collect();
         if !lines.is_empty() {
             self.ready.push_back(Bytes::from(lines));
         }
@@ -59,7 +67,9 @@ impl HttpBody for Export {
             if let Some(lines) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(lines))));
             }
-            let Some(next) = &mut self.next else { return Poll::Ready(None) };
+            let Some(next) = &mut self.next else {
+                return Poll::Ready(None);
+            };
             let page = ready!(next.as_mut().poll(context));
             self.next = None;
             match page {

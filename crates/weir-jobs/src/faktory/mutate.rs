@@ -34,9 +34,10 @@ pub(super) async fn mutate<S: Store>(
 ) -> Result<Answer, Refusal> {
     let text: MutateText =
         serde_json::from_slice(json).map_err(|error| Refusal::malformed(COMMAND, error))?;
-    let set = SetName::ALL.into_iter().find(|set| set.as_str() == text.target).ok_or_else(|| {
-        Refusal::malformed(COMMAND, "target must be retries, scheduled or dead")
-    })?;
+    let set = SetName::ALL
+        .into_iter()
+        .find(|set| set.as_str() == text.target)
+        .ok_or_else(|| Refusal::malformed(COMMAND, "target must be retries, scheduled or dead"))?;
     let filter = text.filter.unwrap_or_default();
     let action = match text.cmd.as_str() {
         "kill" => Action::Kill,
@@ -44,8 +45,14 @@ pub(super) async fn mutate<S: Store>(
         "requeue" => Action::Requeue,
         "clear" => {
             let everything = Filter::default();
-            walk::act_on_matching(service, settings, &Place::Set(set), everything, Action::Discard)
-                .await?;
+            walk::act_on_matching(
+                service,
+                settings,
+                &Place::Set(set),
+                everything,
+                Action::Discard,
+            )
+            .await?;
             return Ok(Answer::Ok);
         }
         _ => {

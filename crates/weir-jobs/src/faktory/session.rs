@@ -28,7 +28,11 @@ pub(crate) struct Session<'c, S> {
 
 impl<'c, S: Store> Session<'c, S> {
     pub(crate) fn new(service: Rc<Service<S>>, client: &'c Client) -> Self {
-        Self { service, client, named_queues: NamedQueues::default() }
+        Self {
+            service,
+            client,
+            named_queues: NamedQueues::default(),
+        }
     }
 
     /// Answers until the connection ends.
@@ -62,7 +66,8 @@ impl<'c, S: Store> Session<'c, S> {
                 let setting = Limit::LineBytesMax.name();
                 return Err(Refusal::LineTooLong { max, setting }.into());
             }
-            self.answer(wire, &settings, Command::parse(line), &mut lines).await?;
+            self.answer(wire, &settings, Command::parse(line), &mut lines)
+                .await?;
             if wire.replies.bytes().len() > SEND_BYTES {
                 wire.send(settings.limits.write_timeout).await?;
             }
@@ -152,7 +157,14 @@ impl<'c, S: Store> Session<'c, S> {
         match answer {
             Ok(answer) => {
                 let empty = answer == Answer::Null;
-                self.count(verb, if empty { CommandResult::Empty } else { CommandResult::Ok });
+                self.count(
+                    verb,
+                    if empty {
+                        CommandResult::Empty
+                    } else {
+                        CommandResult::Ok
+                    },
+                );
                 wire.replies.answer(&answer);
             }
             Err(refusal) => {
@@ -167,7 +179,9 @@ impl<'c, S: Store> Session<'c, S> {
 
     fn count(&self, verb: Verb, result: CommandResult) {
         self.service.metrics.command(verb, result);
-        self.service.commands_total.set(self.service.commands_total.get() + 1);
+        self.service
+            .commands_total
+            .set(self.service.commands_total.get() + 1);
     }
 }
 

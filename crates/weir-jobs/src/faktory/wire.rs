@@ -83,7 +83,15 @@ pub(crate) struct Wire<IO> {
 impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     pub(crate) fn new(io: IO, buffers: Rc<Buffers>, signal: Rc<Signal>) -> Self {
         let replies = Replies::new(Rc::clone(&buffers));
-        Self { io, arrived: None, searched: 0, ended: false, buffers, signal, replies }
+        Self {
+            io,
+            arrived: None,
+            searched: 0,
+            ended: false,
+            buffers,
+            signal,
+            replies,
+        }
     }
 
     /// All complete lines that have arrived, waiting for the first.
@@ -174,9 +182,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     }
 
     fn make_room(&mut self, limits: LineLimits) -> Result<(), Refusal> {
-        let Some(arrived) = &mut self.arrived else { return Ok(()) };
+        let Some(arrived) = &mut self.arrived else {
+            return Ok(());
+        };
         if arrived.len() > limits.bytes_max {
-            let LineLimits { bytes_max: max, setting, .. } = limits;
+            let LineLimits {
+                bytes_max: max,
+                setting,
+                ..
+            } = limits;
             return Err(Refusal::LineTooLong { max, setting });
         }
         if arrived.len() < arrived.capacity() {
@@ -184,7 +198,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         }
         // Room for one byte too many shows that a line is too long.
         let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
-        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| Refusal::Buffered)
+        arrived
+            .grow(most, limits.buffered_bytes_max)
+            .map_err(|_| Refusal::Buffered)
     }
 
     /// Reads into `arrived`, which must have room. An idle connection gives its buffer back.
@@ -222,7 +238,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
 
     fn poll_hang_up<T>(&mut self, context: &mut Context<'_>) -> Poll<Watched<T>> {
         loop {
-            if self.arrived.as_ref().is_some_and(|arrived| arrived.len() == arrived.capacity()) {
+            if self
+                .arrived
+                .as_ref()
+                .is_some_and(|arrived| arrived.len() == arrived.capacity())
+            {
                 return Poll::Pending;
             }
             match ready!(self.poll_read(context)) {
@@ -246,7 +266,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
-                    timeout(limit, write).await.map_err(|_| End::Limit(Limit::WriteTimeout))??;
+                    timeout(limit, write)
+                        .await
+                        .map_err(|_| End::Limit(Limit::WriteTimeout))??;
                 }
             }
         }

@@ -8,9 +8,7 @@ use weir_base::shutdown::Shutdown;
 
 use super::{Service, import, reload, search, views, walk};
 use crate::faktory::push_all;
-use crate::handle::{
-    Envelope, HandleError, Query, Queues, Reply, Request, Which, WorkerSignal,
-};
+use crate::handle::{Envelope, HandleError, Query, Queues, Reply, Request, Which, WorkerSignal};
 use crate::model::{EntryKey, Place, QueueName, SetName};
 use crate::store::{Action, Condition, Filter, ScanRequest, Selection, Store, StoreError};
 use crate::view;
@@ -28,7 +26,9 @@ pub(super) async fn run<S: Store>(
             () = shutdown.requested() => return,
             envelope = requests.recv() => envelope,
         };
-        let Some(Envelope { request, slot }) = envelope else { return };
+        let Some(Envelope { request, slot }) = envelope else {
+            return;
+        };
         let service = Rc::clone(&service);
         shutdown.spawn_local(async move {
             let _slot = slot;
@@ -51,7 +51,10 @@ async fn answer<S: Store>(service: &Service<S>, request: Request) {
         Request::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
             let reserved = service.store.reservations(limit);
-            done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
+            done(
+                reply,
+                Ok(reserved.into_iter().map(views::reservation).collect()),
+            );
         }
         Request::Push(jobs, reply) => done(reply, push(service, &jobs).await),
         Request::Import(lines, reply) => done(reply, import::import(service, &lines).await),
@@ -70,7 +73,10 @@ async fn answer<S: Store>(service: &Service<S>, request: Request) {
                 WorkerSignal::Quiet => WorkerState::Quiet,
                 WorkerSignal::Terminate => WorkerState::Terminate,
             };
-            done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
+            done(
+                reply,
+                Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)),
+            );
         }
         Request::Ready(reply) => done(reply, ready(service)),
         Request::Reload(settings, reply) => done(reply, Ok(reload::reload(service, *settings))),
@@ -105,7 +111,10 @@ async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page
             place,
             after,
             newest_first: query.newest_first,
-            limit: query.limit.unwrap_or(limits.page_jobs_max).clamp(1, limits.page_jobs_max),
+            limit: query
+                .limit
+                .unwrap_or(limits.page_jobs_max)
+                .clamp(1, limits.page_jobs_max),
             scan_max: limits.scan_jobs_max,
             filter,
         })
@@ -145,7 +154,11 @@ async fn push<S: Store>(
             Ok(()) => lines.push(line),
             Err(error) => {
                 let error = error.to_string();
-                pushed.rejected.push(view::Rejected { line, jid: None, error });
+                pushed.rejected.push(view::Rejected {
+                    line,
+                    jid: None,
+                    error,
+                });
             }
         }
     }
@@ -177,8 +190,14 @@ async fn act<S: Store>(
     let settings = service.settings();
     match which {
         Which::Keys(keys) => {
-            let keys = keys.iter().map(|text| key(text)).collect::<Result<_, _>>()?;
-            Ok(service.store.act(&place, &Selection::Entries(keys), action).await?)
+            let keys = keys
+                .iter()
+                .map(|text| key(text))
+                .collect::<Result<_, _>>()?;
+            Ok(service
+                .store
+                .act(&place, &Selection::Entries(keys), action)
+                .await?)
         }
         Which::Matching { search, jobtype } => {
             let filter = filter(search.as_deref(), jobtype);
@@ -188,11 +207,13 @@ async fn act<S: Store>(
 }
 
 /// Queues that don't exist are an error here: a person has misspelt them.
-fn named<S: Store>(
-    service: &Service<S>,
-    queues: Queues,
-) -> Result<Vec<QueueName>, HandleError> {
-    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
+fn named<S: Store>(service: &Service<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
+    let known = service
+        .store
+        .counts()
+        .queues
+        .into_iter()
+        .map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
         Queues::Named(names) => names,
@@ -234,7 +255,8 @@ pub(super) fn place<S: Store>(text: &str, service: &Service<S>) -> Result<Place,
 }
 
 fn key(text: &str) -> Result<EntryKey, HandleError> {
-    text.parse().map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
+    text.parse()
+        .map_err(|error: crate::model::EntryKeyError| HandleError::Invalid(error.to_string()))
 }
 
 fn filter(search: Option<&str>, jobtype: Option<String>) -> Filter {

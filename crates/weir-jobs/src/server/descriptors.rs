@@ -6,7 +6,9 @@ use crate::settings::Limits;
 
 /// Lowers `connections_max` so that `descriptors_reserved` of the process's open files are left.
 pub(super) fn fit(limits: &mut Limits) {
-    let Some(files) = getrlimit(Resource::Nofile).current else { return };
+    let Some(files) = getrlimit(Resource::Nofile).current else {
+        return;
+    };
     let files = usize::try_from(files).unwrap_or(usize::MAX);
     let possible = files.saturating_sub(limits.descriptors_reserved + limits.refusals_max);
     if possible < limits.connections_max {
@@ -27,13 +29,21 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_the_rest() {
-        let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| {
-            usize::try_from(files).unwrap_or(usize::MAX)
-        });
-        let mut limits = Limits { connections_max: usize::MAX - 1, ..Limits::default() };
+        let files = getrlimit(Resource::Nofile)
+            .current
+            .map_or(usize::MAX, |files| {
+                usize::try_from(files).unwrap_or(usize::MAX)
+            });
+        let mut limits = Limits {
+            connections_max: usize::MAX - 1,
+            ..Limits::default()
+        };
         fit(&mut limits);
         assert!(limits.connections_max <= files - limits.descriptors_reserved);
-        let mut small = Limits { connections_max: 3, ..Limits::default() };
+        let mut small = Limits {
+            connections_max: 3,
+            ..Limits::default()
+        };
         fit(&mut small);
         assert_eq!(small.connections_max, 3);
     }

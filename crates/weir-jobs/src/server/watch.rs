@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use weir_base::clock::Timestamp;
 
-use crate::model::Wid;
 use crate::metrics::{Limit, QueueSnapshot, Snapshot};
+use crate::model::Wid;
 use crate::server::Service;
 use crate::server::rates::SAMPLE_EVERY;
 use crate::store::{Counts, QueueCounts, Store, StoreError};
@@ -30,7 +30,9 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
             release(&service, &wid).await;
         }
         let next = service.workers.borrow().next_reap(limit);
-        let wait = next.map_or(LOOK_EVERY, |next| next.since(now)).min(LOOK_EVERY);
+        let wait = next
+            .map_or(LOOK_EVERY, |next| next.since(now))
+            .min(LOOK_EVERY);
         // New settings may bring the next reaping nearer.
         let _ = timeout(wait, service.reloaded.notified()).await;
     }
@@ -75,7 +77,11 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<Service<S>>) {
 fn snapshot<S: Store>(service: &Service<S>, counts: &Counts, now: Timestamp) -> Snapshot {
     let storage = service.store.storage();
     Snapshot {
-        queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
+        queues: counts
+            .queues
+            .iter()
+            .map(|queue| queue_snapshot(queue, now))
+            .collect(),
         scheduled: counts.scheduled,
         retries: counts.retries,
         dead: counts.dead,
@@ -96,7 +102,9 @@ fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
     QueueSnapshot {
         name: queue.name.to_string(),
         depth: queue.depth,
-        latency_seconds: queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
+        latency_seconds: queue
+            .oldest
+            .map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
         working: queue.reserved,
         pushed_total: queue.pushed_total,
         processed_total: queue.processed_total,

@@ -65,7 +65,9 @@ impl Server {
             stop: stop.clone(),
         })
         .expect("the server starts");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         Self {
             running: Some(running),
             stop,
@@ -117,7 +119,9 @@ impl Server {
     pub(crate) fn join(mut self) -> Outcome {
         let running = self.running.take().expect("it runs");
         self.runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, running.join()).await.expect("it ends in time")
+            tokio::time::timeout(PATIENCE, running.join())
+                .await
+                .expect("it ends in time")
         })
     }
 
@@ -144,11 +148,18 @@ pub(crate) struct Client<IO = TcpStream> {
 }
 
 impl Client {
+    /// A connection that has said nothing yet.
+    pub(crate) fn dial(address: &str) -> Self {
+        Self::new(TcpStream::connect(address).expect("a connection"))
+    }
+
     fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
-        Self { stream: BufReader::new(stream) }
+        Self {
+            stream: BufReader::new(stream),
+        }
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -158,14 +169,20 @@ impl Client {
 
 impl<IO: Read + Write> Client<IO> {
     pub(crate) fn over(io: IO) -> Self {
-        Self { stream: BufReader::new(io) }
+        Self {
+            stream: BufReader::new(io),
+        }
     }
 
     /// Plays a script. `> text` sends a line, `>> text` a line that ends in a bare `\n`,
     /// `< pattern` expects a reply (`*` stands for anything; a bulk is `$` and its text), `< closed`
-    /// the end of the connection.
+    /// the end of the connection, `# ` is a comment.
     pub(crate) fn talk(&mut self, script: &str) {
-        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for line in script
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             if let Some(text) = line.strip_prefix(">> ") {
                 self.send(format!("{text}\n").as_bytes());
             } else if let Some(text) = line.strip_prefix('>') {
@@ -173,13 +190,19 @@ impl<IO: Read + Write> Client<IO> {
             } else {
                 let wanted = line.strip_prefix("< ").expect("a line is > or <");
                 let got = self.reply();
-                assert!(matches(wanted, &got), "in\n{script}\nwanted {wanted}\ngot    {got}");
+                assert!(
+                    matches(wanted, &got),
+                    "in\n{script}\nwanted {wanted}\ngot    {got}"
+                );
             }
         }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.stream.get_mut().write_all(bytes).expect("the server reads");
+        self.stream
+            .get_mut()
+            .write_all(bytes)
+            .expect("the server reads");
     }
 
     /// Sends as much as the server takes before it closes.
@@ -201,7 +224,10 @@ impl<IO: Read + Write> Client<IO> {
             Err(error) => panic!("no reply: {error}"),
         }
         let line = String::from_utf8(line).expect("a reply is text");
-        let line = line.strip_suffix("\r\n").expect("a reply ends in CR LF").to_owned();
+        let line = line
+            .strip_suffix("\r\n")
+            .expect("a reply ends in CR LF")
+            .to_owned();
         let Some(length) = line.strip_prefix('$').filter(|length| *length != "-1") else {
             return line;
         };
@@ -217,18 +243,27 @@ impl<IO: Read + Write> Client<IO> {
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in middle {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.len() >= last.len() && rest.ends_with(last)
 }
 
 /// Asks until `check` holds.
-#[expect(clippy::disallowed_methods, reason = "patience of a test, not behaviour of the server")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "patience of a test, not behaviour of the server"
+)]
 pub(crate) fn until(what: &str, mut check: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !check() {
