@@ -142,7 +142,7 @@ fn facts(reading: &Reading) -> Vec<Fact> {
             "Store",
             format!("{} · fsync {}", overview.store, overview.fsync),
         ),
-        fact("Uptime", figures::duration(overview.uptime_seconds.round())),
+        fact("Uptime", figures::whole_duration(overview.uptime_seconds)),
         fact("Connections", figures::count(overview.connections)),
         fact("Fetches waiting", figures::count(overview.fetches_waiting)),
     ];

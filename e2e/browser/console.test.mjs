@@ -1,0 +1,224 @@
+// The console in a real browser, over a busy server.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, openPage, required, screenshot, until } from "./browser.mjs";
+import { job } from "./faktory.mjs";
+import { Scene } from "./scene.mjs";
+
+let browser;
+let scene;
+
+before(async () => {
+  browser = await launch();
+  scene = await Scene.open(required("WEIR_JOBS_URL"));
+});
+
+after(async () => {
+  await scene?.close();
+  await browser?.close();
+});
+
+const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers",
+  "/jobs/confirm?place=dead&action=discard", "/queues/confirm?name=push", "/workers/confirm"];
+const LOOKS = [
+  { name: "light", colorScheme: "light" },
+  { name: "dark", colorScheme: "dark" },
+  { name: "phone-light", colorScheme: "light", width: 360, height: 740 },
+  { name: "phone-dark", colorScheme: "dark", width: 360, height: 740 },
+];
+
+const fileName = (path) => path === "/" ? "overview" : path.slice(1).replace(/\W+/g, "-");
+
+for (const { name, ...look } of LOOKS) {
+  test(`every page is whole and legible: ${name}`, async () => {
+    const { page, complaints, close } = await openPage(browser, look);
+    for (const path of PAGES) {
+      await page.goto(path);
+      await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
+      if (path === "/") await page.locator(".chart canvas").nth(2).waitFor();
+      await screenshot(page, `${fileName(path)}-${name}`);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(overflow <= 0, `${path} is ${overflow} px wider than the window`);
+      assert.deepEqual(await faint(page), [], `${path}: text that is hard to read`);
+    }
+    assert.deepEqual(complaints, []);
+    await close();
+  });
+}
+
+/** Texts whose contrast is below WCAG's 4.5 (3 for large ones). */
+function faint(page) {
+  return page.evaluate(() => {
+    const parse = (colour) => {
+      const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+      const context = canvas.getContext("2d");
+      context.fillStyle = colour;
+      context.fillRect(0, 0, 1, 1);
+      return [...context.getImageData(0, 0, 1, 1).data];
+    };
+    const luminance = ([r, g, b]) => {
+      const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+    };
+    const ground = (element) => {
+      for (let it = element; it; it = it.parentElement) {
+        const colour = parse(getComputedStyle(it).backgroundColor);
+        if (colour[3] > 0) return colour;
+      }
+      return [255, 255, 255, 255];
+    };
+    const found = new Set();
+    for (const element of document.querySelectorAll("body *")) {
+      const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+      if (!hasText || !element.checkVisibility() || element.closest(".uplot")) continue;
+      const style = getComputedStyle(element);
+      const [one, other] = [luminance(parse(style.color)), luminance(ground(element))];
+      const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+      const least = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
+      if (contrast < least) found.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
+    }
+    return [...found];
+  });
+}
+
+test("charts and figures move by themselves", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/");
+  const canvas = page.locator(".chart canvas").first();
+  await canvas.waitFor();
+  const picture = () => canvas.evaluate((it) => it.toDataURL());
+  const badge = page.locator('[data-live="enqueued"]');
+  const [firstPicture, firstCount] = [await picture(), await badge.textContent()];
+  const firstFacts = await page.locator(".facts").textContent();
+  await until("the chart moves", async () => (await picture()) !== firstPicture);
+  await until("the count moves", async () => (await badge.textContent()) !== firstCount);
+  await until("the figures move", async () => (await page.locator(".facts").textContent()) !== firstFacts);
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("the content policy stops an injected script, and these tests notice", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/queues");
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "document.title = 'injected'";
+    document.body.append(script);
+  });
+  await until("a complaint", () => complaints.some((it) => it.startsWith("policy: script-src")));
+  assert.doesNotMatch(await page.title(), /injected/);
+  await close();
+});
+
+test("a hostile job is text", async () => {
+  const hostile = "<img src=x onerror=document.title='injected'>";
+  const jid = `hostile-${Date.now()}`;
+  await scene.producer.push([job(hostile, "hostile", { jid, args: [hostile] })]);
+  const { page, complaints, close } = await openPage(browser);
+  for (const path of ["/queue?name=hostile", `/job?jid=${jid}`]) {
+    await page.goto(path);
+    await page.getByText(hostile).first().waitFor();
+    assert.equal(await page.locator("main img").count(), 0);
+  }
+  assert.doesNotMatch(await page.title(), /injected/);
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("the keyboard reaches everything and the focus stays where it was", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim() ?? "");
+  await page.goto("/");
+  await page.keyboard.press("Tab");
+  assert.equal(await focused(), "Skip to the content");
+  const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  assert.equal(outline, "solid", "the focus is visible");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+
+  await page.goto("/");
+  await tabTo(page, focused, /^Queues/);
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/queues");
+  await tabTo(page, focused, /^Pause default/);
+  const before = await page.locator("[data-fragment]").textContent();
+  await until("the table is refreshed", async () => (await page.locator("[data-fragment]").textContent()) !== before);
+  assert.match(await focused(), /^Pause default/, "a refresh keeps the focus");
+  await page.keyboard.press("Enter");
+  await page.getByText("Queue default is paused.").waitFor();
+  await tabTo(page, focused, /^Resume default/);
+  await page.keyboard.press("Enter");
+  await page.getByText("Queue default goes on.").waitFor();
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+/** Presses Tab until the wanted element has the focus; there are not that many. */
+async function tabTo(page, focused, wanted) {
+  for (let presses = 0; presses < 60; presses++) {
+    await page.keyboard.press("Tab");
+    if (wanted.test(await focused())) return;
+  }
+  throw new Error(`Tab does not lead to ${wanted}`);
+}
+
+test("without script everything works by forms", async () => {
+  const jids = [0, 1, 2].map((index) => `formless-${Date.now()}-${index}`);
+  const at = new Date(Date.now() + 86_400_000).toISOString();
+  await scene.producer.push(jids.map((jid) => job("FormlessJob", "default", { jid, at })));
+  const { page, close } = await openPage(browser, { javaScriptEnabled: false });
+  await page.goto("/");
+  await page.locator(".verdict .headline").waitFor();
+  await page.goto("/scheduled?jobtype=FormlessJob");
+  await page.getByLabel(`Select FormlessJob ${jids[0]}`).check();
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await page.getByRole("heading", { name: "Delete 1 job?" }).waitFor();
+  await page.getByRole("button", { name: "Delete 1 job" }).click();
+  await page.getByText("1 job was deleted.").waitFor();
+  await page.getByRole("link", { name: "Delete…" }).click();
+  await page.getByRole("button", { name: "Delete 2 jobs" }).click();
+  await page.getByText("2 jobs were deleted.").waitFor();
+  await page.getByText("Nothing matches.").waitFor();
+  await page.getByRole("button", { name: "Dark" }).click();
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await close();
+});
+
+test("a theme is chosen at once and stays", async () => {
+  const { page, complaints, close } = await openPage(browser, { colorScheme: "light" });
+  await page.goto("/");
+  await page.locator(".chart canvas").first().waitFor();
+  const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await ground();
+  const saved = page.waitForResponse("**/theme");
+  await page.getByRole("button", { name: "Dark" }).click();
+  assert.notEqual(await ground(), light);
+  await saved;
+  await page.reload();
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  assert.notEqual(await ground(), light);
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("a list is ticked as a whole and counted", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/dead");
+  const boxes = page.locator('input[name="key"]');
+  const count = await boxes.count();
+  assert.ok(count > 0);
+  await page.getByLabel("Select all on this page").check();
+  assert.equal(await page.locator("[data-selected]").textContent(), `(${count})`);
+  await boxes.first().uncheck();
+  assert.equal(await page.locator("[data-selected]").textContent(), `(${count - 1})`);
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("nothing moves for those who asked for that", async () => {
+  const { page, close } = await openPage(browser, { reducedMotion: "reduce" });
+  await page.goto("/queues");
+  const seconds = await page.locator("button").first().evaluate((it) => getComputedStyle(it).transitionDuration);
+  assert.equal(seconds, "0s");
+  await close();
+});
