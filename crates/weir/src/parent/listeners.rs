@@ -60,6 +60,16 @@ impl Listeners {
         format!("weir ready{tcp} admin={}", self.admin_path.display())
     }
 
+    /// Where people and clients go.
+    pub(crate) fn urls(&self, has_tls: bool) -> Vec<String> {
+        let url = |(part, _, address): &(Part, Listener, ListenAddress)| match part {
+            Part::Jobs if has_tls => format!("jobs at tcp+tls://{address}"),
+            Part::Jobs => format!("jobs at tcp://{address}"),
+            Part::Console => format!("console at http://{address}"),
+        };
+        self.tcp.iter().map(url).collect()
+    }
+
     /// The descriptors with their names, for the service.
     pub(crate) fn into_descriptors(self) -> Vec<(String, OwnedFd)> {
         let tcp = self

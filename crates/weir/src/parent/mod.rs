@@ -37,6 +37,7 @@ pub(crate) fn run(handover: Handover) -> anyhow::Result<Exit> {
     let lock = Lock::take(&settings.data_dir, settings.supervisor.orphan_wait)?;
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
     let ready_line = listeners.ready_line();
+    let addresses = listeners.urls(settings.jobs.tls.is_some());
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;
@@ -45,6 +46,7 @@ pub(crate) fn run(handover: Handover) -> anyhow::Result<Exit> {
         text,
         log,
         ready_line,
+        addresses,
     };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let outcome = Supervisor::new(vec![child], requests, notify()?, stderr).run(&mut parent);
@@ -105,10 +107,15 @@ struct Parent {
     text: handover::Text,
     log: logging::Logging,
     ready_line: String,
+    /// The same for people.
+    addresses: Vec<String>,
 }
 
 impl Events for Parent {
     fn ready(&mut self) {
+        for address in &self.addresses {
+            tracing::info!("{address}");
+        }
         output::line(&self.ready_line);
     }
 

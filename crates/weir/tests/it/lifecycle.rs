@@ -16,7 +16,9 @@ fn the_ready_line_names_every_address_and_all_of_them_serve() {
 
 #[test]
 fn only_what_is_asked_for_runs() {
-    let weir = Site::new("").start_with(|command| drop(command.args(["--only", "jobs"])));
+    let weir = Site::new("").start_with(|command| {
+        command.args(["--only", "jobs"]);
+    });
     assert!(weir.serves("jobs") && weir.serves("admin"));
     assert!(!weir.serves("console"));
     assert!(weir.stop().success());
@@ -121,7 +123,9 @@ fn a_port_in_use_is_named_with_its_setting() {
 
 #[test]
 fn logs_are_json_when_asked() {
-    let mut weir = Site::new("").start_with(|command| drop(command.args(["--log", "json"])));
+    let mut weir = Site::new("").start_with(|command| {
+        command.args(["--log", "json"]);
+    });
     let line = weir.wait_for_log("ready");
     let json: serde_json::Value = serde_json::from_str(&line).expect("one object a line");
     assert_eq!(json["child"], "service");

@@ -37,7 +37,9 @@ fn a_data_folder_with_a_long_path_works() {
     let deep = folder.path().join("a-long-name/".repeat(12));
     let site = crate::weir::Site::new("");
     let deep = deep.to_str().expect("text").to_owned();
-    let weir = site.start_with(|command| drop(command.args(["--data-dir", &deep])));
+    let weir = site.start_with(|command| {
+        command.args(["--data-dir", &deep]);
+    });
     let status = program()
         .args(["status", "--data-dir", &deep])
         .output()

@@ -1,0 +1,63 @@
+# Weir. `make up` starts it, `make test` tests it; the rest is for who works on it.
+
+.PHONY: up test check bench web dist docs long help
+.DEFAULT_GOAL := help
+
+WEB := crates/weir-console/web
+BUNDLE := crates/weir-console/assets/app.js
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+DIST := dist/weir-$(VERSION)-$(TARGET)
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+up: web ## build Weir and start it, with its data in ./data
+	@scripts/prerequisites build
+	cargo build --release --locked -p weir
+	@exec target/release/weir up
+
+web: ## build the console's charts, where npm is
+	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi
+
+$(BUNDLE): $(shell find $(WEB) -type f -not -path '*/node_modules/*' 2>/dev/null)
+	npm --prefix $(WEB) ci --no-audit --no-fund
+	npm --prefix $(WEB) run build
+	@touch $(BUNDLE)
+
+test: web ## run every test: Rust, real clients, a browser
+	@scripts/prerequisites build
+	@e2e/setup
+	@if [ -f e2e/browser/package.json ]; then npm --prefix e2e/browser ci --silent --no-audit --no-fund; fi
+	@cargo run --quiet --locked -p xtask -- test
+
+check: ## format, lints, dependency edges, licences, docs
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	cargo run --quiet --locked -p xtask -- edges
+	cargo run --quiet --locked -p xtask -- licences
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
+	cargo run --quiet --locked -p xtask -- docs
+
+bench: ## measure the job server
+	cargo build --release --locked -p weir -p weir-bench
+	scripts/bench
+
+long: ## the long runs: 100 kills under load, 10,000 simulated disks
+	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
+	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
+
+docs: ## write the pages of docs/reference that come from the code
+	cargo build --quiet --locked -p weir
+	target/debug/weir reference settings > docs/reference/settings.md
+	target/debug/weir reference cli > docs/reference/cli.md
+
+dist: web ## an archive to install from
+	@scripts/prerequisites build
+	cargo build --release --locked -p weir
+	rm -rf $(DIST) && mkdir -p $(DIST)/completions
+	cp target/release/weir README.md CHANGELOG.md LICENSE deploy/weir.service $(DIST)/
+	cp -r docs/reference $(DIST)/reference
+	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
+	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
+	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256
