@@ -39,6 +39,9 @@ const TIMER_RETRY: Duration = Duration::from_secs(1);
 /// How often `fsync = "everysec"` syncs.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
+/// With less room than this on a full disk, pushes count as refused: the next larger one is.
+const JOB_BYTES_LOW: u64 = 64 << 10;
+
 /// What is known of a FETCH that waits.
 #[derive(Debug)]
 pub(super) struct Fetcher {
@@ -521,7 +524,7 @@ impl<D: Disk> Inner<D> {
         let condition = match (log.poisoned(), log.space()) {
             (Some(poison), _) => Condition::Failed(poison.to_string()),
             (None, Space::Full) => Condition::Full,
-            (None, Space::Low { job_bytes: 0, .. }) => Condition::Low,
+            (None, Space::Low { job_bytes, .. }) if job_bytes < JOB_BYTES_LOW => Condition::Low,
             (None, Space::Low { .. } | Space::Ok { .. }) => Condition::Ok,
         };
         Storage {

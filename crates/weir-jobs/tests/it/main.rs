@@ -7,3 +7,5 @@ mod faktory_life;
 mod faktory_limits;
 mod faktory_server;
 mod hostile;
+mod regressions;
+mod storage_faults;

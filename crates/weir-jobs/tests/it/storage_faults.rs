@@ -1,0 +1,146 @@
+//! The embedded store on a disk that is full, or that fails.
+
+use std::time::Duration;
+
+use tokio::task::LocalSet;
+use weir_base::clock::Clock;
+use weir_jobs::engine::EmbeddedStore;
+use weir_jobs::job::JobBatch;
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::model::{Delivery, FailureReport, QueueName};
+use weir_jobs::settings::{Fsync, Limits, Settings};
+use weir_jobs::store::{Condition, FetchRequest, Store, StoreError};
+use weir_log::SimulatedDisk;
+
+/// Far more than any wait here takes; it only bounds a failure.
+const TRIES: u32 = 3_000;
+
+fn settings(fsync: Fsync) -> Settings {
+    Settings {
+        fsync,
+        limits: Limits {
+            segment_bytes: 64 << 10,
+            reserve_bytes: 16 << 10,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedDisk, fsync: Fsync) -> EmbeddedStore<SimulatedDisk> {
+    let opened = EmbeddedStore::open_on(
+        disk.clone(),
+        &settings(fsync),
+        Clock::system(),
+        JobsMetrics::detached(),
+    );
+    opened.expect("the log opens").0
+}
+
+async fn push(store: &EmbeddedStore<SimulatedDisk>, nth: u32) -> Result<(), StoreError> {
+    let json = format!(
+        r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{}"]}}"#,
+        "x".repeat(500)
+    );
+    let mut batch = JobBatch::new();
+    let now = Clock::system().now();
+    let job = batch
+        .parse_one(json.as_bytes(), now, &Limits::default())
+        .expect("a job");
+    store.push(&[job]).await
+}
+
+async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
+    let queues = [QueueName::parse("default", &Limits::default()).expect("a name")];
+    let request = FetchRequest {
+        wid: None,
+        queues: &queues,
+        max: 1,
+        wait: Duration::ZERO,
+    };
+    store.fetch(request).await.expect("fetch works").pop()
+}
+
+fn run<F: Future<Output = ()>>(test: F) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+}
+
+/// Pushes until the disk is full; returns how many were stored.
+async fn fill(store: &EmbeddedStore<SimulatedDisk>) -> u32 {
+    for nth in 0..5_000 {
+        match push(store, nth).await {
+            Ok(()) => {}
+            Err(StoreError::DiskFull) => return nth,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the disk never filled up");
+}
+
+#[test]
+fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
+    for (fsync, allocates) in [
+        (Fsync::Always, true),
+        (Fsync::Always, false),
+        (Fsync::EverySecond, true),
+        (Fsync::EverySecond, false),
+    ] {
+        run(async {
+            let disk = SimulatedDisk::new(7);
+            disk.set_allocates(allocates);
+            let store = open(&disk, fsync);
+            push(&store, 99_999).await.expect("room for the first");
+            disk.set_space(Some(disk.used_bytes() + 100_000));
+            let stored = fill(&store).await + 1;
+            assert!(store.storage().condition != Condition::Ok || !allocates);
+
+            // Workers go on: what can be acknowledged and failed on the reserve is.
+            if allocates {
+                for _ in 0..20 {
+                    let delivery = fetch(&store).await.expect("a waiting job");
+                    store.ack(&[&delivery.jid]).await.expect("an ACK on a full disk");
+                }
+                let jid = fetch(&store).await.expect("a waiting job").jid;
+                let report = FailureReport {
+                    jid,
+                    ..FailureReport::default()
+                };
+                store.fail(report).await.expect("a FAIL on a full disk");
+            }
+            let counts = store.counts();
+            let there = counts.queues[0].depth + counts.retries + counts.processed_total.min(20);
+            assert_eq!(there, u64::from(stored), "refused jobs are not there, stored ones are");
+
+            disk.set_space(None);
+            let mut resumed = false;
+            for nth in 0..TRIES {
+                resumed = push(&store, 10_000 + nth).await.is_ok();
+                if resumed {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert!(resumed, "pushes resume by themselves ({fsync:?}, {allocates})");
+            store.close().await.expect("a clean end");
+        });
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    run(async {
+        let disk = SimulatedDisk::new(3);
+        let store = open(&disk, Fsync::Always);
+        push(&store, 1).await.expect("a sync that works");
+        disk.fail_sync_after(0);
+        let failed = push(&store, 2).await;
+        assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+        let failed = push(&store, 3).await;
+        assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+        assert!(matches!(store.storage().condition, Condition::Failed(_)));
+        store.close().await.expect_err("what was not synced is not claimed to be");
+    });
+}
