@@ -8,6 +8,7 @@ use crate::Deps;
 use crate::guard::client::Client;
 use crate::guard::session::Sessions;
 use crate::guard::token;
+use crate::metrics::ConsoleMetrics;
 
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -34,6 +35,10 @@ impl Console {
             login_tries: Mutex::new(KeyedBuckets::new(rate, limits.login_addresses_max)),
             deps,
         }
+    }
+
+    pub(crate) const fn metrics(&self) -> &ConsoleMetrics {
+        self.deps.live.metrics()
     }
 
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {

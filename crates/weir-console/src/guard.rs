@@ -13,6 +13,7 @@ pub(crate) mod token;
 pub(crate) mod visitor;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -24,6 +25,7 @@ use axum::routing::get;
 
 use self::visitor::{Access, Visitor};
 use crate::console::Console;
+use crate::metrics::{ConsoleMetrics, Limit};
 use crate::{Routes, assets, pages};
 
 /// Puts the pages for `people` and the other parts' `routes` behind what each of them needs.
@@ -32,6 +34,7 @@ pub(crate) fn protect(
     people: Router<Arc<Console>>,
     routes: Routes,
 ) -> Router {
+    let counters = console.metrics().clone();
     let deadline = console.deps.settings.limits.request_timeout;
     let body_bytes_max = console.deps.settings.limits.body_bytes_max;
     let people = people
@@ -58,14 +61,25 @@ pub(crate) fn protect(
         .merge(metrics)
         .layer(from_fn_with_state(console, identify))
         .merge(routes.open)
-        .layer(from_fn(move |request: Request, next: Next| async move {
-            let answer = tokio::time::timeout(deadline, next.run(request)).await;
-            answer.unwrap_or_else(|_| {
-                let text = "not ready in time (console.limits.request_timeout)\n";
-                (StatusCode::GATEWAY_TIMEOUT, text).into_response()
-            })
+        .layer(from_fn(move |request, next| {
+            within(deadline, counters.clone(), request, next)
         }))
         .layer(from_fn(headers::add))
+}
+
+/// Gives up on what takes too long. A stream's answer begins at once, so it is not concerned.
+async fn within(
+    deadline: Duration,
+    metrics: ConsoleMetrics,
+    request: Request,
+    next: Next,
+) -> Response {
+    let answer = tokio::time::timeout(deadline, next.run(request)).await;
+    answer.unwrap_or_else(|_| {
+        metrics.limit_hit(Limit::RequestTimeout);
+        let text = "not ready in time (console.limits.request_timeout)\n";
+        (StatusCode::GATEWAY_TIMEOUT, text).into_response()
+    })
 }
 
 /// Refuses strange hosts and other sites' forms; finds out who asks.

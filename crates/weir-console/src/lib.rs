@@ -2,6 +2,7 @@
 //!
 //! - [`settings`]: what an operator can set.
 //! - [`router`]: all that port 7420 answers; [`sampler::Sampler`] feeds its charts and live pages.
+//! - [`metrics`]: all that the console counts.
 //! - [`verdict`]: what is wrong, how long until it is over, what to do, as pure rules.
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
 //! - `pages`: one file per page; they read and act through the job server's handle only.
@@ -12,6 +13,7 @@ mod figures;
 mod guard;
 mod json_text;
 pub mod live;
+pub mod metrics;
 mod pages;
 mod place;
 pub mod sampler;

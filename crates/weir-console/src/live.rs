@@ -15,6 +15,7 @@ use tokio_stream::{Stream, StreamExt};
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::view;
 
+use crate::metrics::{ConsoleMetrics, Limit};
 use crate::settings::Limits;
 use crate::verdict::{Level, Trend, Verdict};
 
@@ -24,6 +25,7 @@ pub struct Live {
     latest: Arc<watch::Sender<Latest>>,
     streams: Arc<Semaphore>,
     streams_max: usize,
+    metrics: ConsoleMetrics,
 }
 
 /// What is known of the job server.
@@ -34,6 +36,8 @@ pub(crate) enum Latest {
     Reading(Arc<Reading>),
     /// It didn't answer; the text says why.
     Down(Arc<str>),
+    /// The console ends, and every stream with it.
+    Ended,
 }
 
 /// The job server at one moment.
@@ -89,7 +93,14 @@ impl Live {
             latest: Arc::new(watch::Sender::new(Latest::Nothing)),
             streams: Arc::new(Semaphore::new(limits.streams_max)),
             streams_max: limits.streams_max,
+            metrics: ConsoleMetrics::default(),
         }
+    }
+
+    /// What the console counts, to be registered where metrics are served.
+    #[must_use]
+    pub const fn metrics(&self) -> &ConsoleMetrics {
+        &self.metrics
     }
 
     pub(crate) fn publish(&self, latest: Latest) {
@@ -107,7 +118,11 @@ impl Live {
 
     /// A place for one more stream; None: `streams_max` are open.
     pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.streams).try_acquire_owned().ok()
+        let permit = Arc::clone(&self.streams).try_acquire_owned().ok();
+        if permit.is_none() {
+            self.metrics.limit_hit(Limit::StreamsMax);
+        }
+        permit
     }
 }
 
@@ -126,7 +141,7 @@ pub(crate) fn stream(
     let clock = clock.clone();
     let ends_at = clock.now() + STREAM_AGE_MAX;
     let events = WatchStream::new(live.latest.subscribe())
-        .take_while(move |_| clock.now() < ends_at)
+        .take_while(move |latest| clock.now() < ends_at && !matches!(latest, Latest::Ended))
         .filter_map(move |latest| {
             let _held_as_long_as_the_stream = &permit;
             event(&latest).map(Ok)
@@ -136,7 +151,7 @@ pub(crate) fn stream(
 
 fn event(latest: &Latest) -> Option<Event> {
     match latest {
-        Latest::Nothing => None,
+        Latest::Nothing | Latest::Ended => None,
         Latest::Reading(reading) => Event::default()
             .event("tick")
             .json_data(reading.tick())

@@ -77,13 +77,13 @@ impl Sampler {
         }
     }
 
-    /// Reads until it is time to end.
+    /// Reads until it is time to end; then all live streams end.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                () = shutdown.requested() => return,
+                () = shutdown.requested() => return self.live.publish(Latest::Ended),
                 _ = ticks.tick() => {}
             }
             match self.read().await {

@@ -4,6 +4,7 @@
 
 mod finding;
 mod jobs_rules;
+mod limit_rules;
 mod queue_rules;
 mod storage_rules;
 mod worker_rules;
@@ -42,7 +43,7 @@ pub struct Trend {
 
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
@@ -54,7 +55,8 @@ const RULES: [Rule; 12] = [
     queue_rules::queue_is_paused,
     jobs_rules::retries_rise,
     jobs_rules::many_fail,
-    jobs_rules::limits_are_met,
+    limit_rules::limits_are_met,
+    limit_rules::dead_set_is_nearly_full,
 ];
 
 /// The verdict on a server.

@@ -15,6 +15,7 @@ use super::form::CheckedForm;
 use super::token;
 use super::visitor::{COOKIE_NAME, Visitor};
 use crate::console::Console;
+use crate::metrics::{Limit, Login};
 use crate::pages::shell::{Section, Shell};
 use crate::pages::theme::Theme;
 use crate::pages::{PageError, html};
@@ -72,18 +73,24 @@ pub(crate) async fn log_in(
     let now = console.deps.clock.now();
     let try_allowed = console.login_tries().take(client, now);
     if let Err(empty) = try_allowed {
+        console.metrics().limit_hit(Limit::LoginBurst);
         return Ok(slow_down(&console, &visitor, next, empty.wait));
     }
     if !token::same(form.get("password").unwrap_or_default(), password.expose()) {
+        console.metrics().login(Login::WrongPassword);
         tracing::warn!(?client, "console: wrong password");
         let problem = Some("That is not the password.".to_owned());
         let page = render(&console, &visitor, next, problem);
         return Ok((StatusCode::UNAUTHORIZED, page).into_response());
     }
     console.login_tries().forgive(&client);
-    let id = console.sessions().begin(now);
+    console.metrics().login(Login::Accepted);
+    let begun = console.sessions().begin(now);
+    if begun.others_ended > 0 {
+        console.metrics().limit_hit(Limit::SessionsMax);
+    }
     let age_max = console.deps.settings.session_age_max;
-    let cookie = session_cookie(&id, age_max, console.deps.settings.cookie_secure);
+    let cookie = session_cookie(&begun.id, age_max, console.deps.settings.cookie_secure);
     Ok((AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(&next)).into_response())
 }
 

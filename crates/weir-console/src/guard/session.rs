@@ -17,6 +17,14 @@ pub(crate) struct Sessions {
     by_id: HashMap<String, Session>,
 }
 
+/// A session that began.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: String,
+    /// Living sessions that ended to make room.
+    pub(crate) others_ended: usize,
+}
+
 #[derive(Debug)]
 struct Session {
     csrf: String,
@@ -34,9 +42,10 @@ impl Sessions {
         }
     }
 
-    /// Begins a session and returns its id. With `sessions_max` of them the one that was idle
+    /// Begins a session. With `sessions_max` of them the one that was idle
     /// longest ends.
-    pub(crate) fn begin(&mut self, now: Timestamp) -> String {
+    pub(crate) fn begin(&mut self, now: Timestamp) -> Begun {
+        let mut others_ended = 0;
         if self.by_id.len() >= self.sessions_max {
             self.end_dead(now);
         }
@@ -46,6 +55,7 @@ impl Sessions {
                 break;
             };
             self.by_id.remove(&id);
+            others_ended += 1;
         }
         let id = token::random();
         let session = Session {
@@ -54,7 +64,7 @@ impl Sessions {
             used_at: now,
         };
         self.by_id.insert(id.clone(), session);
-        id
+        Begun { id, others_ended }
     }
 
     /// The CSRF token of a living session, which counts as used now.
@@ -101,20 +111,22 @@ mod tests {
     #[test]
     fn a_session_ends_when_idle_or_old() {
         let mut all = sessions(10);
-        let id = all.begin(at(0));
+        let id = all.begin(at(0)).id;
         assert!(all.csrf(&id, at(9)).is_some());
         assert!(all.csrf(&id, at(18)).is_some());
         assert!(all.csrf(&id, at(25)).is_none(), "old");
-        let id = all.begin(at(100));
+        let id = all.begin(at(100)).id;
         assert!(all.csrf(&id, at(110)).is_none(), "idle");
     }
 
     #[test]
     fn one_more_than_the_limit_ends_the_idlest() {
         let mut all = sessions(2);
-        let (first, second) = (all.begin(at(0)), all.begin(at(1)));
+        let (first, second) = (all.begin(at(0)).id, all.begin(at(1)).id);
         assert!(all.csrf(&first, at(2)).is_some());
         let third = all.begin(at(3));
+        assert_eq!(third.others_ended, 1);
+        let third = third.id;
         assert!(all.csrf(&second, at(3)).is_none());
         assert!(all.csrf(&first, at(3)).is_some() && all.csrf(&third, at(3)).is_some());
     }
@@ -122,7 +134,7 @@ mod tests {
     #[test]
     fn an_ended_session_is_gone() {
         let mut all = sessions(2);
-        let id = all.begin(at(0));
+        let id = all.begin(at(0)).id;
         all.end(&id);
         assert!(all.csrf(&id, at(0)).is_none());
         assert!(all.csrf("", at(0)).is_none());

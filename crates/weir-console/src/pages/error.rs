@@ -11,6 +11,7 @@ use super::shell::{Section, Shell};
 use super::theme::Theme;
 use crate::console::Console;
 use crate::guard::visitor::{Access, Visitor};
+use crate::metrics::Limit;
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +81,9 @@ pub(crate) fn dressed(console: &Console, visitor: &Visitor, mut response: Respon
     let Some(error) = response.extensions_mut().remove::<PageError>() else {
         return response;
     };
+    if matches!(error, PageError::FormRefused(_)) {
+        console.metrics().limit_hit(Limit::BodyBytesMax);
+    }
     let section = match visitor.access {
         Access::Stranger => Section::Login,
         Access::Person | Access::Program => Section::None,

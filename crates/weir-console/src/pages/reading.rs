@@ -31,7 +31,7 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
     let workers = deps.handle.workers().await?;
     let (rates, trend) = match deps.live.latest() {
         Latest::Reading(reading) => (reading.rates, reading.trend.clone()),
-        Latest::Nothing | Latest::Down(_) => (Rates::default(), Trend::default()),
+        Latest::Nothing | Latest::Down(_) | Latest::Ended => (Rates::default(), Trend::default()),
     };
     let verdict = judge(&Facts {
         overview: &overview,

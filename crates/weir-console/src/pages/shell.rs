@@ -85,7 +85,7 @@ impl Shell {
 fn entries(console: &Console) -> Vec<Entry> {
     let overview = match console.deps.live.latest() {
         Latest::Reading(reading) => Some(reading.overview.clone()),
-        Latest::Nothing | Latest::Down(_) => None,
+        Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
     };
     let entry = |section, address, name, count: Option<(&'static str, u64)>| Entry {
         section,

@@ -1,6 +1,6 @@
-//! Rules about failing jobs and about limits.
+//! Rules about failing jobs.
 
-use super::{Facts, Finding, Level, storage_rules};
+use super::{Facts, Finding, Level};
 use crate::figures::{as_float, count, counted, percent, rate, whole};
 
 /// Retries rise when there are this many times more than ten minutes ago...
@@ -52,24 +52,4 @@ pub(super) fn many_fail(facts: &Facts<'_>) -> Vec<Finding> {
         link: "/retries".to_owned(),
         jobs: facts.overview.retries,
     }]
-}
-
-/// A limit was met lately, or the dead set is about to meet its own.
-pub(super) fn limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
-    let met = facts.trend.limits_hit.iter().map(|hit| Finding {
-        level: Level::Warning,
-        what: format!(
-            "The limit {} was met {} in the last ten minutes",
-            hit.limit,
-            counted(hit.hits, "time")
-        ),
-        todo: format!(
-            "Find who needs so much, or raise jobs.limits.{} in weir.toml.",
-            hit.limit
-        ),
-        link: "/".to_owned(),
-        jobs: 0,
-    });
-    met.chain(storage_rules::dead_set_is_nearly_full(facts))
-        .collect()
 }

@@ -1,7 +1,7 @@
 //! Rules about the disk.
 
 use super::{Facts, Finding, Level};
-use crate::figures::{count, counted};
+use crate::figures::counted;
 
 /// Pushes are refused, or nothing is acknowledged any more.
 pub(super) fn log_takes_no_jobs(facts: &Facts<'_>) -> Vec<Finding> {
@@ -58,26 +58,4 @@ pub(super) fn history_is_in_memory(facts: &Facts<'_>) -> Vec<Finding> {
         link: "/".to_owned(),
         jobs: 0,
     }]
-}
-
-/// The share of the dead set's limit from which it is worth a word.
-const DEAD_SHARE: f64 = 0.9;
-
-/// The dead set forgets its oldest jobs once it is full.
-pub(super) fn dead_set_is_nearly_full(facts: &Facts<'_>) -> Option<Finding> {
-    let (dead, max) = (facts.overview.dead, facts.limits.dead_jobs_max as u64);
-    let share = crate::figures::as_float(dead) / crate::figures::as_float(max.max(1));
-    (share >= DEAD_SHARE).then(|| Finding {
-        level: Level::Warning,
-        what: format!(
-            "The dead set holds {} of at most {} jobs",
-            count(dead),
-            count(max)
-        ),
-        todo: "Requeue or delete what you can: beyond the limit the oldest are forgotten \
-               (jobs.limits.dead_jobs_max)."
-            .to_owned(),
-        link: "/dead".to_owned(),
-        jobs: dead,
-    })
 }

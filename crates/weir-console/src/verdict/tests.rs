@@ -285,12 +285,19 @@ fn failures_and_limits() {
             server.overview.dead = 950_000;
         },
     );
+    let hit = |limit: &str, hits| {
+        vec![view::LimitHit {
+            limit: limit.into(),
+            hits,
+        }]
+    };
+    let line = "A worker vanished without a word (1 time in the last ten minutes)";
+    check(&[(Level::Notice, line)], |server| {
+        server.trend.limits_hit = hit("heartbeat_timeout", 1);
+    });
     let line = "The limit connections_max was met 3 times in the last ten minutes";
     check(&[(Level::Warning, line)], |server| {
-        server.trend.limits_hit = vec![view::LimitHit {
-            limit: "connections_max".into(),
-            hits: 3,
-        }];
+        server.trend.limits_hit = hit("connections_max", 3);
     });
 }
 

@@ -73,6 +73,33 @@ async fn a_chart_is_bounded_and_names_what_it_does_not_know() {
 }
 
 #[tokio::test]
+async fn streams_end_with_the_console() {
+    let site = Site::open();
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let stream = site.browser().open("/events").await;
+    shutdown.request();
+    let body = tokio::time::timeout(PATIENCE, stream.into_body().collect()).await;
+    assert!(body.expect("the stream ends").is_ok());
+}
+
+#[tokio::test]
+async fn met_limits_are_counted() {
+    let site = Site::with(|settings| settings.limits.streams_max = 1);
+    let mut registry = prometheus_client::registry::Registry::default();
+    site.deps.live.metrics().register(&mut registry);
+    let browser = site.browser();
+    let _held = browser.open("/events").await;
+    browser.open("/events").await;
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(
+        text.contains("weir_console_limit_hits_total{limit=\"streams_max\"} 1"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn streams_are_bounded_and_give_their_place_back() {
     let site = Site::with(|settings| settings.limits.streams_max = 2);
     let browser = site.browser();

@@ -1,0 +1,123 @@
+//! Rules about limits that were met lately: what that means differs from limit to limit.
+
+use weir_jobs::view::LimitHit;
+
+use super::{Facts, Finding, Level};
+use crate::figures::{as_float, count, counted};
+
+/// What is known of a limit beyond its name.
+struct Meaning {
+    limit: &'static str,
+    level: Level,
+    what: &'static str,
+    todo: &'static str,
+}
+
+/// Limits whose meeting says more than "somebody needs so much". Met by others' doings (a scanner
+/// that never says HELLO, a worker that was killed), they are worth knowing but no warning.
+const MEANINGS: [Meaning; 8] = [
+    Meaning {
+        limit: "heartbeat_timeout",
+        level: Level::Notice,
+        what: "A worker vanished without a word",
+        todo: "Its jobs went back to their queues. Look at why its process ended.",
+    },
+    Meaning {
+        limit: "returns_max",
+        level: Level::Warning,
+        what: "A job took its worker down again and again and counts as failed",
+        todo: "Look for it among the retries: it may use too much memory.",
+    },
+    Meaning {
+        limit: "open_files",
+        level: Level::Warning,
+        what: "The system's limit of open files was met and connections were refused",
+        todo: "Raise it (LimitNOFILE= of the unit, ulimit -n) or lower jobs.limits.connections_max.",
+    },
+    Meaning {
+        limit: "wrong_passwords_max",
+        level: Level::Warning,
+        what: "An address tries wrong passwords at the job server",
+        todo: "A client with an old password, or somebody who guesses: the log names the address.",
+    },
+    Meaning {
+        limit: "dead_jobs_max",
+        level: Level::Warning,
+        what: "The dead set is full: its oldest jobs are forgotten",
+        todo: "Requeue or delete what you can, or raise jobs.limits.dead_jobs_max.",
+    },
+    Meaning {
+        limit: "hello_timeout",
+        level: Level::Notice,
+        what: "A connection never said HELLO",
+        todo: "A port scan or a health check by TCP does that; clients don't.",
+    },
+    Meaning {
+        limit: "line_timeout",
+        level: Level::Notice,
+        what: "A client left a line unfinished",
+        todo: "A client that hangs or a very slow network.",
+    },
+    Meaning {
+        limit: "write_timeout",
+        level: Level::Notice,
+        what: "A client didn't read its replies and was cut off",
+        todo: "A client that hangs or a very slow network.",
+    },
+];
+
+/// Limits that were met within the last ten minutes.
+pub(super) fn limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
+    facts.trend.limits_hit.iter().map(finding).collect()
+}
+
+fn finding(hit: &LimitHit) -> Finding {
+    let times = format!("{} in the last ten minutes", counted(hit.hits, "time"));
+    let known = MEANINGS.iter().find(|meaning| meaning.limit == hit.limit);
+    let (level, what, todo) = match known {
+        Some(meaning) => (
+            meaning.level,
+            format!("{} ({times})", meaning.what),
+            meaning.todo.to_owned(),
+        ),
+        None => (
+            Level::Warning,
+            format!("The limit {} was met {times}", hit.limit),
+            format!(
+                "Find who needs so much, or raise jobs.limits.{} in weir.toml.",
+                hit.limit
+            ),
+        ),
+    };
+    Finding {
+        level,
+        what,
+        todo,
+        link: "/".to_owned(),
+        jobs: 0,
+    }
+}
+
+/// The share of the dead set's limit from which it is worth a word.
+const DEAD_SHARE: f64 = 0.9;
+
+/// The dead set forgets its oldest jobs once it is full.
+pub(super) fn dead_set_is_nearly_full(facts: &Facts<'_>) -> Vec<Finding> {
+    let (dead, max) = (facts.overview.dead, facts.limits.dead_jobs_max as u64);
+    if as_float(dead) < as_float(max.max(1)) * DEAD_SHARE {
+        return Vec::new();
+    }
+    vec![Finding {
+        level: Level::Warning,
+        what: format!(
+            "The dead set holds {} of at most {} jobs",
+            count(dead),
+            count(max)
+        ),
+        todo: "Requeue or delete what you can: beyond the limit the oldest are forgotten \
+               (jobs.limits.dead_jobs_max)."
+            .to_owned(),
+        link: "/dead".to_owned(),
+        jobs: dead,
+    }]
+}
