@@ -109,7 +109,7 @@ fn a_torn_row_is_a_gap() {
     let row = row::bytes(1);
     let slot = (START + 4) % 600;
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.write_all_at(&[0xff; 5], 4096 + slot * row as u64 + 14)
+    file.write_all_at(&[0xff; 3], 4096 + slot * row as u64 + 18)
         .unwrap();
     let history = History::open(&settings(folder.path()), &["jobs"]);
     let points = read(&history, "jobs", START, START + 10, 10);
