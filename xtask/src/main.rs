@@ -15,6 +15,7 @@ mod edges;
 mod expression;
 mod licences;
 mod metadata;
+mod server;
 mod suites;
 
 use std::path::{Path, PathBuf};

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+use crate::server::Server;
+
 /// Lines shown of a suite that failed.
 const SHOWN_LINES: usize = 80;
 
@@ -16,6 +18,8 @@ struct Suite {
     name: &'static str,
     command: Vec<&'static str>,
     folder: &'static str,
+    /// Finds a running Weir at `WEIR_CONSOLE_URL` and `WEIR_JOBS_URL`.
+    needs_server: bool,
 }
 
 /// What a suite's output says.
@@ -63,6 +67,7 @@ fn suites(root: &Path) -> Vec<Suite> {
         name,
         command: command.to_vec(),
         folder,
+        needs_server: false,
     };
     let mut suites = if has_nextest {
         vec![
@@ -86,21 +91,40 @@ fn suites(root: &Path) -> Vec<Suite> {
     };
     suites.push(suite("clients", &["e2e/run"], ""));
     if root.join("e2e/browser/package.json").exists() {
-        suites.push(suite("browser", &["npm", "test"], "e2e/browser"));
+        let browser = suite("browser", &["npm", "test"], "e2e/browser");
+        suites.push(Suite {
+            needs_server: true,
+            ..browser
+        });
     }
     suites
 }
 
 fn execute(root: &Path, suite: &Suite, log: &Path) -> anyhow::Result<bool> {
     let output = File::create(log)?;
-    let status = Command::new(suite.command[0])
+    let mut command = Command::new(suite.command[0]);
+    command
         .args(&suite.command[1..])
         .current_dir(root.join(suite.folder))
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
-        .stderr(output)
-        .status()
-        .with_context(|| suite.command.join(" "))?;
+        .stderr(output);
+    let server = suite
+        .needs_server
+        .then(|| Server::start(root))
+        .transpose()?;
+    if let Some(server) = &server {
+        command.env(
+            "WEIR_CONSOLE_URL",
+            format!("http://{}", server.address("console")?),
+        );
+        command.env(
+            "WEIR_JOBS_URL",
+            format!("tcp://{}", server.address("jobs")?),
+        );
+        command.env("WEIR_SCREENSHOTS", log.with_extension("screenshots"));
+    }
+    let status = command.status().with_context(|| suite.command.join(" "))?;
     Ok(status.success())
 }
 

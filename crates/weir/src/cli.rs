@@ -70,6 +70,10 @@ pub(crate) struct UpArguments {
     /// Run only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
+    /// First repair a damaged job store: keep every record whose checksum holds, set damaged files
+    /// aside
+    #[arg(long)]
+    pub(crate) salvage: bool,
     /// How the log looks; wins over log.format
     #[arg(long = "log", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
@@ -43,6 +44,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let handover = Handover::receive(&mut settings_file)?;
     let loaded = handover.load(&environment::variable)?;
     let log = logging::start(&loaded.settings.log, handover.flags.is_coloured);
+    raise_open_files();
     let status = inherited.status()?;
     let life = inherited.life()?;
 
@@ -79,6 +81,18 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     match ended {
         End::Asked | End::Orphaned => Ok(Exit::Fine),
         End::Broken(why) => bail!("{why}"),
+    }
+}
+
+/// Systems start processes with a low limit of open files and allow more to who asks.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 

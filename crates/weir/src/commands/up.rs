@@ -6,12 +6,14 @@ use crate::logging;
 use crate::parent::{self, Flags, Handover};
 
 pub(super) fn run(arguments: UpArguments) -> anyhow::Result<Exit> {
-    parent::run(Handover::find(Flags {
+    let salvage = arguments.salvage;
+    let handover = Handover::find(Flags {
         config: arguments.settings.config,
         data_dir: arguments.settings.data_dir,
         only: arguments.only,
         log_format: arguments.log_format,
         log_level: arguments.log_level,
         is_coloured: logging::stderr_is_coloured(),
-    })?)
+    })?;
+    parent::run(handover, salvage)
 }

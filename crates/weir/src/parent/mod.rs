@@ -4,6 +4,7 @@
 mod handover;
 mod listeners;
 mod lock;
+mod salvage;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -25,8 +26,8 @@ use crate::{logging, output};
 /// The service is this very program, also when the file was replaced meanwhile.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Runs until told to stop.
-pub(crate) fn run(handover: Handover) -> anyhow::Result<Exit> {
+/// Runs until told to stop. `salvage`: first repair the job store.
+pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     // First: signals are blocked in this thread before another one exists.
     let requests = Requests::signals().context("cannot receive signals")?;
     let loaded = handover.load(&environment::variable)?;
@@ -35,6 +36,9 @@ pub(crate) fn run(handover: Handover) -> anyhow::Result<Exit> {
     announce(&handover, &loaded);
 
     let lock = Lock::take(&settings.data_dir, settings.supervisor.orphan_wait)?;
+    if salvage {
+        salvage::run(&settings.jobs.settings.directory)?;
+    }
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
     let ready_line = listeners.ready_line();
     let addresses = listeners.urls(settings.jobs.tls.is_some());

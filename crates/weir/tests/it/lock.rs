@@ -51,3 +51,61 @@ fn a_data_folder_with_a_long_path_works() {
     );
     assert!(weir.stop().success());
 }
+
+#[test]
+fn a_damaged_store_stops_the_start_and_salvage_keeps_what_holds() {
+    let site = crate::weir::Site::new("");
+    site.write("[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n");
+    let weir = site.start();
+    for jid in ["it-job-0001", "it-job-0002", "it-job-0003"] {
+        weir.site.ok(&[
+            "jobs",
+            "push",
+            "Hello",
+            "[\"a payload to be found\"]",
+            "--jid",
+            jid,
+        ]);
+    }
+    let site = weir.kill_parent();
+    damage_second(&site.path().join("data/jobs"), b"it-job-0002");
+    let refused = crate::weir::program()
+        .current_dir(site.path())
+        .arg("up")
+        .output()
+        .expect("runs");
+    assert_eq!(refused.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        error.contains("is damaged at offset") && error.contains("--salvage"),
+        "{error}"
+    );
+
+    let weir = site.start_with(|command| {
+        command.arg("--salvage");
+    });
+    let jobs = weir.site.ok(&["jobs", "list", "default"]);
+    assert!(
+        jobs.contains("it-job-0001") && jobs.contains("it-job-0003"),
+        "{jobs}"
+    );
+    assert!(!jobs.contains("it-job-0002"), "{jobs}");
+    assert!(weir.stop().success());
+}
+
+/// Flips a bit of the record that holds `text`, once the service has let go of the folder.
+fn damage_second(folder: &std::path::Path, text: &[u8]) {
+    let lock = folder.parent().expect("data_dir").join("weir.lock");
+    let lock = std::fs::File::open(lock).expect("a lock file");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let mut bytes = std::fs::read(&path).expect("a file");
+        if let Some(at) = bytes.windows(text.len()).position(|window| window == text) {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).expect("written");
+            return;
+        }
+    }
+    panic!("no file holds the record");
+}
