@@ -24,15 +24,15 @@ pub(super) struct NamedQueues {
 }
 
 impl NamedQueues {
-    /// The queues that `text` names.
-    fn read(&mut self, text: &[u8], limits: &Limits) -> Result<&[QueueName], Refusal> {
+    /// Keeps the queues that `text` names.
+    pub(super) fn read(&mut self, text: &[u8], limits: &Limits) -> Result<(), Refusal> {
         if self.queues.is_empty() || self.text != text {
             self.queues.clear();
             let queues = parse(text, limits)?;
             text.clone_into(&mut self.text);
             self.queues = queues;
         }
-        Ok(&self.queues)
+        Ok(())
     }
 }
 
@@ -55,13 +55,12 @@ fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
 
 /// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
 ///
-/// While it waits, earlier replies have been sent, and a client that hangs up ends it: the job that
+/// The session's named queues are what it asks for. While it waits, earlier replies have been sent, and a client that hangs up ends it: the job that
 /// was on its way stays where it was. Being told to be quiet, or the server's end, answers null.
 pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
-    session: &mut Session<'_, S>,
+    session: &Session<'_, S>,
     wire: &mut Wire<IO>,
     settings: &Settings,
-    rest: &[u8],
 ) -> Result<Result<Answer, Refusal>, End> {
     let Session {
         service,
@@ -69,10 +68,7 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
         named_queues,
     } = session;
     let limits = &settings.limits;
-    let queues = match named_queues.read(rest, limits) {
-        Ok(queues) => queues,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+    let queues = named_queues.queues.as_slice();
     if service.buffers.used_bytes() >= limits.buffered_bytes_max {
         return Ok(Err(Refusal::Buffered));
     }
@@ -128,12 +124,16 @@ mod tests {
     fn the_same_text_is_not_parsed_again() {
         let limits = Limits::default();
         let mut named = NamedQueues::default();
-        let first = named.read(b"a b", &limits).unwrap().as_ptr();
-        assert_eq!(named.read(b"a b", &limits).unwrap().as_ptr(), first);
-        assert_eq!(named.read(b" c  d ", &limits).unwrap().len(), 2);
-        assert_eq!(named.read(b"", &limits), Err(Refusal::NoQueue));
-        assert_eq!(named.read(b" ", &limits), Err(Refusal::NoQueue));
-        assert_eq!(named.read(b"a b", &limits).unwrap().len(), 2);
+        let mut read = |text: &[u8]| {
+            let read = named.read(text, &limits);
+            read.map(|()| (named.queues.len(), named.queues.as_ptr()))
+        };
+        let first = read(b"a b");
+        assert_eq!(read(b"a b"), first);
+        assert_eq!(read(b" c  d  e ").map(|(count, _)| count), Ok(3));
+        assert_eq!(read(b""), Err(Refusal::NoQueue));
+        assert_eq!(read(b" "), Err(Refusal::NoQueue));
+        assert_eq!(read(b"a b").map(|(count, _)| count), Ok(2));
     }
 
     #[test]

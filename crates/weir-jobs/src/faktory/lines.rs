@@ -40,6 +40,11 @@ impl<'a> Lines<'a> {
         Self { bytes }
     }
 
+    /// Bytes that were not handed out yet.
+    pub(crate) const fn bytes_left(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The next line's command, if its verb is `verb`; it is taken then.
     pub(crate) fn next_if(&mut self, verb: Verb) -> Option<&'a [u8]> {
         let mut ahead = self.clone();

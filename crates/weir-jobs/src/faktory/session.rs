@@ -46,7 +46,7 @@ impl<'c, S: Store> Session<'c, S> {
             let line_limits = line_limits(&settings.limits);
             drop(settings);
             let arrived = wire.lines(line_limits).await?;
-            self.answer_all(wire, &arrived).await?;
+            self.answer_all(wire, arrived).await?;
             if self.client.signal.order() == Order::Close {
                 return Err(End::Silent);
             }
@@ -56,18 +56,28 @@ impl<'c, S: Store> Session<'c, S> {
     async fn answer_all<IO: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         wire: &mut Wire<IO>,
-        arrived: &Buffer,
+        arrived: Buffer,
     ) -> Result<(), End> {
         let settings = self.service.settings();
-        let mut lines = Lines::of(arrived);
-        while let Some(line) = lines.next() {
-            let max = settings.limits.line_bytes_max;
-            if line.len() > max {
-                let setting = Limit::LineBytesMax.name();
-                return Err(Refusal::LineTooLong { max, setting }.into());
+        let mut arrived = Some(arrived);
+        let mut answered = 0;
+        while let Some(bytes) = &arrived {
+            let mut lines = Lines::of(&bytes[answered..]);
+            let Some(line) = lines.next() else { break };
+            check_length(line, &settings.limits)?;
+            let command = Command::parse(line);
+            if command.verb == Verb::Fetch {
+                let named = self.named_queues.read(command.rest, &settings.limits);
+                answered = bytes.len() - lines.bytes_left();
+                if answered == bytes.len() {
+                    // A FETCH may wait long: it holds no buffer meanwhile.
+                    arrived = None;
+                }
+                self.fetch(wire, &settings, named).await?;
+            } else {
+                self.answer(wire, &settings, command, &mut lines).await?;
+                answered = bytes.len() - lines.bytes_left();
             }
-            self.answer(wire, &settings, Command::parse(line), &mut lines)
-                .await?;
             if wire.replies.bytes().len() > SEND_BYTES {
                 wire.send(settings.limits.write_timeout).await?;
             }
@@ -77,9 +87,23 @@ impl<'c, S: Store> Session<'c, S> {
         Ok(())
     }
 
+    async fn fetch<IO: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<IO>,
+        settings: &Settings,
+        named: Result<(), Refusal>,
+    ) -> Result<(), End> {
+        let answer = match named {
+            Ok(()) => fetch::fetch(self, wire, settings).await?,
+            Err(refusal) => Err(refusal),
+        };
+        self.reply(wire, Verb::Fetch, answer);
+        Ok(())
+    }
+
     /// Answers one command, or a run of them that the store takes together.
     async fn answer<IO: AsyncRead + AsyncWrite + Unpin>(
-        &mut self,
+        &self,
         wire: &mut Wire<IO>,
         settings: &Settings,
         command: Command<'_>,
@@ -89,7 +113,6 @@ impl<'c, S: Store> Session<'c, S> {
         let answer = match verb {
             Verb::Push => return self.push_run(wire, settings, command.rest, lines).await,
             Verb::Ack => return self.ack_run(wire, command.rest, lines).await,
-            Verb::Fetch => fetch::fetch(self, wire, settings, command.rest).await?,
             Verb::End => {
                 self.count(verb, CommandResult::Ok);
                 return Err(End::Silent);
@@ -102,7 +125,8 @@ impl<'c, S: Store> Session<'c, S> {
             Verb::Queue => queue::queue(&self.service, settings, command.rest).await,
             Verb::Mutate => mutate::mutate(&self.service, settings, command.rest).await,
             Verb::Track | Verb::Batch => Err(Refusal::Enterprise(verb.label())),
-            Verb::Unknown => Err(Refusal::unknown_command(command.word)),
+            // FETCH is not answered here: what it names is read before its line is let go.
+            Verb::Unknown | Verb::Fetch => Err(Refusal::unknown_command(command.word)),
         };
         self.reply(wire, verb, answer);
         Ok(())
@@ -183,6 +207,16 @@ impl<'c, S: Store> Session<'c, S> {
             .commands_total
             .set(self.service.commands_total.get() + 1);
     }
+}
+
+/// Lines that come whole in a buffer may still be too long.
+fn check_length(line: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    let max = limits.line_bytes_max;
+    if line.len() <= max {
+        return Ok(());
+    }
+    let setting = Limit::LineBytesMax.name();
+    Err(Refusal::LineTooLong { max, setting })
 }
 
 fn line_limits(limits: &Limits) -> LineLimits {

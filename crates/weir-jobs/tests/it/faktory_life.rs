@@ -38,6 +38,18 @@ fn work_wakes_a_waiting_fetch_on_any_of_its_queues() {
 }
 
 #[test]
+fn a_waiting_fetch_holds_no_buffer() {
+    let server = Server::start(StoreKind::Memory, long_wait);
+    let mut worker = server.worker("w1");
+    worker.talk("> FETCH default");
+    until("the FETCH waits and holds nothing", || {
+        let scraped = server.scrape();
+        scraped.contains("weir_jobs_fetches_waiting 1\n")
+            && scraped.contains("weir_jobs_buffered_bytes 0\n")
+    });
+}
+
+#[test]
 fn a_client_that_hangs_up_while_it_waits_leaves_the_job_in_its_queue() {
     for store in STORES {
         let server = Server::start(store, long_wait);
