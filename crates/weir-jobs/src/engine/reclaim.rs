@@ -102,7 +102,7 @@ impl<D: Disk> Engine<D> {
         let sealed = segments.iter().filter(|segment| segment.sealed);
         let (mut live, mut dead) = (0.0, 0.0);
         for segment in sealed {
-            let bytes = f64::from(u32::try_from(segment.bytes).unwrap_or(u32::MAX));
+            let bytes = f64::from(segment.bytes);
             let share = self.state.segments.live_share(segment.number);
             live += bytes * share;
             dead += bytes * (1.0 - share);

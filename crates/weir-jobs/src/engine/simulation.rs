@@ -69,8 +69,8 @@ fn queue(name: &str) -> QueueName {
 impl Run {
     fn new(seed: u64) -> Self {
         let disk = SimulatedDisk::new(seed);
-        disk.set_short_transfers(seed % 3 == 0);
-        disk.set_allocates(seed % 5 != 0);
+        disk.set_short_transfers(seed.is_multiple_of(3));
+        disk.set_allocates(!seed.is_multiple_of(5));
         let (engine, _) = open(&disk, seed);
         Self {
             syncer: engine.journal.log.syncer(),

@@ -179,7 +179,6 @@ impl<D: Disk> Worker<D> {
             let stop = self.wait();
             if !stop && !self.pace.gather_wait.is_zero() {
                 // The setting's purpose: others may join this sync.
-                #[expect(clippy::disallowed_methods, reason = "this thread exists to wait")]
                 std::thread::sleep(self.pace.gather_wait);
             }
             self.round();

@@ -26,10 +26,6 @@ pub(crate) fn put_text(into: &mut Vec<u8>, text: &str) {
     into.extend_from_slice(text.as_bytes());
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the low seven bits are what is wanted"
-)]
 const fn low_byte(value: u64) -> u8 {
     (value & 0x7F) as u8
 }
