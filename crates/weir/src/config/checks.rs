@@ -6,6 +6,9 @@ use weir_net::tls;
 use super::Settings;
 use super::keys::Report;
 
+/// A segment holds the reserve and some records, or nothing could be pushed.
+const SEGMENT_ROOM_MIN: u32 = 1 << 20;
+
 /// Adds the mistakes that only show in the whole.
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     for problem in settings.console.problems() {
@@ -22,6 +25,10 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
         let message =
             "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";
         report.mistake_at("jobs.limits.buffered_bytes_max", message.to_owned());
+    }
+    if limits.segment_bytes < limits.reserve_bytes.saturating_add(SEGMENT_ROOM_MIN) {
+        let message = "jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes";
+        report.mistake_at("jobs.limits.segment_bytes", message.to_owned());
     }
     if let Some(Err(error)) = jobs.tls.as_ref().map(tls::server_config) {
         report.mistake_at("jobs.tls", format!("jobs.tls: {error}"));
@@ -64,6 +71,14 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     warn(
         jobs.settings.fsync_acks && jobs.settings.fsync != Fsync::Always,
         "jobs.fsync_acks has no effect without jobs.fsync = \"always\"",
+    );
+    let limits = &jobs.settings.limits;
+    let room = u64::from(limits.segment_bytes.saturating_sub(limits.reserve_bytes));
+    let is_embedded = jobs.settings.store == StoreKind::Embedded;
+    let line_bytes_max = u64::try_from(limits.line_bytes_max).unwrap_or(u64::MAX);
+    warn(
+        is_embedded && line_bytes_max > room,
+        "jobs.limits.line_bytes_max is above segment_bytes less reserve_bytes: larger jobs are refused by the log",
     );
     warn(
         jobs.settings.allow_flush,

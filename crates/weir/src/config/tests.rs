@@ -204,6 +204,7 @@ listen = "127.0.0.1:7420"
 [jobs.limits]
 line_bytes_max = "100MiB"
 buffered_bytes_max = "50MiB"
+segment_bytes = "16MiB"
 [jobs.tls]
 cert = "/nonexistent/cert.pem"
 key = "/nonexistent/key.pem"
@@ -213,8 +214,9 @@ backoff_min = "1m"
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:1:1: console.listen: 127.0.0.1:7420 is jobs.listen already
     weir.toml:6:22: jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max
-    weir.toml:7:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
-    weir.toml:10:1: supervisor.backoff_max: must not be below backoff_min
+    weir.toml:7:17: jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes
+    weir.toml:8:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
+    weir.toml:11:1: supervisor.backoff_max: must not be below backoff_min
     ");
     let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"

@@ -55,7 +55,11 @@ fn a_data_folder_with_a_long_path_works() {
 #[test]
 fn a_damaged_store_stops_the_start_and_salvage_keeps_what_holds() {
     let site = crate::weir::Site::new("");
-    site.write("[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n");
+    // A small segment: an unoptimised build looks at every byte of a damaged one slowly.
+    site.write(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nsegment_bytes = \"2MiB\"\nreserve_bytes = \"1MiB\"\n\
+         [console]\nlisten = \"127.0.0.1:0\"\n",
+    );
     let weir = site.start();
     for jid in ["it-job-0001", "it-job-0002", "it-job-0003"] {
         weir.site.ok(&[
