@@ -88,9 +88,10 @@ impl Dispatcher {
         })
     }
 
-    /// A new allocation: turns start over.
-    pub fn start_over(&mut self) {
-        self.turns.clear();
+    /// A new allocation: whoever is not in it loses its turn.
+    pub fn keep_only(&mut self, allocation: &Allocation) {
+        self.turns
+            .retain(|name, _| allocation.queues.contains_key(name));
     }
 
     /// Smooth weighted round robin among the open candidates that have a share.

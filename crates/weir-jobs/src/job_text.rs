@@ -114,7 +114,9 @@ pub fn failure(json: &[u8], base_bytes: usize) -> Option<Failure> {
 /// Reads the value of a `failure` member; None: it is none.
 #[must_use]
 pub fn parse_failure(json: &str) -> Option<Failure> {
-    serde_json::from_str::<FailureText>(json).ok().map(Failure::from)
+    serde_json::from_str::<FailureText>(json)
+        .ok()
+        .map(Failure::from)
 }
 
 /// The protocol's form. Empty members are left out, as the original does.

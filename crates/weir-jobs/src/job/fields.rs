@@ -137,13 +137,12 @@ fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
 
 /// 60 - 86,400 s: absent and 0 are the default, less than a minute counts as one.
 fn reserve_for(members: &Members<'_>) -> Result<u32, JobError> {
-    match integer(members, Member::ReserveFor)?
-        .unwrap_or(0)
-        .try_into()
-    {
+    let seconds = u32::try_from(integer(members, Member::ReserveFor)?.unwrap_or(0));
+    match seconds {
         Ok(0) => Ok(RESERVE_FOR_SECONDS_DEFAULT),
         Ok(seconds @ 1..=RESERVE_FOR_SECONDS_MAX) => Ok(seconds.max(RESERVE_FOR_SECONDS_MIN)),
-        _ => Err(JobError::ReserveFor),
+        Ok(_) => Err(JobError::ReserveFor),
+        Err(_) => Err(JobError::malformed("reserve_for must not be negative")),
     }
 }
 

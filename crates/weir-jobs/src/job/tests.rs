@@ -183,7 +183,10 @@ fn what_is_wrong_is_said() {
     );
     let reserve_for = "jobs cannot be reserved for more than one day";
     check(&with(r#""reserve_for":86401"#), reserve_for);
-    check(&with(r#""reserve_for":-1"#), reserve_for);
+    check(
+        &with(r#""reserve_for":-1"#),
+        "malformed job: reserve_for must not be negative",
+    );
     let retry = "malformed job: retry must be a whole number below 2^31";
     check(&with(r#""retry":1e400"#), retry);
     check(&with(r#""retry":2147483648"#), retry);

@@ -136,8 +136,8 @@ impl State {
 
     /// Puts `allocation` in force. Returns the queues, whose work may go to others now.
     pub(super) fn allocate(&mut self, allocation: Allocation) -> Vec<QueueName> {
+        self.dispatcher.keep_only(&allocation);
         self.allocation = allocation;
-        self.dispatcher.start_over();
         self.queues.keys().cloned().collect()
     }
 

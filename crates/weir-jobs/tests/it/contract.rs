@@ -8,6 +8,7 @@ mod dead;
 mod dispatch;
 mod durable;
 mod harness;
+mod model;
 mod order;
 mod queues;
 mod reservations;
@@ -80,9 +81,12 @@ contract_of_all_stores!({
         a_dropped_fetch_loses_nothing,
         work_that_was_handed_over_and_not_taken_goes_back_to_its_place,
         work_that_was_not_taken_goes_to_the_next_in_line,
+        a_job_that_ended_in_a_dropped_fetchs_hands_stays_ended,
+        what_another_worker_holds_by_now_is_not_given_back,
         a_fetch_that_waits_in_vain_comes_back_empty,
         while_all_is_paused_a_fetch_waits,
         a_fetch_wakes_for_everything_that_brings_work,
+        a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot,
         only_so_many_fetches_wait,
         closing_ends_every_wait;
     reservations:

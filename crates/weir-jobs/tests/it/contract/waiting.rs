@@ -81,6 +81,41 @@ pub(crate) async fn work_that_was_not_taken_goes_to_the_next_in_line<H: Harness>
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
 }
 
+/// A store may give the number of a job that has ended to the next one: many rounds, so that
+/// numbers and hashes meet.
+pub(crate) async fn a_job_that_ended_in_a_dropped_fetchs_hands_stays_ended<H: Harness>(
+    world: World<H>,
+) {
+    for round in 0..1_000 {
+        let (ended, running) = (format!("ended-{round:05}"), format!("running-{round:05}"));
+        let first = world.stuck_fetch("w1", "a").await;
+        world.push_with(&ended, r#""queue":"a","retry":0"#).await;
+        world.fail(&ended).await;
+        let second = world.stuck_fetch("w2", "b").await;
+        world.push_to("b", &running).await;
+        drop(first);
+        assert_eq!(world.store().busy(&Wid::new("w2")), 1, "round {round}");
+        assert_eq!(world.depth("b"), 0, "round {round}");
+        drop(second);
+        assert_eq!(world.drain("b").await, running);
+        world.ack(&running).await;
+    }
+    assert_eq!(world.census().await, (0, 0, 0, 0, 0));
+}
+
+pub(crate) async fn what_another_worker_holds_by_now_is_not_given_back<H: Harness>(
+    world: World<H>,
+) {
+    let fetching = world.stuck_fetch("w1", "a").await;
+    world.push_to("a", "job-a-01").await;
+    world.store().release(&Wid::new("w1")).await.unwrap();
+    world.advance(seconds(1)).await;
+    assert!(world.fetch_as("w2", "a").await.is_some());
+    drop(fetching);
+    assert_eq!(world.census().await, (0, 1, 0, 0, 0));
+    assert_eq!(world.store().busy(&Wid::new("w2")), 1);
+}
+
 pub(crate) async fn a_fetch_that_waits_in_vain_comes_back_empty<H: Harness>(world: World<H>) {
     let (wid, queues) = (Wid::new("w1"), queue_names("a b"));
     let wait = Duration::from_millis(5);
@@ -158,6 +193,20 @@ pub(crate) async fn a_fetch_wakes_for_everything_that_brings_work<H: Harness>(wo
         Some("job-00003"),
         "a raised cap"
     );
+}
+
+pub(crate) async fn a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot<H: Harness>(
+    world: World<H>,
+) {
+    cap(&world, 1);
+    world.push_with("job-00001", r#""reserve_for":60"#).await;
+    world.push_with("job-00002", r#""reserve_for":60"#).await;
+    assert!(world.fetch("default").await.is_some());
+    let fetching = world.wait_as("w2", "default").await;
+    assert!(fetching.is_waiting(), "the cap holds");
+    world.advance(seconds(60)).await;
+    assert_eq!(world.counts().fetches_waiting, 0);
+    assert_eq!(fetching.jid().await.as_deref(), Some("job-00002"));
 }
 
 fn cap<H: Harness>(world: &World<H>, concurrency: u32) {

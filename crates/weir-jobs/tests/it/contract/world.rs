@@ -1,6 +1,6 @@
 //! A store, its clock, and short words for what clients and operators do to it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -154,14 +154,25 @@ impl<H: Harness> World<H> {
 
     /// A FETCH that is in line and whose task does not run: whatever it is handed, it never takes.
     pub(crate) async fn stuck_fetch(&self, worker: &str, queues: &str) -> StuckFetch {
+        let fetch = self.begin_fetch(worker, queues).await;
+        fetch.ok().expect("there is nothing yet")
+    }
+
+    /// A FETCH that has been looked at once: it waits, or it was answered at once.
+    pub(crate) async fn begin_fetch(
+        &self,
+        worker: &str,
+        queues: &str,
+    ) -> Result<StuckFetch, Option<Delivery>> {
         let store = Rc::clone(self.harness.store());
         let (worker, queues) = (worker.to_owned(), queues.to_owned());
         let mut fetch: StuckFetch =
             Box::pin(async move { fetch_one(&*store, &worker, &queues, LONG).await.unwrap() });
-        let polled = std::future::poll_fn(|context| Poll::Ready(fetch.as_mut().poll(context)));
-        assert!(polled.await.is_pending());
-        assert_eq!(self.store().counts().fetches_waiting, 1);
-        fetch
+        let polled = poll_fn(|context| Poll::Ready(fetch.as_mut().poll(context))).await;
+        match polled {
+            Poll::Pending => Ok(fetch),
+            Poll::Ready(answer) => Err(answer),
+        }
     }
 
     pub(crate) async fn ack(&self, jid: &str) -> usize {
