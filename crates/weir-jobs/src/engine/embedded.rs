@@ -162,13 +162,18 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
         let inner = &*self.inner;
-        let held = inner.engine.borrow().state.reserved.busy(wid);
-        let queues = inner
-            .retrying(|engine, now| engine.release(wid, now))
-            .await?;
+        let mut queues = Vec::new();
+        while let Some(queue) = inner
+            .retrying(|engine, now| engine.release_one(wid, now))
+            .await?
+        {
+            queues.push(queue);
+        }
+        let released = queues.len();
+        // Only now: a FETCH of the vanished worker that still waits must not get them back in turn.
         inner.offer_numbered(queues);
         inner.promise().await?;
-        Ok(usize::try_from(held).unwrap_or(usize::MAX))
+        Ok(released)
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {

@@ -168,8 +168,8 @@ impl<D: Disk> Inner<D> {
     /// Work that was handed out but never taken goes back to its place.
     fn give_back(&self, taken: Vec<Taken>) {
         let mut queues = Vec::with_capacity(taken.len());
-        for Taken { job, delivery } in taken {
-            queues.extend(self.engine.borrow_mut().put_back(job, &delivery.jid));
+        for taken in &taken {
+            queues.extend(self.engine.borrow_mut().put_back(taken));
         }
         self.offer_numbered(queues);
     }

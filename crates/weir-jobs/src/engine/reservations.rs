@@ -12,6 +12,8 @@ use crate::model::Wid;
 /// A worker's hold on a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservation {
+    /// Its number, never given again: jobs' indices are.
+    pub(crate) ticket: u64,
     pub(crate) job: JobIndex,
     pub(crate) jid: Box<str>,
     pub(crate) wid: Option<Wid>,
@@ -25,6 +27,7 @@ pub(crate) struct Reservations {
     by_jid: HashTable<Reservation>,
     by_expiry: BTreeSet<(Timestamp, JobIndex)>,
     busy: HashMap<Wid, u64>,
+    next_ticket: u64,
 }
 
 fn key(jid: &str) -> u64 {
@@ -39,6 +42,12 @@ impl Reservations {
     /// How many jobs a worker holds.
     pub(crate) fn busy(&self, wid: &Wid) -> u64 {
         self.busy.get(wid).copied().unwrap_or(0)
+    }
+
+    /// A number for a new reservation.
+    pub(crate) fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
     }
 
     pub(crate) fn insert(&mut self, reservation: Reservation) {
@@ -65,8 +74,21 @@ impl Reservations {
 
     /// Ends the reservation of this very job.
     pub(crate) fn remove_job(&mut self, jid: &str, job: JobIndex) -> Option<Reservation> {
-        let found = self.by_jid.find_entry(key(jid), |found| found.job == job);
-        let (reservation, _) = found.ok()?.remove();
+        self.remove_where(jid, |found| found.job == job)
+    }
+
+    /// Ends this very reservation, if nobody else has.
+    pub(crate) fn remove_ticket(&mut self, jid: &str, ticket: u64) -> Option<Reservation> {
+        self.remove_where(jid, |found| found.ticket == ticket)
+    }
+
+    fn remove_where(
+        &mut self,
+        jid: &str,
+        wanted: impl Fn(&Reservation) -> bool,
+    ) -> Option<Reservation> {
+        let is_it = |found: &Reservation| &*found.jid == jid && wanted(found);
+        let (reservation, _) = self.by_jid.find_entry(key(jid), is_it).ok()?.remove();
         self.by_expiry
             .remove(&(reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid

@@ -242,7 +242,7 @@ impl Run {
 
     fn release(&mut self) {
         let wid = Wid::new("w1");
-        let _ = self.run(|engine, now| engine.release(&wid, now));
+        while let Ok(Some(_)) = self.run(|engine, now| engine.release_one(&wid, now)) {}
         self.note_vanished();
         self.note(false);
     }

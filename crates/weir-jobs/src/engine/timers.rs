@@ -24,7 +24,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Ticked {
     pub(crate) next: Next,
-    /// Queues that have new work, in the order in which it came.
+    /// Queues that have new work or a free slot, in the order in which it came.
     pub(crate) queues: Vec<u16>,
 }
 
@@ -33,7 +33,10 @@ impl<D: Disk> Engine<D> {
     pub(crate) fn tick(&mut self, now: Timestamp) -> Result<Ticked, EngineError> {
         let mut queues = Vec::new();
         let mut left = SLICE_JOBS;
-        while left > 0 && self.lapse_one(now)? {
+        while left > 0
+            && let Some(queue) = self.lapse_one(now)?
+        {
+            queues.push(queue);
             left -= 1;
         }
         for set in [SetName::Scheduled, SetName::Retries] {

@@ -19,7 +19,8 @@ use crate::store::{FailOutcome, StoreError};
 /// A job on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(crate) job: JobIndex,
+    /// Of its reservation.
+    pub(crate) ticket: u64,
     pub(crate) delivery: Delivery,
 }
 
@@ -83,7 +84,9 @@ impl<D: Disk> Engine<D> {
             json: body.json.to_vec(),
         };
         let wid = wid.cloned();
+        let ticket = self.state.reserved.ticket();
         self.state.reserved.insert(Reservation {
+            ticket,
             job,
             jid,
             wid,
@@ -92,13 +95,15 @@ impl<D: Disk> Engine<D> {
         });
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
-        Some(Taken { job, delivery })
+        Some(Taken { ticket, delivery })
     }
 
-    /// A job that was taken never reached its worker: it goes back to its place.
-    pub(crate) fn put_back(&mut self, job: JobIndex, jid: &str) -> Option<u16> {
-        self.state.reserved.remove_job(jid, job)?;
-        Some(self.wait_again(job))
+    /// A job that was taken never reached its worker: it goes back to its place, unless its
+    /// reservation has ended since. Returns its queue.
+    pub(crate) fn put_back(&mut self, taken: &Taken) -> Option<u16> {
+        let jid = &taken.delivery.jid;
+        let reservation = self.state.reserved.remove_ticket(jid, taken.ticket)?;
+        Some(self.wait_again(reservation.job))
     }
 
     /// Ends a reservation, or removes a job that waits again after a crash. Returns the job's queue
@@ -256,40 +261,53 @@ impl<D: Disk> Engine<D> {
         queue.failed_total += 1;
     }
 
-    /// The longest-lapsed reservation, if any has lapsed, counts as failed.
-    pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<bool, EngineError> {
+    /// The longest-lapsed reservation, if any has lapsed, counts as failed. Returns the job's queue,
+    /// which may have a slot free now.
+    pub(crate) fn lapse_one(&mut self, now: Timestamp) -> Result<Option<u16>, EngineError> {
         let Some(job) = self.state.reserved.lapsed(now) else {
-            return Ok(false);
+            return Ok(None);
         };
+        let queue = self.state.arena.get(job).queue;
         let jid = self.reserved_jid(job);
         match self.fail_job(job, rules::reservation_expired(jid), now) {
-            Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(true),
+            Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => Ok(Some(queue)),
             Err(error) => Err(error),
         }
     }
 
-    /// The worker is gone: its jobs wait again, or have failed if that happened too often.
-    /// Returns the queues that have work again.
-    pub(crate) fn release(&mut self, wid: &Wid, now: Timestamp) -> Result<Vec<u16>, EngineError> {
+    /// The worker is gone: one of its jobs waits again, or has failed if that happened too often.
+    /// Returns the job's queue; None: the worker holds nothing.
+    pub(crate) fn release_one(
+        &mut self,
+        wid: &Wid,
+        now: Timestamp,
+    ) -> Result<Option<u16>, EngineError> {
         let held = self
             .state
             .reserved
             .iter()
-            .filter(|r| r.wid.as_ref() == Some(wid));
-        let held: Vec<_> = held.map(|r| (r.job, r.jid.clone())).collect();
-        let mut queues = Vec::with_capacity(held.len());
-        for (job, jid) in held {
-            let returned = self.returns.get(&job).copied().unwrap_or(0);
-            if returned >= self.settings.limits.returns_max {
-                self.metrics.limit_hit(Limit::ReturnsMax);
-                self.fail_job(job, rules::worker_vanished(jid), now)?;
-                continue;
+            .find(|held| held.wid.as_ref() == Some(wid))
+            .map(|held| (held.job, held.jid.clone()));
+        let Some((job, jid)) = held else {
+            return Ok(None);
+        };
+        let queue = self.state.arena.get(job).queue;
+        let returned = self.returns.get(&job).copied().unwrap_or(0);
+        match rules::after_vanishing(returned, self.settings.limits.returns_max) {
+            rules::Return::Waits => {
+                self.state.reserved.remove_job(&jid, job);
+                self.wait_again(job);
+                self.returns.insert(job, returned + 1);
             }
-            self.state.reserved.remove_job(&jid, job);
-            queues.push(self.wait_again(job));
-            self.returns.insert(job, returned + 1);
+            rules::Return::Fails => {
+                self.metrics.limit_hit(Limit::ReturnsMax);
+                match self.fail_job(job, rules::worker_vanished(jid), now) {
+                    Ok(_) | Err(EngineError::Store(StoreError::NotFound(_))) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
-        Ok(queues)
+        Ok(Some(queue))
     }
 
     /// From the job's record; by looking through the reservations if that can't be read.

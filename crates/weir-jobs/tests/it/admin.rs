@@ -359,7 +359,8 @@ fn a_crowd_of_requests_is_told_that_the_server_is_busy() {
     });
     let handle = server.handle();
     let answers = server.block_on(async {
-        let asked: Vec<_> = (0..5).map(|_| handle.overview()).collect();
+        // So many that the server, which answers meanwhile, can't keep up with their being asked.
+        let asked: Vec<_> = (0..5_000).map(|_| handle.overview()).collect();
         let mut asked: Vec<_> = asked.into_iter().map(Box::pin).collect();
         let mut early = Vec::new();
         for future in &mut asked {

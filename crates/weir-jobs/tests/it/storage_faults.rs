@@ -101,7 +101,10 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
             if allocates {
                 for _ in 0..20 {
                     let delivery = fetch(&store).await.expect("a waiting job");
-                    store.ack(&[&delivery.jid]).await.expect("an ACK on a full disk");
+                    store
+                        .ack(&[&delivery.jid])
+                        .await
+                        .expect("an ACK on a full disk");
                 }
                 let jid = fetch(&store).await.expect("a waiting job").jid;
                 let report = FailureReport {
@@ -112,7 +115,11 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
             }
             let counts = store.counts();
             let there = counts.queues[0].depth + counts.retries + counts.processed_total.min(20);
-            assert_eq!(there, u64::from(stored), "refused jobs are not there, stored ones are");
+            assert_eq!(
+                there,
+                u64::from(stored),
+                "refused jobs are not there, stored ones are"
+            );
 
             disk.set_space(None);
             let mut resumed = false;
@@ -123,7 +130,10 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            assert!(resumed, "pushes resume by themselves ({fsync:?}, {allocates})");
+            assert!(
+                resumed,
+                "pushes resume by themselves ({fsync:?}, {allocates})"
+            );
             store.close().await.expect("a clean end");
         });
     }
@@ -141,6 +151,9 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         let failed = push(&store, 3).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
         assert!(matches!(store.storage().condition, Condition::Failed(_)));
-        store.close().await.expect_err("what was not synced is not claimed to be");
+        store
+            .close()
+            .await
+            .expect_err("what was not synced is not claimed to be");
     });
 }

@@ -26,6 +26,9 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
+/// A worker that drains for long must say that it lives.
+const BEAT_EVERY_JOBS: usize = 1_000;
+
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
     let kills = number_from_environment("WEIR_CRASH_KILLS", 8);
@@ -63,7 +66,15 @@ fn drain(server: &Server) -> Vec<String> {
     }
     let mut seen = BTreeSet::new();
     let mut drained = Vec::new();
-    while let Some(jid) = client.fetch(&load::QUEUES.join(" ")) {
+    let fetch = format!("FETCH {}", load::QUEUES.join(" "));
+    loop {
+        let answer = client.ask(&fetch).expect("a server that stays up");
+        let Some(jid) = client::jid_of(&answer) else {
+            break;
+        };
+        if seen.len() % BEAT_EVERY_JOBS == 0 {
+            assert_eq!(client.ask(r#"BEAT {"wid":"drain"}"#).as_deref(), Some("OK"));
+        }
         assert!(seen.insert(jid.clone()), "{jid} came twice in one life");
         assert_eq!(client.ack(&jid).as_deref(), Some("OK"));
         drained.push(jid);

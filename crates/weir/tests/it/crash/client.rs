@@ -38,16 +38,6 @@ impl Client {
         }
     }
 
-    /// The jid of the next job; None: there is none, or the connection broke.
-    pub(super) fn fetch(&mut self, queues: &str) -> Option<String> {
-        let job = self.ask(&format!("FETCH {queues}"))?;
-        if job.is_empty() {
-            return None;
-        }
-        let job: serde_json::Value = serde_json::from_str(&job).expect("a job is JSON");
-        Some(job["jid"].as_str().expect("a job has a jid").to_owned())
-    }
-
     pub(super) fn ack(&mut self, jid: &str) -> Option<String> {
         self.ask(&format!(r#"ACK {{"jid":"{jid}"}}"#))
     }
@@ -65,4 +55,13 @@ impl Client {
         bytes.truncate(length);
         String::from_utf8(bytes).ok()
     }
+}
+
+/// The jid in the answer to a FETCH; None: there was no job.
+pub(super) fn jid_of(answer: &str) -> Option<String> {
+    if answer.is_empty() {
+        return None;
+    }
+    let job: serde_json::Value = serde_json::from_str(answer).expect("a job is JSON");
+    Some(job["jid"].as_str().expect("a job has a jid").to_owned())
 }
