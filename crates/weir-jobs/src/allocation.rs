@@ -40,6 +40,8 @@ impl Allocation {
             };
             (name.clone(), allocation)
         });
-        Self { queues: queues.collect() }
+        Self {
+            queues: queues.collect(),
+        }
     }
 }

@@ -11,7 +11,10 @@ impl Filter {
             return self.jids.iter().any(|wanted| wanted == jid);
         }
         self.jobtype.as_ref().is_none_or(|wanted| wanted == jobtype)
-            && self.pattern.as_ref().is_none_or(|pattern| glob_matches(pattern.as_bytes(), json))
+            && self
+                .pattern
+                .as_ref()
+                .is_none_or(|pattern| glob_matches(pattern.as_bytes(), json))
     }
 }
 
@@ -39,7 +42,9 @@ pub fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
             read += 1;
             continue;
         }
-        let Some((behind_star, tried)) = retry else { return false };
+        let Some((behind_star, tried)) = retry else {
+            return false;
+        };
         retry = Some((behind_star, tried + 1));
         at = behind_star;
         read = tried + 1;
@@ -73,7 +78,10 @@ fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
             found |= pattern[at + 1] == byte;
             at += 2;
         } else if pattern.get(at + 1) == Some(&b'-') && at + 2 < pattern.len() {
-            let (low, high) = (pattern[at].min(pattern[at + 2]), pattern[at].max(pattern[at + 2]));
+            let (low, high) = (
+                pattern[at].min(pattern[at + 2]),
+                pattern[at].max(pattern[at + 2]),
+            );
             found |= (low..=high).contains(&byte);
             at += 3;
         } else {
@@ -92,7 +100,11 @@ mod tests {
     #[test]
     fn globs_match_as_in_redis() {
         let check = |pattern: &str, text: &str, expected: bool| {
-            assert_eq!(glob_matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+            assert_eq!(
+                glob_matches(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
         };
         check("", "", true);
         check("", "a", false);
@@ -117,7 +129,10 @@ mod tests {
     #[test]
     fn many_stars_do_not_explode() {
         let pattern = "*a".repeat(200) + "b";
-        assert!(!glob_matches(pattern.as_bytes(), "a".repeat(10_000).as_bytes()));
+        assert!(!glob_matches(
+            pattern.as_bytes(),
+            "a".repeat(10_000).as_bytes()
+        ));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(crate) async fn every_retry_waits_by_the_formula<H: Harness>(world: World<H>
             .expect("never earlier")
             .as_secs();
         assert!(
-            jitter < 30 * (count + 1) && jitter % (count + 1) == 0,
+            jitter < 30 * (count + 1) && jitter.is_multiple_of(count + 1),
             "{count}: {delay:?}"
         );
         let failure = world.found("job-00001").await.unwrap().failure.unwrap();

@@ -155,7 +155,10 @@ impl<H: Harness> World<H> {
     /// A FETCH that is in line and whose task does not run: whatever it is handed, it never takes.
     pub(crate) async fn stuck_fetch(&self, worker: &str, queues: &str) -> StuckFetch {
         let fetch = self.begin_fetch(worker, queues).await;
-        fetch.ok().expect("there is nothing yet")
+        let Ok(stuck) = fetch else {
+            panic!("there was something to fetch already");
+        };
+        stuck
     }
 
     /// A FETCH that has been looked at once: it waits, or it was answered at once.
