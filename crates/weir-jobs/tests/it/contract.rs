@@ -12,6 +12,7 @@ mod model;
 mod order;
 mod queues;
 mod reservations;
+mod restore;
 mod retries;
 mod scan;
 mod scheduled;
@@ -108,6 +109,11 @@ contract_of_all_stores!({
         an_action_never_hits_another_job,
         an_action_on_all_says_how_many,
         a_job_is_found_wherever_it_is;
+    restore:
+        a_restored_job_rests_where_it_was,
+        its_next_failure_counts_on,
+        restored_work_wakes_a_fetch,
+        the_caps_hold_for_restored_jobs;
     dispatch:
         a_cap_holds_over_all_workers,
         a_guarantee_goes_before_the_order,
