@@ -253,10 +253,13 @@ impl Store for MemoryStore {
     async fn ack(&self, jids: &[&str]) -> Result<usize, StoreError> {
         self.inner.check_open()?;
         let now = self.inner.clock.now();
-        let ack = |jid: &&str| self.inner.state.borrow_mut().ack(jid, now);
-        let queues: Vec<QueueName> = jids.iter().filter_map(ack).collect();
-        self.inner.offer(&queues);
-        Ok(queues.len())
+        let mut known = 0;
+        for jid in jids {
+            let freed = self.inner.state.borrow_mut().ack(jid, now);
+            known += usize::from(freed.is_some());
+            self.inner.offer(&freed);
+        }
+        Ok(known)
     }
 
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {

@@ -1,6 +1,6 @@
 //! Two stores that are told the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -121,10 +121,7 @@ impl Pair {
                 let (jid, until) = (self.jid(*job), self.clock.now() + seconds(*more));
                 both!(self, |world| world.store().extend(&jid, until).await);
             }
-            Operation::Release(worker) => {
-                let wid = Wid::new(WORKERS[*worker]);
-                both!(self, |world| world.store().release(&wid).await);
-            }
+            Operation::Release(worker) => self.release(WORKERS[*worker]).await,
             Operation::Act {
                 place,
                 entry,
@@ -260,6 +257,20 @@ impl Pair {
             .fail(report(&jid))
             .await
             .map(kind));
+    }
+
+    /// A worker that held jobs of several queues while others wait is left alone: whose queue is
+    /// offered first is not promised.
+    async fn release(&mut self, worker: &str) {
+        let wid = Wid::new(worker);
+        let held = self.memory.store().reservations(usize::MAX);
+        let held = held
+            .into_iter()
+            .filter(|held| held.wid.as_ref() == Some(&wid));
+        let queues: BTreeSet<_> = held.map(|held| held.queue).collect();
+        if self.waits.is_empty() || queues.len() < 2 {
+            both!(self, |world| world.store().release(&wid).await);
+        }
     }
 
     async fn act(&mut self, place_name: &str, entry: usize, action: Action) {
