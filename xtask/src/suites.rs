@@ -162,7 +162,13 @@ impl Counts {
 }
 
 /// Sums the results that cargo, nextest, node and e2e/run print.
+///
+/// A runner that closes with a total of its own (e2e/run does, over suites in several languages) has
+/// the last word.
 fn count(output: &str) -> Counts {
+    if let Some(total) = closing(output) {
+        return total;
+    }
     let mut total = Counts::default();
     for line in output.lines() {
         total.add(cargo(line).or_else(|| nextest(line)).unwrap_or_default());
@@ -215,6 +221,16 @@ fn tap(output: &str) -> Option<Counts> {
     })
 }
 
+/// `5 passed, 0 failed, 1 skipped`, alone on the last line.
+fn closing(output: &str) -> Option<Counts> {
+    let last = output
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())?
+        .trim();
+    plain(last).filter(|total| total.line() == last)
+}
+
 /// The last `5 passed, 0 failed, 1 skipped`.
 fn plain(output: &str) -> Option<Counts> {
     let line = output
@@ -264,6 +280,13 @@ mod tests {
         assert_eq!(
             count("== python: 4 passed, 0 failed, 0 skipped\n9 passed, 1 failed, 2 skipped"),
             counts(9, 1, 2)
+        );
+        assert_eq!(
+            count(
+                "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+                 == rust: 3 passed, 0 failed, 0 skipped\n\n7 passed, 0 failed, 2 skipped\n"
+            ),
+            counts(7, 0, 2)
         );
         assert_eq!(count("error: could not compile"), Counts::default());
     }
