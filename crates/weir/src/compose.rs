@@ -52,10 +52,8 @@ impl Weir {
         mut inherited: Inherited,
     ) -> anyhow::Result<Self> {
         let clock = Clock::system();
-        let mut registry = Registry::default();
-        let labels_max = settings.jobs.settings.limits.metrics_queues_max;
-        let metrics = JobsMetrics::register(&mut registry, labels_max);
-        registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
+        let live = Live::new(&settings.console.limits);
+        let (registry, metrics) = metrics(settings, &clock, &live);
 
         let tls = settings
             .jobs
@@ -102,7 +100,15 @@ impl Weir {
         };
         if let Some(listener) = console {
             let jobs_url = facts.jobs_url();
-            let deps = console_deps(&listener, settings, handle.clone(), clock, jobs_url, routes)?;
+            let deps = console_deps(
+                &listener,
+                settings,
+                handle.clone(),
+                clock,
+                jobs_url,
+                live,
+                routes,
+            )?;
             http.spawn(Sampler::new(&deps).run(http.clone()));
             let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
             http::serve(Listener::Tcp(listener), endpoint, &http)?;
@@ -167,12 +173,23 @@ impl Weir {
     }
 }
 
+/// Everything that a scrape shows.
+fn metrics(settings: &Settings, clock: &Clock, live: &Live) -> (Registry, JobsMetrics) {
+    let mut registry = Registry::default();
+    let labels_max = settings.jobs.settings.limits.metrics_queues_max;
+    let jobs = JobsMetrics::register(&mut registry, labels_max);
+    registry.register_collector(Box::new(ProcessMetrics::new(clock)));
+    live.metrics().register(&mut registry);
+    (registry, jobs)
+}
+
 fn console_deps(
     listener: &TcpListener,
     settings: &Settings,
     handle: Handle,
     clock: Clock,
     jobs_url: String,
+    live: Live,
     routes: Routes,
 ) -> anyhow::Result<Deps> {
     let mut console = settings.console.clone();
@@ -181,7 +198,7 @@ fn console_deps(
     Ok(Deps {
         handle,
         history: Arc::new(History::open(&settings.history, &sampler::COLUMNS)),
-        live: Live::new(&console.limits),
+        live,
         clock,
         settings: console,
         jobs_limits: settings.jobs.settings.limits.clone(),
