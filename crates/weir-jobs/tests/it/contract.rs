@@ -8,6 +8,7 @@ mod dead;
 mod dispatch;
 mod durable;
 mod harness;
+mod limits;
 mod model;
 mod order;
 mod queues;
@@ -106,6 +107,8 @@ contract_of_all_stores!({
         filters_choose_jobs,
         a_scan_of_a_changing_set_misses_nothing_that_stays,
         jobs_of_the_same_time_are_all_listed,
+        a_walk_goes_on_when_its_last_job_leaves_others_of_its_time,
+        the_last_page_says_so,
         an_action_never_hits_another_job,
         an_action_on_all_says_how_many,
         a_job_is_found_wherever_it_is;
@@ -124,6 +127,16 @@ contract_of_all_stores!({
         flush_forgets_everything,
         after_closing_nothing_is_taken;
 });
+
+/// What only the memory store has.
+mod in_memory {
+    use super::*;
+    contract!(memory: MemoryHarness, {
+        limits:
+            the_memory_has_a_size;
+    });
+    use super::limits;
+}
 
 /// What only a store that survives the process can promise.
 mod survives {

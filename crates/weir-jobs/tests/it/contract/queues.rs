@@ -38,6 +38,7 @@ pub(crate) async fn removing_forgets_the_queue_but_not_what_workers_hold<H: Harn
     world.push_to("a", "job-a-01 job-a-02 job-a-03").await;
     world.push_to("gone", "gone-001").await;
     assert_eq!(world.fetch("a").await.as_deref(), Some("job-a-01"));
+    world.queue_action("a", QueueAction::Pause).await;
     assert_eq!(world.queue_action("a gone", QueueAction::Remove).await, 3);
     assert!(world.counts().queues.is_empty(), "{:?}", world.counts());
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));

@@ -157,6 +157,46 @@ pub(crate) async fn jobs_of_the_same_time_are_all_listed<H: Harness>(world: Worl
     }
 }
 
+pub(crate) async fn a_walk_goes_on_when_its_last_job_leaves_others_of_its_time<H: Harness>(
+    world: World<H>,
+) {
+    for newest_first in [false, true] {
+        let jids: BTreeSet<String> = (0..8).map(|n| format!("job-{n:05}")).collect();
+        for jid in &jids {
+            world.schedule(jid, seconds(60)).await;
+        }
+        let scheduled = place("scheduled");
+        let (mut seen, mut after) = (BTreeSet::new(), None);
+        loop {
+            let page = world
+                .page(&scheduled, after, &Filter::default(), newest_first)
+                .await;
+            seen.extend(page.jobs.iter().map(|job| job.key.jid.to_string()));
+            after = page.next;
+            let Some(key) = after.clone() else { break };
+            let last = Selection::Entries(vec![key]);
+            world.act("scheduled", last, Action::Discard).await;
+        }
+        assert_eq!(seen, jids, "newest first: {newest_first}");
+        world
+            .act("scheduled", Selection::All, Action::Discard)
+            .await;
+    }
+}
+
+pub(crate) async fn the_last_page_says_so<H: Harness>(world: World<H>) {
+    schedule_many(&world, 6).await;
+    let scheduled = place("scheduled");
+    let first = world
+        .page(&scheduled, None, &Filter::default(), false)
+        .await;
+    assert_eq!(first.jobs.len(), 3);
+    let last = world
+        .page(&scheduled, first.next, &Filter::default(), false)
+        .await;
+    assert_eq!((last.jobs.len(), last.next), (3, None));
+}
+
 pub(crate) async fn an_action_never_hits_another_job<H: Harness>(world: World<H>) {
     world.schedule("job-00001", seconds(10)).await;
     world.schedule("job-00002", seconds(10)).await;
@@ -206,6 +246,13 @@ pub(crate) async fn an_action_never_hits_another_job<H: Harness>(world: World<H>
     let twice = Selection::Entries(vec![twice.clone(), twice]);
     assert_eq!(world.act("queue:default", twice, Action::Discard).await, 1);
     assert_eq!(world.census().await, (0, 0, 1, 0, 0));
+
+    world.push_to("default", "job-00004").await;
+    let flushed = world.key("queue:default", "job-00004").await;
+    world.store().flush().await.unwrap();
+    world.push_to("default", "job-00004").await;
+    let flushed = Selection::Entries(vec![flushed]);
+    assert_eq!(world.act("queue:default", flushed, Action::Kill).await, 0);
 }
 
 pub(crate) async fn an_action_on_all_says_how_many<H: Harness>(world: World<H>) {
