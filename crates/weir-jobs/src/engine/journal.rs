@@ -23,7 +23,8 @@ pub(crate) struct Journal<D: Disk> {
 impl<D: Disk> Journal<D> {
     pub(crate) fn new(log: Log<D>) -> Self {
         let reader = log.reader();
-        let snapshot_due = log.segments().iter().all(|segment| segment.records == 0);
+        // A crash may leave the last segment empty, with the snapshot cut off.
+        let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
         Self {
             log,
             reader,

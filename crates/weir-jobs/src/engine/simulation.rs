@@ -486,7 +486,7 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 
 #[test]
 fn what_was_promised_survives_power_cuts_and_kills() {
-    let runs = number_from_environment("WEIR_SIMULATION_RUNS", 150);
+    let runs = number_from_environment("WEIR_SIMULATION_RUNS", 300);
     let first = number_from_environment("WEIR_SIMULATION_SEED", 0);
     let (mut crashes, mut jobs) = (0, 0);
     for seed in first..first + runs {
