@@ -62,7 +62,8 @@ contract_of_all_stores!({
     scheduled:
         a_job_waits_for_its_time_to_the_microsecond,
         due_jobs_are_enqueued_in_the_order_of_their_times,
-        a_due_job_goes_behind_those_that_wait;
+        a_due_job_goes_behind_those_that_wait,
+        nobody_has_to_ask_for_what_is_due;
     dead:
         the_dead_set_has_a_size,
         the_dead_are_forgotten_with_age,

@@ -48,3 +48,12 @@ pub(crate) async fn a_due_job_goes_behind_those_that_wait<H: Harness>(world: Wor
         "job-00001 job-00002 job-00003"
     );
 }
+
+pub(crate) async fn nobody_has_to_ask_for_what_is_due<H: Harness>(_: World<H>) {
+    let world = World::<H>::on_the_system_clock();
+    world.schedule("job-00002", seconds(3_600)).await;
+    let fetching = world.wait_as("w1", "default").await;
+    world.schedule("job-00001", Duration::from_millis(20)).await;
+    assert_eq!(fetching.jid().await.as_deref(), Some("job-00001"));
+    assert_eq!(world.census().await, (0, 1, 1, 0, 0));
+}

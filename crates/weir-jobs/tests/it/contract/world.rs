@@ -60,6 +60,15 @@ impl<H: Harness> World<H> {
         }
     }
 
+    /// A store whose time passes by itself.
+    pub(crate) fn on_the_system_clock() -> Self {
+        let clock = Clock::system();
+        Self {
+            harness: H::open(Settings::default(), clock.clone()),
+            clock,
+        }
+    }
+
     /// A second store, with other limits.
     pub(crate) fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
         let mut settings = Settings::default();
