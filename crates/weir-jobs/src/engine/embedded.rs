@@ -10,7 +10,7 @@ use weir_log::{Disk, RealDisk, Report};
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::inner::{Fetcher, Inner};
 use super::push::Arrival;
-use super::scan::{Walk, add_in_order};
+use super::scan::Walk;
 use super::timers::Next;
 use super::work::Taken;
 use crate::allocation::Allocation;
@@ -214,20 +214,17 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanPage, StoreError> {
-        let inner = &*self.inner;
-        let newest_first = request.newest_first;
-        let walk = inner.walk(request);
-        let read = if walk.stops.len() <= READ_ASIDE_STOPS {
-            walk.read()
-        } else {
+        let walk = self.inner.walk(&request);
+        if walk.stops.len() > READ_ASIDE_STOPS {
             let aside = tokio::task::spawn_blocking(|| walk.read()).await;
-            aside.map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?
-        };
-        let mut page = read.page;
-        for job in inner.read_moved(&read.moved) {
-            add_in_order(&mut page, job, newest_first);
+            let read = aside
+                .map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?;
+            if let Some(page) = read {
+                return Ok(page);
+            }
         }
-        Ok(page)
+        // Here nothing moves meanwhile.
+        Ok(self.inner.walk(&request).read().unwrap_or_default())
     }
 
     async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
@@ -278,7 +275,11 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn allocate(&self, allocation: Allocation) {
         let names: Vec<QueueName> = allocation.queues.keys().cloned().collect();
-        self.inner.engine.borrow_mut().allocation = allocation;
+        {
+            let mut engine = self.inner.engine.borrow_mut();
+            engine.dispatcher.keep_only(&allocation);
+            engine.allocation = allocation;
+        }
         // A raised cap lets waiting jobs go.
         for name in &names {
             self.inner.offer(name);
@@ -298,10 +299,11 @@ fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
 }
 
 impl<D: Disk> Inner<D> {
-    fn walk(&self, request: ScanRequest) -> Walk<D> {
+    fn walk(&self, request: &ScanRequest) -> Walk<D> {
         let engine = self.engine.borrow();
-        let stops = engine.stops(&request);
-        let more = stops.len() >= request.scan_max;
+        let mut stops = engine.stops(request);
+        let more = stops.len() > request.scan_max;
+        stops.truncate(request.scan_max);
         let named = |stop: super::look::Stop| {
             let name = engine.state.queues.get(stop.queue).name.clone();
             (stop, name)
@@ -309,8 +311,9 @@ impl<D: Disk> Inner<D> {
         Walk {
             reader: engine.journal.reader.clone(),
             stops: stops.into_iter().map(named).collect(),
-            filter: request.filter,
+            filter: request.filter.clone(),
             limit: request.limit,
+            newest_first: request.newest_first,
             more,
         }
     }

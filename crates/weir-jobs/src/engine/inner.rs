@@ -15,7 +15,6 @@ use weir_log::{Disk, Lsn, Position, Report, Space, SyncError};
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::durability::Promises;
-use super::look::Stop;
 use super::push::Arrival;
 use super::sync_thread::{Pace, SyncThread};
 use super::timers::Next;
@@ -24,7 +23,7 @@ use crate::allocation::Allocation;
 use crate::metrics::JobsMetrics;
 use crate::model::{EntryKey, Place, QueueName, Wid};
 use crate::settings::{Fsync, Settings};
-use crate::store::{Action, Condition, Storage, StoreError, StoredJob};
+use crate::store::{Action, Condition, Storage, StoreError};
 use crate::waiters::Waiters;
 
 /// Jobs that one action handles before others get their turn.
@@ -352,19 +351,6 @@ impl<D: Disk> Inner<D> {
             self.offer_numbered(queues);
             tokio::task::yield_now().await;
         }
-    }
-
-    /// Jobs whose records had moved while a walk read them.
-    pub(super) fn read_moved(&self, moved: &[Stop]) -> Vec<StoredJob> {
-        let engine = self.engine.borrow();
-        let still = |stop: &Stop| {
-            let entry = engine.state.arena.lookup(stop.job)?;
-            (entry.order == stop.order && entry.rest == stop.rest).then_some(())?;
-            let mut buffer = Vec::new();
-            let body = engine.journal.read(entry.position, &mut buffer).ok()?;
-            Some(engine.stored(stop, &body))
-        };
-        moved.iter().filter_map(still).collect()
     }
 
     // --- Background tasks ------------------------------------------------------------------

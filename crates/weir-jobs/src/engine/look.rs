@@ -15,7 +15,6 @@ use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoredJ
 /// A job that a walk came by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
-    pub(crate) job: JobIndex,
     pub(crate) position: Position,
     pub(crate) order: u64,
     pub(crate) rest: Rest,
@@ -90,10 +89,10 @@ impl<D: Disk> Engine<D> {
         Some(stored)
     }
 
-    /// The next stops of a walk, `scan_max` at most.
+    /// The next stops of a walk: one more than `scan_max`, so that the caller sees if there is more.
     pub(crate) fn stops(&self, request: &ScanRequest) -> Vec<Stop> {
         let after = request.after.as_ref();
-        let max = request.scan_max;
+        let max = request.scan_max.saturating_add(1);
         match &request.place {
             Place::Queue(name) => {
                 let Some(number) = self.state.queues.number(name.as_str()) else {
@@ -137,13 +136,13 @@ impl<D: Disk> Engine<D> {
         if request.newest_first {
             self.state
                 .set_before(set, after)
-                .take(request.scan_max)
+                .take(request.scan_max.saturating_add(1))
                 .map(stop)
                 .collect()
         } else {
             self.state
                 .set_after(set, after)
-                .take(request.scan_max)
+                .take(request.scan_max.saturating_add(1))
                 .map(stop)
                 .collect()
         }
@@ -188,7 +187,6 @@ impl<D: Disk> Engine<D> {
             ..
         } = *self.state.arena.get(job);
         Stop {
-            job,
             position,
             order,
             rest,

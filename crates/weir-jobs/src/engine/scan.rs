@@ -5,7 +5,7 @@ use weir_log::{Disk, ReadError, Reader};
 use super::journal::read_body;
 use super::look::{Stop, stored_job};
 use crate::model::{EntryKey, QueueName};
-use crate::store::{Filter, ScanPage, StoredJob};
+use crate::store::{Filter, ScanPage};
 
 /// A walk's stops with what is needed to read them.
 #[derive(Debug)]
@@ -14,22 +14,18 @@ pub(crate) struct Walk<D: Disk> {
     pub(crate) stops: Vec<(Stop, QueueName)>,
     pub(crate) filter: Filter,
     pub(crate) limit: usize,
-    /// Whether there may be more behind the last stop.
+    pub(crate) newest_first: bool,
+    /// Whether there is more behind the last stop.
     pub(crate) more: bool,
 }
 
-/// A page, and the stops whose records had moved when they were read.
-#[derive(Debug)]
-pub(crate) struct Read {
-    pub(crate) page: ScanPage,
-    pub(crate) moved: Vec<Stop>,
-}
-
 impl<D: Disk> Walk<D> {
-    /// Reads until the page is full or the stops are over.
-    pub(crate) fn read(self) -> Read {
+    /// Reads until the page is full or the stops are over. None: a record had moved meanwhile
+    /// (compaction), so the walk has to be taken anew; on the thread that owns the log that
+    /// can't happen.
+    pub(crate) fn read(self) -> Option<ScanPage> {
         let mut page = ScanPage::default();
-        let (mut moved, mut buffer, mut last) = (Vec::new(), Vec::new(), None);
+        let (mut buffer, mut last) = (Vec::new(), None);
         let count = self.stops.len();
         for (stop, queue) in self.stops {
             page.scanned += 1;
@@ -43,8 +39,11 @@ impl<D: Disk> Walk<D> {
                         page.jobs.push(stored_job(&stop, queue, &body));
                     }
                 }
-                Err(ReadError::Gone { .. }) => moved.push(stop),
-                Err(error) => tracing::error!(%error, "a job's record can't be read"),
+                Err(ReadError::Gone { .. }) => return None,
+                Err(error) => {
+                    tracing::error!(%error, "a job's record can't be read");
+                    last = Some(key_behind(&stop, self.newest_first));
+                }
             }
             if page.jobs.len() >= self.limit {
                 break;
@@ -52,18 +51,19 @@ impl<D: Disk> Walk<D> {
         }
         let unread = page.scanned < count;
         page.next = last.filter(|_| unread || self.more);
-        Read { page, moved }
+        Some(page)
     }
 }
 
-/// Adds a job that had moved to the place in the page where its order puts it.
-pub(crate) fn add_in_order(page: &mut ScanPage, job: StoredJob, newest_first: bool) {
-    let place = page.jobs.partition_point(|other| {
-        if newest_first {
-            other.key.order > job.key.order
-        } else {
-            other.key.order < job.key.order
-        }
-    });
-    page.jobs.insert(place, job);
+/// Where to go on behind a job whose jid is not known: with the next moment.
+fn key_behind(stop: &Stop, newest_first: bool) -> EntryKey {
+    let order = if newest_first {
+        stop.order.saturating_sub(1)
+    } else {
+        stop.order.saturating_add(1)
+    };
+    EntryKey {
+        order,
+        jid: Box::default(),
+    }
 }

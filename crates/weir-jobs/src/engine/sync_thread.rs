@@ -39,6 +39,8 @@ struct Shared {
     durable: AtomicU64,
     /// What the last sync complained of.
     problem: Mutex<Option<SyncError>>,
+    /// What the last upkeep complained of.
+    upkeep: Mutex<Option<SyncError>>,
     /// The serving thread can't go on before the next upkeep.
     held_up: AtomicBool,
     /// Tells the serving thread that a round is over.
@@ -75,6 +77,7 @@ impl SyncThread {
             changed: Condvar::new(),
             durable: AtomicU64::new(syncer.durable().0),
             problem: Mutex::new(None),
+            upkeep: Mutex::new(None),
             held_up: AtomicBool::new(false),
             finished: Arc::new(Notify::new()),
             times: Mutex::new(Vec::new()),
@@ -227,11 +230,14 @@ impl<D: Disk> Worker<D> {
 
     /// A full disk is tried again by itself; after a failed sync nothing is.
     fn has_problem(&self) -> bool {
-        let problem = locked(&self.shared.problem);
-        matches!(
-            *problem,
-            Some(SyncError::NoSpace | SyncError::Upkeep { .. })
-        )
+        let retried = |problem: &Mutex<Option<SyncError>>| {
+            let problem = locked(problem);
+            matches!(
+                *problem,
+                Some(SyncError::NoSpace | SyncError::Upkeep { .. })
+            )
+        };
+        retried(&self.shared.problem) || retried(&self.shared.upkeep)
     }
 
     fn round(&mut self) {
@@ -240,22 +246,22 @@ impl<D: Disk> Worker<D> {
         self.note_time(self.clock.now().since(started).as_secs_f64());
         self.publish(result.err());
         // Allocation and deletion may take long: those who waited for the sync have their answer.
-        if let Err(problem) = self.syncer.maintain() {
-            self.publish(Some(problem));
-        } else if self.shared.held_up.swap(false, Ordering::AcqRel) {
+        match self.syncer.maintain() {
+            Err(poison @ SyncError::Poisoned(_)) => self.publish(Some(poison)),
+            upkeep => self.note_upkeep(upkeep.err()),
+        }
+    }
+
+    /// Without room for the next segment what was synced is still durable: no promise is broken.
+    fn note_upkeep(&self, problem: Option<SyncError>) {
+        note(&self.shared.upkeep, problem);
+        if self.shared.held_up.swap(false, Ordering::AcqRel) {
             self.announce();
         }
     }
 
     fn publish(&self, problem: Option<SyncError>) {
-        let mut last = locked(&self.shared.problem);
-        if let Some(problem) = &problem
-            && last.as_ref().map(ToString::to_string) != Some(problem.to_string())
-        {
-            tracing::error!(%problem, "the jobs log can't be synced");
-        }
-        *last = problem;
-        drop(last);
+        note(&self.shared.problem, problem);
         self.announce();
     }
 
@@ -276,6 +282,17 @@ impl<D: Disk> Worker<D> {
         }
         self.nth += 1;
     }
+}
+
+/// Keeps the last complaint, and logs it when it is a new one.
+fn note(last: &Mutex<Option<SyncError>>, problem: Option<SyncError>) {
+    let mut last = locked(last);
+    if let Some(problem) = &problem
+        && last.as_ref().map(ToString::to_string) != Some(problem.to_string())
+    {
+        tracing::error!(%problem, "the jobs log has a problem");
+    }
+    *last = problem;
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -286,7 +286,8 @@ impl<D: Disk> Engine<D> {
             .state
             .reserved
             .iter()
-            .find(|held| held.wid.as_ref() == Some(wid))
+            .filter(|held| held.wid.as_ref() == Some(wid))
+            .min_by_key(|held| self.state.arena.get(held.job).order)
             .map(|held| (held.job, held.jid.clone()));
         let Some((job, jid)) = held else {
             return Ok(None);
