@@ -11,10 +11,8 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 /// Source files that define requests of the admin API, with the prefix that they are mounted at.
-const ROUTES: [(&str, &str); 2] = [
-    ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
-    ("crates/weir/src/status.rs", ""),
-];
+const ROUTES: [(&str, &str); 2] =
+    [("crates/weir-jobs/src/admin.rs", "/v1/jobs"), ("crates/weir/src/status.rs", "")];
 const ADMIN_API: &str = "docs/reference/admin-api.md";
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -36,26 +34,15 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     if problems.is_empty() {
-        println!(
-            "docs: {pages} pages and {} files, all in order",
-            files.len()
-        );
+        println!("docs: {pages} pages and {} files, all in order", files.len());
     }
     Ok(problems)
 }
 
 fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
-    let output = Command::new("git")
-        .args(arguments)
-        .current_dir(root)
-        .output()
-        .context("git")?;
-    ensure!(
-        output.status.success(),
-        "git: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new("git").args(arguments).current_dir(root).output().context("git")?;
+    ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let files = String::from_utf8(output.stdout)?;
     Ok(files.lines().map(str::to_owned).collect())
 }
@@ -65,10 +52,7 @@ fn routes_without_words(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut problems = Vec::new();
     for (file, prefix) in ROUTES {
         let source = fs::read_to_string(root.join(file)).context(file)?;
-        let routes = source
-            .split(".route(\"")
-            .skip(1)
-            .filter_map(|rest| rest.split('"').next());
+        let routes = source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
         for route in routes {
             let whole = if route == "/status" {
                 "/v1/status".to_owned()
@@ -84,11 +68,8 @@ fn routes_without_words(root: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Folders of the people and machines that develop Weir; split so that this file passes.
-const MACHINE_PATHS: [&str; 3] = [
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-    concat!("/wo", "rk/"),
-];
+const MACHINE_PATHS: [&str; 3] =
+    [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 
 fn machine_paths(file: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
@@ -106,10 +87,7 @@ fn names_path(line: &str, path: &str) -> bool {
 }
 
 fn foreign_registries(file: &str, text: &str) -> Vec<String> {
-    let resolved = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| line.contains("\"resolved\":"));
+    let resolved = text.lines().enumerate().filter(|(_, line)| line.contains("\"resolved\":"));
     let foreign = resolved.filter(|(_, line)| !line.contains("\"https://registry.npmjs.org/"));
     foreign
         .map(|(number, _)| format!("{file}:{}: not from registry.npmjs.org", number + 1))
@@ -120,11 +98,7 @@ fn dead_links(root: &Path, file: &str, text: &str) -> Vec<String> {
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let mut problems = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        for target in line
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-        {
+        for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let path = target.split('#').next().unwrap_or_default();
             let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
             if !is_elsewhere && !path.is_empty() && !root.join(folder).join(path).exists() {
@@ -154,9 +128,6 @@ mod tests {
     fn only_links_into_the_repository_are_followed() {
         let root = crate::root().expect("the repository");
         let text = "[a](xtask/Cargo.toml#x) [b](https://example.org/) [c](#here)\n[d](no/such.md)";
-        assert_eq!(
-            dead_links(&root, "README.md", text),
-            ["README.md:2: no/such.md leads nowhere"]
-        );
+        assert_eq!(dead_links(&root, "README.md", text), ["README.md:2: no/such.md leads nowhere"]);
     }
 }

@@ -16,18 +16,12 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
     let allowed = allowed(&text);
-    anyhow::ensure!(
-        !allowed.is_empty(),
-        "ARCHITECTURE.md has no table under {HEADING:?}"
-    );
+    anyhow::ensure!(!allowed.is_empty(), "ARCHITECTURE.md has no table under {HEADING:?}");
     let actual = actual(&metadata::read(root)?);
     let problems = compare(&allowed, &actual);
     if problems.is_empty() {
         let count: usize = actual.values().map(BTreeSet::len).sum();
-        println!(
-            "edges: {count} between {} crates, all allowed",
-            actual.len()
-        );
+        println!("edges: {count} between {} crates, all allowed", actual.len());
     }
     Ok(problems)
 }
@@ -53,15 +47,9 @@ fn names(cell: &str) -> impl Iterator<Item = String> {
 }
 
 fn actual(metadata: &Metadata) -> Edges {
-    let members: BTreeSet<&str> = metadata
-        .members()
-        .map(|member| member.name.as_str())
-        .collect();
+    let members: BTreeSet<&str> = metadata.members().map(|member| member.name.as_str()).collect();
     let edges = metadata.members().map(|member| {
-        let own = member
-            .dependencies
-            .iter()
-            .map(|dependency| dependency.name.as_str());
+        let own = member.dependencies.iter().map(|dependency| dependency.name.as_str());
         let own = own.filter(|name| members.contains(name) && *name != member.name);
         (member.name.clone(), own.map(str::to_owned).collect())
     });
@@ -72,9 +60,7 @@ fn compare(allowed: &Edges, actual: &Edges) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, dependencies) in actual {
         match allowed.get(name) {
-            None => problems.push(format!(
-                "ARCHITECTURE.md: {name} has no row under {HEADING:?}"
-            )),
+            None => problems.push(format!("ARCHITECTURE.md: {name} has no row under {HEADING:?}")),
             Some(allowed) => problems.extend(dependencies.difference(allowed).map(|forbidden| {
                 format!("{name} must not depend on {forbidden} (ARCHITECTURE.md, {HEADING:?})")
             })),
@@ -95,10 +81,7 @@ mod tests {
 
     fn edges(edges: &[(&str, &[&str])]) -> Edges {
         let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        edges
-            .iter()
-            .map(|(name, names)| ((*name).to_owned(), set(names)))
-            .collect()
+        edges.iter().map(|(name, names)| ((*name).to_owned(), set(names))).collect()
     }
 
     #[test]
@@ -113,11 +96,8 @@ mod tests {
 
     #[test]
     fn forbidden_edges_and_unknown_crates_are_named() {
-        let actual: &[(&str, &[&str])] = &[
-            ("weir", &["weir-jobs"]),
-            ("weir-jobs", &["weir"]),
-            ("weir-new", &[]),
-        ];
+        let actual: &[(&str, &[&str])] =
+            &[("weir", &["weir-jobs"]), ("weir-jobs", &["weir"]), ("weir-new", &[])];
         assert_eq!(
             compare(&allowed(TEXT), &edges(actual)),
             [

@@ -3,15 +3,9 @@
 
 /// Whether `expression` can be met with licences that are `allowed`. None: it can't be read.
 pub(crate) fn is_met(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Option<bool> {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut reader = Reader {
-        words: &words,
-        allowed,
-    };
+    let mut reader = Reader { words: &words, allowed };
     let met = reader.any()?;
     reader.words.is_empty().then_some(met)
 }

@@ -58,9 +58,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             None => problems.push(format!("{name} {version}: {licence:?} can't be read")),
         }
         if deny.bans.deny.iter().any(|ban| ban.name == *name) {
-            problems.push(format!(
-                "{name} {version} must not be in the tree (deny.toml)"
-            ));
+            problems.push(format!("{name} {version} must not be in the tree (deny.toml)"));
         }
     }
     if problems.is_empty() {
@@ -83,15 +81,8 @@ fn used(root: &Path) -> anyhow::Result<BTreeSet<(String, String)>> {
         "--prefix",
         "none",
     ];
-    let output = Command::new("cargo")
-        .args(arguments)
-        .current_dir(root)
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "cargo: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
+    ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout)?;
     let packages = lines.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -4,11 +4,7 @@
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
 //! - [`suites`]: every test there is, with one line of counts at the end.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line tool prints"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod docs;
 mod edges;
@@ -61,7 +57,5 @@ fn main() -> ExitCode {
 /// The repository.
 fn root() -> anyhow::Result<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    parent
-        .map(Path::to_owned)
-        .context("xtask lies in the repository")
+    parent.map(Path::to_owned).context("xtask lies in the repository")
 }

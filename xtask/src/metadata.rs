@@ -30,23 +30,14 @@ pub(crate) struct Dependency {
 
 pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {
     let arguments = ["metadata", "--format-version", "1", "--locked"];
-    let output = Command::new("cargo")
-        .args(arguments)
-        .current_dir(root)
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "cargo: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
+    ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("cargo metadata")
 }
 
 impl Metadata {
     /// The crates of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages
-            .iter()
-            .filter(|package| self.workspace_members.contains(&package.id))
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 }

@@ -32,11 +32,7 @@ impl Server {
         let mut ready_line = String::new();
         let stdout = process.stdout.take().context("its output")?;
         BufReader::new(stdout).read_line(&mut ready_line)?;
-        let server = Self {
-            process,
-            folder,
-            ready_line,
-        };
+        let server = Self { process, folder, ready_line };
         if !server.ready_line.starts_with("weir ready ") {
             bail!("target/debug/weir did not become ready");
         }
@@ -47,9 +43,7 @@ impl Server {
     pub(crate) fn address(&self, part: &str) -> anyhow::Result<&str> {
         let prefix = format!("{part}=");
         let mut fields = self.ready_line.split_whitespace();
-        fields
-            .find_map(|field| field.strip_prefix(&prefix))
-            .with_context(|| format!("no {part}"))
+        fields.find_map(|field| field.strip_prefix(&prefix)).with_context(|| format!("no {part}"))
     }
 }
 

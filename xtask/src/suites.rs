@@ -71,31 +71,16 @@ fn suites(root: &Path) -> Vec<Suite> {
     };
     let mut suites = if has_nextest {
         vec![
-            suite(
-                "rust",
-                &["cargo", "nextest", "run", "--workspace", "--no-fail-fast"],
-                "",
-            ),
-            suite(
-                "doc",
-                &["cargo", "test", "--workspace", "--doc", "--no-fail-fast"],
-                "",
-            ),
+            suite("rust", &["cargo", "nextest", "run", "--workspace", "--no-fail-fast"], ""),
+            suite("doc", &["cargo", "test", "--workspace", "--doc", "--no-fail-fast"], ""),
         ]
     } else {
-        vec![suite(
-            "rust",
-            &["cargo", "test", "--workspace", "--no-fail-fast"],
-            "",
-        )]
+        vec![suite("rust", &["cargo", "test", "--workspace", "--no-fail-fast"], "")]
     };
     suites.push(suite("clients", &["e2e/run"], ""));
     if root.join("e2e/browser/package.json").exists() {
         let browser = suite("browser", &["npm", "test"], "e2e/browser");
-        suites.push(Suite {
-            needs_server: true,
-            ..browser
-        });
+        suites.push(Suite { needs_server: true, ..browser });
     }
     suites
 }
@@ -109,19 +94,10 @@ fn execute(root: &Path, suite: &Suite, log: &Path) -> anyhow::Result<bool> {
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output);
-    let server = suite
-        .needs_server
-        .then(|| Server::start(root))
-        .transpose()?;
+    let server = suite.needs_server.then(|| Server::start(root)).transpose()?;
     if let Some(server) = &server {
-        command.env(
-            "WEIR_CONSOLE_URL",
-            format!("http://{}", server.address("console")?),
-        );
-        command.env(
-            "WEIR_JOBS_URL",
-            format!("tcp://{}", server.address("jobs")?),
-        );
+        command.env("WEIR_CONSOLE_URL", format!("http://{}", server.address("console")?));
+        command.env("WEIR_JOBS_URL", format!("tcp://{}", server.address("jobs")?));
         command.env("WEIR_SCREENSHOTS", log.with_extension("screenshots"));
     }
     let status = command.status().with_context(|| suite.command.join(" "))?;
@@ -138,19 +114,12 @@ fn show_end(output: &str) {
 }
 
 fn relative(path: &Path, root: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
 impl Counts {
     fn line(self) -> String {
-        let Self {
-            passed,
-            failed,
-            skipped,
-        } = self;
+        let Self { passed, failed, skipped } = self;
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 
@@ -184,11 +153,7 @@ fn cargo(line: &str) -> Option<Counts> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let number = |name: &str| number_before(counts, name).unwrap_or_default();
     let skipped = number(" ignored") + number(" filtered out");
-    Some(Counts {
-        passed: number(" passed"),
-        failed: number(" failed"),
-        skipped,
-    })
+    Some(Counts { passed: number(" passed"), failed: number(" failed"), skipped })
 }
 
 /// `     Summary [   1.5s] 9 tests run: 8 passed, 1 failed, 2 skipped`
@@ -196,11 +161,7 @@ fn nextest(line: &str) -> Option<Counts> {
     let counts = line.trim().strip_prefix("Summary [")?;
     let number = |name: &str| number_before(counts, name).unwrap_or_default();
     let failed = number(" failed") + number(" timed out");
-    Some(Counts {
-        passed: number(" passed"),
-        failed,
-        skipped: number(" skipped"),
-    })
+    Some(Counts { passed: number(" passed"), failed, skipped: number(" skipped") })
 }
 
 /// node's reporters: `# pass 5` or `ℹ pass 5`.
@@ -209,9 +170,7 @@ fn tap(output: &str) -> Option<Counts> {
         let lines = output
             .lines()
             .filter_map(|line| line.trim_start_matches(['#', 'ℹ', ' ']).strip_prefix(name));
-        lines
-            .filter_map(|rest| rest.trim().parse::<u64>().ok())
-            .next_back()
+        lines.filter_map(|rest| rest.trim().parse::<u64>().ok()).next_back()
     };
     let failed = number("fail ")? + number("cancelled ").unwrap_or_default();
     Some(Counts {
@@ -223,20 +182,13 @@ fn tap(output: &str) -> Option<Counts> {
 
 /// `5 passed, 0 failed, 1 skipped`, alone on the last line.
 fn closing(output: &str) -> Option<Counts> {
-    let last = output
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())?
-        .trim();
+    let last = output.lines().rev().find(|line| !line.trim().is_empty())?.trim();
     plain(last).filter(|total| total.line() == last)
 }
 
 /// The last `5 passed, 0 failed, 1 skipped`.
 fn plain(output: &str) -> Option<Counts> {
-    let line = output
-        .lines()
-        .rev()
-        .find(|line| line.contains(" passed, "))?;
+    let line = output.lines().rev().find(|line| line.contains(" passed, "))?;
     let number = |name: &str| number_before(line, name);
     Some(Counts {
         passed: number(" passed")?,
@@ -247,9 +199,7 @@ fn plain(output: &str) -> Option<Counts> {
 
 fn number_before(text: &str, name: &str) -> Option<u64> {
     let before = &text[..text.find(name)?];
-    let start = before
-        .rfind(|letter: char| !letter.is_ascii_digit())
-        .map_or(0, |at| at + 1);
+    let start = before.rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
     before.get(start..)?.parse().ok()
 }
 
@@ -259,11 +209,7 @@ mod tests {
 
     #[test]
     fn every_runner_is_understood() {
-        let counts = |passed, failed, skipped| Counts {
-            passed,
-            failed,
-            skipped,
-        };
+        let counts = |passed, failed, skipped| Counts { passed, failed, skipped };
         let cargo = "running 5 tests\n\
             test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s\n\
             test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
@@ -272,10 +218,7 @@ mod tests {
             count("  Summary [ 1.5s] 9 tests run: 8 passed (1 slow), 1 failed, 2 skipped"),
             counts(8, 1, 2)
         );
-        assert_eq!(
-            count("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"),
-            counts(3, 2, 2)
-        );
+        assert_eq!(count("# pass 3\n# fail 1\n# cancelled 1\n# skipped 2"), counts(3, 2, 2));
         assert_eq!(count("ℹ pass 3\nℹ fail 0\nℹ skipped 0"), counts(3, 0, 0));
         assert_eq!(
             count("== python: 4 passed, 0 failed, 0 skipped\n9 passed, 1 failed, 2 skipped"),

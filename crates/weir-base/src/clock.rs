@@ -39,10 +39,7 @@ impl Timestamp {
 
     /// Seconds since the Unix epoch, with the fraction.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "53 bits hold microseconds until the year 2255"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "53 bits hold microseconds until the year 2255")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -58,10 +55,7 @@ impl Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -69,21 +63,13 @@ impl Sub<Duration> for Timestamp {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_sub(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
 impl fmt::Debug for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}.{:06}",
-            self.0 / 1_000_000,
-            self.0 % 1_000_000
-        )
+        write!(formatter, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
 }
 
@@ -106,17 +92,12 @@ impl Clock {
 
     /// The time now.
     #[must_use]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the Clock that everybody else takes"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the Clock that everybody else takes")]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Some(manual) => Timestamp(manual.load(Ordering::SeqCst)),
             None => {
-                let since_epoch = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
             }
         }

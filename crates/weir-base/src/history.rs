@@ -90,16 +90,9 @@ impl History {
     /// With more than 256 columns, or the same name twice: the list is the program's own.
     #[must_use]
     pub fn open(settings: &Settings, columns: &[&str]) -> Self {
-        assert!(
-            columns.len() <= COLUMNS_MAX,
-            "a history has at most {COLUMNS_MAX} columns"
-        );
+        assert!(columns.len() <= COLUMNS_MAX, "a history has at most {COLUMNS_MAX} columns");
         let unique: std::collections::BTreeSet<_> = columns.iter().collect();
-        assert_eq!(
-            unique.len(),
-            columns.len(),
-            "a history's columns have different names"
-        );
+        assert_eq!(unique.len(), columns.len(), "a history's columns have different names");
         let open = |name: &str, step: Duration, kept: Duration, values_per_column| {
             let shape = Shape::new(columns, step, kept, values_per_column);
             Ring::open(&settings.directory, name, shape, settings.memory_rows_max)
@@ -134,15 +127,9 @@ impl History {
     fn fold(&self, seconds: &Ring, start: Timestamp) {
         let every: Vec<usize> = (0..self.columns.len()).collect();
         let mut buckets = Buckets::new(start, start + MINUTE, 1, self.columns.len());
-        seconds.read(start, start + MINUTE, &every, &mut |at, bands| {
-            buckets.add(at, bands)
-        });
-        let bands: Vec<Band> = buckets
-            .finish()
-            .columns
-            .iter()
-            .map(|points| points[0].unwrap_or(Band::NONE))
-            .collect();
+        seconds.read(start, start + MINUTE, &every, &mut |at, bands| buckets.add(at, bands));
+        let bands: Vec<Band> =
+            buckets.finish().columns.iter().map(|points| points[0].unwrap_or(Band::NONE)).collect();
         lock(&self.minutes).write(start, &bands);
     }
 
@@ -160,18 +147,13 @@ impl History {
                 from = at + MINUTE;
             });
         }
-        lock(&self.seconds).read(from, query.to, &known, &mut |at, bands| {
-            buckets.add(at, bands)
-        });
+        lock(&self.seconds).read(from, query.to, &known, &mut |at, bands| buckets.add(at, bands));
         buckets.finish()
     }
 
     /// The index of a column; one past the end for an unknown name.
     fn column(&self, name: &str) -> usize {
-        self.columns
-            .iter()
-            .position(|column| column == name)
-            .unwrap_or(self.columns.len())
+        self.columns.iter().position(|column| column == name).unwrap_or(self.columns.len())
     }
 
     /// The names of the series.
@@ -183,9 +165,7 @@ impl History {
     /// Whether the disk takes the rows.
     #[must_use]
     pub fn condition(&self) -> Condition {
-        let problem = lock(&self.seconds)
-            .problem()
-            .or_else(|| lock(&self.minutes).problem());
+        let problem = lock(&self.seconds).problem().or_else(|| lock(&self.minutes).problem());
         problem.map_or(Condition::OnDisk, Condition::InMemory)
     }
 }

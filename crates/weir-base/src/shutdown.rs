@@ -80,9 +80,7 @@ impl Shutdown {
         self.tracker.close();
         match tokio::time::timeout(deadline, self.tracker.wait()).await {
             Ok(()) => Drained::Clean,
-            Err(_) => Drained::DeadlinePassed {
-                tasks_left: self.tracker.len(),
-            },
+            Err(_) => Drained::DeadlinePassed { tasks_left: self.tracker.len() },
         }
     }
 }
@@ -92,9 +90,7 @@ mod tests {
     use super::*;
 
     fn run<F: Future>(future: F) -> F::Output {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(future)
     }
 
@@ -108,10 +104,7 @@ mod tests {
                 "finished"
             });
             assert!(!shutdown.is_requested());
-            assert_eq!(
-                shutdown.drain(Duration::from_secs(60)).await,
-                Drained::Clean
-            );
+            assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
             assert_eq!(task.await.expect("the task"), "finished");
         });
     }
@@ -137,10 +130,7 @@ mod tests {
                 twin.requested().await;
                 mark.set(true);
             });
-            assert_eq!(
-                shutdown.drain(Duration::from_secs(60)).await,
-                Drained::Clean
-            );
+            assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
             assert!(seen.get());
         }));
     }

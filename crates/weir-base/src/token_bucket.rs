@@ -21,10 +21,7 @@ impl Rate {
     /// `burst` tokens at once (at least 1), one more after each `interval`.
     #[must_use]
     pub const fn new(burst: u32, interval: Duration) -> Self {
-        Self {
-            burst: if burst == 0 { 1 } else { burst },
-            interval,
-        }
+        Self { burst: if burst == 0 { 1 } else { burst }, interval }
     }
 
     /// How long an empty bucket takes to fill.
@@ -79,12 +76,7 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
     /// No key has a bucket yet; at most `keys_max` will.
     #[must_use]
     pub fn new(rate: Rate, keys_max: usize) -> Self {
-        Self {
-            rate,
-            keys_max,
-            buckets: HashMap::new(),
-            overflow: TokenBucket::default(),
-        }
+        Self { rate, keys_max, buckets: HashMap::new(), overflow: TokenBucket::default() }
     }
 
     /// Takes one of `key`'s tokens.
@@ -134,18 +126,8 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(bucket.take(RATE, at(0)), Ok(()));
         }
-        assert_eq!(
-            bucket.take(RATE, at(0)),
-            Err(Empty {
-                wait: Duration::from_secs(10)
-            })
-        );
-        assert_eq!(
-            bucket.take(RATE, at(7)),
-            Err(Empty {
-                wait: Duration::from_secs(3)
-            })
-        );
+        assert_eq!(bucket.take(RATE, at(0)), Err(Empty { wait: Duration::from_secs(10) }));
+        assert_eq!(bucket.take(RATE, at(7)), Err(Empty { wait: Duration::from_secs(3) }));
         assert_eq!(bucket.take(RATE, at(10)), Ok(()));
         assert!(bucket.take(RATE, at(10)).is_err());
     }
@@ -154,9 +136,7 @@ mod tests {
     fn a_bucket_never_holds_more_than_its_burst() {
         let mut bucket = TokenBucket::default();
         assert_eq!(bucket.take(RATE, at(0)), Ok(()));
-        let taken = (0..100)
-            .filter(|_| bucket.take(RATE, at(100_000)).is_ok())
-            .count();
+        let taken = (0..100).filter(|_| bucket.take(RATE, at(100_000)).is_ok()).count();
         assert_eq!(taken, 3);
     }
 
@@ -164,14 +144,9 @@ mod tests {
     fn a_flood_of_keys_shares_one_bucket_and_spares_the_known() {
         let mut buckets = KeyedBuckets::new(RATE, 2);
         assert!(buckets.take(1, at(0)).is_ok() && buckets.take(2, at(0)).is_ok());
-        let strangers = (100..200)
-            .filter(|key| buckets.take(*key, at(0)).is_ok())
-            .count();
+        let strangers = (100..200).filter(|key| buckets.take(*key, at(0)).is_ok()).count();
         assert_eq!((strangers, buckets.len()), (3, 2));
-        assert!(
-            buckets.take(1, at(0)).is_ok(),
-            "a known key has its own tokens"
-        );
+        assert!(buckets.take(1, at(0)).is_ok(), "a known key has its own tokens");
         assert!(buckets.take(300, at(60)).is_ok());
         assert_eq!(buckets.len(), 1, "full buckets make room");
     }

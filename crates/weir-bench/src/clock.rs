@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Monotonic time, about 25 ns a call (vDSO).
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a load generator measures the real clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

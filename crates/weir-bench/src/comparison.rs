@@ -46,31 +46,15 @@ fn line(label: &str, peer: &str, runs: &[Envelope], baseline: &[Envelope]) -> St
     let (rate, ratio) = (median(rates), median(ratios.collect()));
     let p50 = median(runs.iter().map(|run| run.p50_us).collect());
     let p99 = median(runs.iter().map(|run| run.p99_us).collect());
-    let server_cpu = runs
-        .iter()
-        .filter_map(|run| run.server_cpu_us_per_operation)
-        .collect();
+    let server_cpu = runs.iter().filter_map(|run| run.server_cpu_us_per_operation).collect();
     let client_cpu = runs.iter().map(client_cpu_us_per_operation).collect();
-    let rss = runs
-        .iter()
-        .filter_map(|run| run.server_rss_bytes)
-        .map(megabytes)
-        .collect();
+    let rss = runs.iter().filter_map(|run| run.server_rss_bytes).map(megabytes).collect();
     let errors: u64 = runs.iter().map(|run| run.errors).sum();
     let mut text =
         format!("| {label} | {peer} | {rate:.0} ({lowest:.0} - {highest:.0}) | {ratio:.2}x ");
     // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "| {p50:.0} | {p99:.0} | {} ",
-        known(median(server_cpu))
-    );
-    let _ = writeln!(
-        text,
-        "| {} | {} | {errors} |",
-        known(median(client_cpu)),
-        known(median(rss))
-    );
+    let _ = write!(text, "| {p50:.0} | {p99:.0} | {} ", known(median(server_cpu)));
+    let _ = writeln!(text, "| {} | {} | {errors} |", known(median(client_cpu)), known(median(rss)));
     text
 }
 
@@ -79,11 +63,7 @@ fn client_cpu_us_per_operation(run: &Envelope) -> f64 {
 }
 
 fn known(value: f64) -> String {
-    if value.is_finite() {
-        format!("{value:.1}")
-    } else {
-        "-".to_owned()
-    }
+    if value.is_finite() { format!("{value:.1}") } else { "-".to_owned() }
 }
 
 /// The middle value, or the mean of the two; NaN of nothing.
@@ -127,24 +107,14 @@ mod tests {
         // Ratios per round are 2, 4, 3; the ratio of the medians would be 4.
         let fast = [200.0, 400.0, 900.0].map(run).to_vec();
         let slow = [100.0, 100.0, 300.0].map(run).to_vec();
-        let rows = [Row {
-            label: "push".to_owned(),
-            runs: vec![fast, slow],
-        }];
-        let table = Comparison {
-            peers: &["weir", "peer"],
-            rows: &rows,
-        }
-        .to_markdown();
+        let rows = [Row { label: "push".to_owned(), runs: vec![fast, slow] }];
+        let table = Comparison { peers: &["weir", "peer"], rows: &rows }.to_markdown();
         assert!(
             table
                 .contains("| push | peer | 100 (100 - 300) | 3.00x | 1 | 3 | - | 1000.0 | - | 3 |"),
             "{table}"
         );
-        assert!(
-            table.contains("| push | weir | 400 (200 - 900) | 1.00x |"),
-            "{table}"
-        );
+        assert!(table.contains("| push | weir | 400 (200 - 900) | 1.00x |"), "{table}");
     }
 
     #[test]

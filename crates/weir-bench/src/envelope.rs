@@ -42,18 +42,12 @@ impl Envelope {
             self.operations_per_second, self.seconds
         );
         let (p50, p95, p99) = (self.p50_us, self.p95_us, self.p99_us);
-        let _ = writeln!(
-            text,
-            "  latency      p50 {p50:.0} us, p95 {p95:.0} us, p99 {p99:.0} us"
-        );
+        let _ = writeln!(text, "  latency      p50 {p50:.0} us, p95 {p95:.0} us, p99 {p99:.0} us");
         let _ = writeln!(text, "  client CPU   {:.2} s", self.client_cpu_seconds);
         if let (Some(seconds), Some(each)) =
             (self.server_cpu_seconds, self.server_cpu_us_per_operation)
         {
-            let _ = writeln!(
-                text,
-                "  server CPU   {seconds:.2} s, {each:.2} us per operation"
-            );
+            let _ = writeln!(text, "  server CPU   {seconds:.2} s, {each:.2} us per operation");
         }
         if let Some(bytes) = self.server_rss_bytes {
             let _ = writeln!(text, "  server RSS   {:.1} MB", megabytes(bytes));
@@ -71,10 +65,8 @@ fn append_extra(key: &str, value: &Value, text: &mut String) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| append_extra(key, item, text)),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, v)| format!("{name} {}", plain(v)))
-                .collect();
+            let fields: Vec<_> =
+                fields.iter().map(|(name, v)| format!("{name} {}", plain(v))).collect();
             let _ = writeln!(text, "  {key}: {}", fields.join(", "));
         }
         value => {
@@ -107,10 +99,7 @@ mod tests {
     #[test]
     fn extra_fields_stand_beside_the_common_ones() {
         let mut extra = Map::new();
-        extra.insert(
-            "phases".to_owned(),
-            json!([{ "phase": "fill", "seconds": 0.5 }]),
-        );
+        extra.insert("phases".to_owned(), json!([{ "phase": "fill", "seconds": 0.5 }]));
         let envelope = Envelope {
             bench: "jobs",
             scenario: "push",
@@ -128,15 +117,9 @@ mod tests {
             extra,
         };
         let parsed: Value = serde_json::from_str(&envelope.to_json_line()).expect("valid JSON");
-        assert!(
-            parsed["phases"].is_array() && parsed["server_rss_bytes"].is_null(),
-            "{parsed}"
-        );
+        assert!(parsed["phases"].is_array() && parsed["server_rss_bytes"].is_null(), "{parsed}");
         let text = envelope.to_text();
-        assert!(
-            text.contains("  phases: phase fill, seconds 0.50\n"),
-            "{text}"
-        );
+        assert!(text.contains("  phases: phase fill, seconds 0.50\n"), "{text}");
         assert!(text.contains("errors       0"), "{text}");
     }
 }

@@ -166,11 +166,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
             self.wait(&mut events)?;
             for event in events.drain(..) {
                 let epoll::Event { flags, data } = event;
-                self.serve(
-                    usize::try_from(data.u64()).unwrap_or(usize::MAX),
-                    flags,
-                    tally,
-                )?;
+                self.serve(usize::try_from(data.u64()).unwrap_or(usize::MAX), flags, tally)?;
             }
             if now() >= next_tick {
                 self.tick()?;
@@ -181,10 +177,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(TICK.subsec_nanos()),
-        };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
         let room = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, room, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -201,11 +194,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             let connection = &mut self.connections[index];
             if connection.done || !connection.read()? {
-                return if connection.done {
-                    Ok(())
-                } else {
-                    Err(LoadError::Closed)
-                };
+                return if connection.done { Ok(()) } else { Err(LoadError::Closed) };
             }
             let received_at = now();
             connection.deliver(received_at, tally)?;
@@ -220,11 +209,7 @@ impl<'a, E: Exchange> EventLoop<'a, E> {
         let waits = !connection.write()?;
         if waits != connection.waits_for_room {
             connection.waits_for_room = waits;
-            let flags = if waits {
-                EventFlags::IN | EventFlags::OUT
-            } else {
-                EventFlags::IN
-            };
+            let flags = if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
             let data = EventData::new_u64(index as u64);
             epoll::modify(&self.epoll, &connection.stream, data, flags).map_err(io::Error::from)?;
         }
@@ -320,8 +305,5 @@ impl<E: Exchange> Connection<E> {
 }
 
 fn is_not_now(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

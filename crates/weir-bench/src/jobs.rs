@@ -66,17 +66,10 @@ pub(crate) fn run(flags: &JobsFlags, output: &mut Output) -> Result<bool> {
     }
     let flags = &flags.run;
     let settings = flags.load.checked(flags.connections)?;
-    let target = Target {
-        url: flags.url.clone(),
-        pids: flags.server_pids.clone(),
-    };
+    let target = Target { url: flags.url.clone(), pids: flags.server_pids.clone() };
     let outcome = scenario::run(&target, &settings)?;
     let envelope = report::envelope(&outcome, &target, &settings);
-    let text = if flags.json {
-        envelope.to_json_line() + "\n"
-    } else {
-        envelope.to_text()
-    };
+    let text = if flags.json { envelope.to_json_line() + "\n" } else { envelope.to_text() };
     output.print(&text)?;
     Ok(envelope.errors == 0)
 }

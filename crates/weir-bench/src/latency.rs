@@ -34,18 +34,12 @@ impl Latencies {
     }
 
     /// Microseconds at `quantile` (0.0 - 1.0); 0 when nothing was recorded.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "at most 6e11, exact in a double"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "at most 6e11, exact in a double")]
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.histogram.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "at most 6e11, exact in a double"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "at most 6e11, exact in a double")]
     pub(crate) fn longest_us(&self) -> f64 {
         self.histogram.max() as f64 / 1e3
     }
@@ -64,21 +58,9 @@ mod tests {
             high.record(Duration::from_micros(step + 50));
         }
         low.merge(&high);
-        assert!(
-            (low.quantile_us(0.5) - 50.0).abs() < 0.1,
-            "{}",
-            low.quantile_us(0.5)
-        );
-        assert!(
-            (low.quantile_us(0.99) - 99.0).abs() < 0.1,
-            "{}",
-            low.quantile_us(0.99)
-        );
-        assert!(
-            (low.longest_us() - 100.0).abs() < 0.1,
-            "{}",
-            low.longest_us()
-        );
+        assert!((low.quantile_us(0.5) - 50.0).abs() < 0.1, "{}", low.quantile_us(0.5));
+        assert!((low.quantile_us(0.99) - 99.0).abs() < 0.1, "{}", low.quantile_us(0.99));
+        assert!((low.longest_us() - 100.0).abs() < 0.1, "{}", low.longest_us());
     }
 
     #[test]

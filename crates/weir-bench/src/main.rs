@@ -24,11 +24,7 @@ const EXIT_IMPOSSIBLE: u8 = 2;
 const EXIT_USAGE: u8 = 64;
 
 #[derive(Debug, Parser)]
-#[command(
-    name = "weir-bench",
-    version,
-    about = "Load generators for Weir and its peers"
-)]
+#[command(name = "weir-bench", version, about = "Load generators for Weir and its peers")]
 struct Cli {
     #[command(subcommand)]
     bench: Bench,

@@ -12,10 +12,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn standard() -> Self {
-        Self {
-            results: io::stdout(),
-            progress: io::stderr(),
-        }
+        Self { results: io::stdout(), progress: io::stderr() }
     }
 
     /// Result text as it is.

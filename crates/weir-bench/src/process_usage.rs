@@ -93,16 +93,9 @@ impl Stat {
         // The second field is the command in parentheses and may itself hold spaces and parentheses.
         let after_command = line.rsplit_once(')').context("no command field")?.1;
         let fields: Vec<&str> = after_command.split_ascii_whitespace().collect();
-        ensure!(
-            fields.len() > 14,
-            "only {} fields after the command",
-            fields.len()
-        );
-        let ticks = |index: usize| {
-            fields[index]
-                .parse::<i64>()
-                .map(|ticks| ticks.max(0).unsigned_abs())
-        };
+        ensure!(fields.len() > 14, "only {} fields after the command", fields.len());
+        let ticks =
+            |index: usize| fields[index].parse::<i64>().map(|ticks| ticks.max(0).unsigned_abs());
         Ok(Self {
             parent: fields[1].parse()?,
             cpu_ticks: ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?,
@@ -132,13 +125,7 @@ mod tests {
     fn a_command_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 5 0 999 1 2";
         let stat = Stat::parse(line).expect("valid line");
-        assert_eq!(
-            stat,
-            Stat {
-                parent: 7,
-                cpu_ticks: 124
-            }
-        );
+        assert_eq!(stat, Stat { parent: 7, cpu_ticks: 124 });
     }
 
     #[test]
@@ -148,18 +135,12 @@ mod tests {
 
     #[test]
     fn this_process_and_its_child_are_both_counted() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .expect("sleep runs");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
         let usage = read(&[std::process::id()]).expect("own process is readable");
         child.kill().expect("child can be killed");
         child.wait().expect("child can be waited for");
         assert!(usage.processes >= 2, "{usage:?}");
-        assert!(
-            usage.rss_bytes > 0 && usage.peak_rss_bytes >= usage.rss_bytes / 2,
-            "{usage:?}"
-        );
+        assert!(usage.rss_bytes > 0 && usage.peak_rss_bytes >= usage.rss_bytes / 2, "{usage:?}");
     }
 
     #[test]

@@ -18,11 +18,7 @@ pub(crate) struct Faults {
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        Self {
-            operations: 0,
-            latencies: Latencies::new(),
-            faults: Faults::default(),
-        }
+        Self { operations: 0, latencies: Latencies::new(), faults: Faults::default() }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {

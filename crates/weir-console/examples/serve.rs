@@ -26,9 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut ports = std::env::args().skip(1).map(|port| port.parse::<u16>());
     let console_port = ports.next().transpose()?.unwrap_or(7420);
     let jobs_port = ports.next().transpose()?.unwrap_or(7419);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(console_port, jobs_port))
 }
 
@@ -40,10 +38,8 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     };
     let running = job_server(jobs_port, &stop)?;
     let folder = tempfile::tempdir()?;
-    let history = history::Settings {
-        directory: folder.path().to_owned(),
-        ..history::Settings::default()
-    };
+    let history =
+        history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
     let settings = Settings::default();
     let deps = Deps {
         handle: running.handle(),
@@ -53,29 +49,19 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         settings,
         jobs_limits: weir_jobs::settings::Limits::default(),
         jobs_url: format!("tcp://127.0.0.1:{jobs_port}"),
-        routes: Routes {
-            api: weir_jobs::admin::router(running.handle()),
-            ..Routes::default()
-        },
+        routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
     let shutdown = Shutdown::new();
     shutdown.spawn(Sampler::new(&deps).run(shutdown.clone()));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", console_port)).await?;
-    println!(
-        "console http://{} jobs {}",
-        listener.local_addr()?,
-        deps.jobs_url
-    );
+    println!("console http://{} jobs {}", listener.local_addr()?, deps.jobs_url);
     let service = router(deps).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())
 }
 
 fn job_server(port: u16, stop: &Stop) -> Result<Running, Box<dyn Error>> {
-    let settings = weir_jobs::settings::Settings {
-        store: StoreKind::Memory,
-        ..Default::default()
-    };
+    let settings = weir_jobs::settings::Settings { store: StoreKind::Memory, ..Default::default() };
     let queues_max = settings.limits.metrics_queues_max;
     Ok(weir_jobs::server::start(Start {
         listeners: vec![TcpListener::bind(("127.0.0.1", port))?],

@@ -43,20 +43,14 @@ pub(crate) fn addresses() -> &'static Addresses {
 
 fn address(name: &str, content: &[u8]) -> String {
     let digest = Sha256::digest(content);
-    let mark: String = digest
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let mark: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     format!("/assets/{name}?{mark}")
 }
 
 /// `GET /assets/{*path}`
 pub(crate) async fn serve(Path(path): Path<String>) -> Response {
-    const KEEP: (HeaderName, HeaderValue) = (
-        CACHE_CONTROL,
-        HeaderValue::from_static("public, max-age=31536000, immutable"),
-    );
+    const KEEP: (HeaderName, HeaderValue) =
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     let content: Cow<'static, [u8]> = match path.as_str() {
         "console.css" => Cow::Borrowed(STYLE.as_bytes()),
         "icon.svg" => Cow::Borrowed(ICON.as_bytes()),

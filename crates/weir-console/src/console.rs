@@ -46,8 +46,6 @@ impl Console {
     }
 
     pub(crate) fn login_tries(&self) -> MutexGuard<'_, KeyedBuckets<Client>> {
-        self.login_tries
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.login_tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

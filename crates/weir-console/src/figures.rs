@@ -35,11 +35,8 @@ pub(crate) fn rate(per_second: f64) -> String {
 
 /// A duration in its two greatest units: `4 ms`, `2.3 s`, `5 min 3 s`, `14 h 2 min`, `3 d 4 h`.
 pub(crate) fn duration(seconds: f64) -> String {
-    const UNITS: [(u64, &str, u64, &str); 3] = [
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ];
+    const UNITS: [(u64, &str, u64, &str); 3] =
+        [(86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")];
     if seconds.is_nan() || seconds <= 0.0 {
         return "0 s".to_owned();
     }
@@ -56,11 +53,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     for (unit, name, part, part_name) in UNITS {
         if total >= unit {
             let (units, parts) = (total / unit, total % unit / part);
-            let rest = if parts == 0 {
-                String::new()
-            } else {
-                format!(" {parts} {part_name}")
-            };
+            let rest = if parts == 0 { String::new() } else { format!(" {parts} {part_name}") };
             return format!("{} {name}{rest}", count(units));
         }
     }
@@ -109,24 +102,17 @@ pub(crate) fn whole_duration(seconds: f64) -> String {
 
 /// A moment (seconds since the Unix epoch) in UTC: `2026-11-20 19:41:31`.
 pub(crate) fn moment(at: f64) -> String {
-    zoned(at).map_or_else(
-        || "–".to_owned(),
-        |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
-    )
+    zoned(at).map_or_else(|| "–".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// A moment for `<time datetime>`: `2026-11-20T19:41:31Z`.
 pub(crate) fn machine_moment(at: f64) -> String {
-    zoned(at).map_or_else(String::new, |at| {
-        at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-    })
+    zoned(at).map_or_else(String::new, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn zoned(at: f64) -> Option<jiff::Zoned> {
     let seconds = i64::try_from(whole(at)).ok()?;
-    Timestamp::from_second(seconds)
-        .ok()
-        .map(|at| at.to_zoned(TimeZone::UTC))
+    Timestamp::from_second(seconds).ok().map(|at| at.to_zoned(TimeZone::UTC))
 }
 
 /// The nearest whole number; 0 for what is below or no number.
@@ -140,10 +126,7 @@ pub(crate) const fn whole(value: f64) -> u64 {
 }
 
 /// The nearest float.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "figures are read by people and charts"
-)]
+#[expect(clippy::cast_precision_loss, reason = "figures are read by people and charts")]
 pub(crate) const fn as_float(value: u64) -> f64 {
     value as f64
 }
@@ -165,15 +148,7 @@ mod tests {
         let texts = [0, 7, 999, 1_000, 12_345, 200_000, u64::MAX].map(count);
         assert_eq!(
             texts,
-            [
-                "0",
-                "7",
-                "999",
-                "1,000",
-                "12,345",
-                "200,000",
-                "18,446,744,073,709,551,615"
-            ]
+            ["0", "7", "999", "1,000", "12,345", "200,000", "18,446,744,073,709,551,615"]
         );
     }
 
@@ -216,12 +191,7 @@ mod tests {
 
     #[test]
     fn bytes_have_binary_units() {
-        let cases = [
-            (0, "0 B"),
-            (1_023, "1023 B"),
-            (1_536, "1.5 KiB"),
-            (1 << 20, "1.0 MiB"),
-        ];
+        let cases = [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (1 << 20, "1.0 MiB")];
         for (number, text) in cases {
             assert_eq!(bytes(number), text, "{number}");
         }

@@ -46,14 +46,9 @@ pub(crate) fn protect(
         .layer(DefaultBodyLimit::max(body_bytes_max));
     let api = Router::new()
         .nest("/v1", routes.api)
-        .layer(from_fn_with_state(
-            Arc::clone(&console),
-            demand_program_or_person,
-        ));
-    let metrics = routes.metrics.layer(from_fn_with_state(
-        Arc::clone(&console),
-        demand_metrics_access,
-    ));
+        .layer(from_fn_with_state(Arc::clone(&console), demand_program_or_person));
+    let metrics =
+        routes.metrics.layer(from_fn_with_state(Arc::clone(&console), demand_metrics_access));
     people
         .merge(public)
         .with_state(Arc::clone(&console))
@@ -61,9 +56,7 @@ pub(crate) fn protect(
         .merge(metrics)
         .layer(from_fn_with_state(console, identify))
         .merge(routes.open)
-        .layer(from_fn(move |request, next| {
-            within(deadline, counters.clone(), request, next)
-        }))
+        .layer(from_fn(move |request, next| within(deadline, counters.clone(), request, next)))
         .layer(from_fn(headers::add))
 }
 
@@ -113,10 +106,7 @@ fn is_open_metrics(console: &Console, request: &Request) -> bool {
 }
 
 fn access(request: &Request) -> Access {
-    request
-        .extensions()
-        .get::<Visitor>()
-        .map_or(Access::Stranger, |visitor| visitor.access)
+    request.extensions().get::<Visitor>().map_or(Access::Stranger, |visitor| visitor.access)
 }
 
 /// Pages: people only. A stranger is sent to the login page.
@@ -129,10 +119,7 @@ async fn demand_login(
         Access::Person => next.run(request).await,
         Access::Program if console.deps.settings.password.is_none() => next.run(request).await,
         Access::Program | Access::Stranger if request.method().is_safe() => {
-            let path = request
-                .uri()
-                .path_and_query()
-                .map_or("/", |path| path.as_str());
+            let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
             Redirect::to(&login::address(path)).into_response()
         }
         Access::Program | Access::Stranger => {
@@ -162,13 +149,9 @@ async fn demand_program_or_person(
 }
 
 fn carries_csrf(request: &Request) -> bool {
-    let sent = request
-        .headers()
-        .get("x-csrf-token")
-        .and_then(|value| value.to_str().ok());
+    let sent = request.headers().get("x-csrf-token").and_then(|value| value.to_str().ok());
     let expected = request.extensions().get::<Visitor>();
-    sent.zip(expected)
-        .is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
+    sent.zip(expected).is_some_and(|(sent, visitor)| token::same(sent, &visitor.csrf))
 }
 
 /// `/metrics`: whoever may read the API, or everybody by setting.
@@ -189,8 +172,6 @@ fn unauthorized(console: &Console) -> Response {
         None => "no API token is set (console.token): log in at /login, or use the unix socket\n",
     };
     let mut response = (StatusCode::UNAUTHORIZED, text).into_response();
-    response
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }

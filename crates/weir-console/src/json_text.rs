@@ -15,17 +15,11 @@ pub(crate) struct Shown {
 
 /// `json` over several lines, at most about `bytes_max` bytes of it. What isn't JSON is shown too.
 pub(crate) fn pretty(json: &str, bytes_max: usize) -> Shown {
-    let mut printer = Printer {
-        text: String::new(),
-        depth: 0,
-    };
+    let mut printer = Printer { text: String::new(), depth: 0 };
     let mut rest = json.trim();
     while let Some(next) = rest.chars().next() {
         if printer.text.len() >= bytes_max {
-            return Shown {
-                text: printer.text,
-                is_cut: true,
-            };
+            return Shown { text: printer.text, is_cut: true };
         }
         let room = bytes_max - printer.text.len();
         let token_bytes = match next {
@@ -35,10 +29,7 @@ pub(crate) fn pretty(json: &str, bytes_max: usize) -> Shown {
         let token = &rest[..token_bytes];
         if token.len() > room {
             printer.text.push_str(cut(token, room));
-            return Shown {
-                text: printer.text,
-                is_cut: true,
-            };
+            return Shown { text: printer.text, is_cut: true };
         }
         rest = &rest[token_bytes..];
         printer.print(token, rest);
@@ -46,10 +37,7 @@ pub(crate) fn pretty(json: &str, bytes_max: usize) -> Shown {
             rest = printer.close_empty(rest);
         }
     }
-    Shown {
-        text: printer.text,
-        is_cut: false,
-    }
+    Shown { text: printer.text, is_cut: false }
 }
 
 /// The start of `text`, at most `bytes_max` bytes, whole characters.
@@ -155,18 +143,12 @@ mod tests {
     #[test]
     fn strings_are_not_touched() {
         let text = shown(r#"{ "a" : "{ \"x\" : [ ] , }" , "b":"\\" }"#);
-        assert_eq!(
-            text,
-            "{\n  \"a\": \"{ \\\"x\\\" : [ ] , }\",\n  \"b\": \"\\\\\"\n}"
-        );
+        assert_eq!(text, "{\n  \"a\": \"{ \\\"x\\\" : [ ] , }\",\n  \"b\": \"\\\\\"\n}");
     }
 
     #[test]
     fn empty_brackets_stay_together() {
-        assert_eq!(
-            shown(r#"{"a":[ ],"b":{}}"#),
-            "{\n  \"a\": [],\n  \"b\": {}\n}"
-        );
+        assert_eq!(shown(r#"{"a":[ ],"b":{}}"#), "{\n  \"a\": [],\n  \"b\": {}\n}");
         assert_eq!(shown("[[]]"), "[\n  []\n]");
     }
 

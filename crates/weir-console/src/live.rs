@@ -152,14 +152,8 @@ pub(crate) fn stream(
 fn event(latest: &Latest) -> Option<Event> {
     match latest {
         Latest::Nothing | Latest::Ended => None,
-        Latest::Reading(reading) => Event::default()
-            .event("tick")
-            .json_data(reading.tick())
-            .ok(),
-        Latest::Down(problem) => Event::default()
-            .event("down")
-            .json_data(problem.as_ref())
-            .ok(),
+        Latest::Reading(reading) => Event::default().event("tick").json_data(reading.tick()).ok(),
+        Latest::Down(problem) => Event::default().event("down").json_data(problem.as_ref()).ok(),
     }
 }
 

@@ -60,11 +60,7 @@ pub(crate) fn html(template: &impl Template) -> Response {
         Ok(text) => Html(text).into_response(),
         Err(error) => {
             tracing::error!(%error, "console: a page could not be rendered");
-            (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the page could not be rendered\n",
-            )
-                .into_response()
+            (StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered\n").into_response()
         }
     }
 }

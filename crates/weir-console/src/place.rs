@@ -28,9 +28,7 @@ impl Place {
             "scheduled" => Some(Self::Scheduled),
             "retries" => Some(Self::Retries),
             "dead" => Some(Self::Dead),
-            other => other
-                .strip_prefix("queue:")
-                .map(|name| Self::Queue(name.to_owned())),
+            other => other.strip_prefix("queue:").map(|name| Self::Queue(name.to_owned())),
         }
     }
 
@@ -93,18 +91,8 @@ mod tests {
 
     #[test]
     fn a_place_reads_as_it_writes() {
-        for text in [
-            "scheduled",
-            "retries",
-            "dead",
-            "queue:pull",
-            "queue:..",
-            "queue:",
-        ] {
-            assert_eq!(
-                Place::parse(text).map(|place| place.name()).as_deref(),
-                Some(text)
-            );
+        for text in ["scheduled", "retries", "dead", "queue:pull", "queue:..", "queue:"] {
+            assert_eq!(Place::parse(text).map(|place| place.name()).as_deref(), Some(text));
         }
         assert_eq!(Place::parse("elsewhere"), None);
     }

@@ -171,12 +171,7 @@ fn row(overview: &view::Overview, rates: Rates) -> [f64; COLUMNS.len()] {
 fn retries_before(history: &History, now: Timestamp) -> Option<f64> {
     let from = now - Duration::from_secs(600);
     let to = now - Duration::from_secs(540);
-    let query = Query {
-        series: &["retries"],
-        from,
-        to,
-        points_max: 1,
-    };
+    let query = Query { series: &["retries"], from, to, points_max: 1 };
     let table = history.query(&query);
     table.columns.first()?.first()?.map(|band| band.mean)
 }

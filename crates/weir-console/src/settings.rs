@@ -125,28 +125,14 @@ impl Settings {
                 ),
             );
         }
-        if self
-            .password
-            .as_ref()
-            .is_some_and(|password| password.expose().is_empty())
-        {
+        if self.password.as_ref().is_some_and(|password| password.expose().is_empty()) {
             report("password", "the password is empty".into());
         }
-        if self
-            .token
-            .as_ref()
-            .is_some_and(|token| token.expose().len() < TOKEN_CHARACTERS_MIN)
-        {
-            report(
-                "token",
-                format!("the token has fewer than {TOKEN_CHARACTERS_MIN} characters"),
-            );
+        if self.token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_CHARACTERS_MIN) {
+            report("token", format!("the token has fewer than {TOKEN_CHARACTERS_MIN} characters"));
         }
         for host in self.hosts.iter().filter(|host| !is_host_name(host)) {
-            report(
-                "hosts",
-                format!("{host:?} is not a host name (no scheme, port or path)"),
-            );
+            report("hosts", format!("{host:?} is not a host name (no scheme, port or path)"));
         }
         for (setting, is_zero) in self.limits.zeros() {
             if is_zero {
@@ -172,10 +158,7 @@ impl Limits {
             ("limits.page_jobs", self.page_jobs == 0),
             ("limits.page_queues", self.page_queues == 0),
             ("limits.page_workers", self.page_workers == 0),
-            (
-                "limits.payload_display_bytes_max",
-                self.payload_display_bytes_max == 0,
-            ),
+            ("limits.payload_display_bytes_max", self.payload_display_bytes_max == 0),
             ("limits.chart_points_max", self.chart_points_max == 0),
         ]
     }
@@ -193,11 +176,7 @@ mod tests {
     fn settings_with(change: impl FnOnce(&mut Settings)) -> Vec<&'static str> {
         let mut settings = Settings::default();
         change(&mut settings);
-        settings
-            .problems()
-            .into_iter()
-            .map(|problem| problem.setting)
-            .collect()
+        settings.problems().into_iter().map(|problem| problem.setting).collect()
     }
 
     #[test]
@@ -219,10 +198,7 @@ mod tests {
     #[test]
     fn any_loopback_address_needs_no_password() {
         for listen in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1"] {
-            assert!(
-                settings_with(|s| s.listen = listen.parse().unwrap()).is_empty(),
-                "{listen}"
-            );
+            assert!(settings_with(|s| s.listen = listen.parse().unwrap()).is_empty(), "{listen}");
         }
         for listen in ["192.168.1.1:1", "[::]:1", "0.0.0.0:1"] {
             let found = settings_with(|s| s.listen = listen.parse().unwrap());

@@ -64,19 +64,13 @@ const RULES: [Rule; 13] = [
 pub fn judge(facts: &Facts<'_>) -> Verdict {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
-    Verdict {
-        findings,
-        calm: calm(facts),
-    }
+    Verdict { findings, calm: calm(facts) }
 }
 
 /// What to say when there is nothing to say.
 fn calm(facts: &Facts<'_>) -> String {
     let overview = facts.overview;
-    let targets = facts
-        .queues
-        .iter()
-        .filter(|queue| queue.target_latency_seconds.is_some());
+    let targets = facts.queues.iter().filter(|queue| queue.target_latency_seconds.is_some());
     if overview.queues == 0 && overview.pushed_total == 0 {
         "Ready: no jobs yet".to_owned()
     } else if overview.enqueued == 0 {

@@ -140,9 +140,7 @@ async fn list(State(handle): State<Handle>, Params(query): Params<Query>) -> Ans
 }
 
 async fn count(State(handle): State<Handle>, Params(query): Params<Query>) -> Answer<Count> {
-    Ok(Json(Count {
-        count: handle.count_matching(query).await?,
-    }))
+    Ok(Json(Count { count: handle.count_matching(query).await? }))
 }
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> Answer<view::Job> {
@@ -163,11 +161,7 @@ async fn reservations(
     State(handle): State<Handle>,
     Params(query): Params<ReservationsQuery>,
 ) -> Answer<Vec<view::Reservation>> {
-    Ok(Json(
-        handle
-            .reservations(query.limit.unwrap_or(RESERVATIONS))
-            .await?,
-    ))
+    Ok(Json(handle.reservations(query.limit.unwrap_or(RESERVATIONS)).await?))
 }
 
 async fn export_jobs(
@@ -179,15 +173,11 @@ async fn export_jobs(
 }
 
 async fn push(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
-    lines::take(&handle, body, lines::Kind::Jobs)
-        .await
-        .map(Json)
+    lines::take(&handle, body, lines::Kind::Jobs).await.map(Json)
 }
 
 async fn import(State(handle): State<Handle>, body: Body) -> Answer<view::Pushed> {
-    lines::take(&handle, body, lines::Kind::Exported)
-        .await
-        .map(Json)
+    lines::take(&handle, body, lines::Kind::Exported).await.map(Json)
 }
 
 async fn act(State(handle): State<Handle>, Input(act): Input<Act>) -> Answer<Count> {
@@ -208,9 +198,7 @@ async fn signal_workers(
     Input(signal): Input<SignalWorkers>,
 ) -> Answer<Count> {
     let all = signal.wid.is_none();
-    let count = handle
-        .signal_workers(signal.wid.clone(), signal.signal)
-        .await?;
+    let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;
     if count == 0 && !all {
         return Err(Problem::no_such_worker(&signal.wid.unwrap_or_default()));
     }

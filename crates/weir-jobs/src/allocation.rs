@@ -40,8 +40,6 @@ impl Allocation {
             };
             (name.clone(), allocation)
         });
-        Self {
-            queues: queues.collect(),
-        }
+        Self { queues: queues.collect() }
     }
 }

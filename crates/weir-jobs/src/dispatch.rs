@@ -70,10 +70,7 @@ impl Dispatcher {
     ) -> Option<Choice> {
         if allocation.queues.is_empty() {
             let first = candidates.into_iter().next()?;
-            return Some(Choice {
-                place: first.place,
-                end: End::Oldest,
-            });
+            return Some(Choice { place: first.place, end: End::Oldest });
         }
         let rules = |candidate: &Candidate| allocation.queues.get(queues[candidate.place].as_str());
         let open = candidates.filter(|candidate| is_open(rules(candidate), candidate.running));
@@ -82,16 +79,12 @@ impl Dispatcher {
             First::Shared => self.by_share(queues, open, rules)?,
         };
         let end = self.end(&queues[chosen.place], rules(&chosen), chosen.oldest_wait);
-        Some(Choice {
-            place: chosen.place,
-            end,
-        })
+        Some(Choice { place: chosen.place, end })
     }
 
     /// A new allocation: whoever is not in it loses its turn.
     pub fn keep_only(&mut self, allocation: &Allocation) {
-        self.turns
-            .retain(|name, _| allocation.queues.contains_key(name));
+        self.turns.retain(|name, _| allocation.queues.contains_key(name));
     }
 
     /// Smooth weighted round robin among the open candidates that have a share.
@@ -128,11 +121,7 @@ impl Dispatcher {
         }
         let turns = self.turns(name);
         turns.fresh_served = (turns.fresh_served + 1) % BACKLOG_TURN_EVERY;
-        if turns.fresh_served == 0 {
-            End::Oldest
-        } else {
-            End::Newest
-        }
+        if turns.fresh_served == 0 { End::Oldest } else { End::Newest }
     }
 
     fn turns(&mut self, name: &QueueName) -> &mut Turns {
@@ -143,9 +132,7 @@ impl Dispatcher {
 /// Whether a queue with these rules may have one more of its jobs run.
 #[must_use]
 pub fn is_open(rules: Option<&QueueAllocation>, running: u32) -> bool {
-    rules
-        .and_then(|rules| rules.concurrency)
-        .is_none_or(|most| running < most)
+    rules.and_then(|rules| rules.concurrency).is_none_or(|most| running < most)
 }
 
 /// What strict order says.
@@ -168,11 +155,7 @@ fn first_choice<'a>(
     }
     let first = open.into_iter().next()?;
     let shares = rules(&first).and_then(share).is_some();
-    Some(if shares {
-        First::Shared
-    } else {
-        First::Strict(first)
-    })
+    Some(if shares { First::Shared } else { First::Strict(first) })
 }
 
 /// A share of 0 is no share: the queue is served in its order like one without.

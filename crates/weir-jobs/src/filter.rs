@@ -11,10 +11,7 @@ impl Filter {
             return self.jids.iter().any(|wanted| wanted == jid);
         }
         self.jobtype.as_ref().is_none_or(|wanted| wanted == jobtype)
-            && self
-                .pattern
-                .as_ref()
-                .is_none_or(|pattern| glob_matches(pattern.as_bytes(), json))
+            && self.pattern.as_ref().is_none_or(|pattern| glob_matches(pattern.as_bytes(), json))
     }
 }
 
@@ -78,10 +75,7 @@ fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
             found |= pattern[at + 1] == byte;
             at += 2;
         } else if pattern.get(at + 1) == Some(&b'-') && at + 2 < pattern.len() {
-            let (low, high) = (
-                pattern[at].min(pattern[at + 2]),
-                pattern[at].max(pattern[at + 2]),
-            );
+            let (low, high) = (pattern[at].min(pattern[at + 2]), pattern[at].max(pattern[at + 2]));
             found |= (low..=high).contains(&byte);
             at += 3;
         } else {
@@ -129,10 +123,7 @@ mod tests {
     #[test]
     fn many_stars_do_not_explode() {
         let pattern = "*a".repeat(200) + "b";
-        assert!(!glob_matches(
-            pattern.as_bytes(),
-            "a".repeat(10_000).as_bytes()
-        ));
+        assert!(!glob_matches(pattern.as_bytes(), "a".repeat(10_000).as_bytes()));
     }
 
     #[test]

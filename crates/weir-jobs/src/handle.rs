@@ -101,15 +101,7 @@ pub(crate) fn channel(limits: &Limits, metrics: JobsMetrics) -> (Handle, mpsc::R
     let (requests, receiver) = mpsc::channel(requests_max);
     let slots = Arc::new(Semaphore::new(requests_max));
     let line_bytes_max = limits.line_bytes_max;
-    (
-        Handle {
-            requests,
-            slots,
-            metrics,
-            line_bytes_max,
-        },
-        receiver,
-    )
+    (Handle { requests, slots, metrics, line_bytes_max }, receiver)
 }
 
 impl Handle {
@@ -172,8 +164,7 @@ impl Handle {
         which: Which,
         action: Action,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::Act(place, which, action, reply))
-            .await
+        self.ask(|reply| Request::Act(place, which, action, reply)).await
     }
 
     /// Acts on queues. Answers how many jobs it removed.
@@ -182,8 +173,7 @@ impl Handle {
         queues: Queues,
         action: QueueAction,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::ActOnQueues(queues, action, reply))
-            .await
+        self.ask(|reply| Request::ActOnQueues(queues, action, reply)).await
     }
 
     /// Tells one worker process, or all (None). Answers how many.
@@ -192,8 +182,7 @@ impl Handle {
         wid: Option<String>,
         signal: WorkerSignal,
     ) -> Result<u64, HandleError> {
-        self.ask(|reply| Request::SignalWorkers(wid, signal, reply))
-            .await
+        self.ask(|reply| Request::SignalWorkers(wid, signal, reply)).await
     }
 
     /// Health: is the store taking jobs.
@@ -203,8 +192,7 @@ impl Handle {
 
     /// Puts new settings in force. Answers the names of those that changed and need a restart.
     pub async fn reload(&self, settings: Settings) -> Result<Vec<String>, HandleError> {
-        self.ask(|reply| Request::Reload(Box::new(settings), reply))
-            .await
+        self.ask(|reply| Request::Reload(Box::new(settings), reply)).await
     }
 
     /// `limits.line_bytes_max` as it was at the start: the longest line that [`Handle::push`] and
@@ -222,14 +210,9 @@ impl Handle {
             self.metrics.limit_hit(Limit::AdminRequestsMax);
             HandleError::Busy
         };
-        let slot = Arc::clone(&self.slots)
-            .try_acquire_owned()
-            .map_err(|_| busy())?;
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| busy())?;
         let (reply, answer) = oneshot::channel();
-        let envelope = Envelope {
-            request: request(reply),
-            slot,
-        };
+        let envelope = Envelope { request: request(reply), slot };
         match self.requests.try_send(envelope) {
             Ok(()) => answer.await.unwrap_or(Err(HandleError::Gone)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(HandleError::Gone),

@@ -102,18 +102,14 @@ impl JobBatch {
     ) -> Result<NewJob<'_>, JobError> {
         self.clear();
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
-        let placed = self
-            .place(text, now, limits)
-            .map_err(|rejected| rejected.1)?;
+        let placed = self.place(text, now, limits).map_err(|rejected| rejected.1)?;
         Ok(self.job(&placed))
     }
 
     /// One more job behind those that it holds: PUSH after PUSH. A refused one leaves no trace.
     pub fn add(&mut self, json: &[u8], now: Timestamp, limits: &Limits) -> Result<(), JobError> {
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
-        let placed = self
-            .place(text, now, limits)
-            .map_err(|rejected| rejected.1)?;
+        let placed = self.place(text, now, limits).map_err(|rejected| rejected.1)?;
         self.jobs.push(placed);
         Ok(())
     }
@@ -143,19 +139,10 @@ impl JobBatch {
         let text = std::str::from_utf8(json).map_err(JobError::malformed)?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let mut rejections = Vec::new();
-        let elements = Elements {
-            batch: self,
-            now,
-            limits,
-            rejections: &mut rejections,
-        };
-        let count = deserializer
-            .deserialize_seq(elements)
-            .map_err(JobError::malformed)?;
+        let elements = Elements { batch: self, now, limits, rejections: &mut rejections };
+        let count = deserializer.deserialize_seq(elements).map_err(JobError::malformed)?;
         if count > limits.pushb_jobs_max {
-            return Err(JobError::TooMany {
-                max: limits.pushb_jobs_max,
-            });
+            return Err(JobError::TooMany { max: limits.pushb_jobs_max });
         }
         deserializer.end().map_err(JobError::malformed)?;
         Ok(rejections)
@@ -218,14 +205,7 @@ impl JobBatch {
         job_text::write_tail(b"", enqueued_at, &mut self.stamps, &mut self.text);
         let json = start..self.text.len();
         let rules = fields.rules;
-        Placed {
-            jid,
-            jobtype,
-            queue,
-            json,
-            base_bytes,
-            rules,
-        }
+        Placed { jid, jobtype, queue, json, base_bytes, rules }
     }
 
     fn write(&mut self, text: &str) -> Range<usize> {

@@ -69,17 +69,9 @@ fn parts(json: &[u8], base_bytes: usize) -> Parts<'_> {
     let (base, tail) = json.split_at(base_bytes.min(json.len()));
     let members = tail.strip_suffix(CLOSE).unwrap_or(tail);
     let behind = members.len().saturating_sub(STAMPED);
-    let split = if members[behind..].starts_with(ENQUEUED_AT) {
-        behind
-    } else {
-        members.len()
-    };
+    let split = if members[behind..].starts_with(ENQUEUED_AT) { behind } else { members.len() };
     let (failure, enqueued_at) = members.split_at(split);
-    Parts {
-        base,
-        failure,
-        enqueued_at,
-    }
+    Parts { base, failure, enqueued_at }
 }
 
 /// The job's text once it is put into its queue `now`: a new `enqueued_at`, the failure kept.
@@ -95,9 +87,7 @@ pub fn enqueued(json: &[u8], base_bytes: usize, now: Timestamp) -> Vec<u8> {
 /// The job's text once it has failed: a new failure, the `enqueued_at` of the failed try kept.
 #[must_use]
 pub fn failed(json: &[u8], base_bytes: usize, failure: &Failure) -> Vec<u8> {
-    let Parts {
-        base, enqueued_at, ..
-    } = parts(json, base_bytes);
+    let Parts { base, enqueued_at, .. } = parts(json, base_bytes);
     // A struct of texts and numbers always has a JSON form.
     let member = serde_json::to_vec(&FailureText::from(failure)).unwrap_or_default();
     [base, FAILURE, &member, enqueued_at, CLOSE].concat()
@@ -114,9 +104,7 @@ pub fn failure(json: &[u8], base_bytes: usize) -> Option<Failure> {
 /// Reads the value of a `failure` member; None: it is none.
 #[must_use]
 pub fn parse_failure(json: &str) -> Option<Failure> {
-    serde_json::from_str::<FailureText>(json)
-        .ok()
-        .map(Failure::from)
+    serde_json::from_str::<FailureText>(json).ok().map(Failure::from)
 }
 
 /// The protocol's form. Empty members are left out, as the original does.
@@ -208,28 +196,14 @@ mod tests {
     fn a_second_failure_replaces_the_first() {
         let json = format!("{BASE}}}").into_bytes();
         let first = failed(&json, BASE.len(), &some_failure());
-        let second = failed(
-            &first,
-            BASE.len(),
-            &Failure {
-                retry_count: 2,
-                ..some_failure()
-            },
-        );
+        let second = failed(&first, BASE.len(), &Failure { retry_count: 2, ..some_failure() });
         assert_eq!(second.len(), first.len());
         assert_eq!(failure(&second, BASE.len()).unwrap().retry_count, 2);
     }
 
     #[test]
     fn empty_parts_of_a_failure_are_left_out() {
-        let json = failed(
-            b"{\"a\":1}",
-            6,
-            &Failure {
-                retry_count: 3,
-                ..Failure::default()
-            },
-        );
+        let json = failed(b"{\"a\":1}", 6, &Failure { retry_count: 3, ..Failure::default() });
         assert_eq!(
             String::from_utf8_lossy(&json),
             r#"{"a":1,"failure":{"retry_count":3,"remaining":0,"failed_at":"1970-01-01T00:00:00.000000Z"}}"#

@@ -114,11 +114,7 @@ async fn run_timer(inner: Weak<Inner>) {
 
 impl Inner {
     fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.get() {
-            Err(StoreError::Closed)
-        } else {
-            Ok(())
-        }
+        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     fn tick(&self) {
@@ -131,9 +127,7 @@ impl Inner {
     fn until_due(&self) -> Duration {
         let due = self.state.borrow().next_due();
         self.timer_at.set(due);
-        due.map_or(TIMER_SLEEP_MAX, |at| {
-            at.since(self.clock.now()).min(TIMER_SLEEP_MAX)
-        })
+        due.map_or(TIMER_SLEEP_MAX, |at| at.since(self.clock.now()).min(TIMER_SLEEP_MAX))
     }
 
     /// Wakes the timer if something is due before it would wake by itself.
@@ -163,18 +157,13 @@ impl Inner {
 
     fn take(&self, wid: Option<&Wid>, queues: &[QueueName], max: usize) -> Vec<Taken> {
         let (mut state, now) = (self.state.borrow_mut(), self.clock.now());
-        std::iter::from_fn(|| state.take(wid, queues, now))
-            .take(max)
-            .collect()
+        std::iter::from_fn(|| state.take(wid, queues, now)).take(max).collect()
     }
 
     fn give_back(&self, taken: &[Taken]) {
         let back: Vec<QueueName> = {
             let mut state = self.state.borrow_mut();
-            taken
-                .iter()
-                .filter_map(|taken| state.put_back(taken))
-                .collect()
+            taken.iter().filter_map(|taken| state.put_back(taken)).collect()
         };
         if !self.closed.get() {
             self.offer(&back);
@@ -193,10 +182,7 @@ impl Inner {
                 return Err(StoreError::Limit(text));
             }
         }
-        let fetcher = Fetcher {
-            wid: request.wid.cloned(),
-            max: request.max,
-        };
+        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
         let waiting = self.waiters.register(request.queues, fetcher);
         let taken = tokio::time::timeout(request.wait, waiting).await;
         Ok(taken.ok().flatten().unwrap_or_default())
@@ -209,20 +195,12 @@ fn deliveries(taken: Vec<Taken>) -> Vec<Delivery> {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable: false,
-            both_ends: true,
-            scan_aside: false,
-        }
+        Capabilities { durable: false, both_ends: true, scan_aside: false }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
         self.inner.check_open()?;
-        let queues = self
-            .inner
-            .state
-            .borrow_mut()
-            .push(jobs, self.inner.clock.now())?;
+        let queues = self.inner.state.borrow_mut().push(jobs, self.inner.clock.now())?;
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(())
@@ -230,11 +208,7 @@ impl Store for MemoryStore {
 
     async fn restore(&self, jobs: &[Restored<'_>]) -> Result<(), StoreError> {
         self.inner.check_open()?;
-        let queues = self
-            .inner
-            .state
-            .borrow_mut()
-            .restore(jobs, self.inner.clock.now())?;
+        let queues = self.inner.state.borrow_mut().restore(jobs, self.inner.clock.now())?;
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(())
@@ -264,11 +238,7 @@ impl Store for MemoryStore {
 
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
         self.inner.check_open()?;
-        let failed = self
-            .inner
-            .state
-            .borrow_mut()
-            .fail(report, self.inner.clock.now());
+        let failed = self.inner.state.borrow_mut().fail(report, self.inner.clock.now());
         let (outcome, queue) = failed?;
         self.inner.offer([&queue]);
         self.inner.note_due();
@@ -277,11 +247,7 @@ impl Store for MemoryStore {
 
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
         self.inner.check_open()?;
-        let queues = self
-            .inner
-            .state
-            .borrow_mut()
-            .release(wid, self.inner.clock.now());
+        let queues = self.inner.state.borrow_mut().release(wid, self.inner.clock.now());
         self.inner.offer(&queues);
         self.inner.note_due();
         Ok(queues.len())
@@ -336,10 +302,7 @@ impl Store for MemoryStore {
 
     fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
-        Counts {
-            fetches_waiting,
-            ..self.inner.state.borrow().counts()
-        }
+        Counts { fetches_waiting, ..self.inner.state.borrow().counts() }
     }
 
     fn reservations(&self, limit: usize) -> Vec<Reserved> {
@@ -352,12 +315,7 @@ impl Store for MemoryStore {
 
     fn storage(&self) -> Storage {
         let bytes = self.inner.state.borrow().bytes as u64;
-        Storage {
-            kind: "memory",
-            bytes,
-            condition: Condition::Ok,
-            ..Storage::default()
-        }
+        Storage { kind: "memory", bytes, condition: Condition::Ok, ..Storage::default() }
     }
 
     fn allocate(&self, allocation: Allocation) {

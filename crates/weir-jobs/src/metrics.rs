@@ -130,9 +130,7 @@ impl JobsMetrics {
     /// The histograms of a queue: look up once, keep with the queue.
     #[must_use]
     pub fn queue(&self, name: &str) -> QueueMetrics {
-        let label = QueueLabel {
-            queue: self.label_of(name).to_owned(),
-        };
+        let label = QueueLabel { queue: self.label_of(name).to_owned() };
         QueueMetrics {
             wait: self.0.wait_seconds.get_or_create_owned(&label),
             run: self.0.run_seconds.get_or_create_owned(&label),
@@ -140,11 +138,7 @@ impl JobsMetrics {
     }
 
     fn label_of<'n>(&self, name: &'n str) -> &'n str {
-        let mut labels = self
-            .0
-            .queue_labels
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut labels = self.0.queue_labels.lock().unwrap_or_else(PoisonError::into_inner);
         if labels.contains(name) {
             return name;
         }
@@ -172,11 +166,7 @@ impl JobsMetrics {
             limit: limit.name().to_owned(),
             hits: self.0.limits[*limit as usize].get(),
         };
-        Limit::ALL
-            .iter()
-            .map(hits)
-            .filter(|hit| hit.hits > 0)
-            .collect()
+        Limit::ALL.iter().map(hits).filter(|hit| hit.hits > 0).collect()
     }
 
     /// A command was answered.
@@ -186,11 +176,7 @@ impl JobsMetrics {
 
     /// Replaces what a scrape shows of depths, sets and totals.
     pub(crate) fn publish(&self, snapshot: Snapshot) {
-        *self
-            .0
-            .snapshot
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 }
 
@@ -205,11 +191,7 @@ fn register_limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
         "How often a limit (named as in weir.toml) was met",
         family.clone(),
     );
-    Limit::ALL.map(|limit| {
-        family.get_or_create_owned(&LimitLabel {
-            limit: limit.name(),
-        })
-    })
+    Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
 }
 
 fn register_commands(
@@ -219,10 +201,7 @@ fn register_commands(
     registry.register("commands", "Commands by verb and result", family.clone());
     Verb::ALL.map(|verb| {
         CommandResult::ALL.map(|result| {
-            let label = CommandLabel {
-                verb: verb.label(),
-                result: result.label(),
-            };
+            let label = CommandLabel { verb: verb.label(), result: result.label() };
             family.get_or_create_owned(&label)
         })
     })
@@ -247,14 +226,8 @@ mod tests {
             metrics.queue(name).wait.observe(0.5);
         }
         let text = scrape(&registry);
-        assert!(
-            text.contains("weir_jobs_wait_seconds_count{queue=\"a\"} 2"),
-            "{text}"
-        );
-        assert!(
-            text.contains("weir_jobs_wait_seconds_count{queue=\"other\"} 2"),
-            "{text}"
-        );
+        assert!(text.contains("weir_jobs_wait_seconds_count{queue=\"a\"} 2"), "{text}");
+        assert!(text.contains("weir_jobs_wait_seconds_count{queue=\"other\"} 2"), "{text}");
         assert!(!text.contains("queue=\"c\""), "{text}");
     }
 
@@ -265,22 +238,13 @@ mod tests {
         metrics.limit_hit(Limit::LineBytesMax);
         metrics.command(Verb::Push, CommandResult::Error);
         let text = scrape(&registry);
-        assert!(
-            text.contains("weir_jobs_limit_hits_total{limit=\"line_bytes_max\"} 1"),
-            "{text}"
-        );
-        assert!(
-            text.contains("weir_jobs_limit_hits_total{limit=\"connections_max\"} 0"),
-            "{text}"
-        );
+        assert!(text.contains("weir_jobs_limit_hits_total{limit=\"line_bytes_max\"} 1"), "{text}");
+        assert!(text.contains("weir_jobs_limit_hits_total{limit=\"connections_max\"} 0"), "{text}");
         assert!(
             text.contains("weir_jobs_commands_total{verb=\"PUSH\",result=\"error\"} 1"),
             "{text}"
         );
-        let hit = LimitHit {
-            limit: "line_bytes_max".into(),
-            hits: 1,
-        };
+        let hit = LimitHit { limit: "line_bytes_max".into(), hits: 1 };
         assert_eq!(metrics.limit_hits(), [hit]);
     }
 
@@ -300,21 +264,9 @@ mod tests {
             ..Snapshot::default()
         });
         let text = scrape(&registry);
-        assert!(
-            text.contains("weir_jobs_queue_depth{queue=\"a\"} 1"),
-            "{text}"
-        );
-        assert!(
-            text.contains("weir_jobs_queue_depth{queue=\"other\"} 6"),
-            "{text}"
-        );
-        assert!(
-            text.contains("weir_jobs_queue_latency_seconds{queue=\"other\"} 1.5"),
-            "{text}"
-        );
-        assert!(
-            text.contains("weir_jobs_set_size{set=\"dead\"} 9"),
-            "{text}"
-        );
+        assert!(text.contains("weir_jobs_queue_depth{queue=\"a\"} 1"), "{text}");
+        assert!(text.contains("weir_jobs_queue_depth{queue=\"other\"} 6"), "{text}");
+        assert!(text.contains("weir_jobs_queue_latency_seconds{queue=\"other\"} 1.5"), "{text}");
+        assert!(text.contains("weir_jobs_set_size{set=\"dead\"} 9"), "{text}");
     }
 }

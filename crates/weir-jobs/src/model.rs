@@ -224,10 +224,7 @@ impl std::str::FromStr for EntryKey {
     fn from_str(text: &str) -> Result<Self, EntryKeyError> {
         let (order, jid) = text.split_once('|').ok_or(EntryKeyError)?;
         let order = order.parse().map_err(|_| EntryKeyError)?;
-        Ok(Self {
-            order,
-            jid: Box::from(jid),
-        })
+        Ok(Self { order, jid: Box::from(jid) })
     }
 }
 

@@ -43,15 +43,12 @@ pub fn fail(
     now: Timestamp,
     random: &mut fastrand::Rng,
 ) -> (FailOutcome, Failure) {
-    let retry_count = job
-        .previous
-        .as_ref()
-        .map_or(0, |last| last.retry_count.saturating_add(1));
+    let retry_count = job.previous.as_ref().map_or(0, |last| last.retry_count.saturating_add(1));
     let outcome = match u32::try_from(job.retry) {
         Ok(0) => FailOutcome::Discarded,
-        Ok(retries) if retry_count < retries => FailOutcome::Retry {
-            next_at: now + retry_delay(retry_count, random),
-        },
+        Ok(retries) if retry_count < retries => {
+            FailOutcome::Retry { next_at: now + retry_delay(retry_count, random) }
+        }
         // Out of retries, or -1 (any negative number, as in the original): straight to the dead.
         _ => FailOutcome::Dead,
     };
@@ -59,24 +56,10 @@ pub fn fail(
         FailOutcome::Retry { next_at } => Some(next_at),
         FailOutcome::Dead | FailOutcome::Discarded => None,
     };
-    let remaining = u32::try_from(job.retry)
-        .unwrap_or(0)
-        .saturating_sub(retry_count);
-    let FailureReport {
-        errtype,
-        message,
-        backtrace,
-        ..
-    } = cut(report, job.backtrace);
-    let failure = Failure {
-        retry_count,
-        remaining,
-        failed_at: now,
-        next_at,
-        message,
-        errtype,
-        backtrace,
-    };
+    let remaining = u32::try_from(job.retry).unwrap_or(0).saturating_sub(retry_count);
+    let FailureReport { errtype, message, backtrace, .. } = cut(report, job.backtrace);
+    let failure =
+        Failure { retry_count, remaining, failed_at: now, next_at, message, errtype, backtrace };
     (outcome, failure)
 }
 
@@ -84,10 +67,7 @@ pub fn fail(
 pub fn retry_delay(retry_count: u32, random: &mut fastrand::Rng) -> Duration {
     let n = u64::from(retry_count);
     let jitter = random.u64(..RETRY_JITTER_SECONDS) * (n + 1);
-    Duration::from_secs(
-        n.saturating_pow(4)
-            .saturating_add(RETRY_SECONDS_MIN + jitter),
-    )
+    Duration::from_secs(n.saturating_pow(4).saturating_add(RETRY_SECONDS_MIN + jitter))
 }
 
 /// Cuts a report to what is kept; `backtrace_lines` is what the job asks for.
@@ -95,9 +75,7 @@ pub fn retry_delay(retry_count: u32, random: &mut fastrand::Rng) -> Duration {
 pub fn cut(mut report: FailureReport, backtrace_lines: u32) -> FailureReport {
     cut_text(&mut report.errtype, ERRTYPE_CHARACTERS_MAX);
     cut_text(&mut report.message, MESSAGE_CHARACTERS_MAX);
-    report
-        .backtrace
-        .truncate(backtrace_lines.min(BACKTRACE_LINES_MAX) as usize);
+    report.backtrace.truncate(backtrace_lines.min(BACKTRACE_LINES_MAX) as usize);
     for line in &mut report.backtrace {
         cut_text(line, BACKTRACE_LINE_CHARACTERS_MAX);
     }
@@ -145,11 +123,7 @@ pub enum Return {
 /// Decides by how often the job was handed back before.
 #[must_use]
 pub const fn after_vanishing(returned_before: u8, returns_max: u8) -> Return {
-    if returned_before < returns_max {
-        Return::Waits
-    } else {
-        Return::Fails
-    }
+    if returned_before < returns_max { Return::Waits } else { Return::Fails }
 }
 
 #[cfg(test)]
@@ -168,15 +142,9 @@ mod tests {
     }
 
     fn after(previous_count: Option<u32>, retry: i32) -> (FailOutcome, Failure) {
-        let previous = previous_count.map(|retry_count| Failure {
-            retry_count,
-            ..Failure::default()
-        });
-        let job = Failed {
-            retry,
-            backtrace: 50,
-            previous,
-        };
+        let previous =
+            previous_count.map(|retry_count| Failure { retry_count, ..Failure::default() });
+        let job = Failed { retry, backtrace: 50, previous };
         fail(&job, report(), NOW, &mut fastrand::Rng::with_seed(1))
     }
 
@@ -199,14 +167,8 @@ mod tests {
                 FailOutcome::Dead => Kind::Dead,
                 FailOutcome::Discarded => Kind::Discarded,
             };
-            assert_eq!(
-                (found, failure.retry_count, failure.remaining),
-                (kind, count, remaining)
-            );
-            assert_eq!(
-                failure.next_at.is_some(),
-                matches!(outcome, FailOutcome::Retry { .. })
-            );
+            assert_eq!((found, failure.retry_count, failure.remaining), (kind, count, remaining));
+            assert_eq!(failure.next_at.is_some(), matches!(outcome, FailOutcome::Retry { .. }));
             assert_eq!(failure.failed_at, NOW);
         };
         check(None, 25, Kind::Retry, 0, 25);
@@ -228,9 +190,8 @@ mod tests {
         let check = |count: u32, base: u64| {
             let mut random = fastrand::Rng::with_seed(u64::from(count));
             let step = u64::from(count) + 1;
-            let delays: std::collections::BTreeSet<u64> = (0..2_000)
-                .map(|_| retry_delay(count, &mut random).as_secs())
-                .collect();
+            let delays: std::collections::BTreeSet<u64> =
+                (0..2_000).map(|_| retry_delay(count, &mut random).as_secs()).collect();
             let all: std::collections::BTreeSet<u64> = (0..30).map(|j| base + j * step).collect();
             assert_eq!(delays, all, "after {count} retries");
         };
@@ -269,10 +230,7 @@ mod tests {
     #[test]
     fn a_failure_carries_what_was_reported() {
         let (_, failure) = after(None, 25);
-        assert_eq!(
-            (failure.errtype.as_str(), failure.message.as_str()),
-            ("E", "m")
-        );
+        assert_eq!((failure.errtype.as_str(), failure.message.as_str()), ("E", "m"));
         assert_eq!(failure.backtrace, ["a", "b"]);
     }
 

@@ -68,10 +68,7 @@ pub struct Stop {
 pub enum StartError {
     /// The store can't be opened.
     #[error("cannot open the job store in {}: {source}", directory.display())]
-    Store {
-        directory: PathBuf,
-        source: EngineOpenError,
-    },
+    Store { directory: PathBuf, source: EngineOpenError },
     /// The system refused a thread, a runtime or a listener.
     #[error("cannot start the job server: {0}")]
     System(#[from] io::Error),
@@ -96,10 +93,7 @@ impl Running {
 
     /// Resolves once the server has ended and its store is closed.
     pub async fn join(self) -> Outcome {
-        self.outcome.await.unwrap_or(Outcome {
-            ended: Ended::Panicked,
-            closed: Ok(()),
-        })
+        self.outcome.await.unwrap_or(Outcome { ended: Ended::Panicked, closed: Ok(()) })
     }
 }
 
@@ -109,14 +103,12 @@ pub fn start(start: Start) -> Result<Running, StartError> {
     let (handle, requests) = handle::channel(&start.settings.limits, start.metrics.clone());
     let (opened, is_open) = std::sync::mpsc::sync_channel(1);
     let (end, outcome) = oneshot::channel();
-    thread::Builder::new()
-        .name(THREAD.to_owned())
-        .spawn(move || {
-            if let Some(result) = owner::run(start, requests, &opened) {
-                // Nobody may be interested any more.
-                let _ = end.send(result);
-            }
-        })?;
+    thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+        if let Some(result) = owner::run(start, requests, &opened) {
+            // Nobody may be interested any more.
+            let _ = end.send(result);
+        }
+    })?;
     is_open.recv().map_err(|_| StartError::Panicked)??;
     Ok(Running { handle, outcome })
 }

@@ -21,10 +21,7 @@ pub(crate) struct Stamps {
 
 impl Default for Stamps {
     fn default() -> Self {
-        Self {
-            second: 0,
-            text: *b"1970-01-01T00:00:00.000000Z",
-        }
+        Self { second: 0, text: *b"1970-01-01T00:00:00.000000Z" }
     }
 }
 
@@ -36,17 +33,12 @@ impl Stamps {
             self.second = second;
             self.write_second();
         }
-        write_digits(
-            &mut self.text[FRACTION],
-            time.as_micros() % MICROS_PER_SECOND,
-        );
+        write_digits(&mut self.text[FRACTION], time.as_micros() % MICROS_PER_SECOND);
         &self.text
     }
 
     fn write_second(&mut self) {
-        let at = i64::try_from(self.second)
-            .ok()
-            .and_then(|s| jiff::Timestamp::from_second(s).ok());
+        let at = i64::try_from(self.second).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
         let civil = Offset::UTC.to_datetime(at.unwrap_or(jiff::Timestamp::MAX));
         let text = &mut self.text;
         write_digits(&mut text[0..4], u64::from(civil.year().unsigned_abs()));
@@ -75,9 +67,7 @@ pub fn rfc3339(time: Timestamp) -> String {
 /// Reads an RFC 3339 time with any offset. Times before 1970 count as 1970.
 pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, jiff::Error> {
     let parsed: jiff::Timestamp = text.parse()?;
-    Ok(Timestamp::from_micros(
-        u64::try_from(parsed.as_microsecond()).unwrap_or(0),
-    ))
+    Ok(Timestamp::from_micros(u64::try_from(parsed.as_microsecond()).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -113,10 +103,7 @@ mod tests {
     #[test]
     fn offsets_and_fractions_are_read() {
         let check = |text: &str, seconds: u64| {
-            assert_eq!(
-                parse_rfc3339(text).unwrap(),
-                Timestamp::from_millis(seconds * 1_000)
-            );
+            assert_eq!(parse_rfc3339(text).unwrap(), Timestamp::from_millis(seconds * 1_000));
         };
         check("1970-01-01T01:00:00+01:00", 0);
         check("1970-01-01T00:00:05.000000000Z", 5);

@@ -147,10 +147,7 @@ pub struct StoredJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     Enqueued,
-    Reserved {
-        wid: Option<Wid>,
-        expires_at: Timestamp,
-    },
+    Reserved { wid: Option<Wid>, expires_at: Timestamp },
     In(SetName),
 }
 
@@ -239,10 +236,7 @@ pub enum Condition {
 }
 
 /// Every whole operation on jobs. See the module for what all stores promise.
-#[expect(
-    async_fn_in_trait,
-    reason = "a store lives on one thread; its futures need not be Send"
-)]
+#[expect(async_fn_in_trait, reason = "a store lives on one thread; its futures need not be Send")]
 pub trait Store: 'static {
     /// What this store can do beyond the base operations.
     fn capabilities(&self) -> Capabilities;

@@ -52,37 +52,19 @@ enum SlotState<T> {
 impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
     /// An empty line. `give_back` gets what was handed over and not taken; it may offer it again.
     pub(crate) fn new(give_back: impl Fn(T) + 'static) -> Self {
-        let line = Line {
-            next_ticket: 0,
-            waiting: BTreeMap::new(),
-            by_queue: BTreeSet::new(),
-        };
-        Self {
-            line: Rc::new(RefCell::new(line)),
-            give_back: Rc::new(give_back),
-        }
+        let line = Line { next_ticket: 0, waiting: BTreeMap::new(), by_queue: BTreeSet::new() };
+        Self { line: Rc::new(RefCell::new(line)), give_back: Rc::new(give_back) }
     }
 
     /// Joins the end of the line. Dropping the future leaves it.
     pub(crate) fn register(&self, queues: &[Q], context: C) -> Waiting<Q, C, T> {
-        let slot = Rc::new(RefCell::new(Slot {
-            state: SlotState::Waiting,
-            waker: None,
-        }));
-        let waiter = Waiter {
-            queues: Box::from(queues),
-            context,
-            slot: Rc::clone(&slot),
-        };
+        let slot = Rc::new(RefCell::new(Slot { state: SlotState::Waiting, waker: None }));
+        let waiter = Waiter { queues: Box::from(queues), context, slot: Rc::clone(&slot) };
         let mut line = self.line.borrow_mut();
         let ticket = line.next_ticket;
         line.next_ticket += 1;
         line.insert(ticket, waiter);
-        Waiting {
-            waiters: self.clone(),
-            ticket,
-            slot,
-        }
+        Waiting { waiters: self.clone(), ticket, slot }
     }
 
     /// Takes whoever has waited longest for `queue` out of the line, to be served.
@@ -90,11 +72,7 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
         let mut line = self.line.borrow_mut();
         let ticket = line.longest(queue)?;
         let waiter = line.remove(ticket)?;
-        Some(Picked {
-            waiters: self.clone(),
-            ticket,
-            waiter: Some(waiter),
-        })
+        Some(Picked { waiters: self.clone(), ticket, waiter: Some(waiter) })
     }
 
     /// How many wait.
@@ -117,8 +95,7 @@ impl<Q: Ord + Clone, C, T> Waiters<Q, C, T> {
 
 impl<Q: Ord + Clone, C, T> Line<Q, C, T> {
     fn insert(&mut self, ticket: Ticket, waiter: Waiter<Q, C, T>) {
-        self.by_queue
-            .extend(waiter.queues.iter().map(|queue| (queue.clone(), ticket)));
+        self.by_queue.extend(waiter.queues.iter().map(|queue| (queue.clone(), ticket)));
         self.waiting.insert(ticket, waiter);
     }
 
@@ -156,9 +133,7 @@ pub(crate) struct Picked<Q: Ord + Clone, C, T> {
 impl<Q: Ord + Clone, C, T> Picked<Q, C, T> {
     /// What the store knows of who waits, and the queues it named, in its order.
     pub(crate) fn who(&self) -> Option<(&C, &[Q])> {
-        self.waiter
-            .as_ref()
-            .map(|waiter| (&waiter.context, &*waiter.queues))
+        self.waiter.as_ref().map(|waiter| (&waiter.context, &*waiter.queues))
     }
 
     /// Hands `work` over and wakes the waiting task. Should the task be gone, it is given back.
@@ -226,20 +201,14 @@ impl<Q: Ord + Clone, C, T> Drop for Waiting<Q, C, T> {
 
 impl<Q, C, T> Clone for Waiters<Q, C, T> {
     fn clone(&self) -> Self {
-        Self {
-            line: Rc::clone(&self.line),
-            give_back: Rc::clone(&self.give_back),
-        }
+        Self { line: Rc::clone(&self.line), give_back: Rc::clone(&self.give_back) }
     }
 }
 
 impl<Q, C, T> fmt::Debug for Waiters<Q, C, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = self.line.borrow().waiting.len();
-        formatter
-            .debug_struct("Waiters")
-            .field("waiting", &waiting)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Waiters").field("waiting", &waiting).finish_non_exhaustive()
     }
 }
 
@@ -257,10 +226,7 @@ mod tests {
     fn fixture() -> Fixture {
         let given_back = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&given_back);
-        Fixture {
-            waiters: Waiters::new(move |work| sink.borrow_mut().push(work)),
-            given_back,
-        }
+        Fixture { waiters: Waiters::new(move |work| sink.borrow_mut().push(work)), given_back }
     }
 
     fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
@@ -282,10 +248,7 @@ mod tests {
         assert_eq!(poll(&mut first), Poll::Ready(Some(1)));
         assert_eq!(poll(&mut second), Poll::Ready(Some(2)));
         assert!(waiters.pick(&"b").is_none());
-        assert!(
-            waiters.pick(&"a").is_none(),
-            "the first left all its queues"
-        );
+        assert!(waiters.pick(&"a").is_none(), "the first left all its queues");
         assert_eq!(waiters.len(), 0);
     }
 
@@ -309,10 +272,7 @@ mod tests {
 
     #[test]
     fn a_dropped_wait_leaves_the_line() {
-        let Fixture {
-            waiters,
-            given_back,
-        } = fixture();
+        let Fixture { waiters, given_back } = fixture();
         let first = waiters.register(&["a"], "first");
         let _second = waiters.register(&["a"], "second");
         drop(first);
@@ -322,10 +282,7 @@ mod tests {
 
     #[test]
     fn work_that_was_not_taken_is_given_back() {
-        let Fixture {
-            waiters,
-            given_back,
-        } = fixture();
+        let Fixture { waiters, given_back } = fixture();
         let waiting = waiters.register(&["a"], "x");
         waiters.pick(&"a").unwrap().serve(7);
         drop(waiting);
@@ -334,10 +291,7 @@ mod tests {
 
     #[test]
     fn work_that_was_taken_is_not_given_back() {
-        let Fixture {
-            waiters,
-            given_back,
-        } = fixture();
+        let Fixture { waiters, given_back } = fixture();
         let mut waiting = waiters.register(&["a"], "x");
         waiters.pick(&"a").unwrap().serve(7);
         assert_eq!(poll(&mut waiting), Poll::Ready(Some(7)));
@@ -356,10 +310,7 @@ mod tests {
 
     #[test]
     fn work_for_somebody_who_left_while_picked_is_given_back() {
-        let Fixture {
-            waiters,
-            given_back,
-        } = fixture();
+        let Fixture { waiters, given_back } = fixture();
         let waiting = waiters.register(&["a"], "x");
         let picked = waiters.pick(&"a").unwrap();
         drop(waiting);
@@ -398,9 +349,7 @@ mod tests {
     #[test]
     fn serving_wakes_the_task() {
         let Fixture { waiters, .. } = fixture();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let served = tokio::task::LocalSet::new().block_on(&runtime, async {
             let waiting = waiters.register(&["a"], "x");
             let task = tokio::task::spawn_local(waiting);

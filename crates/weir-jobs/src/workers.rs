@@ -107,9 +107,7 @@ impl Workers {
     /// A connection closed. The worker stays until it is reaped.
     pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>) {
         if let Some(worker) = self.by_wid.get_mut(wid) {
-            worker
-                .connections
-                .retain(|known| !Rc::ptr_eq(known, signal));
+            worker.connections.retain(|known| !Rc::ptr_eq(known, signal));
         }
     }
 
@@ -142,23 +140,15 @@ impl Workers {
 
     /// When the next worker is due to be reaped, if nobody beats until then.
     pub(crate) fn next_reap(&self, timeout: Duration) -> Option<Timestamp> {
-        self.by_wid
-            .values()
-            .map(|worker| worker.last_beat + timeout)
-            .min()
+        self.by_wid.values().map(|worker| worker.last_beat + timeout).min()
     }
 
     /// Removes the workers that have not beaten for `timeout` and closes their connections. Their
     /// reservations are the caller's to release.
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
-        let gone = self
-            .by_wid
-            .extract_if(|_, worker| worker.last_beat + timeout <= now);
+        let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
-            worker
-                .connections
-                .iter()
-                .for_each(|signal| signal.give(Order::Close));
+            worker.connections.iter().for_each(|signal| signal.give(Order::Close));
             wid
         })
         .collect()
@@ -187,11 +177,7 @@ impl Workers {
                 busy: busy(wid),
             })
             .collect();
-        workers.sort_by(|a, b| {
-            a.started_at
-                .total_cmp(&b.started_at)
-                .then(a.wid.cmp(&b.wid))
-        });
+        workers.sort_by(|a, b| a.started_at.total_cmp(&b.started_at).then(a.wid.cmp(&b.wid)));
         workers
     }
 }
@@ -228,15 +214,9 @@ mod tests {
         let signal = connect(&mut workers, "w", at(0));
         let mut beat = |state| workers.beat("w", state, None, at(1));
         assert_eq!(beat(None), Some(WorkerState::Running));
-        assert_eq!(
-            beat(Some(WorkerState::Terminate)),
-            Some(WorkerState::Terminate)
-        );
+        assert_eq!(beat(Some(WorkerState::Terminate)), Some(WorkerState::Terminate));
         assert_eq!(beat(Some(WorkerState::Quiet)), Some(WorkerState::Terminate));
-        assert_eq!(
-            beat(Some(WorkerState::Running)),
-            Some(WorkerState::Terminate)
-        );
+        assert_eq!(beat(Some(WorkerState::Running)), Some(WorkerState::Terminate));
         assert_eq!(signal.order(), Order::Quiet);
         assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Quiet);
     }
@@ -274,12 +254,7 @@ mod tests {
         assert_eq!(workers.tell(Some("a"), WorkerState::Quiet), 1);
         assert_eq!(workers.tell(Some("nobody"), WorkerState::Quiet), 0);
         assert_eq!(workers.tell(None, WorkerState::Terminate), 2);
-        assert!(
-            workers
-                .view(|_| 0)
-                .iter()
-                .all(|worker| worker.state == "terminate")
-        );
+        assert!(workers.view(|_| 0).iter().all(|worker| worker.state == "terminate"));
     }
 
     #[test]

@@ -5,10 +5,7 @@
 //! price of segments, marks, footers and locks. The CPU seconds per million records of both stand
 //! beside the times.
 
-#![allow(
-    clippy::print_stderr,
-    reason = "the CPU seconds go beside Criterion's own report"
-)]
+#![allow(clippy::print_stderr, reason = "the CPU seconds go beside Criterion's own report")]
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -82,10 +79,7 @@ fn timed(name: &str, work: impl FnOnce()) -> Duration {
     let cpu = cpu_seconds();
     let elapsed = elapsed(work);
     let cpu = cpu_seconds() - cpu;
-    eprintln!(
-        "{name}: {:.3} s, {cpu:.3} CPU s per million",
-        elapsed.as_secs_f64()
-    );
+    eprintln!("{name}: {:.3} s, {cpu:.3} CPU s per million", elapsed.as_secs_f64());
     elapsed
 }
 
@@ -108,9 +102,7 @@ fn cpu_seconds() -> f64 {
 /// same disk; the ratio of the sums is printed at the end.
 fn batches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("batches");
-    group
-        .sample_size(10)
-        .throughput(Throughput::Elements(RECORDS.into()));
+    group.sample_size(10).throughput(Throughput::Elements(RECORDS.into()));
     let (mut log_total, mut plain_total) = (Duration::ZERO, Duration::ZERO);
     group.bench_function("log", |bencher| {
         bencher.iter_custom(|rounds| {
@@ -138,9 +130,7 @@ fn time_plain() -> Duration {
     let directory = directory();
     let mut options = OpenOptions::new();
     options.append(true).create(true);
-    let mut file = options
-        .open(directory.path().join("plain"))
-        .expect("a file");
+    let mut file = options.open(directory.path().join("plain")).expect("a file");
     timed("plain", || write_plain(&mut file))
 }
 
@@ -170,9 +160,7 @@ fn append_alone(criterion: &mut Criterion) {
 fn read_alone(criterion: &mut Criterion) {
     let directory = directory();
     let mut log = open(&directory);
-    let positions: Vec<Position> = (0..100_000)
-        .map(|number| append(&mut log, number))
-        .collect();
+    let positions: Vec<Position> = (0..100_000).map(|number| append(&mut log, number)).collect();
     log.flush().expect("flushed");
     let waiting: Vec<Position> = (0..1000).map(|number| append(&mut log, number)).collect();
     let mut group = criterion.benchmark_group("read");

@@ -30,18 +30,10 @@ impl Found {
 
 impl<D: Disk> Directory<D> {
     pub(crate) fn read(disk: &D) -> Result<Directory<D>, OpenError> {
-        let names = disk
-            .list()
-            .map_err(OpenError::io("list the log's directory"))?;
-        let mut numbers: Vec<u32> = names
-            .iter()
-            .filter_map(|n| format::file_number(n))
-            .collect();
+        let names = disk.list().map_err(OpenError::io("list the log's directory"))?;
+        let mut numbers: Vec<u32> = names.iter().filter_map(|n| format::file_number(n)).collect();
         numbers.sort_unstable();
-        let mut directory = Directory {
-            disk: disk.clone(),
-            files: Vec::new(),
-        };
+        let mut directory = Directory { disk: disk.clone(), files: Vec::new() };
         for number in numbers {
             let found = directory.inspect(number)?;
             directory.files.push(found);
@@ -56,16 +48,12 @@ impl<D: Disk> Directory<D> {
 
     pub(crate) fn open(&self, number: u32) -> Result<D::File, OpenError> {
         let name = format::file_name(number);
-        self.disk
-            .open(&name)
-            .map_err(OpenError::io(format!("open {name}")))
+        self.disk.open(&name).map_err(OpenError::io(format!("open {name}")))
     }
 
     pub(crate) fn remove(&self, number: u32) -> Result<(), OpenError> {
         let name = format::file_name(number);
-        self.disk
-            .remove(&name)
-            .map_err(OpenError::io(format!("delete {name}")))
+        self.disk.remove(&name).map_err(OpenError::io(format!("delete {name}")))
     }
 
     /// The log's id; `None` if nothing was ever written. All files must agree.
@@ -73,18 +61,11 @@ impl<D: Disk> Directory<D> {
         let mut identity = None;
         for found in &self.files {
             let header = found.header.map(|header| header.log_id);
-            for id in header
-                .into_iter()
-                .chain(found.trailer.map(|trailer| trailer.log_id))
-            {
+            for id in header.into_iter().chain(found.trailer.map(|trailer| trailer.log_id)) {
                 let expected = *identity.get_or_insert(id);
                 if id != expected {
                     let file = format::file_name(found.number);
-                    return Err(OpenError::Foreign {
-                        file,
-                        found: id,
-                        expected,
-                    });
+                    return Err(OpenError::Foreign { file, found: id, expected });
                 }
             }
         }
@@ -105,21 +86,13 @@ impl<D: Disk> Directory<D> {
         if let Some(SegmentHeader { version, .. }) = header
             && version != VERSION
         {
-            return Err(OpenError::Version {
-                file: name,
-                found: version,
-                expected: VERSION,
-            });
+            return Err(OpenError::Version { file: name, found: version, expected: VERSION });
         }
         let mut trailer = [0; TRAILER_BYTES as usize];
         let at = size.saturating_sub(TRAILER_BYTES.into());
         let read = disk::read_full(&file, &mut trailer, at).map_err(io())?;
         let trailer = Trailer::decode(&trailer[..read], size).filter(|t| t.number == number);
-        Ok(Found {
-            number,
-            header,
-            trailer,
-        })
+        Ok(Found { number, header, trailer })
     }
 
     /// Whether no file holds anything behind its header: they were being made when power failed.
@@ -128,10 +101,7 @@ impl<D: Disk> Directory<D> {
             let file = self.open(found.number)?;
             let last = Scanner::new(&file, 0, found.number)
                 .and_then(|mut scanner| scanner.last_byte(HEADER_BYTES))
-                .map_err(OpenError::io(format!(
-                    "read {}",
-                    format::file_name(found.number)
-                )))?;
+                .map_err(OpenError::io(format!("read {}", format::file_name(found.number))))?;
             if last.is_some() {
                 return Ok(false);
             }

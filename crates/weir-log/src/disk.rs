@@ -73,8 +73,5 @@ pub(crate) fn write_full<F: DiskFile>(file: &F, bytes: &[u8], offset: u64) -> io
 
 /// A full disk or quota: worth another try later.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -62,11 +62,7 @@ pub enum ReadError {
     #[error("segment {segment} is not part of the log")]
     Gone { segment: u32 },
     #[error("{file} is damaged at offset {offset}: {why}. `--salvage` keeps every other record")]
-    Damaged {
-        file: String,
-        offset: u32,
-        why: &'static str,
-    },
+    Damaged { file: String, offset: u32, why: &'static str },
     /// Heads of the segment that is being written are only known to its owner (`Log::heads`).
     #[error("segment {segment} is still being written")]
     Unsealed { segment: u32 },
@@ -84,26 +80,13 @@ pub enum OpenError {
          safely on disk. Restore the file, or start once with --salvage: it keeps every record \
          whose checksum holds and sets damaged files aside as NAME.damaged"
     )]
-    Corrupt {
-        file: String,
-        offset: u32,
-        why: String,
-        durable: Position,
-    },
+    Corrupt { file: String, offset: u32, why: String, durable: Position },
     #[error(
         "{file} belongs to another log (its id is {found:016x}, this log's is {expected:016x}); move it away"
     )]
-    Foreign {
-        file: String,
-        found: u64,
-        expected: u64,
-    },
+    Foreign { file: String, found: u64, expected: u64 },
     #[error("{file} has format version {found}; this program reads version {expected}")]
-    Version {
-        file: String,
-        found: u32,
-        expected: u32,
-    },
+    Version { file: String, found: u32, expected: u32 },
     #[error("no segment has a readable header or trailer, so no checksum can be checked")]
     NoIdentity,
     #[error("log options: {0}")]

@@ -63,10 +63,7 @@ pub(crate) struct Seed(u32);
 
 impl Seed {
     pub(crate) fn new(log_id: u64, number: u32) -> Seed {
-        Seed(crc32c::crc32c_append(
-            crc32c::crc32c(&log_id.to_le_bytes()),
-            &number.to_le_bytes(),
-        ))
+        Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &number.to_le_bytes()))
     }
 
     /// The checksum of a record at `offset`; `bytes` is the record without its first 4 bytes.
@@ -111,12 +108,7 @@ impl RecordHeader {
             Kind::Mark | Kind::End => head_length == 0 && length == 8,
             Kind::Gap => head_length == 0,
         };
-        plausible.then_some(RecordHeader {
-            checksum,
-            kind,
-            length,
-            head_length,
-        })
+        plausible.then_some(RecordHeader { checksum, kind, length, head_length })
     }
 
     /// The whole record's size.
@@ -293,10 +285,7 @@ mod tests {
         let mut out = Vec::new();
         put_record(&mut out, seed, 100, Kind::Data, b"head", &[b"bo", b"dy"]);
         let header = RecordHeader::decode(&out).expect("decodes");
-        assert_eq!(
-            (header.kind, header.length, header.head_length),
-            (Kind::Data, 8, 4)
-        );
+        assert_eq!((header.kind, header.length, header.head_length), (Kind::Data, 8, 4));
         assert_eq!(header.record_bytes() as usize, out.len());
         assert_eq!(header.checksum, seed.checksum(100, &out[4..]));
         for elsewhere in [Seed::new(7, 2), Seed::new(8, 1)] {
@@ -309,21 +298,9 @@ mod tests {
     fn header_and_trailer_read_back_and_refuse_a_flipped_bit() {
         let header = SegmentHeader::encode(99, 12);
         let decoded = SegmentHeader::decode(&header).expect("decodes");
-        assert_eq!(
-            (decoded.number, decoded.log_id, decoded.version),
-            (12, 99, VERSION)
-        );
-        let seal = Seal {
-            end_offset: 500,
-            entries_bytes: 40,
-            records: 3,
-        };
-        let trailer = Trailer {
-            number: 12,
-            log_id: 99,
-            seal,
-            entries_checksum: 5,
-        };
+        assert_eq!((decoded.number, decoded.log_id, decoded.version), (12, 99, VERSION));
+        let seal = Seal { end_offset: 500, entries_bytes: 40, records: 3 };
+        let trailer = Trailer { number: 12, log_id: 99, seal, entries_checksum: 5 };
         let mut bytes = Vec::new();
         trailer.encode(&mut bytes);
         assert_eq!(bytes.len(), TRAILER_BYTES as usize);
@@ -345,13 +322,7 @@ mod tests {
     #[test]
     fn only_segment_names_have_a_number() {
         assert_eq!(file_number(&file_name(17)), Some(17));
-        for name in [
-            "0000000000.log",
-            "17.log",
-            "0000000017.log.damaged",
-            "00000000+7.log",
-            "x",
-        ] {
+        for name in ["0000000000.log", "17.log", "0000000017.log.damaged", "00000000+7.log", "x"] {
             assert_eq!(file_number(name), None, "{name}");
         }
     }

@@ -27,11 +27,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new() -> Index {
-        Index {
-            bytes: vec![0; MARK_BYTES as usize],
-            records: 0,
-            data_end: HEADER_BYTES,
-        }
+        Index { bytes: vec![0; MARK_BYTES as usize], records: 0, data_end: HEADER_BYTES }
     }
 
     pub(crate) fn records(&self) -> u32 {
@@ -47,10 +43,7 @@ impl Index {
     pub(crate) fn push(&mut self, offset: u32, length: u32, head: &[u8]) {
         put_varint(&mut self.bytes, offset - self.data_end);
         put_varint(&mut self.bytes, length);
-        put_varint(
-            &mut self.bytes,
-            u32::try_from(head.len()).expect("a head is under 64 KiB"),
-        );
+        put_varint(&mut self.bytes, u32::try_from(head.len()).expect("a head is under 64 KiB"));
         self.bytes.extend_from_slice(head);
         self.records += 1;
         self.data_end = offset + RECORD_HEADER_BYTES + length;
@@ -63,24 +56,14 @@ impl Index {
 
     /// The bytes that seal a segment whose data ends at `end_offset`: end record, entries, trailer.
     pub(crate) fn seal(self, log_id: u64, number: u32, end_offset: u32) -> (Seal, Vec<u8>) {
-        let seal = Seal {
-            end_offset,
-            entries_bytes: self.entries_bytes(),
-            records: self.records,
-        };
+        let seal = Seal { end_offset, entries_bytes: self.entries_bytes(), records: self.records };
         let mut bytes = self.bytes;
         let mut end = Vec::with_capacity(MARK_BYTES as usize);
         let seed = Seed::new(log_id, number);
         format::put_end(&mut end, seed, end_offset, seal.records, seal.entries_bytes);
         bytes[..MARK_BYTES as usize].copy_from_slice(&end);
         let entries_checksum = crc32c::crc32c(&bytes[MARK_BYTES as usize..]);
-        Trailer {
-            number,
-            log_id,
-            seal,
-            entries_checksum,
-        }
-        .encode(&mut bytes);
+        Trailer { number, log_id, seal, entries_checksum }.encode(&mut bytes);
         (seal, bytes)
     }
 }
@@ -100,18 +83,12 @@ pub(crate) fn visit_entries(
         let gap = take_varint(&mut entries)?;
         let length = take_varint(&mut entries)?;
         let head_bytes = take_varint(&mut entries)?;
-        let (head, rest) = entries
-            .split_at_checked(head_bytes as usize)
-            .ok_or(Malformed)?;
+        let (head, rest) = entries.split_at_checked(head_bytes as usize).ok_or(Malformed)?;
         entries = rest;
         let offset = end.checked_add(gap).ok_or(Malformed)?;
         let record_bytes = length.checked_add(RECORD_HEADER_BYTES).ok_or(Malformed)?;
         end = offset.checked_add(record_bytes).ok_or(Malformed)?;
-        visit(Head {
-            position: Position { segment, offset },
-            head,
-            record_bytes,
-        });
+        visit(Head { position: Position { segment, offset }, head, record_bytes });
     }
     Ok(())
 }

@@ -67,16 +67,8 @@ impl<D: Disk> Log<D> {
     /// the file; [`crate::salvage`] is the way out. When this returns, everything in the log is
     /// durable.
     pub fn open(disk: D, options: Options) -> Result<(Log<D>, Report), OpenError> {
-        let Opened {
-            shared,
-            tail,
-            report,
-        } = recovery::open(disk, options)?;
-        let mut log = Log {
-            shared: Arc::new(shared),
-            tail,
-            rotated: false,
-        };
+        let Opened { shared, tail, report } = recovery::open(disk, options)?;
+        let mut log = Log { shared: Arc::new(shared), tail, rotated: false };
         log.prepare()?;
         if log.tail.is_none() && matches!(locked(&log.shared.catalogue).next, Next::Ready(_)) {
             log.begin_segment();
@@ -98,19 +90,13 @@ impl<D: Disk> Log<D> {
     ) -> Result<Position, AppendError> {
         let body_bytes: usize = body.iter().map(|part| part.len()).sum();
         self.make_room(class, head.len(), body_bytes)?;
-        let tail = self
-            .tail
-            .as_mut()
-            .expect("there is room, so there is a segment");
+        let tail = self.tail.as_mut().expect("there is room, so there is a segment");
         let offset =
             locked(&self.shared.pending).push_record(&tail.segment, tail.offset, head, body);
         let length = u32::try_from(head.len() + body_bytes).expect("under record_bytes_max");
         tail.index.push(offset, length, head);
         tail.offset = offset + RECORD_HEADER_BYTES + length;
-        Ok(Position {
-            segment: tail.segment.number,
-            offset,
-        })
+        Ok(Position { segment: tail.segment.number, offset })
     }
 
     /// Does what [`Log::append`] does before it adds a record of that size: checks the limits and
@@ -153,11 +139,7 @@ impl<D: Disk> Log<D> {
     /// `Backpressure` or `NoSpace` when there is no next segment to go on with.
     pub fn rotate(&mut self) -> Result<(), AppendError> {
         self.shared.check_poison()?;
-        if self
-            .tail
-            .as_ref()
-            .is_none_or(|tail| tail.index.records() == 0)
-        {
+        if self.tail.as_ref().is_none_or(|tail| tail.index.records() == 0) {
             return Ok(());
         }
         match locked(&self.shared.catalogue).next {
@@ -267,17 +249,10 @@ impl<D: Disk> Log<D> {
     pub fn remove_first_segment(&mut self) -> bool {
         let end = self.end();
         let mut catalogue = locked(&self.shared.catalogue);
-        if catalogue
-            .segments
-            .front()
-            .is_none_or(|first| first.seal().is_none())
-        {
+        if catalogue.segments.front().is_none_or(|first| first.seal().is_none()) {
             return false;
         }
-        let first = catalogue
-            .segments
-            .pop_front()
-            .expect("there is a first one");
+        let first = catalogue.segments.pop_front().expect("there is a first one");
         catalogue.doomed.push_back((first, end));
         true
     }
@@ -289,12 +264,10 @@ impl<D: Disk> Log<D> {
         let blocked = self.shared.write_blocked.load(Ordering::Relaxed);
         let options = &self.shared.options;
         match &locked(&self.shared.catalogue).next {
-            Next::Ready(next) if !blocked => Space::Ok {
-                room_bytes: u64::from(room) + u64::from(next.capacity),
-            },
-            Next::Pending if !blocked => Space::Ok {
-                room_bytes: room.into(),
-            },
+            Next::Ready(next) if !blocked => {
+                Space::Ok { room_bytes: u64::from(room) + u64::from(next.capacity) }
+            }
+            Next::Pending if !blocked => Space::Ok { room_bytes: room.into() },
             _ => Space::short(room, if blocked { room } else { options.reserve_bytes }),
         }
     }
@@ -308,10 +281,7 @@ impl<D: Disk> Log<D> {
     /// What a record takes at most: a mark before it, itself, and its entry in the footer.
     fn footprint(&self, head_bytes: usize, body_bytes: usize) -> Result<u32, AppendError> {
         let max = self.shared.options.record_bytes_max;
-        let too_large = || AppendError::TooLarge {
-            bytes: (head_bytes + body_bytes) as u64,
-            max,
-        };
+        let too_large = || AppendError::TooLarge { bytes: (head_bytes + body_bytes) as u64, max };
         let head = u16::try_from(head_bytes).map_err(|_| too_large())?;
         let length = u32::try_from(head_bytes + body_bytes).map_err(|_| too_large())?;
         if length > max {
@@ -347,12 +317,7 @@ impl<D: Disk> Log<D> {
 
     /// Seals the tail and goes on in the next segment, which the caller has seen ready.
     fn begin_segment(&mut self) {
-        if let Some(Tail {
-            segment,
-            offset,
-            index,
-        }) = self.tail.take()
-        {
+        if let Some(Tail { segment, offset, index }) = self.tail.take() {
             let (seal, bytes) = index.seal(self.shared.log_id, segment.number, offset);
             locked(&self.shared.pending).push_seal(&segment, offset, bytes);
             segment.set_seal(seal);
@@ -362,11 +327,7 @@ impl<D: Disk> Log<D> {
             unreachable!("only the owner takes the next segment");
         };
         catalogue.segments.push_back(Arc::clone(&segment));
-        self.tail = Some(Tail {
-            segment,
-            offset: HEADER_BYTES,
-            index: Index::new(),
-        });
+        self.tail = Some(Tail { segment, offset: HEADER_BYTES, index: Index::new() });
         self.rotated = true;
     }
 }

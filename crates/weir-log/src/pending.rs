@@ -90,11 +90,7 @@ impl<F> Pending<F> {
         let begins_batch = self.active.is_none();
         let marked = begins_batch && self.push_mark(segment, offset);
         let offset = if marked { offset + MARK_BYTES } else { offset };
-        let bytes = self.room(
-            segment,
-            offset,
-            length + format::RECORD_HEADER_BYTES as usize,
-        );
+        let bytes = self.room(segment, offset, length + format::RECORD_HEADER_BYTES as usize);
         let before = bytes.len();
         format::put_record(bytes, segment.seed, offset, Kind::Data, head, body);
         let added = bytes.len() - before;
@@ -120,28 +116,13 @@ impl<F> Pending<F> {
         self.freeze();
         self.added(bytes.len());
         let segment = Arc::clone(segment);
-        self.frozen.push_back(Arc::new(Chunk {
-            segment,
-            start,
-            bytes,
-            lsn: self.end,
-        }));
+        self.frozen.push_back(Arc::new(Chunk { segment, start, bytes, lsn: self.end }));
     }
 
     /// Closes the chunk being filled; returns how many are to be written.
     pub(crate) fn freeze(&mut self) -> usize {
-        if let Some(Active {
-            segment,
-            start,
-            bytes,
-        }) = self.active.take()
-        {
-            self.frozen.push_back(Arc::new(Chunk {
-                segment,
-                start,
-                bytes,
-                lsn: self.end,
-            }));
+        if let Some(Active { segment, start, bytes }) = self.active.take() {
+            self.frozen.push_back(Arc::new(Chunk { segment, start, bytes, lsn: self.end }));
         }
         self.frozen.len()
     }
@@ -191,23 +172,11 @@ impl<F> Pending<F> {
         }
         let spare = &mut self.spare;
         let active = self.active.get_or_insert_with(|| {
-            let spare = if more <= CHUNK_BYTES {
-                spare.pop()
-            } else {
-                None
-            };
+            let spare = if more <= CHUNK_BYTES { spare.pop() } else { None };
             let bytes = spare.unwrap_or_else(|| Vec::with_capacity(more.max(CHUNK_BYTES)));
-            Active {
-                segment: Arc::clone(segment),
-                start: offset,
-                bytes,
-            }
+            Active { segment: Arc::clone(segment), start: offset, bytes }
         });
-        debug_assert_eq!(
-            end_offset(active.start, &active.bytes),
-            offset,
-            "the log has no holes"
-        );
+        debug_assert_eq!(end_offset(active.start, &active.bytes), offset, "the log has no holes");
         &mut active.bytes
     }
 

@@ -19,15 +19,9 @@ impl Position {
 
     /// The inverse of [`Position::to_u64`].
     #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "takes the two halves apart"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
     pub fn from_u64(packed: u64) -> Position {
-        Position {
-            segment: (packed >> 32) as u32,
-            offset: packed as u32,
-        }
+        Position { segment: (packed >> 32) as u32, offset: packed as u32 }
     }
 }
 
@@ -56,14 +50,8 @@ mod tests {
 
     #[test]
     fn packed_positions_order_like_positions() {
-        let low = Position {
-            segment: 1,
-            offset: u32::MAX,
-        };
-        let high = Position {
-            segment: 2,
-            offset: 0,
-        };
+        let low = Position { segment: 1, offset: u32::MAX };
+        let high = Position { segment: 2, offset: 0 };
         assert!(low < high && low.to_u64() < high.to_u64());
         assert_eq!(Position::from_u64(low.to_u64()), low);
         assert_eq!(Position::from_u64(high.to_u64()), high);

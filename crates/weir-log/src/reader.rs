@@ -24,9 +24,7 @@ pub struct Reader<D: Disk> {
 
 impl<D: Disk> Clone for Reader<D> {
     fn clone(&self) -> Self {
-        Reader {
-            shared: Arc::clone(&self.shared),
-        }
+        Reader { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -71,10 +69,7 @@ impl<D: Disk> Reader<D> {
         let from_memory = offset >= segment.written() && self.copy_pending(&segment, offset, into);
         if !from_memory {
             self.fetch(&segment, offset, record_bytes, into)
-                .map_err(|source| ReadError::Io {
-                    file: segment.name(),
-                    source,
-                })?;
+                .map_err(|source| ReadError::Io { file: segment.name(), source })?;
         }
         check_data(&segment, offset, into).map_err(|why| ReadError::Damaged {
             file: segment.name(),
@@ -92,23 +87,15 @@ impl<D: Disk> Reader<D> {
     pub fn heads(&self, segment: u32, visit: &mut dyn FnMut(Head<'_>)) -> Result<(), ReadError> {
         let segment = self.segment(segment)?;
         let number = segment.number;
-        let seal = *segment
-            .seal()
-            .ok_or(ReadError::Unsealed { segment: number })?;
-        let io = |source| ReadError::Io {
-            file: segment.name(),
-            source,
-        };
+        let seal = *segment.seal().ok_or(ReadError::Unsealed { segment: number })?;
+        let io = |source| ReadError::Io { file: segment.name(), source };
         if let Some(entries) = self.entries(&segment, &seal).map_err(io)?
             && index::visit_entries(&entries, number, &mut |_| ()).is_ok()
         {
             let _ = index::visit_entries(&entries, number, visit); // just seen to be sound
             return Ok(());
         }
-        tracing::warn!(
-            file = segment.name(),
-            "a footer is damaged; reading the whole segment"
-        );
+        tracing::warn!(file = segment.name(), "a footer is damaged; reading the whole segment");
         let file = self.shared.file(&segment).map_err(io)?;
         scan::sealed_heads(&*file, &segment, self.shared.log_id, visit)
     }
@@ -191,9 +178,7 @@ impl<D: Disk> Reader<D> {
 fn check_data<F>(segment: &Segment<F>, offset: u32, bytes: &[u8]) -> Result<RecordParts, Flaw> {
     let header = RecordHeader::decode(bytes).ok_or("no record begins here")?;
     let whole = header.record_bytes() as usize;
-    let record = bytes
-        .get(..whole)
-        .ok_or("the record is longer than its segment")?;
+    let record = bytes.get(..whole).ok_or("the record is longer than its segment")?;
     if segment.seed.checksum(offset, &record[4..]) != header.checksum {
         return Err("the record's checksum does not match");
     }
@@ -202,8 +187,5 @@ fn check_data<F>(segment: &Segment<F>, offset: u32, bytes: &[u8]) -> Result<Reco
     }
     let head_start = format::RECORD_HEADER_BYTES as usize;
     let body_start = head_start + usize::from(header.head_length);
-    Ok(RecordParts {
-        head: head_start..body_start,
-        body: body_start..whole,
-    })
+    Ok(RecordParts { head: head_start..body_start, body: body_start..whole })
 }

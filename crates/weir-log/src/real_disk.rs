@@ -22,15 +22,10 @@ impl RealDisk {
     /// The log in `directory`, which is made if it is not there.
     pub fn new(directory: &Path) -> io::Result<RealDisk> {
         std::fs::create_dir_all(directory)?;
-        if let Some(parent) = directory
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
+        if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?; // a log whose directory is lost is lost
         }
-        Ok(RealDisk {
-            directory: Arc::new(directory.to_owned()),
-        })
+        Ok(RealDisk { directory: Arc::new(directory.to_owned()) })
     }
 }
 
@@ -54,11 +49,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        File::options()
-            .read(true)
-            .write(true)
-            .open(self.directory.join(name))
-            .map(RealFile)
+        File::options().read(true).write(true).open(self.directory.join(name)).map(RealFile)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

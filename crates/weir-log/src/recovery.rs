@@ -49,17 +49,9 @@ pub struct Cut {
 /// A segment that stays.
 pub(crate) enum Kept {
     /// Sealed; `repair` is what must be written at the end record's offset.
-    Sealed {
-        number: u32,
-        seal: Seal,
-        repair: Option<Vec<u8>>,
-    },
+    Sealed { number: u32, seal: Seal, repair: Option<Vec<u8>> },
     /// The one to go on with. `garbage`: something must be cut off.
-    Tail {
-        number: u32,
-        scanned: Scanned,
-        garbage: bool,
-    },
+    Tail { number: u32, scanned: Scanned, garbage: bool },
 }
 
 /// Where the log ends and why.
@@ -84,34 +76,20 @@ pub(crate) fn open<D: Disk>(disk: D, options: Options) -> Result<Opened<D>, Open
         return fresh(disk, options, &directory);
     };
     let (scans, durable) = scan_recent(&directory, log_id)?;
-    let mut report = Report {
-        segments_scanned: as_u32(scans.len()),
-        ..Report::default()
-    };
+    let mut report = Report { segments_scanned: as_u32(scans.len()), ..Report::default() };
     let scanned_numbers: Vec<u32> = scans.keys().copied().collect();
     let later_bytes = used_bytes(&scans);
     let walk = walk(&directory, log_id, scans, durable)?;
     refuse_loss(&walk, durable)?;
     report.cut = cut(&walk, &later_bytes);
     let (catalogue, tail) = settle::settle(&directory, &options, log_id, walk, &mut report)?;
-    for number in scanned_numbers
-        .iter()
-        .filter(|n| catalogue.find(**n).is_some())
-    {
-        directory
-            .open(*number)?
-            .sync_data()
-            .map_err(io("sync", *number))?;
+    for number in scanned_numbers.iter().filter(|n| catalogue.find(**n).is_some()) {
+        directory.open(*number)?.sync_data().map_err(io("sync", *number))?;
     }
-    disk.sync_dir()
-        .map_err(OpenError::io("sync the log's directory"))?;
+    disk.sync_dir().map_err(OpenError::io("sync the log's directory"))?;
     let durable = end_of(&catalogue, tail.as_ref());
     let shared = Shared::new(disk, options, log_id, catalogue, durable);
-    Ok(Opened {
-        shared,
-        tail,
-        report,
-    })
+    Ok(Opened { shared, tail, report })
 }
 
 /// Makes a log where nothing was ever written.
@@ -126,11 +104,7 @@ fn fresh<D: Disk>(
     let log_id = disk.random();
     let catalogue = Catalogue::new(VecDeque::new(), 1);
     let shared = Shared::new(disk, options, log_id, catalogue, Position::default());
-    Ok(Opened {
-        shared,
-        tail: None,
-        report: Report::default(),
-    })
+    Ok(Opened { shared, tail: None, report: Report::default() })
 }
 
 /// Reads segments from the newest down to the one that the highest mark lies in.
@@ -174,10 +148,7 @@ fn used_bytes(scans: &BTreeMap<u32, Scanned>) -> BTreeMap<u32, u64> {
         };
         u64::from(scanned.offset.saturating_sub(HEADER_BYTES)) + u64::from(garbage)
     };
-    scans
-        .iter()
-        .map(|(number, scanned)| (*number, used(scanned)))
-        .collect()
+    scans.iter().map(|(number, scanned)| (*number, used(scanned))).collect()
 }
 
 /// Follows the segments from the oldest to where the log ends.
@@ -188,10 +159,7 @@ fn walk<D: Disk>(
     durable: Position,
 ) -> Result<Walk, OpenError> {
     let mut kept = Vec::new();
-    let mut end = Position {
-        segment: directory.first(),
-        offset: 0,
-    };
+    let mut end = Position { segment: directory.first(), offset: 0 };
     for found in &directory.files {
         let number = found.number;
         if number != end.segment {
@@ -201,15 +169,8 @@ fn walk<D: Disk>(
         let scanned = match (scans.remove(&number), found.sealed_as(log_id)) {
             (Some(scanned), _) => scanned,
             (None, Some(seal)) => {
-                kept.push(Kept::Sealed {
-                    number,
-                    seal,
-                    repair: None,
-                });
-                end = Position {
-                    segment: number + 1,
-                    offset: 0,
-                };
+                kept.push(Kept::Sealed { number, seal, repair: None });
+                end = Position { segment: number + 1, offset: 0 };
                 continue;
             }
             (None, None) => scan(directory, found, log_id)?,
@@ -218,34 +179,20 @@ fn walk<D: Disk>(
         let why = match scanned.ending {
             Ending::Sealed => {
                 kept.push(sealed(directory, number, log_id, scanned)?);
-                end = Position {
-                    segment: number + 1,
-                    offset: 0,
-                };
+                end = Position { segment: number + 1, offset: 0 };
                 continue;
             }
             Ending::Open => "its records end too early".to_owned(),
             Ending::Damaged { why, .. } => why.to_owned(),
         };
-        let end = Position {
-            segment: number,
-            offset,
-        };
+        let end = Position { segment: number, offset };
         if offset >= HEADER_BYTES && !trusted {
             let garbage = scanned.ending != Ending::Open;
-            kept.push(Kept::Tail {
-                number,
-                scanned,
-                garbage,
-            });
+            kept.push(Kept::Tail { number, scanned, garbage });
         }
         return Ok(Walk { kept, end, why });
     }
-    Ok(Walk {
-        kept,
-        end,
-        why: "the file is missing".to_owned(),
-    })
+    Ok(Walk { kept, end, why: "the file is missing".to_owned() })
 }
 
 /// A scanned segment that is complete: is its footer, too?
@@ -262,11 +209,7 @@ fn sealed<D: Disk>(
     let read = read.map_err(io("read", number))?;
     let exact = file.size().map_err(io("read", number))? == u64::from(seal.file_bytes());
     let sound = exact && present[..read] == bytes[..];
-    Ok(Kept::Sealed {
-        number,
-        seal,
-        repair: (!sound).then_some(bytes),
-    })
+    Ok(Kept::Sealed { number, seal, repair: (!sound).then_some(bytes) })
 }
 
 /// Stops if the log ends below what was reported durable.
@@ -289,29 +232,14 @@ fn cut(walk: &Walk, used: &BTreeMap<u32, u64>) -> Option<Cut> {
     let end = walk.end;
     let behind: u64 = used.range(end.segment..).map(|(_, bytes)| bytes).sum();
     let bytes = behind - u64::from(end.offset.saturating_sub(HEADER_BYTES));
-    let why = format!(
-        "{} is torn at offset {}: {}",
-        name(end.segment),
-        end.offset,
-        walk.why
-    );
-    (bytes > 0).then_some(Cut {
-        position: end,
-        bytes,
-        why,
-    })
+    let why = format!("{} is torn at offset {}: {}", name(end.segment), end.offset, walk.why);
+    (bytes > 0).then_some(Cut { position: end, bytes, why })
 }
 
 fn end_of<F>(catalogue: &Catalogue<F>, tail: Option<&Tail<F>>) -> Position {
     match tail {
-        Some(tail) => Position {
-            segment: tail.segment.number,
-            offset: tail.offset,
-        },
-        None => Position {
-            segment: catalogue.next_number,
-            offset: 0,
-        },
+        Some(tail) => Position { segment: tail.segment.number, offset: tail.offset },
+        None => Position { segment: catalogue.next_number, offset: 0 },
     }
 }
 

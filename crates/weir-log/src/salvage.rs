@@ -52,11 +52,7 @@ pub fn salvage<D: Disk>(disk: &D) -> Result<Salvage, OpenError> {
     let Some(log_id) = directory.identity()? else {
         return Ok(report);
     };
-    let salvager = Salvager {
-        disk,
-        directory: &directory,
-        log_id,
-    };
+    let salvager = Salvager { disk, directory: &directory, log_id };
     let last = salvager.last_used()?;
     let mut files = directory.files.iter().peekable();
     for number in directory.first()..=last {
@@ -72,8 +68,7 @@ pub fn salvage<D: Disk>(disk: &D) -> Result<Salvage, OpenError> {
         report.bytes_lost += done.as_ref().map_or(0, |file| file.bytes_lost);
         report.files.extend(done);
     }
-    disk.sync_dir()
-        .map_err(OpenError::io("sync the log's directory"))?;
+    disk.sync_dir().map_err(OpenError::io("sync the log's directory"))?;
     Ok(report)
 }
 
@@ -112,13 +107,8 @@ impl<D: Disk> Salvager<'_, D> {
         let file = format::file_name(number);
         let Some(found) = found else {
             self.write_empty(number)?;
-            let done = SalvagedFile {
-                file,
-                set_aside: None,
-                records: 0,
-                damages: 1,
-                bytes_lost: 0,
-            };
+            let done =
+                SalvagedFile { file, set_aside: None, records: 0, damages: 1, bytes_lost: 0 };
             return Ok(Some(done));
         };
         let survey = self.survey(number)?;
@@ -135,13 +125,7 @@ impl<D: Disk> Salvager<'_, D> {
             survey.holes.len() as u64 + torn.count() as u64 + u64::from(found.header.is_none());
         self.rewrite(number, survey, last)?;
         let set_aside = Some(self.swap(number)?);
-        Ok(Some(SalvagedFile {
-            file,
-            set_aside,
-            records,
-            damages,
-            bytes_lost,
-        }))
+        Ok(Some(SalvagedFile { file, set_aside, records, damages, bytes_lost }))
     }
 
     /// A segment behind the last valid record: made ahead and never used, or wholly damaged.
@@ -152,26 +136,15 @@ impl<D: Disk> Salvager<'_, D> {
         };
         let aside = self.free_aside_name(number)?;
         let file = format::file_name(number);
-        self.disk
-            .rename(&file, &aside)
-            .map_err(io("set aside", number))?;
+        self.disk.rename(&file, &aside).map_err(io("set aside", number))?;
         let bytes_lost = (torn.end - torn.start).into();
-        Ok(Some(SalvagedFile {
-            file,
-            set_aside: Some(aside),
-            records: 0,
-            damages: 1,
-            bytes_lost,
-        }))
+        Ok(Some(SalvagedFile { file, set_aside: Some(aside), records: 0, damages: 1, bytes_lost }))
     }
 
     /// Writes the segment's sound content beside it.
     fn rewrite(&self, number: u32, survey: Survey, last: bool) -> Result<(), OpenError> {
         let from = self.directory.open(number)?;
-        let to = self
-            .disk
-            .create(&new_name(number))
-            .map_err(io("rewrite", number))?;
+        let to = self.disk.create(&new_name(number)).map_err(io("rewrite", number))?;
         copy(&from, &to, survey.offset).map_err(io("copy", number))?;
         let seed = Seed::new(self.log_id, number);
         let write = |bytes: &[u8], offset: u32| {
@@ -196,26 +169,17 @@ impl<D: Disk> Salvager<'_, D> {
         let mut bytes = SegmentHeader::encode(self.log_id, number);
         let (_, seal) = Index::new().seal(self.log_id, number, HEADER_BYTES);
         bytes.extend_from_slice(&seal);
-        let file = self
-            .disk
-            .create(&new_name(number))
-            .map_err(io("write", number))?;
+        let file = self.disk.create(&new_name(number)).map_err(io("write", number))?;
         disk::write_full(&file, &bytes, 0)
             .and_then(|()| file.sync_data())
-            .and_then(|()| {
-                self.disk
-                    .rename(&new_name(number), &format::file_name(number))
-            })
+            .and_then(|()| self.disk.rename(&new_name(number), &format::file_name(number)))
             .map_err(io("write", number))
     }
 
     /// Puts the rewritten file in the damaged one's place; returns where that is now.
     fn swap(&self, number: u32) -> Result<String, OpenError> {
         let name = format::file_name(number);
-        let names = self
-            .disk
-            .list()
-            .map_err(OpenError::io("list the log's directory"))?;
+        let names = self.disk.list().map_err(OpenError::io("list the log's directory"))?;
         let aside = (1..SET_ASIDE_MAX)
             .map(|attempt| aside_name(number, attempt))
             .find(|aside| !names.contains(aside))
@@ -231,10 +195,7 @@ impl<D: Disk> Salvager<'_, D> {
 
     /// Once all names are taken the last one is used again.
     fn free_aside_name(&self, number: u32) -> Result<String, OpenError> {
-        let names = self
-            .disk
-            .list()
-            .map_err(OpenError::io("list the log's directory"))?;
+        let names = self.disk.list().map_err(OpenError::io("list the log's directory"))?;
         let free = (1..SET_ASIDE_MAX)
             .map(|attempt| aside_name(number, attempt))
             .find(|aside| !names.contains(aside));
@@ -244,9 +205,7 @@ impl<D: Disk> Salvager<'_, D> {
 
 /// A salvage that stopped between its two renames left a segment without its name.
 fn restore_interrupted<D: Disk>(disk: &D) -> Result<(), OpenError> {
-    let names = disk
-        .list()
-        .map_err(OpenError::io("list the log's directory"))?;
+    let names = disk.list().map_err(OpenError::io("list the log's directory"))?;
     let unfinished = |name: &String| format::file_number(name.strip_suffix(".new")?);
     for number in names.iter().filter_map(unfinished) {
         let latest = (1..=SET_ASIDE_MAX)
@@ -256,11 +215,9 @@ fn restore_interrupted<D: Disk>(disk: &D) -> Result<(), OpenError> {
         if let Some(aside) = latest.filter(|_| !names.contains(&name)) {
             disk.rename(&aside, &name).map_err(io("restore", number))?;
         }
-        disk.remove(&new_name(number))
-            .map_err(io("restore", number))?;
+        disk.remove(&new_name(number)).map_err(io("restore", number))?;
     }
-    disk.sync_dir()
-        .map_err(OpenError::io("sync the log's directory"))
+    disk.sync_dir().map_err(OpenError::io("sync the log's directory"))
 }
 
 fn copy<F: DiskFile>(from: &F, to: &F, end: u32) -> std::io::Result<()> {

@@ -64,17 +64,12 @@ pub(crate) enum Ending {
     /// Only zeros follow.
     Open,
     /// Something else than a record, and `garbage_bytes` up to the last byte that is not zero.
-    Damaged {
-        why: &'static str,
-        garbage_bytes: u32,
-    },
+    Damaged { why: &'static str, garbage_bytes: u32 },
 }
 
 impl<'a, F: DiskFile> Scanner<'a, F> {
     pub(crate) fn new(file: &'a F, log_id: u64, number: u32) -> io::Result<Scanner<'a, F>> {
-        let size = u32::try_from(file.size()?)
-            .unwrap_or(u32::MAX)
-            .min(SEGMENT_BYTES_LIMIT);
+        let size = u32::try_from(file.size()?).unwrap_or(u32::MAX).min(SEGMENT_BYTES_LIMIT);
         Ok(Scanner {
             file,
             number,
@@ -110,24 +105,14 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
     /// Some bytes at `offset`, as many as one read gives.
     pub(crate) fn window(&mut self, offset: u32) -> io::Result<&[u8]> {
         let end = self.window_start + as_u32(self.window.len());
-        let present = if offset >= self.window_start {
-            end.saturating_sub(offset)
-        } else {
-            0
-        };
+        let present = if offset >= self.window_start { end.saturating_sub(offset) } else { 0 };
         let enough = present >= RECORD_HEADER_BYTES;
         self.bytes(offset, if enough { present } else { WINDOW_BYTES })
     }
 
     /// What stands at `offset`, and where the next record would begin.
     pub(crate) fn step(&mut self, offset: u32) -> io::Result<(Step<'_>, u32)> {
-        let (seed, own) = (
-            self.seed,
-            Position {
-                segment: self.number,
-                offset,
-            },
-        );
+        let (seed, own) = (self.seed, Position { segment: self.number, offset });
         let start = self.bytes(offset, RECORD_HEADER_BYTES)?;
         if start.iter().all(|byte| *byte == 0) {
             return Ok((Step::Nothing, offset));
@@ -137,47 +122,29 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         };
         let record_bytes = header.record_bytes();
         if record_bytes > self.size - offset {
-            return Ok((
-                Step::Damaged("the record is longer than its segment"),
-                offset,
-            ));
+            return Ok((Step::Damaged("the record is longer than its segment"), offset));
         }
         let record = self.bytes(offset, record_bytes)?;
         if as_u32(record.len()) != record_bytes {
             return Ok((Step::Damaged("the file ends inside the record"), offset));
         }
         if seed.checksum(offset, &record[4..]) != header.checksum {
-            return Ok((
-                Step::Damaged("the record's checksum does not match"),
-                offset,
-            ));
+            return Ok((Step::Damaged("the record's checksum does not match"), offset));
         }
         let body = &record[RECORD_HEADER_BYTES as usize..];
         let (first, second) = format::pair(body).unwrap_or_default();
         let step = match header.kind {
-            Kind::Data => Step::Data {
-                head: &body[..header.head_length.into()],
-                length: header.length,
-            },
-            Kind::Mark => match (Position {
-                segment: first,
-                offset: second,
-            }) {
+            Kind::Data => {
+                Step::Data { head: &body[..header.head_length.into()], length: header.length }
+            }
+            Kind::Mark => match (Position { segment: first, offset: second }) {
                 mark if mark > own => {
-                    return Ok((
-                        Step::Damaged("the mark names a place behind itself"),
-                        offset,
-                    ));
+                    return Ok((Step::Damaged("the mark names a place behind itself"), offset));
                 }
                 mark => Step::Mark(mark),
             },
-            Kind::End => Step::End {
-                records: first,
-                entries_bytes: second,
-            },
-            Kind::Gap => Step::Gap {
-                length: header.length,
-            },
+            Kind::End => Step::End { records: first, entries_bytes: second },
+            Kind::Gap => Step::Gap { length: header.length },
         };
         Ok((step, offset + record_bytes))
     }
@@ -193,19 +160,14 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
                 Step::Data { head, length } => index.push(offset, length, head),
                 Step::Mark(mark) => durable = durable.max(mark),
                 Step::Gap { .. } => {}
-                Step::End {
-                    records,
-                    entries_bytes,
-                } => {
+                Step::End { records, entries_bytes } => {
                     if (records, entries_bytes) == (index.records(), index.entries_bytes()) {
                         break Ending::Sealed;
                     }
                     break self.damaged(offset, "the end record contradicts the records")?;
                 }
                 Step::Nothing => match self.damaged(offset, "zeros stand where a record should")? {
-                    Ending::Damaged {
-                        garbage_bytes: 0, ..
-                    } => break Ending::Open,
+                    Ending::Damaged { garbage_bytes: 0, .. } => break Ending::Open,
                     hole => break hole,
                 },
                 Step::Damaged(why) => break self.damaged(offset, why)?,
@@ -215,24 +177,14 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         if ending != Ending::Sealed {
             durable = durable.max(self.marks_behind(offset)?);
         }
-        Ok(Scanned {
-            index,
-            offset,
-            ending,
-            durable,
-        })
+        Ok(Scanned { index, offset, ending, durable })
     }
 
     /// A file without a readable header: damaged from its first byte, marks still count.
     pub(crate) fn headless(mut self) -> io::Result<Scanned> {
         let durable = self.marks_behind(HEADER_BYTES)?;
         let ending = self.damaged(0, "its header is unreadable")?;
-        Ok(Scanned {
-            index: Index::new(),
-            offset: 0,
-            ending,
-            durable,
-        })
+        Ok(Scanned { index: Index::new(), offset: 0, ending, durable })
     }
 
     fn damaged(&mut self, offset: u32, why: &'static str) -> io::Result<Ending> {
@@ -265,9 +217,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         let mut at = offset;
         while at + format::MARK_BYTES <= self.size {
             let bytes = self.bytes(at, WINDOW_BYTES)?;
-            let found = bytes
-                .windows(10)
-                .position(|window| window[4..] == signature);
+            let found = bytes.windows(10).position(|window| window[4..] == signature);
             let Some(found) = found else {
                 at += as_u32(bytes.len()).saturating_sub(9).max(1);
                 continue;
@@ -289,30 +239,14 @@ pub(crate) fn sealed_heads<F: DiskFile>(
     log_id: u64,
     visit: &mut dyn FnMut(Head<'_>),
 ) -> Result<(), ReadError> {
-    let io = |source| ReadError::Io {
-        file: segment.name(),
-        source,
-    };
-    let scanned = Scanner::new(file, log_id, segment.number)
-        .and_then(Scanner::scan)
-        .map_err(io)?;
+    let io = |source| ReadError::Io { file: segment.name(), source };
+    let scanned = Scanner::new(file, log_id, segment.number).and_then(Scanner::scan).map_err(io)?;
     if let Ending::Damaged { why, .. } = scanned.ending {
-        return Err(ReadError::Damaged {
-            file: segment.name(),
-            offset: scanned.offset,
-            why,
-        });
+        return Err(ReadError::Damaged { file: segment.name(), offset: scanned.offset, why });
     }
-    if segment
-        .seal()
-        .is_none_or(|seal| seal.end_offset != scanned.offset)
-    {
+    if segment.seal().is_none_or(|seal| seal.end_offset != scanned.offset) {
         let why = "the records end too early";
-        return Err(ReadError::Damaged {
-            file: segment.name(),
-            offset: scanned.offset,
-            why,
-        });
+        return Err(ReadError::Damaged { file: segment.name(), offset: scanned.offset, why });
     }
     scanned.index.visit(segment.number, visit);
     Ok(())
@@ -338,9 +272,7 @@ mod tests {
             format::put_mark(&mut bytes, Seed::new(7, 3), HEADER_BYTES, durable);
             disk.put_file("segment", bytes);
             let file = disk.open("segment").expect("there");
-            let scanned = Scanner::new(&file, 7, 3)
-                .and_then(Scanner::scan)
-                .expect("readable");
+            let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
             assert_eq!(scanned.ending == Ending::Open, believed);
             assert_eq!(scanned.durable == durable, believed);
         }

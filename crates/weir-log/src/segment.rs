@@ -85,10 +85,7 @@ pub(crate) struct OpenFiles<F> {
 
 impl<F> OpenFiles<F> {
     pub(crate) fn new(files_max: usize) -> OpenFiles<F> {
-        OpenFiles {
-            in_order: Mutex::new(VecDeque::new()),
-            files_max,
-        }
+        OpenFiles { in_order: Mutex::new(VecDeque::new()), files_max }
     }
 
     /// The segment's file, opened if it is not.
@@ -112,9 +109,7 @@ impl<F> OpenFiles<F> {
     pub(crate) fn count(&self, segment: &Arc<Segment<F>>) {
         let mut in_order = locked(&self.in_order);
         in_order.push_back(Arc::clone(segment));
-        let closed = (in_order.len() > self.files_max)
-            .then(|| in_order.pop_front())
-            .flatten();
+        let closed = (in_order.len() > self.files_max).then(|| in_order.pop_front()).flatten();
         drop(in_order);
         if let Some(segment) = closed {
             locked(&segment.file).take();

@@ -28,12 +28,7 @@ pub(crate) fn settle<D: Disk>(
     if let Some(Kept::Tail { number, .. }) = walk.kept.last() {
         next_number = number + 1;
     }
-    for found in directory
-        .files
-        .iter()
-        .rev()
-        .filter(|found| found.number >= next_number)
-    {
+    for found in directory.files.iter().rev().filter(|found| found.number >= next_number) {
         directory.remove(found.number)?;
     }
     let mut segments = VecDeque::new();
@@ -41,11 +36,7 @@ pub(crate) fn settle<D: Disk>(
     for kept in walk.kept {
         report.segments += 1;
         let segment = match kept {
-            Kept::Sealed {
-                number,
-                seal,
-                repair,
-            } => {
+            Kept::Sealed { number, seal, repair } => {
                 report.records += u64::from(seal.records);
                 report.bytes += u64::from(seal.file_bytes());
                 if let Some(bytes) = repair {
@@ -57,22 +48,14 @@ pub(crate) fn settle<D: Disk>(
                 segment.set_seal(seal);
                 segment
             }
-            Kept::Tail {
-                number,
-                scanned,
-                garbage,
-            } => {
+            Kept::Tail { number, scanned, garbage } => {
                 report.records += u64::from(scanned.index.records());
                 report.bytes += u64::from(scanned.offset);
                 let file = directory.open(number)?;
                 let capacity = reserve(&file, number, options, scanned.offset, garbage)?;
                 let offset = scanned.offset;
                 let segment = Arc::new(Segment::new(number, log_id, capacity, offset, Some(file)));
-                tail = Some(Tail {
-                    segment: Arc::clone(&segment),
-                    offset,
-                    index: scanned.index,
-                });
+                tail = Some(Tail { segment: Arc::clone(&segment), offset, index: scanned.index });
                 segment
             }
         };
@@ -111,9 +94,7 @@ fn reserve<F: DiskFile>(
         Ok(Allocation::Reserved | Allocation::Unsupported) => Ok(capacity),
         Err(error) if disk::is_full(&error) => {
             let size = file.size().map_err(io("read", number))?;
-            Ok(u32::try_from(size)
-                .unwrap_or(capacity)
-                .clamp(offset, capacity))
+            Ok(u32::try_from(size).unwrap_or(capacity).clamp(offset, capacity))
         }
         Err(error) => Err(io("allocate", number)(error)),
     }
@@ -122,11 +103,6 @@ fn reserve<F: DiskFile>(
 impl<F> Catalogue<F> {
     /// Segments as they were found; the next one is not yet made.
     pub(crate) fn new(segments: VecDeque<Arc<Segment<F>>>, next_number: u32) -> Catalogue<F> {
-        Catalogue {
-            segments,
-            next: Next::Pending,
-            next_number,
-            doomed: VecDeque::new(),
-        }
+        Catalogue { segments, next: Next::Pending, next_number, doomed: VecDeque::new() }
     }
 }

@@ -63,9 +63,7 @@ pub(crate) enum Next<F> {
 impl<F> Catalogue<F> {
     pub(crate) fn find(&self, number: u32) -> Option<Arc<Segment<F>>> {
         let first = self.segments.front()?.number;
-        self.segments
-            .get(number.checked_sub(first)? as usize)
-            .cloned()
+        self.segments.get(number.checked_sub(first)? as usize).cloned()
     }
 }
 
@@ -82,11 +80,7 @@ impl<D: Disk> Shared<D> {
             disk,
             log_id,
             syncing: Mutex::new(()),
-            writer: Mutex::new(Writer {
-                dirty: Vec::new(),
-                lsn: Lsn(0),
-                position: durable,
-            }),
+            writer: Mutex::new(Writer { dirty: Vec::new(), lsn: Lsn(0), position: durable }),
             pending: Mutex::new(Pending::new(durable)),
             catalogue: Mutex::new(catalogue),
             open_files: OpenFiles::new(options.open_files_max),
@@ -111,16 +105,12 @@ impl<D: Disk> Shared<D> {
     }
 
     pub(crate) fn check_poison(&self) -> Result<(), Poison> {
-        self.poison
-            .get()
-            .map_or(Ok(()), |poison| Err(poison.clone()))
+        self.poison.get().map_or(Ok(()), |poison| Err(poison.clone()))
     }
 
     /// Stops the log for good; the first reason stays.
     pub(crate) fn poison(&self, what: &str, name: &str, error: &io::Error) -> Poison {
-        let poison = Poison {
-            what: format!("cannot {what} {name}: {error}").into(),
-        };
+        let poison = Poison { what: format!("cannot {what} {name}: {error}").into() };
         tracing::error!(file = name, %error, "the log stops: cannot {what}");
         self.poison.get_or_init(|| poison).clone()
     }
@@ -148,15 +138,8 @@ impl<D: Disk> Shared<D> {
             }
             segment.set_written(chunk.end());
             writer.lsn = chunk.lsn;
-            writer.position = Position {
-                segment: segment.number,
-                offset: chunk.end(),
-            };
-            if writer
-                .dirty
-                .last()
-                .is_none_or(|last| last.number != segment.number)
-            {
+            writer.position = Position { segment: segment.number, offset: chunk.end() };
+            if writer.dirty.last().is_none_or(|last| last.number != segment.number) {
                 writer.dirty.push(Arc::clone(segment));
             }
             locked(&self.pending).first_written(chunk);
@@ -177,7 +160,5 @@ impl<D: Disk> Shared<D> {
 /// Locks a mutex of the log. A thread that panicked while holding it has left the log's state
 /// unknown, so everybody else stops as well.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no thread panics while it holds the log's state")
+    mutex.lock().expect("no thread panics while it holds the log's state")
 }

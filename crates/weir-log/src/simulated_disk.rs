@@ -34,10 +34,7 @@ impl SimulatedDisk {
     #[must_use]
     pub fn new(seed: u64) -> SimulatedDisk {
         let state = State::new(seed);
-        SimulatedDisk {
-            state: Arc::new(Mutex::new(state)),
-            generation: 0,
-        }
+        SimulatedDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
     /// Cuts the power: what was not synced survives in part. Power and syncs work again after it.
@@ -49,10 +46,7 @@ impl SimulatedDisk {
         state.operations_left = None;
         state.syncs_left = None;
         state.generation += 1;
-        SimulatedDisk {
-            state: Arc::clone(&self.state),
-            generation: state.generation,
-        }
+        SimulatedDisk { state: Arc::clone(&self.state), generation: state.generation }
     }
 
     /// Kills the process: the page cache stays.
@@ -61,10 +55,7 @@ impl SimulatedDisk {
         let mut state = self.state();
         state.operations_left = None;
         state.generation += 1;
-        SimulatedDisk {
-            state: Arc::clone(&self.state),
-            generation: state.generation,
-        }
+        SimulatedDisk { state: Arc::clone(&self.state), generation: state.generation }
     }
 
     /// The sizes of all files together may not grow above this; `None`: no limit.
@@ -110,11 +101,8 @@ impl SimulatedDisk {
     pub fn put_file(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let id = state.new_id();
-        let content = Content {
-            cached: bytes.clone(),
-            durable: bytes,
-            dirty_sectors: BTreeSet::new(),
-        };
+        let content =
+            Content { cached: bytes.clone(), durable: bytes, dirty_sectors: BTreeSet::new() };
         state.files.insert(id, content);
         state.names.insert(name.to_owned(), id);
         state.durable_names.insert(name.to_owned(), id);
@@ -154,10 +142,7 @@ impl SimulatedDisk {
     }
 
     fn handle(&self, id: u64) -> SimulatedFile {
-        SimulatedFile {
-            disk: self.clone(),
-            id,
-        }
+        SimulatedFile { disk: self.clone(), id }
     }
 }
 
@@ -238,8 +223,7 @@ impl DiskFile for SimulatedFile {
             file.cached.resize(end, 0);
         }
         file.cached[start..end].copy_from_slice(&bytes[..end - start]);
-        file.dirty_sectors
-            .extend(start / SECTOR_BYTES..=(end - 1) / SECTOR_BYTES);
+        file.dirty_sectors.extend(start / SECTOR_BYTES..=(end - 1) / SECTOR_BYTES);
         state.write_back_sometimes(self.id);
         Ok(end - start)
     }

@@ -44,9 +44,7 @@ impl Content {
     /// Copies a sector as far as both versions have it.
     pub(crate) fn persist(&mut self, sector: usize) {
         let start = sector * SECTOR_BYTES;
-        let end = (start + SECTOR_BYTES)
-            .min(self.cached.len())
-            .min(self.durable.len());
+        let end = (start + SECTOR_BYTES).min(self.cached.len()).min(self.durable.len());
         if start < end {
             self.durable[start..end].copy_from_slice(&self.cached[start..end]);
         }
@@ -60,9 +58,7 @@ impl Content {
         let whole = rng.u8(..4);
         let mut page_fate = BTreeMap::new();
         for sector in self.dirty_sectors.clone() {
-            let fate = *page_fate
-                .entry(sector / SECTORS_PER_PAGE)
-                .or_insert_with(|| rng.u8(..3));
+            let fate = *page_fate.entry(sector / SECTORS_PER_PAGE).or_insert_with(|| rng.u8(..3));
             let survives = match (whole, fate) {
                 (0, _) | (2.., 0) => true,
                 (1, _) | (2.., 1) => false,
@@ -104,9 +100,7 @@ impl State {
     }
 
     pub(crate) fn file(&mut self, id: u64) -> &mut Content {
-        self.files
-            .get_mut(&id)
-            .expect("files with handles are kept")
+        self.files.get_mut(&id).expect("files with handles are kept")
     }
 
     pub(crate) fn change_name(&mut self, change: NameChange) {
@@ -141,10 +135,7 @@ impl State {
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.names
-            .values()
-            .map(|id| self.files[id].cached.len() as u64)
-            .sum()
+        self.names.values().map(|id| self.files[id].cached.len() as u64).sum()
     }
 
     /// The size that the file may have if it wants `size`.

@@ -21,9 +21,6 @@ impl Space {
             return Space::Full;
         }
         let job_bytes = room_bytes.saturating_sub(reserve_bytes).into();
-        Space::Low {
-            room_bytes: room_bytes.into(),
-            job_bytes,
-        }
+        Space::Low { room_bytes: room_bytes.into(), job_bytes }
     }
 }

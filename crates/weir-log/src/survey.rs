@@ -50,10 +50,7 @@ pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Sur
         durable: Position::default(),
         gap_bytes: 0,
     };
-    let mut budget = Budget {
-        spent: 0,
-        size: scanner.size().into(),
-    };
+    let mut budget = Budget { spent: 0, size: scanner.size().into() };
     while !survey.sealed {
         let start = survey.offset;
         let Some(why) = survey.take(scanner.step(start)?) else {
@@ -61,11 +58,7 @@ pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Sur
         };
         let Some(end) = next_valid(&mut scanner, start, &mut budget)? else {
             let last = scanner.last_byte(start)?;
-            survey.torn = last.map(|last| Hole {
-                start,
-                end: last + 1,
-                why,
-            });
+            survey.torn = last.map(|last| Hole { start, end: last + 1, why });
             break;
         };
         survey.holes.push(Hole { start, end, why });

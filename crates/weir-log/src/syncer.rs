@@ -21,9 +21,7 @@ pub struct Syncer<D: Disk> {
 
 impl<D: Disk> Clone for Syncer<D> {
     fn clone(&self) -> Self {
-        Syncer {
-            shared: Arc::clone(&self.shared),
-        }
+        Syncer { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -67,11 +65,7 @@ impl<D: Disk> Syncer<D> {
     fn sync_written(&self) -> Result<(), Poison> {
         let (dirty, lsn, position) = {
             let mut writer = locked(&self.shared.writer);
-            (
-                std::mem::take(&mut writer.dirty),
-                writer.lsn,
-                writer.position,
-            )
+            (std::mem::take(&mut writer.dirty), writer.lsn, writer.position)
         };
         for segment in &dirty {
             self.sync_segment(segment)?;
@@ -82,21 +76,15 @@ impl<D: Disk> Syncer<D> {
 
     fn sync_segment(&self, segment: &Arc<Segment<D::File>>) -> Result<(), Poison> {
         let name = segment.name();
-        let file = self
-            .shared
-            .file(segment)
-            .map_err(|e| self.shared.poison("open", &name, &e))?;
+        let file = self.shared.file(segment).map_err(|e| self.shared.poison("open", &name, &e))?;
         // The tail may be sealed while this runs: what is written by then is what counts.
-        let complete = segment
-            .seal()
-            .filter(|seal| seal.file_bytes() == segment.written());
+        let complete = segment.seal().filter(|seal| seal.file_bytes() == segment.written());
         if let Some(seal) = complete
             && let Err(error) = file.truncate(seal.file_bytes().into())
         {
             tracing::warn!(file = name, %error, "cannot cut a sealed segment to its size");
         }
-        file.sync_data()
-            .map_err(|error| self.shared.poison("sync", &name, &error))?;
+        file.sync_data().map_err(|error| self.shared.poison("sync", &name, &error))?;
         if complete.is_some() {
             self.shared.open_files.count(segment);
         }
@@ -140,11 +128,7 @@ impl<D: Disk> Syncer<D> {
                 let _ = self.shared.disk.remove(&format::file_name(number)); // maybe never made
                 locked(&self.shared.catalogue).next = Next::Failed;
                 let what = format!("make {}", format::file_name(number));
-                return Err(if full {
-                    SyncError::NoSpace
-                } else {
-                    upkeep(what, &error)
-                });
+                return Err(if full { SyncError::NoSpace } else { upkeep(what, &error) });
             }
         };
         self.sync_dir()?;
@@ -167,16 +151,10 @@ impl<D: Disk> Syncer<D> {
     }
 
     fn sync_dir(&self) -> Result<(), Poison> {
-        self.shared
-            .disk
-            .sync_dir()
-            .map_err(|e| self.shared.poison("sync", "the directory", &e))
+        self.shared.disk.sync_dir().map_err(|e| self.shared.poison("sync", "the directory", &e))
     }
 }
 
 fn upkeep(what: String, error: &io::Error) -> SyncError {
-    SyncError::Upkeep {
-        what: what.into(),
-        reason: error.to_string().into(),
-    }
+    SyncError::Upkeep { what: what.into(), reason: error.to_string().into() }
 }

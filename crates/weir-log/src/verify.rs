@@ -48,12 +48,7 @@ impl Verification {
         self.damages_total += 1;
         if self.damages.len() < DAMAGES_LISTED_MAX {
             let why = hole.why.to_owned();
-            self.damages.push(Damage {
-                file,
-                offset: hole.start,
-                bytes,
-                why,
-            });
+            self.damages.push(Damage { file, offset: hole.start, bytes, why });
         }
     }
 }
@@ -70,46 +65,21 @@ pub fn verify<D: Disk>(disk: &D) -> Result<Verification, OpenError> {
     };
     let mut surveys = Vec::new();
     for found in &directory.files {
-        surveys.push((
-            found,
-            summarise(&directory, found, log_id, &mut verification)?,
-        ));
+        surveys.push((found, summarise(&directory, found, log_id, &mut verification)?));
     }
-    let durable = surveys
-        .iter()
-        .map(|(_, end)| end.durable)
-        .max()
-        .unwrap_or_default();
+    let durable = surveys.iter().map(|(_, end)| end.durable).max().unwrap_or_default();
     let mut expected = directory.first();
-    let last_used = surveys
-        .iter()
-        .rev()
-        .find(|(_, end)| end.used)
-        .map_or(0, |(f, _)| f.number);
+    let last_used = surveys.iter().rev().find(|(_, end)| end.used).map_or(0, |(f, _)| f.number);
     for (found, end) in surveys {
         for missing in expected..found.number {
-            verification.damage(
-                missing,
-                Hole {
-                    start: 0,
-                    end: 0,
-                    why: "the file is missing",
-                },
-            );
+            verification.damage(missing, Hole { start: 0, end: 0, why: "the file is missing" });
         }
         expected = found.number + 1;
-        let at = Position {
-            segment: found.number,
-            offset: end.offset,
-        };
+        let at = Position { segment: found.number, offset: end.offset };
         let incomplete = !end.sealed && (at < durable || found.number < last_used);
         if let (true, _, hole) | (_, true, hole @ Some(_)) = (incomplete, at < durable, end.torn) {
             let why = "its records end too early";
-            let hole = hole.unwrap_or(Hole {
-                start: end.offset,
-                end: end.offset,
-                why,
-            });
+            let hole = hole.unwrap_or(Hole { start: end.offset, end: end.offset, why });
             verification.damage(found.number, hole);
         } else if let Some(hole) = end.torn {
             verification.torn_bytes += u64::from(hole.end - hole.start);
@@ -144,48 +114,20 @@ fn summarise<D: Disk>(
     verification.gap_bytes += survey.gap_bytes;
     if found.header.is_none() && used {
         let why = "its header is unreadable";
-        verification.damage(
-            number,
-            Hole {
-                start: 0,
-                end: format::HEADER_BYTES,
-                why,
-            },
-        );
+        verification.damage(number, Hole { start: 0, end: format::HEADER_BYTES, why });
     }
     for hole in &survey.holes {
         verification.damage(number, *hole);
     }
-    let Survey {
-        offset,
-        sealed,
-        torn,
-        durable,
-        holes,
-        index,
-        ..
-    } = survey;
+    let Survey { offset, sealed, torn, durable, holes, index, .. } = survey;
     if sealed && holes.is_empty() {
         let (seal, expected) = index.seal(log_id, number, offset);
         let mut present = vec![0; expected.len()];
         let read = disk::read_full(&file, &mut present, offset.into()).map_err(io())?;
         if present[..read] != expected[..] {
             let (start, end) = (seal.entries_offset(), seal.file_bytes());
-            verification.damage(
-                number,
-                Hole {
-                    start,
-                    end,
-                    why: "its footer is damaged",
-                },
-            );
+            verification.damage(number, Hole { start, end, why: "its footer is damaged" });
         }
     }
-    Ok(SegmentEnd {
-        offset,
-        sealed,
-        torn,
-        durable,
-        used,
-    })
+    Ok(SegmentEnd { offset, sealed, torn, durable, used })
 }

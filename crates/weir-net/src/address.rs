@@ -65,9 +65,7 @@ fn parse_tcp(text: &str) -> Result<SocketAddr, AddressError> {
         Some(parts) if !is_bare_address => parts,
         _ => return Err(AddressError::NoPort(text.to_owned())),
     };
-    let port: u16 = port
-        .parse()
-        .map_err(|_| AddressError::Port(port.to_owned()))?;
+    let port: u16 = port.parse().map_err(|_| AddressError::Port(port.to_owned()))?;
     match host {
         "localhost" => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
         _ => Err(AddressError::NotAnAddress(host.to_owned())),
@@ -89,12 +87,7 @@ mod tests {
 
     #[test]
     fn addresses_round_trip_through_text() {
-        for text in [
-            "127.0.0.1:7419",
-            "[::1]:0",
-            "0.0.0.0:7420",
-            "unix:/run/weir.sock",
-        ] {
+        for text in ["127.0.0.1:7419", "[::1]:0", "0.0.0.0:7420", "unix:/run/weir.sock"] {
             assert_eq!(text.parse::<ListenAddress>().expect(text).to_string(), text);
         }
         let named: ListenAddress = "localhost:7419".parse().expect("localhost");
@@ -108,10 +101,7 @@ mod tests {
         assert_eq!(error("::1"), AddressError::NoPort("::1".into()));
         assert_eq!(error("7419"), AddressError::NoPort("7419".into()));
         assert_eq!(error("127.0.0.1:74190"), AddressError::Port("74190".into()));
-        assert_eq!(
-            error("example.org:80"),
-            AddressError::NotAnAddress("example.org".into())
-        );
+        assert_eq!(error("example.org:80"), AddressError::NotAnAddress("example.org".into()));
         assert_eq!(error("unix:"), AddressError::NoPath);
     }
 
@@ -127,11 +117,7 @@ mod tests {
             ("[::]:1", false),
             ("10.0.0.1:1", false),
         ] {
-            assert_eq!(
-                text.parse::<ListenAddress>().expect(text).is_local(),
-                local,
-                "{text}"
-            );
+            assert_eq!(text.parse::<ListenAddress>().expect(text).is_local(), local, "{text}");
         }
     }
 }

@@ -33,10 +33,7 @@ pub struct BindOptions {
 impl Default for BindOptions {
     fn default() -> Self {
         // 4096 is the kernel's own default ceiling; clients wait there while a service restarts.
-        Self {
-            backlog: 4096,
-            unix_mode: 0o600,
-        }
+        Self { backlog: 4096, unix_mode: 0o600 }
     }
 }
 
@@ -72,17 +69,12 @@ impl Listener {
 
     /// Takes over an inherited socket; `name` is for the error.
     pub fn adopt(name: &str, descriptor: OwnedFd) -> Result<Self, ListenError> {
-        let not_listening = || ListenError::NotListening {
-            name: name.to_owned(),
-        };
+        let not_listening = || ListenError::NotListening { name: name.to_owned() };
         if !sockopt::socket_acceptconn(&descriptor).map_err(|_| not_listening())? {
             return Err(not_listening());
         }
         let socket = Socket::from(descriptor);
-        let other = |source| ListenError::Other {
-            address: name.to_owned(),
-            source,
-        };
+        let other = |source| ListenError::Other { address: name.to_owned(), source };
         socket.set_nonblocking(true).map_err(other)?;
         socket.set_cloexec(true).map_err(other)?;
         match socket.domain().map_err(other)? {
@@ -160,18 +152,13 @@ fn explain(address: &ListenAddress, source: io::Error) -> ListenError {
     let text = address.to_string();
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = occupant::of(address)
-                .map(|who| format!(" by {who}"))
-                .unwrap_or_default();
+            let by = occupant::of(address).map(|who| format!(" by {who}")).unwrap_or_default();
             ListenError::InUse { address: text, by }
         }
         io::ErrorKind::PermissionDenied if matches!(address, ListenAddress::Tcp(_)) => {
             ListenError::Permission(text)
         }
         io::ErrorKind::AddrNotAvailable => ListenError::NotHere(text),
-        _ => ListenError::Other {
-            address: text,
-            source,
-        },
+        _ => ListenError::Other { address: text, source },
     }
 }

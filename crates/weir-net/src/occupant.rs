@@ -29,9 +29,7 @@ fn listening_inode(table: &str, port: u16) -> Option<&str> {
         let mut fields = row.split_whitespace();
         let local = fields.nth(1)?;
         let state = fields.nth(1)?;
-        (local.ends_with(&suffix) && state == "0A")
-            .then(|| fields.nth(5))
-            .flatten()
+        (local.ends_with(&suffix) && state == "0A").then(|| fields.nth(5)).flatten()
     })
 }
 
@@ -41,9 +39,7 @@ fn pids() -> impl Iterator<Item = u32> {
 }
 
 fn holds(pid: u32, socket: &str) -> bool {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     descriptors
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
         .any(|target| target == Path::new(socket))
@@ -62,11 +58,7 @@ mod tests {
     #[test]
     fn the_row_of_a_listening_port_gives_its_inode() {
         assert_eq!(listening_inode(TABLE, 0x1CFB), Some("52401"));
-        assert_eq!(
-            listening_inode(TABLE, 0x1CFC),
-            None,
-            "connected, not listening"
-        );
+        assert_eq!(listening_inode(TABLE, 0x1CFC), None, "connected, not listening");
         assert_eq!(listening_inode(TABLE, 1), None);
     }
 
@@ -75,10 +67,6 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = ListenAddress::Tcp(listener.local_addr().expect("its address"));
         let pid = std::process::id();
-        assert!(
-            of(&address)
-                .expect("found")
-                .starts_with(&format!("pid {pid} ("))
-        );
+        assert!(of(&address).expect("found").starts_with(&format!("pid {pid} (")));
     }
 }

@@ -24,28 +24,16 @@ pub struct TlsFiles {
 pub enum TlsError {
     /// The file can't be read.
     #[error("cannot read {what} {path}: {source}")]
-    Read {
-        what: &'static str,
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Read { what: &'static str, path: PathBuf, source: std::io::Error },
     /// No certificate or key in it.
     #[error("{path} holds no {what} in PEM form (-----BEGIN {begin}-----)")]
-    Nothing {
-        what: &'static str,
-        begin: &'static str,
-        path: PathBuf,
-    },
+    Nothing { what: &'static str, begin: &'static str, path: PathBuf },
     /// PEM, but damaged.
     #[error("{path} is not valid PEM: {reason}")]
     Damaged { path: PathBuf, reason: String },
     /// Key and certificate don't belong together, or are of a kind that isn't supported.
     #[error("{cert} and {key} can't be used together: {reason}")]
-    Mismatch {
-        cert: PathBuf,
-        key: PathBuf,
-        reason: String,
-    },
+    Mismatch { cert: PathBuf, key: PathBuf, reason: String },
 }
 
 /// A server configuration that [`Tls::reload`] replaces; running connections keep theirs.
@@ -103,11 +91,7 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = chain.map_err(|error| damaged(path, &error))?;
     if chain.is_empty() {
         let path = path.to_owned();
-        return Err(TlsError::Nothing {
-            what: "certificate",
-            begin: "CERTIFICATE",
-            path,
-        });
+        return Err(TlsError::Nothing { what: "certificate", begin: "CERTIFICATE", path });
     }
     Ok(chain)
 }
@@ -115,26 +99,17 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let text = read("key", path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsError::Nothing {
-            what: "private key",
-            begin: "PRIVATE KEY",
-            path: path.to_owned(),
-        },
+        pem::Error::NoItemsFound => {
+            TlsError::Nothing { what: "private key", begin: "PRIVATE KEY", path: path.to_owned() }
+        }
         other => damaged(path, &other),
     })
 }
 
 fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read {
-        what,
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
 }
 
 fn damaged(path: &Path, error: &pem::Error) -> TlsError {
-    TlsError::Damaged {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
+    TlsError::Damaged { path: path.to_owned(), reason: error.to_string() }
 }

@@ -24,10 +24,7 @@ impl ShortPath {
     /// A short way to `path`, which need not exist itself; its folder must when `path` is long.
     pub fn to(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() <= PATH_BYTES_MAX {
-            return Ok(Self {
-                path: path.to_owned(),
-                _folder: None,
-            });
+            return Ok(Self { path: path.to_owned(), _folder: None });
         }
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -47,10 +44,7 @@ impl ShortPath {
                  folder, at most {PATH_BYTES_MAX}); choose a shorter name"
             )));
         }
-        Ok(Self {
-            path: short,
-            _folder: Some(folder),
-        })
+        Ok(Self { path: short, _folder: Some(folder) })
     }
 
     /// The path to give to bind or connect.

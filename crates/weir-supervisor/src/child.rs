@@ -69,13 +69,7 @@ pub(crate) struct Death {
 impl Child {
     pub(crate) fn new(spec: ChildSpec) -> Self {
         let restarts = Restarts::new(spec.restart.clone());
-        Self {
-            spec,
-            state: State::Waiting {
-                start_at: Duration::ZERO,
-            },
-            restarts,
-        }
+        Self { spec, state: State::Waiting { start_at: Duration::ZERO }, restarts }
     }
 
     pub(crate) fn running(&self) -> Option<&Process> {
@@ -93,8 +87,7 @@ impl Child {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.running()
-            .is_some_and(|process| process.ready_at.is_some())
+        self.running().is_some_and(|process| process.ready_at.is_some())
     }
 
     /// When there is something to do without an event.
@@ -137,18 +130,8 @@ impl Child {
         let verdict = self.restarts.died(ready_for);
         let last_lines = process.output.last_lines();
         let was_asked = process.kill_at.is_some();
-        let death = Death {
-            status,
-            pid: process.pid,
-            ready_for,
-            last_lines,
-            verdict,
-        };
-        self.state = if was_asked {
-            State::Ended
-        } else {
-            next_state(verdict, now)
-        };
+        let death = Death { status, pid: process.pid, ready_for, last_lines, verdict };
+        self.state = if was_asked { State::Ended } else { next_state(verdict, now) };
         Some(death)
     }
 
@@ -162,9 +145,7 @@ impl Child {
 
 fn next_state(verdict: Verdict, now: Duration) -> State {
     match verdict {
-        Verdict::Restart { after, .. } => State::Waiting {
-            start_at: now + after,
-        },
+        Verdict::Restart { after, .. } => State::Waiting { start_at: now + after },
         Verdict::GiveUp { .. } => State::Ended,
     }
 }
@@ -181,14 +162,10 @@ impl Process {
         // A word that nobody reads must not hold up the child.
         rustix::io::ioctl_fionbio(&status_writer, true)?;
 
-        let own = [
-            (inherited::STATUS, status_writer.as_fd()),
-            (inherited::LIFE, life_reader.as_fd()),
-        ];
-        let given = spec
-            .descriptors
-            .iter()
-            .map(|(name, descriptor)| (name.as_str(), descriptor.as_fd()));
+        let own =
+            [(inherited::STATUS, status_writer.as_fd()), (inherited::LIFE, life_reader.as_fd())];
+        let given =
+            spec.descriptors.iter().map(|(name, descriptor)| (name.as_str(), descriptor.as_fd()));
         let (names, descriptors): (Vec<&str>, Vec<BorrowedFd<'_>>) = given.chain(own).unzip();
 
         let mut command = Command::new(&spec.program);

@@ -35,9 +35,7 @@ impl Word {
     }
 
     pub(crate) fn parse(line: &str) -> Option<Self> {
-        [Self::Ready, Self::Alive, Self::Reloaded]
-            .into_iter()
-            .find(|word| word.as_str() == line)
+        [Self::Ready, Self::Alive, Self::Reloaded].into_iter().find(|word| word.as_str() == line)
     }
 }
 
@@ -55,11 +53,7 @@ pub enum InheritError {
     Malformed(String),
     /// The number can't be taken over.
     #[error("descriptor {number} ({name}) can't be taken over: {source}")]
-    Descriptor {
-        name: String,
-        number: i32,
-        source: io::Error,
-    },
+    Descriptor { name: String, number: i32, source: io::Error },
     /// The parent was to hand over more.
     #[error("the parent handed over no descriptor named {0}")]
     Missing(String),
@@ -77,11 +71,7 @@ impl Inherited {
             let descriptor = match system::take_descriptor(number) {
                 Ok(descriptor) => descriptor,
                 Err(source) => {
-                    return Err(InheritError::Descriptor {
-                        name,
-                        number,
-                        source,
-                    });
+                    return Err(InheritError::Descriptor { name, number, source });
                 }
             };
             descriptors.insert(name, descriptor);
@@ -96,8 +86,7 @@ impl Inherited {
 
     /// The same, where there must be one.
     pub fn expect(&mut self, name: &str) -> Result<OwnedFd, InheritError> {
-        self.take(name)
-            .ok_or_else(|| InheritError::Missing(name.to_owned()))
+        self.take(name).ok_or_else(|| InheritError::Missing(name.to_owned()))
     }
 
     /// The way to tell the parent how things stand.
@@ -138,10 +127,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_described_in_order() {
-        assert_eq!(
-            describe(["jobs", "console"].into_iter()),
-            "jobs=3,console=4"
-        );
+        assert_eq!(describe(["jobs", "console"].into_iter()), "jobs=3,console=4");
     }
 
     #[test]
@@ -151,11 +137,6 @@ mod tests {
         assert!(error("jobs=x").contains("malformed"));
         assert!(error("jobs=1").contains("a standard stream"));
         assert!(error("jobs=999999").contains("Bad file descriptor"));
-        assert!(
-            Inherited::take_over("")
-                .expect("nothing")
-                .expect("jobs")
-                .is_err()
-        );
+        assert!(Inherited::take_over("").expect("nothing").expect("jobs").is_err());
     }
 }

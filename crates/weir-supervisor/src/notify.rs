@@ -31,10 +31,7 @@ impl Notify {
         };
         let from = UnixDatagram::unbound()?;
         from.set_nonblocking(true)?;
-        Ok(Self {
-            to: Some((from, address)),
-            watchdog,
-        })
+        Ok(Self { to: Some((from, address)), watchdog })
     }
 
     /// How long systemd waits for a sign of life, when somebody listens and asked for one.
@@ -45,10 +42,7 @@ impl Notify {
 
     /// It serves (again).
     pub fn ready(&self, status: &str) {
-        self.send(&format!(
-            "READY=1\nSTATUS={status}\nMAINPID={}\n",
-            std::process::id()
-        ));
+        self.send(&format!("READY=1\nSTATUS={status}\nMAINPID={}\n", std::process::id()));
     }
 
     /// It reads its settings again; [`Notify::ready`] ends that.

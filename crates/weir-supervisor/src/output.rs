@@ -27,10 +27,7 @@ pub(crate) struct Output {
 impl Output {
     /// `pipe` must be non-blocking.
     pub(crate) fn new(pipe: OwnedFd) -> Self {
-        Self {
-            pipe: Some(pipe),
-            tail: Tail::default(),
-        }
+        Self { pipe: Some(pipe), tail: Tail::default() }
     }
 
     /// What to poll for reading, while there is more to come.
@@ -68,10 +65,7 @@ impl Output {
 /// Whether a chunk can be written now.
 pub(crate) fn is_writable(to: BorrowedFd<'_>) -> bool {
     let mut poll = [PollFd::new(&to, PollFlags::OUT)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
@@ -96,8 +90,7 @@ impl Tail {
     fn add(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
-            self.partial
-                .extend_from_slice(&part[..part.len().min(room)]);
+            self.partial.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
                 self.end_line();
             }
@@ -129,9 +122,7 @@ mod tests {
         let text: String = (0..50).map(|line| format!("line {line}\n")).collect();
         for chunk in [1, 7, 4096] {
             let mut tail = Tail::default();
-            text.as_bytes()
-                .chunks(chunk)
-                .for_each(|bytes| tail.add(bytes));
+            text.as_bytes().chunks(chunk).for_each(|bytes| tail.add(bytes));
             tail.add(b"cut off");
             let lines = tail.lines();
             assert_eq!(lines.len(), LINES_MAX + 1);

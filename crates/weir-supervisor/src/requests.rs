@@ -36,20 +36,13 @@ impl Requests {
     /// SIGTERM, SIGINT and SIGHUP of this process. Call it before any thread is started: the
     /// signals are blocked in the calling thread and in those that it starts.
     pub fn signals() -> std::io::Result<Self> {
-        Ok(Self {
-            source: Source::Signals(system::signal_descriptor()?),
-        })
+        Ok(Self { source: Source::Signals(system::signal_descriptor()?) })
     }
 
     /// Requests that a [`Sender`] sends.
     pub fn pipe() -> std::io::Result<(Sender, Self)> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok((
-            Sender(writer),
-            Self {
-                source: Source::Pipe(reader),
-            },
-        ))
+        Ok((Sender(writer), Self { source: Source::Pipe(reader) }))
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -32,10 +32,7 @@ impl Default for RestartPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Start it again after this wait.
-    Restart {
-        after: Duration,
-        deaths_in_a_row: u32,
-    },
+    Restart { after: Duration, deaths_in_a_row: u32 },
     /// Too many deaths in a row, or it never became ready at all.
     GiveUp { deaths_in_a_row: u32 },
 }
@@ -52,11 +49,7 @@ impl Restarts {
     /// No deaths yet.
     #[must_use]
     pub fn new(policy: RestartPolicy) -> Self {
-        Self {
-            policy,
-            deaths_in_a_row: 0,
-            was_ready_once: false,
-        }
+        Self { policy, deaths_in_a_row: 0, was_ready_once: false }
     }
 
     /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
@@ -74,10 +67,7 @@ impl Restarts {
         if !self.was_ready_once || deaths_in_a_row > self.policy.restarts_max {
             return Verdict::GiveUp { deaths_in_a_row };
         }
-        Verdict::Restart {
-            after: self.backoff(),
-            deaths_in_a_row,
-        }
+        Verdict::Restart { after: self.backoff(), deaths_in_a_row }
     }
 
     fn backoff(&self) -> Duration {
@@ -104,10 +94,7 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_its_limit_and_then_it_is_given_up() {
-        let policy = RestartPolicy {
-            restarts_max: 9,
-            ..RestartPolicy::default()
-        };
+        let policy = RestartPolicy { restarts_max: 9, ..RestartPolicy::default() };
         let mut restarts = Restarts::new(policy);
         let expected = [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000];
         assert_eq!(waits(&mut restarts, 20), expected);
@@ -118,10 +105,7 @@ mod tests {
         let mut restarts = Restarts::new(RestartPolicy::default());
         assert_eq!(waits(&mut restarts, 5).len(), 5);
         let healthy = restarts.died(Some(Duration::from_secs(30)));
-        let first = Verdict::Restart {
-            after: Duration::from_millis(100),
-            deaths_in_a_row: 1,
-        };
+        let first = Verdict::Restart { after: Duration::from_millis(100), deaths_in_a_row: 1 };
         assert_eq!(healthy, first);
     }
 
@@ -135,12 +119,6 @@ mod tests {
     fn once_ready_a_failed_start_is_tried_again() {
         let mut restarts = Restarts::new(RestartPolicy::default());
         assert!(matches!(restarts.died(READY), Verdict::Restart { .. }));
-        assert!(matches!(
-            restarts.died(None),
-            Verdict::Restart {
-                deaths_in_a_row: 2,
-                ..
-            }
-        ));
+        assert!(matches!(restarts.died(None), Verdict::Restart { deaths_in_a_row: 2, .. }));
     }
 }

@@ -80,11 +80,7 @@ impl Supervisor {
             let now = monotonic();
             self.start_and_kill(now);
             self.feed_watchdog(now);
-            if self
-                .children
-                .iter()
-                .all(|child| matches!(child.state, State::Ended))
-            {
+            if self.children.iter().all(|child| matches!(child.state, State::Ended)) {
                 return self.outcome();
             }
             self.sleep(now);
@@ -155,8 +151,7 @@ impl Supervisor {
                         process.signal(Signal::HUP);
                     }
                 } else {
-                    self.notify
-                        .ready("serving; the settings are those of before");
+                    self.notify.ready("serving; the settings are those of before");
                 }
             }
         }
@@ -227,18 +222,9 @@ impl Supervisor {
             return;
         }
         match death.verdict {
-            Verdict::Restart {
-                after,
-                deaths_in_a_row,
-            } => {
+            Verdict::Restart { after, deaths_in_a_row } => {
                 let wait_ms = after.as_millis();
-                tracing::error!(
-                    child = name,
-                    pid,
-                    wait_ms,
-                    deaths_in_a_row,
-                    "{how}; restarting"
-                );
+                tracing::error!(child = name, pid, wait_ms, deaths_in_a_row, "{how}; restarting");
                 self.notify.status(&format!("{name} {how}; restarting"));
             }
             Verdict::GiveUp { deaths_in_a_row } => {
@@ -278,19 +264,9 @@ impl Supervisor {
         let outputs_open = output::is_writable(self.output.as_fd());
         let mut output_waits = false;
         let processes: Vec<_> = self.children.iter().filter_map(Child::running).collect();
-        let outputs: Vec<_> = processes
-            .iter()
-            .map(|process| process.output.descriptor())
-            .collect();
-        let statuses: Vec<_> = processes
-            .iter()
-            .filter_map(|process| process.status())
-            .collect();
-        polled.extend(
-            statuses
-                .iter()
-                .map(|status| PollFd::new(status, PollFlags::IN)),
-        );
+        let outputs: Vec<_> = processes.iter().map(|process| process.output.descriptor()).collect();
+        let statuses: Vec<_> = processes.iter().filter_map(|process| process.status()).collect();
+        polled.extend(statuses.iter().map(|status| PollFd::new(status, PollFlags::IN)));
         for (process, output) in processes.iter().zip(&outputs) {
             polled.push(PollFd::new(&process.pidfd, PollFlags::IN));
             if let Some(output) = output {
@@ -303,12 +279,7 @@ impl Supervisor {
         if output_waits && !outputs_open {
             polled.push(PollFd::new(&self.output, PollFlags::OUT));
         }
-        let wakes = self
-            .children
-            .iter()
-            .filter_map(Child::wakes_at)
-            .chain(self.watchdog_at)
-            .min();
+        let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at).min();
         let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
         match rustix::event::poll(&mut polled, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -318,18 +289,12 @@ impl Supervisor {
 }
 
 fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
-    let lines: String = last_lines
-        .iter()
-        .map(|line| format!("\n  | {line}"))
-        .collect();
+    let lines: String = last_lines.iter().map(|line| format!("\n  | {line}")).collect();
     format!("{reason}; its last lines:{lines}")
 }
 
 fn timespec(duration: Duration) -> Timespec {
     // A wait of a day at most: the kernel refuses absurd ones, and waking up once a day is free.
     let duration = duration.min(Duration::from_secs(24 * 60 * 60));
-    Timespec::try_from(duration).unwrap_or(Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    })
+    Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }

@@ -3,10 +3,7 @@
 //! - [`hand_over`]: which descriptors a child finds where, and its signal mask;
 //! - [`take_descriptor`]: the child's side of it;
 //! - [`signal_descriptor`], [`next_signal`]: signals as something to poll.
-#![expect(
-    unsafe_code,
-    reason = "descriptor passing and signal masks have no safe interface"
-)]
+#![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -52,9 +49,7 @@ pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     if number < FIRST_DESCRIPTOR {
         return refuse("a standard stream is not an inherited descriptor");
     }
-    let mut taken = TAKEN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if taken.contains(&number) {
         return refuse("the descriptor was taken before");
     }
@@ -76,20 +71,12 @@ pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
             check(libc::sigaddset(set.as_mut_ptr(), signal))?;
         }
-        check_errno(libc::pthread_sigmask(
-            libc::SIG_BLOCK,
-            set.as_ptr(),
-            std::ptr::null_mut(),
-        ))?;
+        check_errno(libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()))?;
     }
     // SAFETY: the set is initialised; -1 asks for a new descriptor, which nobody else owns.
     unsafe {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        Ok(OwnedFd::from_raw_fd(check(libc::signalfd(
-            -1,
-            set.as_ptr(),
-            flags,
-        ))?))
+        Ok(OwnedFd::from_raw_fd(check(libc::signalfd(-1, set.as_ptr(), flags))?))
     }
 }
 
@@ -107,26 +94,14 @@ fn unblock_signals() -> io::Result<()> {
     // SAFETY: sigemptyset initialises the set before the mask is read from it.
     unsafe {
         check(libc::sigemptyset(set.as_mut_ptr()))?;
-        check_errno(libc::pthread_sigmask(
-            libc::SIG_SETMASK,
-            set.as_ptr(),
-            std::ptr::null_mut(),
-        ))
+        check_errno(libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()))
     }
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn check_errno(error: libc::c_int) -> io::Result<()> {
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(error))
-    }
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }

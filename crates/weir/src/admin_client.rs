@@ -34,9 +34,7 @@ pub(crate) struct AdminClient {
 
 /// Runs a command's future to its end.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(command)
 }
 
@@ -58,18 +56,12 @@ impl AdminClient {
         let stream = TokioIo::new(UnixStream::from_std(stream)?);
         let (connection, driver) = http1::handshake(stream).await?;
         drive(driver);
-        Ok(Self {
-            connection,
-            host: "weir".to_owned(),
-            token: None,
-        })
+        Ok(Self { connection, host: "weir".to_owned(), token: None })
     }
 
     async fn connect_to_url(url: &str, token_env: Option<&str>) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("--url {url}"))?;
-        let authority = uri
-            .authority()
-            .ok_or_else(|| anyhow!("--url {url} names no host"))?;
+        let authority = uri.authority().ok_or_else(|| anyhow!("--url {url} names no host"))?;
         if uri.scheme_str() != Some("http") {
             bail!("--url takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");
         }
@@ -83,11 +75,7 @@ impl AdminClient {
             .with_context(|| format!("no Weir answers at {url}; is it running there?"))?;
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         drive(driver);
-        Ok(Self {
-            connection,
-            host: authority.to_string(),
-            token: Some(Secret::new(token)),
-        })
+        Ok(Self { connection, host: authority.to_string(), token: Some(Secret::new(token)) })
     }
 
     /// Reads an answer.
@@ -151,10 +139,7 @@ impl AdminClient {
             .method(method)
             .uri(path)
             .header(header::HOST, &self.host)
-            .header(
-                header::USER_AGENT,
-                concat!("weir/", env!("CARGO_PKG_VERSION")),
-            );
+            .header(header::USER_AGENT, concat!("weir/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
         }
@@ -165,25 +150,15 @@ impl AdminClient {
             }
             None => Full::default(),
         };
-        self.connection
-            .ready()
-            .await
-            .context("Weir closed the connection")?;
+        self.connection.ready().await.context("Weir closed the connection")?;
         let response = self.connection.send_request(request.body(body)?).await;
         let response = response.context("Weir did not answer")?;
-        if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(refused(response).await)
-        }
+        if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
     }
 }
 
 /// The connection ends with the runtime, which lives as long as the command.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a command has no service and no tracker"
-)]
+#[expect(clippy::disallowed_methods, reason = "a command has no service and no tracker")]
 fn drive<F>(driver: F)
 where
     F: Future<Output = hyper::Result<()>> + Send + 'static,
@@ -212,10 +187,7 @@ async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> anyhow:
 
 async fn read(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let limited = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    let body = limited
-        .collect()
-        .await
-        .map_err(|error| anyhow!("the answer broke off: {error}"))?;
+    let body = limited.collect().await.map_err(|error| anyhow!("the answer broke off: {error}"))?;
     Ok(body.to_bytes())
 }
 

@@ -55,19 +55,11 @@ impl Weir {
         let live = Live::new(&settings.console.limits);
         let (registry, metrics) = metrics(settings, &clock, &live);
 
-        let tls = settings
-            .jobs
-            .tls
-            .clone()
-            .map(Tls::load)
-            .transpose()
-            .context("jobs.tls")?;
+        let tls = settings.jobs.tls.clone().map(Tls::load).transpose().context("jobs.tls")?;
         let tls = tls.map(Arc::new);
         let stop = stop(settings.shutdown_deadline);
         let listener = tcp_listener(&mut inherited, Part::Jobs)?;
-        let jobs_address = listener
-            .as_ref()
-            .and_then(|listener| listener.local_addr().ok());
+        let jobs_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let jobs = start_jobs(Start {
             listeners: listener.into_iter().collect(),
             settings: settings.jobs.settings.clone(),
@@ -86,42 +78,22 @@ impl Weir {
         let scrape = status::metrics_route(registry);
         let api = status::api(handle.clone(), facts.clone(), settings.admin.body_bytes_max);
 
-        let on_socket = Router::new()
-            .nest("/v1", api.clone())
-            .merge(open.clone())
-            .merge(scrape.clone());
+        let on_socket =
+            Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(scrape.clone());
         let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
         http::serve(admin, Endpoint::admin(on_socket, &settings.admin), &http)?;
         let console = tcp_listener(&mut inherited, Part::Console)?;
-        let routes = Routes {
-            api,
-            metrics: scrape,
-            open,
-        };
+        let routes = Routes { api, metrics: scrape, open };
         if let Some(listener) = console {
             let jobs_url = facts.jobs_url();
-            let deps = console_deps(
-                &listener,
-                settings,
-                handle.clone(),
-                clock,
-                jobs_url,
-                live,
-                routes,
-            )?;
+            let deps =
+                console_deps(&listener, settings, handle.clone(), clock, jobs_url, live, routes)?;
             http.spawn(Sampler::new(&deps).run(http.clone()));
             let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
             http::serve(Listener::Tcp(listener), endpoint, &http)?;
         }
         let jobs = Box::pin(jobs.join());
-        Ok(Self {
-            handle,
-            stop,
-            tls,
-            http,
-            jobs,
-            ended: None,
-        })
+        Ok(Self { handle, stop, tls, http, jobs, ended: None })
     }
 
     /// Resolves when a part has ended by itself, which none should.
@@ -141,8 +113,7 @@ impl Weir {
     /// Puts new settings of the job server in force; answers what needs a restart.
     pub(crate) async fn reload_jobs(&self, settings: JobsSettings) -> anyhow::Result<Vec<String>> {
         if let Some(tls) = &self.tls {
-            tls.reload()
-                .context("jobs.tls: the certificate of before stays")?;
+            tls.reload().context("jobs.tls: the certificate of before stays")?;
         }
         Ok(self.handle.reload(settings).await?)
     }
@@ -208,19 +179,13 @@ fn console_deps(
 }
 
 fn stop(deadline: Duration) -> Stop {
-    Stop {
-        graceful: CancellationToken::new(),
-        at_once: CancellationToken::new(),
-        deadline,
-    }
+    Stop { graceful: CancellationToken::new(), at_once: CancellationToken::new(), deadline }
 }
 
 /// Opening blocks while a log is recovered, so it has a thread of its own.
 async fn start_jobs(start: Start) -> anyhow::Result<Running> {
     let opening = tokio::task::spawn_blocking(move || server::start(start));
-    Ok(opening
-        .await
-        .context("the job server panicked while it started")??)
+    Ok(opening.await.context("the job server panicked while it started")??)
 }
 
 fn tcp_listener(inherited: &mut Inherited, part: Part) -> anyhow::Result<Option<TcpListener>> {

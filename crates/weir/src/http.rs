@@ -42,10 +42,7 @@ impl Endpoint {
     /// The admin API on its socket.
     pub(crate) fn admin(router: Router, settings: &Admin) -> Self {
         let request_timeout = Some(settings.request_timeout);
-        Self {
-            request_timeout,
-            ..Self::console(router, settings)
-        }
+        Self { request_timeout, ..Self::console(router, settings) }
     }
 
     /// The console's port.
@@ -130,12 +127,7 @@ async fn connection(
     endpoint: Endpoint,
     shutdown: Shutdown,
 ) {
-    let Endpoint {
-        router,
-        head_timeout,
-        request_timeout,
-        ..
-    } = endpoint;
+    let Endpoint { router, head_timeout, request_timeout, .. } = endpoint;
     let answers = Answers {
         router: TowerToHyperService::new(router),
         address,
@@ -204,11 +196,7 @@ fn too_late(timeout: Duration) -> Response<Body> {
 /// An event stream has no end of its own; it ends with the service.
 fn end_streams_with(response: Response<Body>, shutdown: Shutdown) -> Response<Body> {
     let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
-    if !response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(is_stream)
-    {
+    if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
         return response;
     }
     response.map(|body| {

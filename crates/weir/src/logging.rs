@@ -20,17 +20,12 @@ pub(crate) struct Logging {
 /// Starts the log. `is_coloured`: where it ends up is a terminal.
 pub(crate) fn start(log: &Log, is_coloured: bool) -> Logging {
     let (level, handle) = reload::Layer::new(filter(log.level));
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(true);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(true);
     let layer = match log.format {
         LogFormat::Text => layer.with_ansi(is_coloured).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry()
-        .with(level)
-        .with(layer)
-        .init();
+    tracing_subscriber::registry().with(level).with(layer).init();
     Logging { level: handle }
 }
 

@@ -38,11 +38,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(asked) => {
             // Help and version are errors to clap, but not to whoever asked for them.
-            let exit = if asked.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Fine
-            };
+            let exit = if asked.use_stderr() { Exit::Usage } else { Exit::Fine };
             let _ = asked.print();
             return exit.into();
         }

@@ -28,11 +28,8 @@ pub(crate) fn note(text: &str) {
 
 /// Prints why a command failed, with all causes.
 pub(crate) fn error(error: &anyhow::Error) {
-    let label = if is_coloured(&std::io::stderr()) {
-        "\u{1b}[31merror:\u{1b}[0m"
-    } else {
-        "error:"
-    };
+    let label =
+        if is_coloured(&std::io::stderr()) { "\u{1b}[31merror:\u{1b}[0m" } else { "error:" };
     note(&format!("{label} {error:#}"));
 }
 
@@ -45,17 +42,12 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells
-            .chain([head[column].chars().count()])
-            .max()
-            .unwrap_or_default()
+        cells.chain([head[column].chars().count()]).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let render = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> = cells
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let padded: Vec<String> =
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
     line(&render(&mut head.iter().copied()));

@@ -18,9 +18,7 @@ pub(crate) struct ProcessMetrics {
 
 impl ProcessMetrics {
     pub(crate) fn new(clock: &Clock) -> Self {
-        Self {
-            started_seconds: clock.now().as_secs_f64(),
-        }
+        Self { started_seconds: clock.now().as_secs_f64() }
     }
 }
 
@@ -35,18 +33,8 @@ impl Collector for ProcessMetrics {
         )?;
         cpu.encode(descriptor)?;
         let gauges = [
-            (
-                "process_resident_memory",
-                "Resident memory",
-                Some(Unit::Bytes),
-                resident_bytes(),
-            ),
-            (
-                "process_open_fds",
-                "Open file descriptors",
-                None,
-                open_descriptors(),
-            ),
+            ("process_resident_memory", "Resident memory", Some(Unit::Bytes), resident_bytes()),
+            ("process_open_fds", "Open file descriptors", None, open_descriptors()),
             (
                 "process_start_time",
                 "Start, since the Unix epoch",
@@ -68,11 +56,7 @@ impl Collector for ProcessMetrics {
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut ticks = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(str::parse::<u32>);
+    let mut ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
     let (user, system) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
     let per_second = u32::try_from(rustix::param::clock_ticks_per_second()).ok()?;
     Some((f64::from(user) + f64::from(system)) / f64::from(per_second))

@@ -43,9 +43,7 @@ impl Reload {
         for setting in &kept {
             tracing::warn!("{setting} changed: needs a restart");
         }
-        let changed = changed(&self.loaded, &fresh)
-            .filter(|path| !kept.contains(*path))
-            .count();
+        let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
         self.remember_live(&fresh);
         Ok(())
@@ -63,21 +61,11 @@ impl Reload {
 /// The settings that read differently.
 fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {
     let shown = |loaded: &'a Loaded, path: &str| {
-        loaded
-            .values
-            .iter()
-            .find(|value| value.path == path)
-            .map(|value| value.shown.as_str())
+        loaded.values.iter().find(|value| value.path == path).map(|value| value.shown.as_str())
     };
-    let paths: BTreeSet<&str> = old
-        .values
-        .iter()
-        .chain(&new.values)
-        .map(|value| value.path.as_str())
-        .collect();
-    paths
-        .into_iter()
-        .filter(move |path| shown(old, path) != shown(new, path))
+    let paths: BTreeSet<&str> =
+        old.values.iter().chain(&new.values).map(|value| value.path.as_str()).collect();
+    paths.into_iter().filter(move |path| shown(old, path) != shown(new, path))
 }
 
 /// Those of them that only a restart takes. Secrets show no value: they are compared themselves.
@@ -87,18 +75,9 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         ("console.password", before.password != after.password),
         ("console.token", before.token != after.token),
     ];
-    let secrets = secrets
-        .into_iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(path, _)| path);
+    let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);
     let fixed = move |path: &&str| {
-        new.values
-            .iter()
-            .find(|value| value.path == *path)
-            .is_some_and(|value| !value.live)
+        new.values.iter().find(|value| value.path == *path).is_some_and(|value| !value.live)
     };
-    changed(old, new)
-        .filter(fixed)
-        .chain(secrets)
-        .map(str::to_owned)
+    changed(old, new).filter(fixed).chain(secrets).map(str::to_owned)
 }

@@ -48,9 +48,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let status = inherited.status()?;
     let life = inherited.life()?;
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut wishes = Wishes::listen_to(life)?;
         let hangup = signal(SignalKind::hangup())?;
@@ -61,12 +59,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
             end = wishes.end() => return Ok(end),
         };
         status.say(Word::Ready);
-        let mut reload = Reload {
-            hangup,
-            settings_file,
-            loaded,
-            log,
-        };
+        let mut reload = Reload { hangup, settings_file, loaded, log };
         let end = serve(&mut weir, &mut wishes, &status, &mut reload).await;
         tracing::info!(?end, "ending");
         let deadline = match end {
@@ -87,10 +80,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
 /// Systems start processes with a low limit of open files and allow more to who asks.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
+    let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }

@@ -54,9 +54,7 @@ impl Facts {
     /// What a Faktory client is told to connect to.
     pub(crate) fn jobs_url(&self) -> String {
         let scheme = if self.has_tls { "tcp+tls" } else { "tcp" };
-        self.jobs_listen
-            .map(|address| format!("{scheme}://{address}"))
-            .unwrap_or_default()
+        self.jobs_listen.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
     }
 }
 
@@ -78,9 +76,7 @@ pub(crate) fn open_routes(handle: Handle) -> Router {
 
 /// `/metrics`, as Prometheus reads them.
 pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .with_state(registry)
+    Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
 async fn status(State((handle, facts)): State<(Handle, Facts)>) -> Response {

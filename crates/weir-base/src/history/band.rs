@@ -14,20 +14,12 @@ pub struct Band {
 
 impl Band {
     /// Nothing is known.
-    pub const NONE: Self = Self {
-        min: f64::NAN,
-        mean: f64::NAN,
-        max: f64::NAN,
-    };
+    pub const NONE: Self = Self { min: f64::NAN, mean: f64::NAN, max: f64::NAN };
 
     /// A single value.
     #[must_use]
     pub const fn of(value: f64) -> Self {
-        Self {
-            min: value,
-            mean: value,
-            max: value,
-        }
+        Self { min: value, mean: value, max: value }
     }
 
     /// Whether anything is known.
@@ -64,12 +56,7 @@ struct Sum {
 }
 
 impl Sum {
-    const EMPTY: Self = Self {
-        min: f64::INFINITY,
-        max: f64::NEG_INFINITY,
-        total: 0.0,
-        rows: 0.0,
-    };
+    const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY, total: 0.0, rows: 0.0 };
 
     fn add(&mut self, band: &Band) {
         if band.is_known() {
@@ -82,11 +69,7 @@ impl Sum {
 
     fn band(&self) -> Option<Band> {
         let known = self.rows > 0.0;
-        known.then(|| Band {
-            min: self.min,
-            mean: self.total / self.rows,
-            max: self.max,
-        })
+        known.then(|| Band { min: self.min, mean: self.total / self.rows, max: self.max })
     }
 }
 
@@ -115,9 +98,7 @@ impl Buckets {
 
     fn index(&self, at: Timestamp) -> Option<usize> {
         let index = at.since(self.from).as_micros() / self.width.as_micros();
-        usize::try_from(index)
-            .ok()
-            .filter(|index| *index < self.count)
+        usize::try_from(index).ok().filter(|index| *index < self.count)
     }
 
     /// The table of all points.
@@ -125,11 +106,7 @@ impl Buckets {
         let start = |index| self.from + self.width * u32::try_from(index).unwrap_or(u32::MAX);
         Table {
             times: (0..self.count).map(start).collect(),
-            columns: self
-                .columns
-                .iter()
-                .map(|sums| sums.iter().map(Sum::band).collect())
-                .collect(),
+            columns: self.columns.iter().map(|sums| sums.iter().map(Sum::band).collect()).collect(),
         }
     }
 }

@@ -46,12 +46,7 @@ pub(super) fn decode(start: &[u8]) -> Option<(Shape, usize)> {
 }
 
 fn parse(text: &str) -> Option<Shape> {
-    let mut shape = Shape {
-        columns: Vec::new(),
-        step_seconds: 0,
-        slots: 0,
-        values_per_column: 0,
-    };
+    let mut shape = Shape { columns: Vec::new(), step_seconds: 0, slots: 0, values_per_column: 0 };
     for line in text.lines() {
         match line.split_once(' ')? {
             ("step", value) => shape.step_seconds = value.parse().ok()?,

@@ -175,11 +175,7 @@ impl Ring {
             bands.extend(columns.iter().map(|column| row::band(row, *column, values)));
             each(from_seconds(second), &bands);
         };
-        let mut pending = self
-            .pending
-            .iter()
-            .filter(|(at, _)| *at >= from && *at < to)
-            .peekable();
+        let mut pending = self.pending.iter().filter(|(at, _)| *at >= from && *at < to).peekable();
         self.read_file(from.next_multiple_of(step), to, &mut |second, row| {
             while let Some((at, row)) = pending.next_if(|(at, _)| *at <= second) {
                 emit(*at, row);
@@ -217,9 +213,7 @@ impl Ring {
     pub(super) fn find_newest(&mut self) {
         let mut newest = None;
         if let Some(file) = &self.file {
-            file.every_row(&self.shape, &mut |second, _| {
-                newest = newest.max(Some(second))
-            });
+            file.every_row(&self.shape, &mut |second, _| newest = newest.max(Some(second)));
         }
         self.newest_second = newest;
     }

@@ -57,18 +57,10 @@ impl RingFile {
 
     fn create_at(path: &Path, shape: &Shape) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)?;
+        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
         let head = header::encode(shape);
         file.write_all_at(&head, 0)?;
-        Ok(Self {
-            file,
-            head_bytes: head.len(),
-        })
+        Ok(Self { file, head_bytes: head.len() })
     }
 
     /// Copies the rows by the columns' names into a file of the new shape.
@@ -102,8 +94,7 @@ impl RingFile {
     }
 
     pub(super) fn write(&self, shape: &Shape, second: u64, encoded: &[u8]) -> io::Result<()> {
-        self.file
-            .write_all_at(encoded, self.offset(shape, shape.slot(second)))
+        self.file.write_all_at(encoded, self.offset(shape, shape.slot(second)))
     }
 
     /// Reads rows from `slot` on; returns how many bytes there were. What can't be read is a gap.

@@ -22,14 +22,8 @@ pub(super) fn encode(second: u64, bands: &[Band], values_per_column: usize, buff
     buffer.extend_from_slice(&second.to_le_bytes());
     for band in bands {
         let values = [band.min, band.mean, band.max];
-        let values = if values_per_column == 1 {
-            &values[1..2]
-        } else {
-            &values[..]
-        };
-        values
-            .iter()
-            .for_each(|value| buffer.extend_from_slice(&value.to_le_bytes()));
+        let values = if values_per_column == 1 { &values[1..2] } else { &values[..] };
+        values.iter().for_each(|value| buffer.extend_from_slice(&value.to_le_bytes()));
     }
     let checksum = crc32c::crc32c(&buffer[CHECKSUM_BYTES..]);
     buffer[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
@@ -47,17 +41,11 @@ pub(super) fn second(row: &[u8]) -> Option<u64> {
 pub(super) fn band(row: &[u8], column: usize, values_per_column: usize) -> Band {
     let value = |index: usize| {
         let at = VALUES_AT + (column * values_per_column + index) * VALUE_BYTES;
-        let bytes = row
-            .get(at..at + VALUE_BYTES)
-            .and_then(|bytes| bytes.try_into().ok());
+        let bytes = row.get(at..at + VALUE_BYTES).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(f64::NAN, f64::from_le_bytes)
     };
     match values_per_column {
         1 => Band::of(value(0)),
-        _ => Band {
-            min: value(0),
-            mean: value(1),
-            max: value(2),
-        },
+        _ => Band { min: value(0), mean: value(1), max: value(2) },
     }
 }

@@ -25,20 +25,12 @@ fn settings(directory: &Path) -> Settings {
 }
 
 fn read(history: &History, name: &str, from: u64, to: u64, points_max: usize) -> Vec<Option<Band>> {
-    let query = Query {
-        series: &[name],
-        from: at(from),
-        to: at(to),
-        points_max,
-    };
+    let query = Query { series: &[name], from: at(from), to: at(to), points_max };
     history.query(&query).columns.remove(0)
 }
 
 fn means(points: &[Option<Band>]) -> Vec<Option<f64>> {
-    points
-        .iter()
-        .map(|point| point.map(|band| band.mean))
-        .collect()
+    points.iter().map(|point| point.map(|band| band.mean)).collect()
 }
 
 #[test]
@@ -53,10 +45,7 @@ fn seconds_come_back_after_a_restart() {
     assert_eq!(means(&jobs), [Some(5.0), None, Some(7.0)]);
     let errors = read(&history, "errors", START, START + 3, 10);
     assert_eq!(means(&errors), [None, None, Some(1.0)]);
-    assert_eq!(
-        means(&read(&history, "nobody", START, START + 1, 10)),
-        [None]
-    );
+    assert_eq!(means(&read(&history, "nobody", START, START + 1, 10)), [None]);
     assert_eq!(history.condition(), Condition::OnDisk);
 }
 
@@ -65,23 +54,13 @@ fn a_minute_that_began_before_a_restart_is_folded_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let history = History::open(&settings(folder.path()), &["jobs"]);
     for second in 0..60 {
-        history.append(
-            at(START + second),
-            &[f64::from(u32::try_from(second).unwrap())],
-        );
+        history.append(at(START + second), &[f64::from(u32::try_from(second).unwrap())]);
     }
     drop(history);
     let history = History::open(&settings(folder.path()), &["jobs"]);
     history.append(at(START + 2 * HOUR), &[0.0]);
     let points = read(&history, "jobs", START, START + HOUR, 60);
-    assert_eq!(
-        points[0],
-        Some(Band {
-            min: 0.0,
-            mean: 29.5,
-            max: 59.0
-        })
-    );
+    assert_eq!(points[0], Some(Band { min: 0.0, mean: 29.5, max: 59.0 }));
     assert_eq!(points.iter().flatten().count(), 1);
 }
 
@@ -109,8 +88,7 @@ fn a_torn_row_is_a_gap() {
     let row = row::bytes(1);
     let slot = (START + 4) % 600;
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.write_all_at(&[0xff; 3], 4096 + slot * row as u64 + 18)
-        .unwrap();
+    file.write_all_at(&[0xff; 3], 4096 + slot * row as u64 + 18).unwrap();
     let history = History::open(&settings(folder.path()), &["jobs"]);
     let points = read(&history, "jobs", START, START + 10, 10);
     assert_eq!(points.iter().position(Option::is_none), Some(4));
@@ -126,16 +104,10 @@ fn columns_are_matched_by_name_when_the_list_changes() {
     }
     drop(history);
     let history = History::open(&settings(folder.path()), &["kept", "fresh"]);
-    assert_eq!(
-        means(&read(&history, "kept", START, START + 1, 1)),
-        [Some(2.0)]
-    );
+    assert_eq!(means(&read(&history, "kept", START, START + 1, 1)), [Some(2.0)]);
     assert_eq!(means(&read(&history, "fresh", START, START + 1, 1)), [None]);
     history.append(at(START + 61), &[3.0, 4.0]);
-    assert_eq!(
-        means(&read(&history, "fresh", START + 61, START + 62, 1)),
-        [Some(4.0)]
-    );
+    assert_eq!(means(&read(&history, "fresh", START + 61, START + 62, 1)), [Some(4.0)]);
     let old = read(&history, "kept", START - 2 * HOUR, START + 60, 1);
     assert_eq!(means(&old), [Some(2.0)], "minutes are carried over too");
 }
@@ -146,10 +118,7 @@ fn a_file_without_a_readable_head_is_set_aside() {
     fs::write(folder.path().join("seconds.ring"), b"something else").unwrap();
     let history = History::open(&settings(folder.path()), &["jobs"]);
     history.append(at(START), &[1.0]);
-    assert_eq!(
-        means(&read(&history, "jobs", START, START + 1, 1)),
-        [Some(1.0)]
-    );
+    assert_eq!(means(&read(&history, "jobs", START, START + 1, 1)), [Some(1.0)]);
     let aside = fs::read(folder.path().join("seconds.damaged")).unwrap();
     assert_eq!(aside, b"something else");
 }
@@ -163,9 +132,7 @@ fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
     for second in 0..300 {
         history.append(at(START + second), &[1.0]);
     }
-    let Condition::InMemory(problem) = history.condition() else {
-        panic!("it must say so")
-    };
+    let Condition::InMemory(problem) = history.condition() else { panic!("it must say so") };
     assert!(problem.contains("history"), "{problem}");
     let points = read(&history, "jobs", START, START + 300, 300);
     assert_eq!(points.iter().flatten().count(), 100, "memory_rows_max");
@@ -177,13 +144,7 @@ fn without_a_folder_the_newest_rows_stay_in_memory_and_reach_the_disk_later() {
     assert_eq!(points.iter().flatten().count(), 200);
     drop(history);
     let history = History::open(&settings(&blocked), &["jobs"]);
-    assert_eq!(
-        read(&history, "jobs", START + 499, START + 500, 1)
-            .iter()
-            .flatten()
-            .count(),
-        1
-    );
+    assert_eq!(read(&history, "jobs", START + 499, START + 500, 1).iter().flatten().count(), 1);
 }
 
 #[test]

@@ -49,20 +49,14 @@ impl FromStr for Peer {
         let pids = parts.map(|pid| pid.parse::<u32>().with_context(|| format!("PID {pid}")));
         Ok(Self {
             name: name.to_owned(),
-            target: Target {
-                url,
-                pids: pids.collect::<Result<_>>()?,
-            },
+            target: Target { url, pids: pids.collect::<Result<_>>()? },
         })
     }
 }
 
 /// Whether all runs were without errors.
 pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
-    ensure!(
-        (1..=ROUNDS_MAX).contains(&flags.rounds),
-        "--rounds: between 1 and {ROUNDS_MAX}"
-    );
+    ensure!((1..=ROUNDS_MAX).contains(&flags.rounds), "--rounds: between 1 and {ROUNDS_MAX}");
     let names: Vec<&str> = flags.peers.iter().map(|peer| peer.name.as_str()).collect();
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
@@ -75,20 +69,9 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
         rows.push(compare(flags, &settings, output)?);
     }
     if !flags.json {
-        output.print(
-            &Comparison {
-                peers: &names,
-                rows: &rows,
-            }
-            .to_markdown(),
-        )?;
+        output.print(&Comparison { peers: &names, rows: &rows }.to_markdown())?;
     }
-    Ok(rows.iter().all(|row| {
-        row.runs
-            .iter()
-            .flatten()
-            .all(|envelope| envelope.errors == 0)
-    }))
+    Ok(rows.iter().all(|row| row.runs.iter().flatten().all(|envelope| envelope.errors == 0)))
 }
 
 fn compare(flags: &CompareFlags, settings: &LoadSettings, output: &mut Output) -> Result<Row> {
@@ -99,18 +82,10 @@ fn compare(flags: &CompareFlags, settings: &LoadSettings, output: &mut Output) -
             let peer = &flags.peers[index];
             let outcome = scenario::run(&peer.target, settings).context(peer.name.clone())?;
             let mut envelope = report::envelope(&outcome, &peer.target, settings);
-            envelope
-                .extra
-                .insert("peer".to_owned(), peer.name.clone().into());
-            envelope
-                .extra
-                .insert("round".to_owned(), (round + 1).into());
+            envelope.extra.insert("peer".to_owned(), peer.name.clone().into());
+            envelope.extra.insert("round".to_owned(), (round + 1).into());
             let rate = envelope.operations_per_second;
-            output.note(&format!(
-                "round {}: {} {rate:.0} operations/s",
-                round + 1,
-                peer.name
-            ))?;
+            output.note(&format!("round {}: {} {rate:.0} operations/s", round + 1, peer.name))?;
             if flags.json {
                 output.print(&(envelope.to_json_line() + "\n"))?;
             }

@@ -32,13 +32,8 @@ pub(crate) fn open(server: &ServerUrl, wid: Option<&str>, timeout: Duration) -> 
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
-    let mut control = Control {
-        stream,
-        input: Vec::new(),
-    };
-    control
-        .greet(server, wid)
-        .with_context(|| format!("greeting {server}"))?;
+    let mut control = Control { stream, input: Vec::new() };
+    control.greet(server, wid).with_context(|| format!("greeting {server}"))?;
     Ok(control.stream)
 }
 
@@ -51,31 +46,21 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn open(server: &ServerUrl, timeout: Duration) -> Result<Self> {
-        Ok(Self {
-            stream: open(server, None, timeout)?,
-            input: Vec::new(),
-        })
+        Ok(Self { stream: open(server, None, timeout)?, input: Vec::new() })
     }
 
     /// Sends one command; the bulk or status text of its reply. An error reply is an error.
     pub(crate) fn command(&mut self, line: &str) -> Result<Vec<u8>> {
         self.stream.write_all(format!("{line}\r\n").as_bytes())?;
-        self.reply()
-            .with_context(|| format!("command {}", line.split(' ').next().unwrap_or(line)))
+        self.reply().with_context(|| format!("command {}", line.split(' ').next().unwrap_or(line)))
     }
 
     fn greet(&mut self, server: &ServerUrl, wid: Option<&str>) -> Result<()> {
         let greeting = self.reply().context("waiting for the greeting")?;
-        let greeting = greeting
-            .strip_prefix(b"HI ")
-            .context("the greeting is not +HI {..}")?;
+        let greeting = greeting.strip_prefix(b"HI ").context("the greeting is not +HI {..}")?;
         let greeting: Greeting =
             serde_json::from_slice(greeting).context("reading the greeting")?;
-        ensure!(
-            greeting.v == 2,
-            "the server speaks protocol version {}, not 2",
-            greeting.v
-        );
+        ensure!(greeting.v == 2, "the server speaks protocol version {}, not 2", greeting.v);
         let mut hello =
             serde_json::json!({ "v": 2, "hostname": "weir-bench", "labels": ["bench"] });
         hello["pid"] = std::process::id().into();
@@ -84,10 +69,7 @@ impl Control {
         }
         if let Some(salt) = &greeting.salt {
             let Some(password) = &server.password else {
-                bail!(
-                    "the server wants a password: tcp://:PASSWORD@{}",
-                    server.address
-                );
+                bail!("the server wants a password: tcp://:PASSWORD@{}", server.address);
             };
             hello["pwdhash"] = password_hash(password, salt, greeting.rounds)?.into();
         }
@@ -117,10 +99,7 @@ impl Control {
 /// Hexadecimal SHA-256 over password and salt, hashed `rounds` times: the first round hashes the text, later
 /// rounds the 32 bytes of the round before.
 fn password_hash(password: &Password, salt: &str, rounds: u32) -> Result<String> {
-    ensure!(
-        rounds <= HASH_ROUNDS_MAX,
-        "the server asks for {rounds} rounds of hashing"
-    );
+    ensure!(rounds <= HASH_ROUNDS_MAX, "the server asks for {rounds} rounds of hashing");
     let mut digest = Sha256::digest(format!("{}{salt}", password.0));
     for _ in 1..rounds {
         digest = Sha256::digest(digest);

@@ -55,12 +55,7 @@ enum Kind {
 impl<'run> Drainer<'run> {
     pub(crate) fn new(plan: &'run DrainPlan<'run>, heartbeat: Option<Heartbeat>) -> Self {
         let unanswered = VecDeque::with_capacity(plan.in_flight + 1);
-        Self {
-            plan,
-            unanswered,
-            jobs_in_flight: 0,
-            heartbeat,
-        }
+        Self { plan, unanswered, jobs_in_flight: 0, heartbeat }
     }
 
     fn send(&mut self, now: Instant, kind: Kind) {
@@ -98,9 +93,7 @@ impl<'run> Drainer<'run> {
                     faults.add(1, || format!("{delivery:?} delivery: {}", readable(reply)));
                 }
                 if job.len() < self.plan.template.bytes() {
-                    faults.add(1, || {
-                        format!("shorter than it was pushed: {}", readable(reply))
-                    });
+                    faults.add(1, || format!("shorter than it was pushed: {}", readable(reply)));
                 }
                 match jid_of(job) {
                     Some(jid) => self.send_ack(now, jid, sent_at, out),
@@ -129,10 +122,7 @@ impl<'run> Drainer<'run> {
             tallies.drained.operations += 1;
             tallies.drained.latencies.record(now - fetch_sent_at);
         } else {
-            tallies
-                .drained
-                .faults
-                .add(1, || format!("ACK: {}", readable(reply)));
+            tallies.drained.faults.add(1, || format!("ACK: {}", readable(reply)));
         }
     }
 }
@@ -163,10 +153,7 @@ impl Exchange for Drainer<'_> {
                 Kind::Ack { fetch_sent_at } => self.on_acked(now, fetch_sent_at, &reply, tallies),
                 Kind::Beat if reply == Reply::Status(b"OK") => {}
                 Kind::Beat => {
-                    tallies
-                        .drained
-                        .faults
-                        .add(1, || format!("BEAT: {}", readable(&reply)));
+                    tallies.drained.faults.add(1, || format!("BEAT: {}", readable(&reply)));
                 }
             }
             consumed += length;
@@ -175,10 +162,7 @@ impl Exchange for Drainer<'_> {
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let Some(heartbeat) = self
-            .heartbeat
-            .as_mut()
-            .filter(|heartbeat| heartbeat.next <= now)
+        let Some(heartbeat) = self.heartbeat.as_mut().filter(|heartbeat| heartbeat.next <= now)
         else {
             return;
         };
@@ -223,18 +207,12 @@ mod tests {
             assert_eq!(consumed.expect("valid replies"), chunk.len());
         }
         assert!(drainer.is_done(), "{drainer:?}");
-        (
-            String::from_utf8(out).expect("text"),
-            tallies,
-            ledger.delivered(),
-        )
+        (String::from_utf8(out).expect("text"), tallies, ledger.delivered())
     }
 
     fn job_0() -> Vec<u8> {
         let mut reply = b"$120\r\n".to_vec();
-        JobTemplate::new(1, "q", 120)
-            .expect("large enough")
-            .append(0, &mut reply);
+        JobTemplate::new(1, "q", 120).expect("large enough").append(0, &mut reply);
         reply.extend_from_slice(b"\r\n");
         reply
     }
@@ -244,25 +222,15 @@ mod tests {
         let (sent, tallies, delivered) = talk(1, 1, &[b"$-1\r\n", &job_0(), b"+OK\r\n"]);
         let ack = "ACK {\"jid\":\"00000001-000000000000\"}\r\n";
         assert_eq!(sent, format!("FETCH q\r\nFETCH q\r\n{ack}"));
-        assert_eq!(
-            (tallies.drained.operations, tallies.errors(), delivered),
-            (1, 0, 1)
-        );
+        assert_eq!((tallies.drained.operations, tallies.errors(), delivered), (1, 0, 1));
     }
 
     #[test]
     fn a_job_that_comes_twice_is_an_error() {
         let both = [job_0(), job_0()].concat();
         let (_, tallies, delivered) = talk(2, 2, &[&both, b"+OK\r\n+OK\r\n"]);
-        assert_eq!(
-            (tallies.drained.operations, tallies.errors(), delivered),
-            (2, 1, 1)
-        );
-        assert!(
-            tallies
-                .first_error()
-                .is_some_and(|text| text.starts_with("Repeated delivery"))
-        );
+        assert_eq!((tallies.drained.operations, tallies.errors(), delivered), (2, 1, 1));
+        assert!(tallies.first_error().is_some_and(|text| text.starts_with("Repeated delivery")));
     }
 
     #[test]

@@ -11,10 +11,7 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     pub(crate) fn new(limit: u64) -> Self {
-        Self {
-            next: AtomicU64::new(0),
-            limit,
-        }
+        Self { next: AtomicU64::new(0), limit }
     }
 
     /// Up to `count` numbers in a row; empty when all are given out.
@@ -23,10 +20,7 @@ impl Numbers {
         if self.next.load(Ordering::Relaxed) >= self.limit {
             return self.limit..self.limit;
         }
-        let first = self
-            .next
-            .fetch_add(count, Ordering::Relaxed)
-            .min(self.limit);
+        let first = self.next.fetch_add(count, Ordering::Relaxed).min(self.limit);
         first..(first + count).min(self.limit)
     }
 
@@ -54,10 +48,7 @@ pub(crate) enum Delivery {
 impl Ledger {
     pub(crate) fn new(jobs: u64) -> Self {
         let words = usize::try_from(jobs.div_ceil(64)).unwrap_or(usize::MAX);
-        Self {
-            bits: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            jobs,
-        }
+        Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), jobs }
     }
 
     pub(crate) fn tick_off(&self, number: u64) -> Delivery {
@@ -75,10 +66,7 @@ impl Ledger {
 
     /// How many different jobs came back.
     pub(crate) fn delivered(&self) -> u64 {
-        self.bits
-            .iter()
-            .map(|word| u64::from(word.load(Ordering::Relaxed).count_ones()))
-            .sum()
+        self.bits.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
 }
 

@@ -104,9 +104,7 @@ mod tests {
 
     #[test]
     fn a_size_below_the_smallest_job_is_refused_with_that_size() {
-        let error = JobTemplate::new(7, "q", 10)
-            .expect_err("too small")
-            .to_string();
+        let error = JobTemplate::new(7, "q", 10).expect_err("too small").to_string();
         assert!(error.contains("the smallest job has"), "{error}");
     }
 
@@ -115,10 +113,7 @@ mod tests {
         let template = JobTemplate::new(0xAB, "q", 200).expect("large enough");
         let reordered = br#"{"queue":"q","jid": "000000ab-000000000042","args":[]}"#;
         assert_eq!(template.number_of(reordered), Some(42));
-        assert_eq!(
-            template.number_of(br#"{"jid":"000000ac-000000000042"}"#),
-            None
-        );
+        assert_eq!(template.number_of(br#"{"jid":"000000ac-000000000042"}"#), None);
         assert_eq!(template.number_of(br#"{"jid":"000000ab-42"}"#), None);
         assert_eq!(template.number_of(br#"{"args":[]}"#), None);
     }

@@ -66,13 +66,7 @@ pub(crate) fn run(
         .with_context(|| format!("{name} on {}", target.url))?;
     let client_cpu = own_cpu_time().saturating_sub(cpu_before);
     let server = server_before.zip(target.usage()?);
-    Ok(Phase {
-        name,
-        elapsed: finished - started,
-        tallies,
-        client_cpu,
-        server,
-    })
+    Ok(Phase { name, elapsed: finished - started, tallies, client_cpu, server })
 }
 
 fn run_threads(
@@ -95,9 +89,7 @@ fn run_threads(
         };
         let threads: Vec<_> = groups.into_iter().map(spawn).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|outcome| outcome.expect("a load thread does not panic"))
-            .collect()
+        joined.map(|outcome| outcome.expect("a load thread does not panic")).collect()
     });
     merge(outcomes)
 }

@@ -44,14 +44,7 @@ impl<'run> Pusher<'run> {
         in_flight: usize,
     ) -> Self {
         let unanswered = VecDeque::with_capacity(in_flight);
-        Self {
-            template,
-            numbers,
-            progress,
-            by,
-            in_flight,
-            unanswered,
-        }
+        Self { template, numbers, progress, by, in_flight, unanswered }
     }
 
     fn append_push(&self, number: u64, out: &mut Vec<u8>) {
@@ -157,10 +150,7 @@ pub(crate) fn readable(reply: &Reply<'_>) -> String {
         Reply::Bulk(text) => ("$", *text),
         Reply::Null => return "$-1".to_owned(),
     };
-    format!(
-        "{kind}{}",
-        String::from_utf8_lossy(&text[..text.len().min(200)])
-    )
+    format!("{kind}{}", String::from_utf8_lossy(&text[..text.len().min(200)]))
 }
 
 #[cfg(test)]
@@ -184,30 +174,14 @@ mod tests {
     fn single_pushes_are_pipelined_and_a_refusal_is_counted_with_its_text() {
         let (sent, tallies) = talk(PushBy::One, 3, b"+OK\r\n-ERR no room\r\n+OK\r\n");
         assert_eq!(sent.matches("PUSH {").count(), 3);
-        assert_eq!(
-            (tallies.pushed.operations, tallies.pushed.faults.count),
-            (2, 1)
-        );
+        assert_eq!((tallies.pushed.operations, tallies.pushed.faults.count), (2, 1));
         assert_eq!(tallies.first_error(), Some("push refused: -ERR no room"));
     }
 
     #[test]
     fn batches_carry_all_jobs_and_a_partial_refusal_counts_its_jobs() {
-        let (sent, tallies) = talk(
-            PushBy::Batch(4),
-            6,
-            b"$2\r\n{}\r\n$10\r\n{\"a\":\"no\"}\r\n",
-        );
-        assert_eq!(
-            (
-                sent.matches("PUSHB [").count(),
-                sent.matches("\"jid\"").count()
-            ),
-            (2, 6)
-        );
-        assert_eq!(
-            (tallies.pushed.operations, tallies.pushed.faults.count),
-            (5, 1)
-        );
+        let (sent, tallies) = talk(PushBy::Batch(4), 6, b"$2\r\n{}\r\n$10\r\n{\"a\":\"no\"}\r\n");
+        assert_eq!((sent.matches("PUSHB [").count(), sent.matches("\"jid\"").count()), (2, 6));
+        assert_eq!((tallies.pushed.operations, tallies.pushed.faults.count), (5, 1));
     }
 }

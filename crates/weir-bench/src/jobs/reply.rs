@@ -22,11 +22,7 @@ pub(crate) enum Reply<'a> {
 /// The first reply in `input` and how many bytes it takes; `None` while it is incomplete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, LoadError> {
     let Some(end) = memchr::memchr(b'\n', input) else {
-        return if input.len() > LINE_BYTES_MAX {
-            Err(not_a_reply(input))
-        } else {
-            Ok(None)
-        };
+        return if input.len() > LINE_BYTES_MAX { Err(not_a_reply(input)) } else { Ok(None) };
     };
     let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
     let after_line = end + 1;
@@ -42,10 +38,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, LoadErro
             if input.len() < total {
                 return Ok(None);
             }
-            Ok(Some((
-                Reply::Bulk(&input[after_line..after_line + length]),
-                total,
-            )))
+            Ok(Some((Reply::Bulk(&input[after_line..after_line + length]), total)))
         }
         _ => Err(not_a_reply(line)),
     }
@@ -56,11 +49,7 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    Some(
-        digits
-            .iter()
-            .fold(0, |number, digit| number * 10 + usize::from(digit - b'0')),
-    )
+    Some(digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
 }
 
 fn not_a_reply(line: &[u8]) -> LoadError {
@@ -101,12 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_protocol_is_an_error() {
-        for wrong in [
-            b"HTTP/1.1 400\r\n".as_slice(),
-            b"$x\r\n",
-            b"$99999999999\r\n",
-            b"\r\n",
-        ] {
+        for wrong in [b"HTTP/1.1 400\r\n".as_slice(), b"$x\r\n", b"$99999999999\r\n", b"\r\n"] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -37,11 +37,7 @@ pub(crate) fn envelope(run: &Run, target: &Target, settings: &LoadSettings) -> E
         p95_us,
         p99_us,
         errors: run.faults.count
-            + run
-                .phases
-                .iter()
-                .map(|phase| phase.tallies.errors())
-                .sum::<u64>(),
+            + run.phases.iter().map(|phase| phase.tallies.errors()).sum::<u64>(),
         client_cpu_seconds: figures.client_cpu_seconds,
         server_cpu_seconds: figures.server_cpu_seconds,
         server_cpu_us_per_operation: figures.server_cpu_us_per_operation,
@@ -62,9 +58,7 @@ fn main_tally(phase: &Phase, scenario: Scenario) -> &Tally {
 fn figures(phase: &Phase, tally: &Tally) -> Figures {
     let operations = tally.operations as f64;
     let seconds = phase.elapsed.as_secs_f64();
-    let server_cpu = phase
-        .server
-        .map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+    let server_cpu = phase.server.map(|(before, after)| after.cpu.saturating_sub(before.cpu));
     let latencies = &tally.latencies;
     let quantile = |quantile| rounded(latencies.quantile_us(quantile));
     let longest = rounded(latencies.longest_us());
@@ -102,38 +96,20 @@ fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
     if let Some((_, usage)) = last_usage {
         add("server_peak_rss_bytes", usage.peak_rss_bytes.into());
         add("server_processes", usage.processes.into());
-        add(
-            "server_cpu_resolution_seconds",
-            cpu_resolution().as_secs_f64().into(),
-        );
+        add("server_cpu_resolution_seconds", cpu_resolution().as_secs_f64().into());
     }
     if let Some((top, before)) = run.backlog_rss_bytes {
         add("backlog_rss_bytes", top.into());
-        add(
-            "backlog_rss_bytes_per_job",
-            (top.saturating_sub(before) / settings.jobs).into(),
-        );
+        add("backlog_rss_bytes_per_job", (top.saturating_sub(before) / settings.jobs).into());
     }
     let total: Duration = run.phases.iter().map(|phase| phase.elapsed).sum();
     add("total_seconds", total.as_secs_f64().into());
-    add(
-        "phases",
-        run.phases
-            .iter()
-            .map(|phase| phase_json(phase, settings.scenario))
-            .collect(),
-    );
+    add("phases", run.phases.iter().map(|phase| phase_json(phase, settings.scenario)).collect());
     if settings.scenario == Scenario::Mixed {
-        let pushes = run
-            .phases
-            .iter()
-            .map(|phase| tally_json(phase, &phase.tallies.pushed));
+        let pushes = run.phases.iter().map(|phase| tally_json(phase, &phase.tallies.pushed));
         add("pushes", pushes.collect());
     }
-    let in_phases = run
-        .phases
-        .iter()
-        .find_map(|phase| phase.tallies.first_error());
+    let in_phases = run.phases.iter().find_map(|phase| phase.tallies.first_error());
     if let Some(text) = run.faults.first.as_deref().or(in_phases) {
         add("first_error", text.into());
     }

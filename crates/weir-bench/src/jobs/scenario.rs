@@ -42,11 +42,7 @@ pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
         Scenario::Backlog => bench.backlog(),
     };
     // Also after a failure: the next run wants an empty queue.
-    let removed = if settings.keep {
-        Ok(())
-    } else {
-        bench.remove_queue()
-    };
+    let removed = if settings.keep { Ok(()) } else { bench.remove_queue() };
     outcome?;
     removed?;
     Ok(bench.run)
@@ -77,19 +73,9 @@ impl<'run> Bench<'run> {
         run.server_version = format!("{} {}", text("description"), text("faktory_version"));
         let waiting = queue_size(&info, &settings.queue);
         let queue = &settings.queue;
-        ensure!(
-            waiting == 0,
-            "queue {queue} already holds {waiting} jobs: choose another --queue"
-        );
+        ensure!(waiting == 0, "queue {queue} already holds {waiting} jobs: choose another --queue");
         let ledger = Ledger::new(settings.jobs);
-        Ok(Self {
-            target,
-            settings,
-            template,
-            ledger,
-            wid: format!("weir-bench-{tag:08x}"),
-            run,
-        })
+        Ok(Self { target, settings, template, ledger, wid: format!("weir-bench-{tag:08x}"), run })
     }
 
     fn push(&mut self, by: PushBy) -> Result<()> {
@@ -123,13 +109,7 @@ impl<'run> Bench<'run> {
             roles.push(if index < pushers {
                 let template = &self.template;
                 let in_flight = settings.in_flight;
-                Role::Pusher(Pusher::new(
-                    template,
-                    &numbers,
-                    &progress,
-                    PushBy::One,
-                    in_flight,
-                ))
+                Role::Pusher(Pusher::new(template, &numbers, &progress, PushBy::One, in_flight))
             } else {
                 Role::Drainer(Drainer::new(&plan, self.heartbeat(index == pushers)))
             });
@@ -149,11 +129,7 @@ impl<'run> Bench<'run> {
             (PushBy::One, FILL_IN_FLIGHT)
         };
         let accepted = self.push_phase("fill", by, connections, in_flight)?;
-        let first_error = self
-            .run
-            .phases
-            .last()
-            .and_then(|phase| phase.tallies.first_error());
+        let first_error = self.run.phases.last().and_then(|phase| phase.tallies.first_error());
         let jobs = self.settings.jobs;
         ensure!(
             accepted == jobs,
@@ -175,14 +151,7 @@ impl<'run> Bench<'run> {
         let progress = Progress::default();
         let pusher = || Pusher::new(&self.template, &numbers, &progress, by, in_flight);
         let roles = (0..connections).map(|_| Role::Pusher(pusher())).collect();
-        let phase = phase::run(
-            name,
-            self.target,
-            self.settings,
-            &progress,
-            &self.wid,
-            roles,
-        )?;
+        let phase = phase::run(name, self.target, self.settings, &progress, &self.wid, roles)?;
         self.note_stall(&progress, name);
         let accepted = phase.tallies.pushed.operations;
         self.run.phases.push(phase);
@@ -195,14 +164,7 @@ impl<'run> Bench<'run> {
         let plan = self.drain_plan(&fetches, &progress);
         let drainer = |index| Role::Drainer(Drainer::new(&plan, self.heartbeat(index == 0)));
         let roles = (0..self.settings.connections).map(drainer).collect();
-        let phase = phase::run(
-            "drain",
-            self.target,
-            self.settings,
-            &progress,
-            &self.wid,
-            roles,
-        )?;
+        let phase = phase::run("drain", self.target, self.settings, &progress, &self.wid, roles)?;
         self.finish_drain(phase, jobs, &progress)
     }
 
@@ -211,9 +173,7 @@ impl<'run> Bench<'run> {
         self.run.phases.push(phase);
         let delivered = self.ledger.delivered();
         let missing = jobs.saturating_sub(delivered);
-        self.run.faults.add(missing, || {
-            format!("{missing} of {jobs} jobs never came back")
-        });
+        self.run.faults.add(missing, || format!("{missing} of {jobs} jobs never came back"));
         self.check_waiting(self.settings.jobs.saturating_sub(delivered))
     }
 
@@ -235,11 +195,7 @@ impl<'run> Bench<'run> {
     /// All connections share one wid, so one of them beats for all.
     fn heartbeat(&self, is_first: bool) -> Option<Heartbeat> {
         let every = self.settings.beat;
-        is_first.then(|| Heartbeat {
-            wid: self.wid.clone(),
-            every,
-            next: now() + every,
-        })
+        is_first.then(|| Heartbeat { wid: self.wid.clone(), every, next: now() + every })
     }
 
     fn note_stall(&mut self, progress: &Progress, phase: &str) {

@@ -42,10 +42,7 @@ impl FromStr for ServerUrl {
             None => (None, rest),
         };
         let password = user_info.map(password_of).transpose()?.flatten();
-        Ok(Self {
-            address: resolve(host.trim_end_matches('/'))?,
-            password,
-        })
+        Ok(Self { address: resolve(host.trim_end_matches('/'))?, password })
     }
 }
 
@@ -55,9 +52,7 @@ fn password_of(user_info: &str) -> Result<Option<Password>> {
     };
     let decoded =
         percent_decoded(password).context("the password is not valid percent-encoding")?;
-    Ok(Some(decoded)
-        .filter(|password| !password.is_empty())
-        .map(Password))
+    Ok(Some(decoded).filter(|password| !password.is_empty()).map(Password))
 }
 
 fn percent_decoded(text: &str) -> Result<String> {
@@ -78,20 +73,10 @@ fn percent_decoded(text: &str) -> Result<String> {
 }
 
 fn resolve(host: &str) -> Result<SocketAddr> {
-    let has_port = host
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let with_port = if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:{DEFAULT_PORT}")
-    };
-    let mut addresses = with_port
-        .to_socket_addrs()
-        .with_context(|| format!("resolving {host}"))?;
-    addresses
-        .next()
-        .ok_or_else(|| anyhow!("{host} has no address"))
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let with_port = if has_port { host.to_owned() } else { format!("{host}:{DEFAULT_PORT}") };
+    let mut addresses = with_port.to_socket_addrs().with_context(|| format!("resolving {host}"))?;
+    addresses.next().ok_or_else(|| anyhow!("{host} has no address"))
 }
 
 #[cfg(test)]
@@ -101,31 +86,20 @@ mod tests {
     fn check(url: &str, address: &str, password: Option<&str>) {
         let parsed: ServerUrl = url.parse().expect(url);
         assert_eq!(parsed.address.to_string(), address);
-        assert_eq!(
-            parsed.password.map(|password| password.0).as_deref(),
-            password
-        );
+        assert_eq!(parsed.password.map(|password| password.0).as_deref(), password);
     }
 
     #[test]
     fn urls_are_read_as_faktory_clients_read_them() {
         check("tcp://127.0.0.1:17419", "127.0.0.1:17419", None);
         check("tcp://127.0.0.1", "127.0.0.1:7419", None);
-        check(
-            "tcp://:s%40cret@127.0.0.1:1/",
-            "127.0.0.1:1",
-            Some("s@cret"),
-        );
+        check("tcp://:s%40cret@127.0.0.1:1/", "127.0.0.1:1", Some("s@cret"));
         check("tcp://user:pw@[::1]:2", "[::1]:2", Some("pw"));
     }
 
     #[test]
     fn other_schemes_and_broken_escapes_are_refused() {
-        for url in [
-            "tcp+tls://127.0.0.1:1",
-            "127.0.0.1:1",
-            "tcp://:%4@127.0.0.1:1",
-        ] {
+        for url in ["tcp+tls://127.0.0.1:1", "127.0.0.1:1", "tcp://:%4@127.0.0.1:1"] {
             assert!(url.parse::<ServerUrl>().is_err(), "{url}");
         }
     }

@@ -133,18 +133,8 @@ impl LoadFlags {
 
     fn check_limits(&self, scenario: Scenario, connections: usize) -> Result<()> {
         within("--jobs", self.jobs, 1, JOBS_MAX)?;
-        within(
-            "--connections",
-            connections as u64,
-            1,
-            CONNECTIONS_MAX as u64,
-        )?;
-        within(
-            "--in-flight",
-            self.in_flight as u64,
-            1,
-            IN_FLIGHT_MAX as u64,
-        )?;
+        within("--connections", connections as u64, 1, CONNECTIONS_MAX as u64)?;
+        within("--in-flight", self.in_flight as u64, 1, IN_FLIGHT_MAX as u64)?;
         within("--batch", self.batch, 1, BATCH_MAX)?;
         within("--threads", self.threads as u64, 1, THREADS_MAX as u64)?;
         let operation_timeout = self.operation_timeout_seconds;
@@ -154,25 +144,14 @@ impl LoadFlags {
             OPERATION_TIMEOUT_SECONDS_MIN,
             3600,
         )?;
-        within(
-            "--stall-timeout-seconds",
-            self.stall_timeout_seconds,
-            1,
-            3600,
-        )?;
+        within("--stall-timeout-seconds", self.stall_timeout_seconds, 1, 3600)?;
         within("--beat-seconds", self.beat_seconds, 1, BEAT_SECONDS_MAX)?;
         if let Some(drain) = self.drain {
-            ensure!(
-                scenario == Scenario::Backlog,
-                "--drain belongs to --scenario backlog"
-            );
+            ensure!(scenario == Scenario::Backlog, "--drain belongs to --scenario backlog");
             within("--drain", drain, 1, self.jobs)?;
         }
         let mixed = scenario == Scenario::Mixed;
-        ensure!(
-            !mixed || connections >= 2,
-            "--scenario mixed needs --connections 2 or more"
-        );
+        ensure!(!mixed || connections >= 2, "--scenario mixed needs --connections 2 or more");
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let named = !self.queue.is_empty() && self.queue.bytes().all(allowed);
         ensure!(
@@ -186,17 +165,11 @@ impl LoadFlags {
 
 impl LoadSettings {
     pub(crate) fn patience(&self) -> Patience {
-        Patience {
-            operation_timeout: self.operation_timeout,
-            stall_timeout: self.stall_timeout,
-        }
+        Patience { operation_timeout: self.operation_timeout, stall_timeout: self.stall_timeout }
     }
 }
 
 fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
-    ensure!(
-        (least..=most).contains(&value),
-        "{flag} {value}: must be between {least} and {most}"
-    );
+    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
     Ok(())
 }

@@ -12,10 +12,7 @@ pub(crate) struct JobTallies {
 
 impl JobTallies {
     pub(crate) fn new() -> Self {
-        Self {
-            pushed: Tally::new(),
-            drained: Tally::new(),
-        }
+        Self { pushed: Tally::new(), drained: Tally::new() }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -28,10 +25,6 @@ impl JobTallies {
     }
 
     pub(crate) fn first_error(&self) -> Option<&str> {
-        self.pushed
-            .faults
-            .first
-            .as_deref()
-            .or(self.drained.faults.first.as_deref())
+        self.pushed.faults.first.as_deref().or(self.drained.faults.first.as_deref())
     }
 }

@@ -44,13 +44,7 @@ impl FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (jobs, commands) = (VecDeque::new(), Vec::new());
-        let state = State {
-            fault,
-            jobs,
-            pushed: 0,
-            commands,
-            repeated: false,
-        };
+        let state = State { fault, jobs, pushed: 0, commands, repeated: false };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -66,11 +60,7 @@ impl FakeServer {
     /// How many commands began with `verb` so far.
     pub(crate) fn count(&self, verb: &str) -> usize {
         let state = self.state.lock().expect("no panic in the server");
-        state
-            .commands
-            .iter()
-            .filter(|command| *command == verb)
-            .count()
+        state.commands.iter().filter(|command| *command == verb).count()
     }
 }
 
@@ -106,13 +96,9 @@ impl State {
             "PUSHB" if self.fault == Fault::HasNoPushb => Some(error("Unknown command PUSHB")),
             "PUSHB" => {
                 let jobs: Vec<Value> = serde_json::from_str(rest).expect("an array of jobs");
-                let refused: Vec<Value> = jobs
-                    .into_iter()
-                    .filter_map(|job| self.push(job).err())
-                    .collect();
-                let errors = refused
-                    .iter()
-                    .map(|job| (job["jid"].to_string(), "no".into()));
+                let refused: Vec<Value> =
+                    jobs.into_iter().filter_map(|job| self.push(job).err()).collect();
+                let errors = refused.iter().map(|job| (job["jid"].to_string(), "no".into()));
                 Some(bulk(&Value::Object(errors.collect()).to_string()))
             }
             "PUSH" => {

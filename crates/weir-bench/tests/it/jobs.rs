@@ -13,44 +13,21 @@ const USAGE: Option<i32> = Some(64);
 
 fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir-bench"));
-    command
-        .args(["jobs"])
-        .args(arguments)
-        .output()
-        .expect("weir-bench runs")
+    command.args(["jobs"]).args(arguments).output().expect("weir-bench runs")
 }
 
 /// Runs a scenario of 200 jobs on 4 connections with short patience.
 fn run(server: &FakeServer, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
     let url = format!("tcp://{}", server.address);
-    let mut arguments = vec![
-        "--json",
-        "--url",
-        &url,
-        "--scenario",
-        scenario,
-        "--jobs",
-        "200",
-    ];
-    arguments.extend([
-        "--connections",
-        "4",
-        "--batch",
-        "30",
-        "--operation-timeout-seconds",
-        "3",
-    ]);
+    let mut arguments = vec!["--json", "--url", &url, "--scenario", scenario, "--jobs", "200"];
+    arguments.extend(["--connections", "4", "--batch", "30", "--operation-timeout-seconds", "3"]);
     if !more.contains(&"--stall-timeout-seconds") {
         arguments.extend(["--stall-timeout-seconds", "1"]);
     }
     arguments.extend(more);
     let output = bench(&arguments);
     let envelope = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    (
-        output.status.code(),
-        envelope,
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
+    (output.status.code(), envelope, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 fn first_error(envelope: &Value) -> &str {
@@ -65,23 +42,11 @@ fn every_scenario_completes_all_jobs_and_reports_the_envelope() {
         let (code, envelope, stderr) =
             run(&server, scenario, &["--server-pid", &pid, "--threads", "2"]);
         assert_eq!(code, CLEAN, "{scenario}: {envelope} {stderr}");
-        assert_eq!(
-            (&envelope["bench"], &envelope["scenario"]),
-            (&"jobs".into(), &scenario.into())
-        );
+        assert_eq!((&envelope["bench"], &envelope["scenario"]), (&"jobs".into(), &scenario.into()));
         let (rate, seconds) = (&envelope["operations_per_second"], &envelope["seconds"]);
         let operations = rate.as_f64().expect("a rate") * seconds.as_f64().expect("a time");
-        assert!(
-            (operations - 200.0).abs() < 1.0,
-            "{scenario}: {operations} operations"
-        );
-        for figure in [
-            "p50_us",
-            "p95_us",
-            "p99_us",
-            "client_cpu_seconds",
-            "server_rss_bytes",
-        ] {
+        assert!((operations - 200.0).abs() < 1.0, "{scenario}: {operations} operations");
+        for figure in ["p50_us", "p95_us", "p99_us", "client_cpu_seconds", "server_rss_bytes"] {
             assert!(
                 envelope[figure].as_f64().is_some_and(|value| value > 0.0),
                 "{figure}: {envelope}"
@@ -103,10 +68,7 @@ fn each_job_is_fetched_and_acknowledged_once() {
 fn a_backlog_is_drained_as_far_as_asked_and_the_rest_removed() {
     let server = FakeServer::start(Fault::None);
     let (code, envelope, _) = run(&server, "backlog", &["--drain", "50"]);
-    assert_eq!(
-        (code, server.count("ACK"), server.count("QUEUE")),
-        (CLEAN, 50, 1)
-    );
+    assert_eq!((code, server.count("ACK"), server.count("QUEUE")), (CLEAN, 50, 1));
     assert_eq!(envelope["phases"][0]["operations"], 200);
     assert_eq!(envelope["phases"][1]["operations"], 50);
 }
@@ -122,67 +84,38 @@ fn a_server_without_bulk_push_is_filled_one_by_one() {
 fn a_job_that_is_handed_out_twice_is_found() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::RepeatsAJob), "fetch-ack", &[]);
     assert_eq!(code, ERRORS_FOUND);
-    assert!(
-        envelope["errors"].as_u64().is_some_and(|errors| errors > 0),
-        "{envelope}"
-    );
+    assert!(envelope["errors"].as_u64().is_some_and(|errors| errors > 0), "{envelope}");
 }
 
 #[test]
 fn accepted_jobs_that_are_gone_are_counted() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::LosesJobs), "push", &[]);
-    assert_eq!(
-        (code, &envelope["errors"]),
-        (ERRORS_FOUND, &20.into()),
-        "{envelope}"
-    );
-    assert!(
-        first_error(&envelope).contains("180 jobs are waiting, 200 should be"),
-        "{envelope}"
-    );
+    assert_eq!((code, &envelope["errors"]), (ERRORS_FOUND, &20.into()), "{envelope}");
+    assert!(first_error(&envelope).contains("180 jobs are waiting, 200 should be"), "{envelope}");
 }
 
 #[test]
 fn a_drain_that_waits_for_lost_jobs_ends_and_counts_them() {
     let (code, envelope, _) = run(&FakeServer::start(Fault::LosesJobs), "mixed", &[]);
     assert_eq!(code, ERRORS_FOUND);
-    assert!(
-        envelope["errors"]
-            .as_u64()
-            .is_some_and(|errors| errors >= 20),
-        "{envelope}"
-    );
-    assert!(
-        first_error(&envelope).contains("--stall-timeout-seconds"),
-        "{envelope}"
-    );
+    assert!(envelope["errors"].as_u64().is_some_and(|errors| errors >= 20), "{envelope}");
+    assert!(first_error(&envelope).contains("--stall-timeout-seconds"), "{envelope}");
 }
 
 #[test]
 fn refused_pushes_are_errors_and_not_operations() {
     for scenario in ["push", "pushb"] {
         let (code, envelope, _) = run(&FakeServer::start(Fault::RefusesJobs), scenario, &[]);
-        assert_eq!(
-            (code, &envelope["errors"]),
-            (ERRORS_FOUND, &20.into()),
-            "{envelope}"
-        );
+        assert_eq!((code, &envelope["errors"]), (ERRORS_FOUND, &20.into()), "{envelope}");
         assert_eq!(envelope["phases"][0]["operations"], 180);
-        assert!(
-            first_error(&envelope).starts_with("push refused"),
-            "{envelope}"
-        );
+        assert!(first_error(&envelope).starts_with("push refused"), "{envelope}");
     }
 }
 
 #[test]
 fn a_server_that_stops_answering_ends_the_run() {
     let more = ["--stall-timeout-seconds", "60"];
-    let (code, _, stderr) = run(
-        &FakeServer::start(Fault::NeverAnswersFetch),
-        "fetch-ack",
-        &more,
-    );
+    let (code, _, stderr) = run(&FakeServer::start(Fault::NeverAnswersFetch), "fetch-ack", &more);
     assert_eq!(code, IMPOSSIBLE);
     assert!(stderr.contains("--operation-timeout-seconds"), "{stderr}");
 }
@@ -196,25 +129,13 @@ fn a_server_that_hangs_up_ends_the_run() {
 
 #[test]
 fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
-    let (one, other) = (
-        FakeServer::start(Fault::None),
-        FakeServer::start(Fault::None),
-    );
-    let peers = [
-        format!("one=tcp://{}", one.address),
-        format!("other=tcp://{}", other.address),
-    ];
-    let mut arguments = vec![
-        "compare", "--peer", &peers[0], "--peer", &peers[1], "--rounds", "3",
-    ];
+    let (one, other) = (FakeServer::start(Fault::None), FakeServer::start(Fault::None));
+    let peers = [format!("one=tcp://{}", one.address), format!("other=tcp://{}", other.address)];
+    let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1], "--rounds", "3"];
     arguments.extend(["--connections", "1,2", "--scenario", "push", "--jobs", "50"]);
     let output = bench(&arguments);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        (output.status.code(), table.lines().count()),
-        (CLEAN, 2 + 4),
-        "{table}"
-    );
+    assert_eq!((output.status.code(), table.lines().count()), (CLEAN, 2 + 4), "{table}");
     assert!(table.contains("| push, 2 connections | other |"), "{table}");
     assert_eq!((one.count("PUSH"), other.count("PUSH")), (300, 300));
 }
@@ -233,9 +154,6 @@ fn wrong_usage_and_impossible_settings_are_told_apart() {
         let url = format!("tcp://{}", server.address);
         let output = bench(&["--url", &url, "--scenario", scenario, flags[0], flags[1]]);
         assert_eq!(output.status.code(), IMPOSSIBLE, "{flags:?}");
-        assert!(
-            String::from_utf8_lossy(&output.stderr).contains(flags[0]),
-            "{output:?}"
-        );
+        assert!(String::from_utf8_lossy(&output.stderr).contains(flags[0]), "{output:?}");
     }
 }

@@ -16,9 +16,7 @@ pub(crate) enum Client {
 impl Client {
     pub(crate) fn of(request: &Request) -> Self {
         let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        info.map_or(Self::Unknown, |ConnectInfo(address)| {
-            Self::from(address.ip())
-        })
+        info.map_or(Self::Unknown, |ConnectInfo(address)| Self::from(address.ip()))
     }
 }
 

@@ -19,18 +19,12 @@ impl CheckedForm {
     /// The first value of a field; empty counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(field, _)| field == name);
-        value
-            .map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
+        value.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// All values of a field.
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
-        self.0
-            .iter()
-            .filter(|(field, _)| field == name)
-            .map(|(_, value)| value.clone())
-            .collect()
+        self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.clone()).collect()
     }
 
     fn parse(body: &[u8], csrf: &str) -> Result<Self, PageError> {

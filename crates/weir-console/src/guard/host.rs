@@ -24,25 +24,16 @@ pub(crate) enum Refused {
 
 /// Checks the request's host against `hosts` and, where it changes something, its origin.
 pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), Refused> {
-    let host = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .ok_or(Refused::NoHost)?;
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).ok_or(Refused::NoHost)?;
     let name = without_port(host);
     if !is_address(name) && !is_loopback_name(name) && !is_listed(name, hosts) {
         return Err(Refused::UnknownHost(name.to_owned()));
     }
-    if method.is_safe() {
-        Ok(())
-    } else {
-        check_origin(headers, host)
-    }
+    if method.is_safe() { Ok(()) } else { check_origin(headers, host) }
 }
 
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refused> {
-    if let Some(site) = headers
-        .get("sec-fetch-site")
-        .and_then(|value| value.to_str().ok())
+    if let Some(site) = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok())
         && !matches!(site, "same-origin" | "none")
     {
         return Err(Refused::OtherSite(site.to_owned()));
@@ -66,14 +57,10 @@ fn without_port(host: &str) -> &str {
 }
 
 fn is_address(name: &str) -> bool {
-    let bracketed = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match bracketed {
         Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
-        None => name
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_ipv4()),
+        None => name.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4()),
     }
 }
 
@@ -92,18 +79,11 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
-            .collect()
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
     fn get(host: &str) -> Result<(), Refused> {
-        check(
-            &Method::GET,
-            &headers(&[("host", host)]),
-            &["weir.example".into()],
-        )
+        check(&Method::GET, &headers(&[("host", host)]), &["weir.example".into()])
     }
 
     #[test]
@@ -137,10 +117,7 @@ mod tests {
         ] {
             assert!(matches!(get(host), Err(Refused::UnknownHost(_))), "{host}");
         }
-        assert_eq!(
-            check(&Method::GET, &HeaderMap::new(), &[]),
-            Err(Refused::NoHost)
-        );
+        assert_eq!(check(&Method::GET, &HeaderMap::new(), &[]), Err(Refused::NoHost));
     }
 
     #[test]
@@ -153,12 +130,7 @@ mod tests {
         assert_eq!(post(&[]), Ok(()), "programs send neither header");
         assert_eq!(post(&[("origin", "http://127.0.0.1:7420")]), Ok(()));
         assert_eq!(post(&[("sec-fetch-site", "same-origin")]), Ok(()));
-        for origin in [
-            "http://evil.example",
-            "null",
-            "http://127.0.0.1:7421",
-            "file://",
-        ] {
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:7421", "file://"] {
             assert!(post(&[("origin", origin)]).is_err(), "{origin}");
         }
         for site in ["cross-site", "same-site"] {

@@ -35,9 +35,7 @@ pub(crate) struct Wanted {
 
 /// Where a stranger who asked for `path` is sent.
 pub(crate) fn address(path: &str) -> String {
-    let query = form_urlencoded::Serializer::new(String::new())
-        .append_pair("next", path)
-        .finish();
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", path).finish();
     format!("/login?{query}")
 }
 
@@ -50,12 +48,7 @@ pub(crate) async fn page(
     if console.deps.settings.password.is_none() {
         return Ok(Redirect::to("/").into_response());
     }
-    Ok(render(
-        &console,
-        &visitor,
-        safe_path(wanted.next.as_deref()),
-        None,
-    ))
+    Ok(render(&console, &visitor, safe_path(wanted.next.as_deref()), None))
 }
 
 /// `POST /login`: every try takes one of the address's tokens before the password is looked at.
@@ -123,11 +116,7 @@ fn slow_down(console: &Console, visitor: &Visitor, next: String, wait: Duration)
 
 fn render(console: &Console, visitor: &Visitor, next: String, problem: Option<String>) -> Response {
     let shell = Shell::new(console, visitor, Section::Login, "Log in");
-    html(&LoginPage {
-        shell,
-        next,
-        problem,
-    })
+    html(&LoginPage { shell, next, problem })
 }
 
 /// A path of this console and nothing else: `//evil.example` and `https:..` would lead away.
@@ -135,11 +124,7 @@ fn safe_path(path: Option<&str>) -> String {
     let path = path.unwrap_or("/");
     let is_ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     let is_plain = path.bytes().all(|byte| (0x21..0x7f).contains(&byte));
-    if is_ours && is_plain {
-        path.to_owned()
-    } else {
-        "/".to_owned()
-    }
+    if is_ours && is_plain { path.to_owned() } else { "/".to_owned() }
 }
 
 #[cfg(test)]
@@ -148,18 +133,8 @@ mod tests {
 
     #[test]
     fn after_the_login_nobody_is_led_away() {
-        assert_eq!(
-            safe_path(Some("/retries?search=a%20b")),
-            "/retries?search=a%20b"
-        );
-        for path in [
-            "//evil.example",
-            "https://evil.example",
-            "/\\evil",
-            "/a\r\nb: c",
-            "x",
-            "",
-        ] {
+        assert_eq!(safe_path(Some("/retries?search=a%20b")), "/retries?search=a%20b");
+        for path in ["//evil.example", "https://evil.example", "/\\evil", "/a\r\nb: c", "x", ""] {
             assert_eq!(safe_path(Some(path)), "/", "{path:?}");
         }
     }

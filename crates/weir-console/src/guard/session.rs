@@ -34,12 +34,7 @@ struct Session {
 
 impl Sessions {
     pub(crate) fn new(sessions_max: usize, idle_max: Duration, age_max: Duration) -> Self {
-        Self {
-            sessions_max,
-            idle_max,
-            age_max,
-            by_id: HashMap::new(),
-        }
+        Self { sessions_max, idle_max, age_max, by_id: HashMap::new() }
     }
 
     /// Begins a session. With `sessions_max` of them the one that was idle
@@ -58,11 +53,7 @@ impl Sessions {
             others_ended += 1;
         }
         let id = token::random();
-        let session = Session {
-            csrf: token::random(),
-            began_at: now,
-            used_at: now,
-        };
+        let session = Session { csrf: token::random(), began_at: now, used_at: now };
         self.by_id.insert(id.clone(), session);
         Begun { id, others_ended }
     }
@@ -85,8 +76,7 @@ impl Sessions {
 
     fn end_dead(&mut self, now: Timestamp) {
         let (idle_max, age_max) = (self.idle_max, self.age_max);
-        self.by_id
-            .retain(|_, session| session.is_alive(now, idle_max, age_max));
+        self.by_id.retain(|_, session| session.is_alive(now, idle_max, age_max));
     }
 }
 

@@ -12,22 +12,17 @@ use subtle::ConstantTimeEq;
 pub(crate) fn random() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("the system gives random numbers");
-    bytes
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Whether two secrets are the same, in a time that tells nothing of where or in what length they
 /// differ.
 pub(crate) fn same(one: &str, other: &str) -> bool {
-    Sha256::digest(one)
-        .as_slice()
-        .ct_eq(Sha256::digest(other).as_slice())
-        .into()
+    Sha256::digest(one).as_slice().ct_eq(Sha256::digest(other).as_slice()).into()
 }
 
 #[cfg(test)]

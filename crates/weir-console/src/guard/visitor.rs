@@ -58,18 +58,11 @@ impl Visitor {
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get(AUTHORIZATION)?
-        .to_str()
-        .ok()?
-        .strip_prefix("Bearer ")
+    headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
-    let all = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(name, _)| *name == wanted)
@@ -80,10 +73,6 @@ impl<S: Sync> FromRequestParts<S> for Visitor {
     type Rejection = PageError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, PageError> {
-        parts
-            .extensions
-            .get::<Self>()
-            .cloned()
-            .ok_or(PageError::NotLoggedIn)
+        parts.extensions.get::<Self>().cloned().ok_or(PageError::NotLoggedIn)
     }
 }

@@ -47,9 +47,7 @@ impl JobAction {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::Requeue, Self::Kill, Self::Discard]
-            .into_iter()
-            .find(|it| it.word() == word)
+        [Self::Requeue, Self::Kill, Self::Discard].into_iter().find(|it| it.word() == word)
     }
 
     /// On a button.
@@ -77,9 +75,7 @@ impl JobAction {
     /// Where all matches are confirmed.
     pub(crate) fn confirm_address(self, place: &Place, fields: &[(&str, &str)]) -> String {
         let mut query = form_urlencoded::Serializer::new("/jobs/confirm?".to_owned());
-        query
-            .append_pair("place", &place.name())
-            .append_pair("action", self.word());
+        query.append_pair("place", &place.name()).append_pair("action", self.word());
         query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
         query.finish()
     }
@@ -102,11 +98,7 @@ pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
         "none" => Some("Nothing was selected: tick the jobs first.".to_owned()),
         "requeue" => Some(format!(
             "{jobs} {were} put into {} now.",
-            if count == 1 {
-                "its queue"
-            } else {
-                "their queues"
-            }
+            if count == 1 { "its queue" } else { "their queues" }
         )),
         "kill" => Some(format!("{jobs} {were} moved to the dead set.")),
         "discard" => Some(format!("{jobs} {were} deleted.")),
@@ -165,18 +157,8 @@ fn confirm(
     count: u64,
     keys: Vec<String>,
 ) -> Response {
-    let Wanted {
-        place,
-        action,
-        search,
-        jobtype,
-        order,
-    } = wanted;
-    let fields = [
-        ("search", search.as_str()),
-        ("jobtype", &jobtype),
-        ("order", &order),
-    ];
+    let Wanted { place, action, search, jobtype, order } = wanted;
+    let fields = [("search", search.as_str()), ("jobtype", &jobtype), ("order", &order)];
     html(&ConfirmPage {
         shell: Shell::new(console, visitor, Section::None, action.label()),
         back: place.address(&fields),
@@ -202,15 +184,10 @@ pub(crate) async fn act(
     let is_confirmed = form.get("confirmed").is_some();
     let which = if form.get("scope") == Some("all") {
         if !is_confirmed {
-            return Err(PageError::Invalid(
-                "an action on all jobs needs its confirmation".into(),
-            ));
+            return Err(PageError::Invalid("an action on all jobs needs its confirmation".into()));
         }
         let given = |name| form.get(name).map(str::to_owned);
-        Which::Matching {
-            search: given("search"),
-            jobtype: given("jobtype"),
-        }
+        Which::Matching { search: given("search"), jobtype: given("jobtype") }
     } else {
         let keys = form.all("key");
         if keys.is_empty() {
@@ -223,17 +200,8 @@ pub(crate) async fn act(
         Which::Keys(keys)
     };
     let place = wanted.place.name();
-    let count = console
-        .deps
-        .handle
-        .act(place.clone(), which, wanted.action.action())
-        .await?;
-    tracing::info!(
-        place,
-        action = wanted.action.word(),
-        count,
-        "console: acted on jobs"
-    );
+    let count = console.deps.handle.act(place.clone(), which, wanted.action.action()).await?;
+    tracing::info!(place, action = wanted.action.word(), count, "console: acted on jobs");
     Ok(back(&wanted, wanted.action.word(), count))
 }
 
@@ -241,9 +209,7 @@ fn wanted(form: &CheckedForm) -> Result<Wanted, PageError> {
     let place = form.get("place").and_then(Place::parse);
     let action = form.get("action").and_then(JobAction::parse);
     let (Some(place), Some(action)) = (place, action) else {
-        return Err(PageError::Invalid(
-            "the form names no place or no action".to_owned(),
-        ));
+        return Err(PageError::Invalid("the form names no place or no action".to_owned()));
     };
     let field = |name| form.get(name).unwrap_or_default().to_owned();
     Ok(Wanted {

@@ -37,9 +37,7 @@ pub(crate) async fn points(
     let series: Vec<String> = wanted.series.split(',').map(str::to_owned).collect();
     let known = console.deps.history.columns();
     if let Some(unknown) = series.iter().find(|name| !known.contains(name)) {
-        return Err(PageError::Invalid(format!(
-            "there is no series {unknown:?}"
-        )));
+        return Err(PageError::Invalid(format!("there is no series {unknown:?}")));
     }
     if series.len() > known.len() {
         return Err(PageError::Invalid("a series is named twice".to_owned()));
@@ -52,22 +50,12 @@ pub(crate) async fn points(
     let history = Arc::clone(&console.deps.history);
     let read = tokio::task::spawn_blocking(move || {
         let names: Vec<&str> = series.iter().map(String::as_str).collect();
-        history.query(&history::Query {
-            series: &names,
-            from,
-            to,
-            points_max,
-        })
+        history.query(&history::Query { series: &names, from, to, points_max })
     });
-    let table = read
-        .await
-        .map_err(|error| PageError::Invalid(error.to_string()))?;
+    let table = read.await.map_err(|error| PageError::Invalid(error.to_string()))?;
     let pick = |value: fn(&history::Band) -> f64| {
         let column = |points: &Vec<Option<history::Band>>| {
-            points
-                .iter()
-                .map(|point| point.as_ref().map(value))
-                .collect()
+            points.iter().map(|point| point.as_ref().map(value)).collect()
         };
         table.columns.iter().map(column).collect()
     };

@@ -67,9 +67,7 @@ impl IntoResponse for PageError {
         let status = self.status();
         let mut response = (status, format!("{self}\n")).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
         response.extensions_mut().insert(self);
         response
@@ -102,9 +100,9 @@ pub(crate) fn dressed(console: &Console, visitor: &Visitor, mut response: Respon
 
 fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(characters).collect()
-    })
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 /// Everything else.

@@ -12,14 +12,6 @@ use crate::live;
 pub(crate) async fn open(
     State(console): State<Arc<Console>>,
 ) -> Result<impl IntoResponse, PageError> {
-    let permit = console
-        .deps
-        .live
-        .permit()
-        .ok_or(PageError::TooManyStreams)?;
-    Ok(live::stream(
-        &console.deps.live,
-        &console.deps.clock,
-        permit,
-    ))
+    let permit = console.deps.live.permit().ok_or(PageError::TooManyStreams)?;
+    Ok(live::stream(&console.deps.live, &console.deps.clock, permit))
 }

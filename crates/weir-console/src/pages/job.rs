@@ -93,9 +93,7 @@ async fn find(console: &Console, jid: String) -> Result<view::Job, PageError> {
     let found = console.deps.handle.job(jid.clone()).await?;
     found.ok_or_else(|| {
         let jid = figures::shortened(&jid, 100);
-        PageError::NotFound(format!(
-            "there is no job {jid} now: it is done, deleted or unknown"
-        ))
+        PageError::NotFound(format!("there is no job {jid} now: it is done, deleted or unknown"))
     })
 }
 
@@ -138,7 +136,5 @@ fn retry(retry: i64) -> String {
 }
 
 fn download(jid: &str) -> String {
-    form_urlencoded::Serializer::new("/job/payload?".to_owned())
-        .append_pair("jid", jid)
-        .finish()
+    form_urlencoded::Serializer::new("/job/payload?".to_owned()).append_pair("jid", jid).finish()
 }

@@ -120,13 +120,7 @@ pub(crate) async fn queue(
     visitor: Visitor,
     wanted: Query<Wanted>,
 ) -> Answer {
-    list(
-        &console,
-        &visitor,
-        Place::Queue(wanted.name.clone()),
-        wanted.0,
-    )
-    .await
+    list(&console, &visitor, Place::Queue(wanted.name.clone()), wanted.0).await
 }
 
 async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted) -> Answer {
@@ -135,10 +129,7 @@ async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted
         Place::Queue(name) => Some(QueueHead::of(queues::find(console, name).await?)),
         Place::Scheduled | Place::Retries | Place::Dead => None,
     };
-    let page = deps
-        .handle
-        .jobs(wanted.query(&place, deps.settings.limits.page_jobs))
-        .await?;
+    let page = deps.handle.jobs(wanted.query(&place, deps.settings.limits.page_jobs)).await?;
     let now = deps.clock.now().as_secs_f64();
     let fields = wanted.fields();
     Ok(html(&JobsPage {
@@ -198,11 +189,7 @@ impl Wanted {
 
     /// The fields that keep the list as it is.
     fn fields(&self) -> [(&str, &str); 3] {
-        [
-            ("search", &self.search),
-            ("jobtype", &self.jobtype),
-            ("order", &self.order),
-        ]
+        [("search", &self.search), ("jobtype", &self.jobtype), ("order", &self.order)]
     }
 }
 
@@ -246,9 +233,7 @@ impl Row {
 
 /// Where a job's page is.
 pub(crate) fn job_address(jid: &str) -> String {
-    form_urlencoded::Serializer::new("/job?".to_owned())
-        .append_pair("jid", jid)
-        .finish()
+    form_urlencoded::Serializer::new("/job?".to_owned()).append_pair("jid", jid).finish()
 }
 
 fn tries(failure: &view::Failure) -> String {
@@ -267,10 +252,8 @@ fn arguments(payload: &str) -> String {
         args: &'a RawValue,
     }
     let parsed: Result<Arguments<'_>, _> = serde_json::from_str(payload);
-    parsed.map_or_else(
-        |_| String::new(),
-        |it| figures::shortened(it.args.get(), EXCERPT_CHARACTERS),
-    )
+    parsed
+        .map_or_else(|_| String::new(), |it| figures::shortened(it.args.get(), EXCERPT_CHARACTERS))
 }
 
 #[cfg(test)]
@@ -283,9 +266,7 @@ mod tests {
         assert_eq!(arguments(payload), r#"[109326485893512345, {"a" : 1.10}]"#);
         assert_eq!(arguments("no json"), "");
         assert_eq!(
-            arguments(&format!(r#"{{"args":["{}"]}}"#, "ä".repeat(400)))
-                .chars()
-                .count(),
+            arguments(&format!(r#"{{"args":["{}"]}}"#, "ä".repeat(400))).chars().count(),
             161
         );
     }

@@ -73,24 +73,13 @@ pub(crate) async fn page(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
     let reading = reading::fresh(&console).await?;
-    let wanted = wanted
-        .range
-        .as_deref()
-        .filter(|word| RANGES.iter().any(|(it, ..)| it == word));
+    let wanted = wanted.range.as_deref().filter(|word| RANGES.iter().any(|(it, ..)| it == word));
     let wanted = wanted.unwrap_or(RANGES[0].0);
     let ranges: Vec<Range> = RANGES
         .iter()
-        .map(|&(word, name, seconds)| Range {
-            word,
-            name,
-            seconds,
-            is_chosen: word == wanted,
-        })
+        .map(|&(word, name, seconds)| Range { word, name, seconds, is_chosen: word == wanted })
         .collect();
-    let range_seconds = ranges
-        .iter()
-        .find(|range| range.is_chosen)
-        .map_or(900, |it| it.seconds);
+    let range_seconds = ranges.iter().find(|range| range.is_chosen).map_or(900, |it| it.seconds);
     Ok(html(&OverviewPage {
         shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
         is_new: reading.overview.pushed_total == 0 && reading.overview.queues == 0,
@@ -114,16 +103,9 @@ impl<'a> LivePart<'a> {
     fn of(reading: &'a Reading) -> Self {
         let mut deepest: Vec<&view::Queue> = reading.queues.iter().collect();
         deepest.sort_by(|one, other| {
-            other
-                .depth
-                .cmp(&one.depth)
-                .then_with(|| one.name.cmp(&other.name))
+            other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
         });
-        let queues: Vec<_> = deepest
-            .into_iter()
-            .take(QUEUES_SHOWN)
-            .map(queues::Row::new)
-            .collect();
+        let queues: Vec<_> = deepest.into_iter().take(QUEUES_SHOWN).map(queues::Row::new).collect();
         Self {
             reading,
             facts: facts(reading),
@@ -138,39 +120,20 @@ fn facts(reading: &Reading) -> Vec<Fact> {
     let log = &overview.log;
     let fact = |name, value| Fact { name, value };
     let mut facts = vec![
-        fact(
-            "Store",
-            format!("{} · fsync {}", overview.store, overview.fsync),
-        ),
+        fact("Store", format!("{} · fsync {}", overview.store, overview.fsync)),
         fact("Uptime", figures::whole_duration(overview.uptime_seconds)),
         fact("Connections", figures::count(overview.connections)),
         fact("Fetches waiting", figures::count(overview.fetches_waiting)),
     ];
     if log.segments > 0 {
         let size = figures::bytes(log.bytes);
-        facts.push(fact(
-            "Log",
-            format!("{size} in {}", figures::counted(log.segments, "segment")),
-        ));
+        facts.push(fact("Log", format!("{size} in {}", figures::counted(log.segments, "segment"))));
         let (p50, p99) = (log.sync_seconds_p50, log.sync_seconds_p99);
-        let sync = format!(
-            "p50 {} · p99 {}",
-            figures::duration(p50),
-            figures::duration(p99)
-        );
+        let sync = format!("p50 {} · p99 {}", figures::duration(p50), figures::duration(p99));
         facts.push(fact("Sync", sync));
     }
-    facts.push(fact(
-        "Pushed since start",
-        figures::count(overview.pushed_total),
-    ));
-    facts.push(fact(
-        "Done since start",
-        figures::count(overview.processed_total),
-    ));
-    facts.push(fact(
-        "Failed since start",
-        figures::count(overview.failed_total),
-    ));
+    facts.push(fact("Pushed since start", figures::count(overview.pushed_total)));
+    facts.push(fact("Done since start", figures::count(overview.processed_total)));
+    facts.push(fact("Failed since start", figures::count(overview.failed_total)));
     facts
 }

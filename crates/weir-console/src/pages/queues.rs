@@ -62,18 +62,9 @@ pub(crate) async fn page(
 ) -> Result<Response, PageError> {
     let queues = console.deps.handle.queues().await?;
     let shell = Shell::new(&console, &visitor, Section::Queues, "Queues").refreshed();
-    let live = LivePart::new(
-        &queues,
-        console.deps.settings.limits.page_queues,
-        &visitor.csrf,
-    );
+    let live = LivePart::new(&queues, console.deps.settings.limits.page_queues, &visitor.csrf);
     let jobs_url = &console.deps.jobs_url;
-    Ok(html(&QueuesPage {
-        shell,
-        live,
-        done: done.sentence(),
-        jobs_url,
-    }))
+    Ok(html(&QueuesPage { shell, live, done: done.sentence(), jobs_url }))
 }
 
 /// `GET /live/queues`
@@ -83,11 +74,7 @@ pub(crate) async fn fragment(
 ) -> Result<Response, PageError> {
     let reading = reading::shared(&console).await?;
     let queues_max = console.deps.settings.limits.page_queues;
-    Ok(html(&LivePart::new(
-        &reading.queues,
-        queues_max,
-        &visitor.csrf,
-    )))
+    Ok(html(&LivePart::new(&reading.queues, queues_max, &visitor.csrf)))
 }
 
 impl<'a> LivePart<'a> {
@@ -96,21 +83,14 @@ impl<'a> LivePart<'a> {
         let mut shown: Vec<&view::Queue> = queues.iter().collect();
         let total: u64 = queues.iter().map(|queue| queue.depth).sum();
         let jobs = figures::counted(total, "job");
-        let mut summary = format!(
-            "{jobs} in {}",
-            figures::counted(queues.len() as u64, "queue")
-        );
+        let mut summary = format!("{jobs} in {}", figures::counted(queues.len() as u64, "queue"));
         if shown.len() > queues_max {
             summary.push_str(&format!("; the {queues_max} deepest are shown"));
         }
         shown.sort_by_key(|queue| std::cmp::Reverse(queue.depth));
         shown.truncate(queues_max);
         shown.sort_by(|one, other| one.name.cmp(&other.name));
-        Self {
-            summary,
-            rows: shown.into_iter().map(Row::new).collect(),
-            csrf,
-        }
+        Self { summary, rows: shown.into_iter().map(Row::new).collect(), csrf }
     }
 }
 
@@ -185,12 +165,7 @@ pub(crate) async fn confirm(
     let queue = find(&console, &name).await?;
     let shell = Shell::new(&console, &visitor, Section::Queues, format!("Clear {name}"));
     let back = Place::Queue(name.clone()).address(&[]);
-    Ok(html(&ConfirmPage {
-        shell,
-        name,
-        depth: queue.depth,
-        back,
-    }))
+    Ok(html(&ConfirmPage { shell, name, depth: queue.depth, back }))
 }
 
 /// The queue of that name.
@@ -205,9 +180,7 @@ pub(crate) async fn act(
     State(console): State<Arc<Console>>,
     form: CheckedForm,
 ) -> Result<Response, PageError> {
-    let name = form
-        .get("name")
-        .ok_or_else(|| PageError::Invalid("name a queue".to_owned()))?;
+    let name = form.get("name").ok_or_else(|| PageError::Invalid("name a queue".to_owned()))?;
     let word = form.get("action").unwrap_or_default();
     let action = match word {
         "pause" => QueueAction::Pause,
@@ -217,12 +190,7 @@ pub(crate) async fn act(
     };
     let queues = Queues::Named(vec![name.to_owned()]);
     let count = console.deps.handle.act_on_queues(queues, action).await?;
-    tracing::info!(
-        queue = name,
-        action = word,
-        count,
-        "console: acted on a queue"
-    );
+    tracing::info!(queue = name, action = word, count, "console: acted on a queue");
     let address = form_urlencoded::Serializer::new("/queues?".to_owned())
         .append_pair("done", word)
         .append_pair("name", name)
@@ -248,10 +216,7 @@ mod tests {
         assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
         assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "grows 1.0/s");
         assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "stands");
-        let paused = view::Queue {
-            paused: true,
-            ..queue(9, 0.0, 0.0, None)
-        };
+        let paused = view::Queue { paused: true, ..queue(9, 0.0, 0.0, None) };
         assert_eq!(drain(&paused), "paused");
     }
 }

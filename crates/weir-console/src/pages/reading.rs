@@ -41,12 +41,5 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
         limits: &deps.jobs_limits,
         jobs_url: &deps.jobs_url,
     });
-    Ok(Reading {
-        at: deps.clock.now(),
-        overview,
-        queues,
-        rates,
-        trend,
-        verdict,
-    })
+    Ok(Reading { at: deps.clock.now(), overview, queues, rates, trend, verdict })
 }

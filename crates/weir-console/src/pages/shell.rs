@@ -60,11 +60,7 @@ impl Shell {
             csrf: visitor.csrf.clone(),
             has_session: visitor.session.is_some(),
             assets: assets::addresses(),
-            entries: if section == Section::Login {
-                Vec::new()
-            } else {
-                entries(console)
-            },
+            entries: if section == Section::Login { Vec::new() } else { entries(console) },
             version: env!("CARGO_PKG_VERSION"),
             refresh_seconds: 0,
         }
@@ -96,35 +92,15 @@ fn entries(console: &Console) -> Vec<Entry> {
     let known = overview.as_ref();
     vec![
         entry(Section::Overview, "/", "Overview", None),
-        entry(
-            Section::Queues,
-            "/queues",
-            "Queues",
-            known.map(|o| ("enqueued", o.enqueued)),
-        ),
-        entry(
-            Section::Retries,
-            "/retries",
-            "Retries",
-            known.map(|o| ("retries", o.retries)),
-        ),
+        entry(Section::Queues, "/queues", "Queues", known.map(|o| ("enqueued", o.enqueued))),
+        entry(Section::Retries, "/retries", "Retries", known.map(|o| ("retries", o.retries))),
         entry(
             Section::Scheduled,
             "/scheduled",
             "Scheduled",
             known.map(|o| ("scheduled", o.scheduled)),
         ),
-        entry(
-            Section::Dead,
-            "/dead",
-            "Dead",
-            known.map(|o| ("dead", o.dead)),
-        ),
-        entry(
-            Section::Workers,
-            "/workers",
-            "Workers",
-            known.map(|o| ("workers", o.workers)),
-        ),
+        entry(Section::Dead, "/dead", "Dead", known.map(|o| ("dead", o.dead))),
+        entry(Section::Workers, "/workers", "Workers", known.map(|o| ("workers", o.workers))),
     ]
 }

@@ -58,33 +58,19 @@ pub(crate) async fn choose(
 ) -> Response {
     const YEAR_SECONDS: u32 = 365 * 24 * 60 * 60;
     let theme = Theme::parse(form.get("theme").unwrap_or_default()).word();
-    let secure = if console.deps.settings.cookie_secure {
-        "; Secure"
-    } else {
-        ""
-    };
+    let secure = if console.deps.settings.cookie_secure { "; Secure" } else { "" };
     let cookie = format!(
         "{}={theme}; Path=/; SameSite=Strict; Max-Age={YEAR_SECONDS}{secure}",
         Theme::COOKIE_NAME
     );
-    (
-        AppendHeaders([(SET_COOKIE, cookie)]),
-        Redirect::to(&path_of_referer(&headers)),
-    )
+    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(&path_of_referer(&headers)))
         .into_response()
 }
 
 /// The path that the form was on; the origin was checked before, but only the path is used.
 fn path_of_referer(headers: &HeaderMap) -> String {
-    let referer = headers
-        .get(REFERER)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let referer = headers.get(REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let rest = referer.split_once("://").map_or("", |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |at| &rest[at..]);
-    if path.starts_with("//") {
-        "/".to_owned()
-    } else {
-        path.to_owned()
-    }
+    if path.starts_with("//") { "/".to_owned() } else { path.to_owned() }
 }

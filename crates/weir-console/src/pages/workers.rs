@@ -75,12 +75,7 @@ pub(crate) async fn page(
     let live = LivePart::read(&console, &visitor).await?;
     let shell = Shell::new(&console, &visitor, Section::Workers, "Workers").refreshed();
     let jobs_url = &console.deps.jobs_url;
-    Ok(html(&WorkersPage {
-        shell,
-        live,
-        done: done.sentence(),
-        jobs_url,
-    }))
+    Ok(html(&WorkersPage { shell, live, done: done.sentence(), jobs_url }))
 }
 
 /// `GET /live/workers`
@@ -105,10 +100,7 @@ impl LivePart {
         let mut by_wid: HashMap<String, Vec<BusyJob>> = HashMap::new();
         for reservation in reservations {
             let job = BusyJob::of(&reservation, now);
-            by_wid
-                .entry(reservation.wid.unwrap_or_default())
-                .or_default()
-                .push(job);
+            by_wid.entry(reservation.wid.unwrap_or_default()).or_default().push(job);
         }
         let rows: Vec<Row> = workers
             .into_iter()
@@ -136,11 +128,7 @@ impl Row {
         Self {
             started: figures::relative(now, worker.started_at),
             beat: figures::relative(now, worker.last_beat_at),
-            beat_class: if now - worker.last_beat_at >= SILENT_SECONDS {
-                "late"
-            } else {
-                ""
-            },
+            beat_class: if now - worker.last_beat_at >= SILENT_SECONDS { "late" } else { "" },
             memory: match worker.rss_kb {
                 0 => "–".to_owned(),
                 kibibytes => figures::bytes(kibibytes.saturating_mul(1024)),
@@ -208,9 +196,7 @@ pub(crate) async fn act(
         Some("quiet") => ("quiet", WorkerSignal::Quiet),
         Some("terminate") => ("terminate", WorkerSignal::Terminate),
         _ => {
-            return Err(PageError::Invalid(
-                "a worker can be told quiet or terminate".to_owned(),
-            ));
+            return Err(PageError::Invalid("a worker can be told quiet or terminate".to_owned()));
         }
     };
     let wid = match (form.get("wid"), form.get("all")) {

@@ -43,11 +43,7 @@ impl Tally {
             processed: overview.processed_total,
             failed: overview.failed_total,
         };
-        if self
-            .totals
-            .back()
-            .is_some_and(|last| totals.is_behind(last))
-        {
+        if self.totals.back().is_some_and(|last| totals.is_behind(last)) {
             // The job server began anew (or the clock went back): no difference means anything.
             *self = Self::default();
         }
@@ -60,11 +56,7 @@ impl Tally {
 
     fn add_limits(&mut self, at: Timestamp, hits: &[view::LimitHit]) {
         self.limits_now = hits.to_vec();
-        if self
-            .limits
-            .back()
-            .is_none_or(|(last, _)| at.since(*last) >= LIMITS_STEP)
-        {
+        if self.limits.back().is_none_or(|(last, _)| at.since(*last) >= LIMITS_STEP) {
             self.limits.push_back((at, hits.to_vec()));
         }
         while self.limits.len() > 1 && at.since(self.limits[0].0) > LIMITS_KEPT {
@@ -90,11 +82,7 @@ impl Tally {
         };
         let seconds = last.at.since(first.at).as_secs_f64();
         let rate = |now: u64, then: u64| {
-            if seconds > 0.0 {
-                as_float(now.saturating_sub(then)) / seconds
-            } else {
-                0.0
-            }
+            if seconds > 0.0 { as_float(now.saturating_sub(then)) / seconds } else { 0.0 }
         };
         Rates {
             pushed: rate(last.pushed, first.pushed),
@@ -108,11 +96,8 @@ impl Tally {
         let Some((_, then)) = self.limits.front() else {
             return Vec::new();
         };
-        let hits_then = |limit: &str| {
-            then.iter()
-                .find(|hit| hit.limit == limit)
-                .map_or(0, |hit| hit.hits)
-        };
+        let hits_then =
+            |limit: &str| then.iter().find(|hit| hit.limit == limit).map_or(0, |hit| hit.hits);
         self.limits_now
             .iter()
             .map(|hit| view::LimitHit {
@@ -138,10 +123,7 @@ mod tests {
     use super::*;
 
     fn overview(pushed: u64, hits: u64) -> view::Overview {
-        let limit = view::LimitHit {
-            limit: "connections_max".into(),
-            hits,
-        };
+        let limit = view::LimitHit { limit: "connections_max".into(), hits };
         view::Overview {
             pushed_total: pushed,
             limits_hit: vec![limit],

@@ -68,9 +68,7 @@ impl Verdict {
     /// The gravest finding worth acting on. A notice doesn't make a verdict.
     #[must_use]
     pub fn worst(&self) -> Option<&Finding> {
-        self.findings
-            .first()
-            .filter(|finding| finding.level > Level::Notice)
+        self.findings.first().filter(|finding| finding.level > Level::Notice)
     }
 
     /// The findings below the headline.
@@ -91,7 +89,6 @@ impl Verdict {
     /// The word for the whole.
     #[must_use]
     pub fn word(&self) -> &'static str {
-        self.worst()
-            .map_or("All well", |finding| finding.level.word())
+        self.worst().map_or("All well", |finding| finding.level.word())
     }
 }

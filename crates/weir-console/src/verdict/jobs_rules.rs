@@ -37,10 +37,7 @@ const FAILED_PER_SECOND_MIN: f64 = 0.2;
 
 /// A good part of the jobs fails.
 pub(super) fn many_fail(facts: &Facts<'_>) -> Vec<Finding> {
-    let (failed, processed) = (
-        facts.trend.failed_per_second,
-        facts.trend.processed_per_second,
-    );
+    let (failed, processed) = (facts.trend.failed_per_second, facts.trend.processed_per_second);
     if failed < FAILED_PER_SECOND_MIN || failed < processed * FAILED_SHARE {
         return Vec::new();
     }

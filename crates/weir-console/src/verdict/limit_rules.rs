@@ -75,27 +75,16 @@ fn finding(hit: &LimitHit) -> Finding {
     let times = format!("{} in the last ten minutes", counted(hit.hits, "time"));
     let known = MEANINGS.iter().find(|meaning| meaning.limit == hit.limit);
     let (level, what, todo) = match known {
-        Some(meaning) => (
-            meaning.level,
-            format!("{} ({times})", meaning.what),
-            meaning.todo.to_owned(),
-        ),
+        Some(meaning) => {
+            (meaning.level, format!("{} ({times})", meaning.what), meaning.todo.to_owned())
+        }
         None => (
             Level::Warning,
             format!("The limit {} was met {times}", hit.limit),
-            format!(
-                "Find who needs so much, or raise jobs.limits.{} in weir.toml.",
-                hit.limit
-            ),
+            format!("Find who needs so much, or raise jobs.limits.{} in weir.toml.", hit.limit),
         ),
     };
-    Finding {
-        level,
-        what,
-        todo,
-        link: "/".to_owned(),
-        jobs: 0,
-    }
+    Finding { level, what, todo, link: "/".to_owned(), jobs: 0 }
 }
 
 /// The share of the dead set's limit from which it is worth a word.
@@ -109,11 +98,7 @@ pub(super) fn dead_set_is_nearly_full(facts: &Facts<'_>) -> Vec<Finding> {
     }
     vec![Finding {
         level: Level::Warning,
-        what: format!(
-            "The dead set holds {} of at most {} jobs",
-            count(dead),
-            count(max)
-        ),
+        what: format!("The dead set holds {} of at most {} jobs", count(dead), count(max)),
         todo: "Requeue or delete what you can: beyond the limit the oldest are forgotten \
                (jobs.limits.dead_jobs_max)."
             .to_owned(),

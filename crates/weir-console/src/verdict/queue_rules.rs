@@ -55,13 +55,7 @@ fn each(
     let troubled = facts.queues.iter().filter(|queue| trouble(queue) == wanted);
     let finding = |queue: &view::Queue| {
         let (level, what, todo) = describe(queue);
-        Finding {
-            level,
-            what,
-            todo,
-            link: link(queue),
-            jobs: queue.depth,
-        }
+        Finding { level, what, todo, link: link(queue), jobs: queue.depth }
     };
     troubled.map(finding).collect()
 }
@@ -111,11 +105,7 @@ pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
              pushes into it.",
             rate(growth).trim_end_matches("/s")
         );
-        let level = if is_late(queue) {
-            Level::Critical
-        } else {
-            Level::Warning
-        };
+        let level = if is_late(queue) { Level::Critical } else { Level::Warning };
         (level, what, todo)
     })
 }
@@ -145,17 +135,10 @@ pub(super) fn queue_is_late(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// Paused, and jobs gather.
 pub(super) fn queue_is_paused(facts: &Facts<'_>) -> Vec<Finding> {
-    let paused = facts
-        .queues
-        .iter()
-        .filter(|queue| queue.paused && queue.depth > 0);
+    let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
     let finding = |queue: &view::Queue| Finding {
         level: Level::Warning,
-        what: format!(
-            "Queue {} is paused with {}",
-            queue.name,
-            counted(queue.depth, "job")
-        ),
+        what: format!("Queue {} is paused with {}", queue.name, counted(queue.depth, "job")),
         todo: "Resume it once the reason for the pause is gone.".to_owned(),
         link: link(queue),
         jobs: queue.depth,

@@ -41,18 +41,12 @@ fn healthy() -> Server {
     };
     Server {
         overview: view::Overview {
-            log: view::Log {
-                state: "ok".into(),
-                ..view::Log::default()
-            },
+            log: view::Log { state: "ok".into(), ..view::Log::default() },
             ..overview
         },
         queues: vec![queue("default"), queue("pull")],
         workers: vec![worker],
-        trend: Trend {
-            processed_per_second: 10.0,
-            ..Trend::default()
-        },
+        trend: Trend { processed_per_second: 10.0, ..Trend::default() },
         limits: Limits::default(),
     }
 }
@@ -73,11 +67,8 @@ fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
 #[track_caller]
 fn check(expected: &[(Level, &str)], change: impl FnOnce(&mut Server)) {
     let verdict = judged(change);
-    let found: Vec<(Level, &str)> = verdict
-        .findings
-        .iter()
-        .map(|finding| (finding.level, finding.what.as_str()))
-        .collect();
+    let found: Vec<(Level, &str)> =
+        verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
     assert_eq!(found, expected);
 }
 
@@ -99,10 +90,7 @@ fn a_healthy_server_says_so() {
     });
     check_calm("Ready: no jobs yet", |server| {
         server.queues.clear();
-        server.overview = view::Overview {
-            now: 1_000.0,
-            ..view::Overview::default()
-        };
+        server.overview = view::Overview { now: 1_000.0, ..view::Overview::default() };
     });
 }
 
@@ -111,30 +99,17 @@ fn a_queue_that_nobody_fetches() {
     let unserved = |server: &mut Server| {
         let pull = &mut server.queues[1];
         (pull.depth, pull.latency_seconds) = (200_000, 50_400.0);
-        (
-            pull.working,
-            pull.processed_per_second,
-            pull.pushed_per_second,
-        ) = (0, 0.0, 120.0);
+        (pull.working, pull.processed_per_second, pull.pushed_per_second) = (0, 0.0, 120.0);
     };
     let line = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker fetches it";
     check(&[(Level::Critical, line)], unserved);
-    check(
-        &[(
-            Level::Critical,
-            "Queue pull is 1 job behind: no worker fetches it",
-        )],
-        |server| {
-            unserved(server);
-            (server.queues[1].depth, server.queues[1].pushed_per_second) = (1, 0.0);
-        },
-    );
+    check(&[(Level::Critical, "Queue pull is 1 job behind: no worker fetches it")], |server| {
+        unserved(server);
+        (server.queues[1].depth, server.queues[1].pushed_per_second) = (1, 0.0);
+    });
     check(&[], |server| {
         unserved(server);
-        (
-            server.queues[1].latency_seconds,
-            server.queues[1].pushed_per_second,
-        ) = (29.0, 0.0);
+        (server.queues[1].latency_seconds, server.queues[1].pushed_per_second) = (29.0, 0.0);
     });
 }
 
@@ -145,17 +120,10 @@ fn jobs_and_no_worker_at_all() {
         (server.overview.workers, server.overview.working) = (0, 0);
         server.trend.processed_per_second = 0.0;
         for queue in &mut server.queues {
-            (
-                queue.working,
-                queue.processed_per_second,
-                queue.latency_seconds,
-            ) = (0, 0.0, 90.0);
+            (queue.working, queue.processed_per_second, queue.latency_seconds) = (0, 0.0, 90.0);
         }
     };
-    check(
-        &[(Level::Critical, "No worker is connected and 6 jobs wait")],
-        alone,
-    );
+    check(&[(Level::Critical, "No worker is connected and 6 jobs wait")], alone);
     check(&[], |server| {
         alone(server);
         server.queues.iter_mut().for_each(|queue| queue.depth = 0);
@@ -166,11 +134,7 @@ fn jobs_and_no_worker_at_all() {
 fn a_queue_that_grows() {
     let grows = |server: &mut Server| {
         let pull = &mut server.queues[1];
-        (
-            pull.depth,
-            pull.pushed_per_second,
-            pull.processed_per_second,
-        ) = (5_000, 100.0, 40.0);
+        (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (5_000, 100.0, 40.0);
     };
     let line =
         "Queue pull is 5,000 jobs behind and grows by 60.0/s: 100/s come in, 40.0/s are done";
@@ -218,10 +182,7 @@ fn a_paused_queue_is_told_by_its_backlog_only() {
         let pull = &mut server.queues[1];
         (pull.paused, pull.depth, pull.latency_seconds, pull.working) = (true, 40, 9_000.0, 0);
     };
-    check(
-        &[(Level::Warning, "Queue pull is paused with 40 jobs")],
-        paused,
-    );
+    check(&[(Level::Warning, "Queue pull is paused with 40 jobs")], paused);
     check(&[], |server| {
         paused(server);
         server.queues[1].depth = 0;
@@ -231,15 +192,9 @@ fn a_paused_queue_is_told_by_its_backlog_only() {
 #[test]
 fn storage_that_takes_no_jobs() {
     let lines = [
-        (
-            "low",
-            "The disk is nearly full: new jobs are refused, workers go on",
-        ),
+        ("low", "The disk is nearly full: new jobs are refused, workers go on"),
         ("full", "The disk is full: nothing can be written"),
-        (
-            "failed",
-            "Storage failed (EIO): nothing is acknowledged any more",
-        ),
+        ("failed", "Storage failed (EIO): nothing is acknowledged any more"),
     ];
     for (state, line) in lines {
         check(&[(Level::Critical, line)], |server| {
@@ -247,18 +202,12 @@ fn storage_that_takes_no_jobs() {
             server.overview.log.problem = Some("EIO".into());
         });
     }
-    check(
-        &[(Level::Warning, "1 record of the log can't be read")],
-        |server| {
-            server.overview.log.records_damaged = 1;
-        },
-    );
-    check(
-        &[(Level::Notice, "Charts are kept in memory only: no space")],
-        |server| {
-            server.trend.history_problem = Some("no space".into());
-        },
-    );
+    check(&[(Level::Warning, "1 record of the log can't be read")], |server| {
+        server.overview.log.records_damaged = 1;
+    });
+    check(&[(Level::Notice, "Charts are kept in memory only: no space")], |server| {
+        server.trend.history_problem = Some("no space".into());
+    });
 }
 
 #[test]
@@ -270,27 +219,13 @@ fn failures_and_limits() {
     check(&[], |server| {
         (server.overview.retries, server.trend.retries_before) = (40, Some(1.0));
     });
-    check(
-        &[(Level::Warning, "40 % of the jobs fail, 4.0/s")],
-        |server| {
-            server.trend.failed_per_second = 4.0;
-        },
-    );
-    check(
-        &[(
-            Level::Warning,
-            "The dead set holds 950,000 of at most 1,000,000 jobs",
-        )],
-        |server| {
-            server.overview.dead = 950_000;
-        },
-    );
-    let hit = |limit: &str, hits| {
-        vec![view::LimitHit {
-            limit: limit.into(),
-            hits,
-        }]
-    };
+    check(&[(Level::Warning, "40 % of the jobs fail, 4.0/s")], |server| {
+        server.trend.failed_per_second = 4.0;
+    });
+    check(&[(Level::Warning, "The dead set holds 950,000 of at most 1,000,000 jobs")], |server| {
+        server.overview.dead = 950_000;
+    });
+    let hit = |limit: &str, hits| vec![view::LimitHit { limit: limit.into(), hits }];
     let line = "A worker vanished without a word (1 time in the last ten minutes)";
     check(&[(Level::Notice, line)], |server| {
         server.trend.limits_hit = hit("heartbeat_timeout", 1);
@@ -304,9 +239,7 @@ fn failures_and_limits() {
 #[test]
 fn a_silent_worker_with_jobs_in_hand() {
     let line = "Worker w1 on box is silent for 40 s with 2 jobs in hand";
-    check(&[(Level::Warning, line)], |server| {
-        server.workers[0].last_beat_at = 960.0
-    });
+    check(&[(Level::Warning, line)], |server| server.workers[0].last_beat_at = 960.0);
     check(&[], |server| {
         (server.workers[0].last_beat_at, server.workers[0].busy) = (960.0, 0);
     });
@@ -321,15 +254,8 @@ fn the_gravest_comes_first_and_a_notice_makes_no_verdict() {
         server.overview.log.state = "full".into();
         server.trend.history_problem = Some("no space".into());
     });
-    assert_eq!(
-        verdict.headline(),
-        "The disk is full: nothing can be written"
-    );
-    let levels: Vec<u64> = verdict
-        .others()
-        .iter()
-        .map(|finding| finding.jobs)
-        .collect();
+    assert_eq!(verdict.headline(), "The disk is full: nothing can be written");
+    let levels: Vec<u64> = verdict.others().iter().map(|finding| finding.jobs).collect();
     assert_eq!(levels, [99, 3, 0]);
     let verdict = judged(|server| server.trend.history_problem = Some("no space".into()));
     assert_eq!((verdict.class(), verdict.others().len()), ("calm", 1));

@@ -10,12 +10,7 @@ pub(super) fn nobody_works(facts: &Facts<'_>) -> Vec<Finding> {
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
     let is_moving = facts.trend.processed_per_second > 0.0;
-    let waiting: u64 = facts
-        .queues
-        .iter()
-        .filter(|queue| !queue.paused)
-        .map(|q| q.depth)
-        .sum();
+    let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
     if is_served || is_moving || waiting == 0 {
         return Vec::new();
     }
@@ -29,11 +24,7 @@ pub(super) fn nobody_works(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn waits(jobs: u64) -> String {
-    format!(
-        "{} {}",
-        counted(jobs, "job"),
-        if jobs == 1 { "waits" } else { "wait" }
-    )
+    format!("{} {}", counted(jobs, "job"), if jobs == 1 { "waits" } else { "wait" })
 }
 
 /// Clients beat every 15 s by the protocol; two beats missed are worth a word.

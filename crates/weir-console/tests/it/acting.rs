@@ -12,17 +12,12 @@ async fn counts(site: &Site) -> (u64, u64, u64) {
 #[tokio::test]
 async fn a_selection_is_run_at_once() {
     let site = Site::open();
-    site.push((0..3).map(|n| later(&format!("select-{n}"), "Mail")))
-        .await;
+    site.push((0..3).map(|n| later(&format!("select-{n}"), "Mail"))).await;
     let mut browser = site.browser();
     let page = browser.get("/scheduled").await;
     let keys = page.keys();
-    let fields = [
-        ("place", "scheduled"),
-        ("action", "requeue"),
-        ("key", &keys[0]),
-        ("key", &keys[2]),
-    ];
+    let fields =
+        [("place", "scheduled"), ("action", "requeue"), ("key", &keys[0]), ("key", &keys[2])];
     let answer = browser.submit(&page, "/jobs/act", &fields).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     assert_eq!(counts(&site).await, (2, 1, 0));
@@ -34,73 +29,43 @@ async fn a_selection_is_run_at_once() {
 #[tokio::test]
 async fn deleting_a_selection_is_confirmed_first() {
     let site = Site::open();
-    site.push((0..3).map(|n| later(&format!("delete-{n}"), "Mail")))
-        .await;
+    site.push((0..3).map(|n| later(&format!("delete-{n}"), "Mail"))).await;
     let mut browser = site.browser();
     let page = browser.get("/scheduled").await;
     let keys = page.keys();
-    let fields = [
-        ("place", "scheduled"),
-        ("action", "discard"),
-        ("key", &keys[0]),
-        ("key", &keys[1]),
-    ];
+    let fields =
+        [("place", "scheduled"), ("action", "discard"), ("key", &keys[0]), ("key", &keys[1])];
     let confirm = browser.submit(&page, "/jobs/act", &fields).await;
     confirm.assert_shows("<h1>Delete 2 jobs?</h1>");
     assert_eq!(counts(&site).await, (0, 3, 0), "nothing yet");
-    let mut fields: Vec<_> = vec![
-        ("place", "scheduled"),
-        ("action", "discard"),
-        ("confirmed", "1"),
-    ];
+    let mut fields: Vec<_> =
+        vec![("place", "scheduled"), ("action", "discard"), ("confirmed", "1")];
     let sent = confirm.keys();
     fields.extend(sent.iter().map(|key| ("key", key.as_str())));
     let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
     assert_eq!(counts(&site).await, (0, 1, 0));
-    browser
-        .get(answer.header("location"))
-        .await
-        .assert_shows("2 jobs were deleted.");
+    browser.get(answer.header("location")).await.assert_shows("2 jobs were deleted.");
 }
 
 #[tokio::test]
 async fn all_matches_are_counted_confirmed_and_hit_alone() {
     let site = Site::open();
-    site.push((0..120).map(|n| later(&format!("match-{n:03}"), "Mail")))
-        .await;
-    site.push((0..7).map(|n| later(&format!("other-{n:03}"), "Report")))
-        .await;
+    site.push((0..120).map(|n| later(&format!("match-{n:03}"), "Mail"))).await;
+    site.push((0..7).map(|n| later(&format!("other-{n:03}"), "Report"))).await;
     let mut browser = site.browser();
     let list = browser.get("/scheduled?jobtype=Mail").await;
-    let address = list
-        .values("href=\"/jobs/confirm?")
-        .into_iter()
-        .find(|it| it.contains("kill"));
-    let confirm = browser
-        .get(&format!("/jobs/confirm?{}", address.expect("a link")))
-        .await;
+    let address = list.values("href=\"/jobs/confirm?").into_iter().find(|it| it.contains("kill"));
+    let confirm = browser.get(&format!("/jobs/confirm?{}", address.expect("a link"))).await;
     confirm.assert_shows("<h1>Move 120 jobs to the dead set?</h1>");
-    let fields = [
-        ("place", "scheduled"),
-        ("action", "kill"),
-        ("jobtype", "Mail"),
-        ("scope", "all"),
-    ];
+    let fields =
+        [("place", "scheduled"), ("action", "kill"), ("jobtype", "Mail"), ("scope", "all")];
     let refused = browser.submit(&confirm, "/jobs/act", &fields).await;
-    assert_eq!(
-        refused.status,
-        StatusCode::BAD_REQUEST,
-        "not without its confirmation"
-    );
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "not without its confirmation");
     assert_eq!(counts(&site).await, (0, 127, 0));
     let fields = [&fields[..], &[("confirmed", "1")]].concat();
     let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
     assert_eq!(counts(&site).await, (0, 7, 120));
-    assert!(
-        answer
-            .header("location")
-            .starts_with("/scheduled?jobtype=Mail&done=kill&count=120")
-    );
+    assert!(answer.header("location").starts_with("/scheduled?jobtype=Mail&done=kill&count=120"));
 }
 
 #[tokio::test]
@@ -111,10 +76,7 @@ async fn nothing_ticked_does_nothing() {
     let page = browser.get("/scheduled").await;
     let fields = [("place", "scheduled"), ("action", "discard")];
     let answer = browser.submit(&page, "/jobs/act", &fields).await;
-    browser
-        .get(answer.header("location"))
-        .await
-        .assert_shows("Nothing was selected");
+    browser.get(answer.header("location")).await.assert_shows("Nothing was selected");
     assert_eq!(counts(&site).await, (0, 1, 0));
 }
 
@@ -125,33 +87,20 @@ async fn one_job_is_acted_on_from_its_page() {
     let mut browser = site.browser();
     let page = browser.get("/job?jid=single-0001").await;
     let key = page.keys().remove(0);
-    let fields = [
-        ("place", "scheduled"),
-        ("action", "requeue"),
-        ("key", key.as_str()),
-    ];
+    let fields = [("place", "scheduled"), ("action", "requeue"), ("key", key.as_str())];
     browser.submit(&page, "/jobs/act", &fields).await;
-    browser
-        .get("/job?jid=single-0001")
-        .await
-        .assert_shows("waits in its queue");
+    browser.get("/job?jid=single-0001").await.assert_shows("waits in its queue");
 }
 
 #[tokio::test]
 async fn a_queue_is_paused_resumed_and_cleared() {
     let site = Site::open();
-    site.push((0..5).map(|n| job(&format!("clear-{n:04}"), "Work", "bulk")))
-        .await;
+    site.push((0..5).map(|n| job(&format!("clear-{n:04}"), "Work", "bulk"))).await;
     let mut browser = site.browser();
     let page = browser.get("/queues").await;
     for (action, paused) in [("pause", true), ("resume", false)] {
-        let answer = browser
-            .submit(
-                &page,
-                "/queues/act",
-                &[("name", "bulk"), ("action", action)],
-            )
-            .await;
+        let answer =
+            browser.submit(&page, "/queues/act", &[("name", "bulk"), ("action", action)]).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
         assert_eq!(site.handle().queues().await.unwrap()[0].paused, paused);
     }
@@ -183,25 +132,11 @@ async fn workers_are_told_one_or_all() {
     assert_eq!(two.ask(r#"BEAT {"wid":"worker-two"}"#), "+OK");
     let confirm = browser.get("/workers/confirm").await;
     confirm.assert_shows("<strong>2 workers</strong>");
-    let answer = browser
-        .submit(
-            &confirm,
-            "/workers/act",
-            &[("all", "1"), ("signal", "terminate")],
-        )
-        .await;
-    browser
-        .get(answer.header("location"))
-        .await
-        .assert_shows("2 workers are told to stop.");
+    let answer =
+        browser.submit(&confirm, "/workers/act", &[("all", "1"), ("signal", "terminate")]).await;
+    browser.get(answer.header("location")).await.assert_shows("2 workers are told to stop.");
     let stopped = eventually(async || Some(two.ask(r#"BEAT {"wid":"worker-two"}"#))).await;
     assert_eq!(stopped, r#"{"state":"terminate"}"#);
-    let both = browser
-        .submit(&confirm, "/workers/act", &[("signal", "quiet")])
-        .await;
-    assert_eq!(
-        both.status,
-        StatusCode::BAD_REQUEST,
-        "one or all, never all by omission"
-    );
+    let both = browser.submit(&confirm, "/workers/act", &[("signal", "quiet")]).await;
+    assert_eq!(both.status, StatusCode::BAD_REQUEST, "one or all, never all by omission");
 }

@@ -38,11 +38,7 @@ async fn a_jobs_texts_are_escaped_on_every_page() {
     let page = browser.get("/retries").await;
     assert_harmless("/retries", &page.text);
     page.assert_shows("&#60;script&#62;alert(1)");
-    let address = page
-        .values("<a href=\"/job?")
-        .into_iter()
-        .next()
-        .expect("a link");
+    let address = page.values("<a href=\"/job?").into_iter().next().expect("a link");
     let page = browser.get(&format!("/job?{address}")).await;
     assert_eq!(page.status, StatusCode::OK);
     assert_harmless("/job", &page.text);
@@ -50,12 +46,8 @@ async fn a_jobs_texts_are_escaped_on_every_page() {
 
     let csrf = page.csrf();
     let key = page.keys().remove(0);
-    let fields = [
-        ("csrf", csrf.as_str()),
-        ("place", "retries"),
-        ("action", "discard"),
-        ("key", &key),
-    ];
+    let fields =
+        [("csrf", csrf.as_str()), ("place", "retries"), ("action", "discard"), ("key", &key)];
     let confirm = browser.post("/jobs/act", &fields).await;
     assert_harmless("/jobs/act", &confirm.text);
     assert_eq!(confirm.keys(), [key], "the key comes back unchanged");
@@ -89,8 +81,5 @@ async fn a_payload_is_a_download_and_never_a_page() {
     let file = browser.get("/job/payload?jid=download-1").await;
     assert_eq!(file.header("content-type"), "application/json");
     assert!(file.header("content-disposition").starts_with("attachment"));
-    assert!(
-        file.text
-            .contains(r#""args":["<script>alert(1)</script>"]"#)
-    );
+    assert!(file.text.contains(r#""args":["<script>alert(1)</script>"]"#));
 }

@@ -11,24 +11,14 @@ use crate::site::{PASSWORD, Site, TOKEN};
 async fn a_stranger_sees_the_login_page_and_nothing_else() {
     let site = Site::guarded();
     let mut browser = site.browser();
-    for path in [
-        "/",
-        "/queues",
-        "/retries",
-        "/job?jid=x",
-        "/events",
-        "/chart?series=dead&seconds=1",
-    ] {
+    for path in
+        ["/", "/queues", "/retries", "/job?jid=x", "/events", "/chart?series=dead&seconds=1"]
+    {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::SEE_OTHER, "{path}");
-        assert!(
-            page.header("location").starts_with("/login?next="),
-            "{path}"
-        );
+        assert!(page.header("location").starts_with("/login?next="), "{path}");
     }
-    let page = browser
-        .post("/queues/act", &[("name", "a"), ("action", "clear")])
-        .await;
+    let page = browser.post("/queues/act", &[("name", "a"), ("action", "clear")]).await;
     assert_eq!(page.status, StatusCode::UNAUTHORIZED);
     for path in ["/v1/overview", "/metrics"] {
         let page = browser.get(path).await;
@@ -36,10 +26,7 @@ async fn a_stranger_sees_the_login_page_and_nothing_else() {
         assert_eq!(page.header("www-authenticate"), "Bearer");
     }
     assert_eq!(browser.get("/health").await.text, "ok\n");
-    browser
-        .get("/login")
-        .await
-        .assert_shows("type=\"password\"");
+    browser.get("/login").await.assert_shows("type=\"password\"");
 }
 
 #[tokio::test]
@@ -47,18 +34,9 @@ async fn a_login_opens_a_session_that_ends() {
     let site = Site::guarded();
     let mut browser = site.browser();
     let answer = browser.log_in().await;
-    assert_eq!(
-        (answer.status, answer.header("location")),
-        (StatusCode::SEE_OTHER, "/retries")
-    );
+    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/retries"));
     let cookie = answer.header("set-cookie").to_owned();
-    for part in [
-        "weir_session=",
-        "HttpOnly",
-        "SameSite=Strict",
-        "Path=/",
-        "Max-Age=",
-    ] {
+    for part in ["weir_session=", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let page = browser.get("/").await;
@@ -70,11 +48,7 @@ async fn a_login_opens_a_session_that_ends() {
     browser.log_in().await;
     assert_eq!(browser.get("/").await.status, StatusCode::OK);
     site.clock.advance(site.deps.settings.session_idle_max);
-    assert_eq!(
-        browser.get("/").await.status,
-        StatusCode::SEE_OTHER,
-        "idle for too long"
-    );
+    assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER, "idle for too long");
 }
 
 #[tokio::test]
@@ -95,39 +69,21 @@ async fn logins_are_rationed_by_address() {
     let page = guesser.get("/login").await;
     let burst = site.deps.settings.limits.login_burst;
     for _ in 0..burst {
-        let answer = guesser
-            .submit(&page, "/login", &[("password", "guess")])
-            .await;
+        let answer = guesser.submit(&page, "/login", &[("password", "guess")]).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     }
-    let refused = guesser
-        .submit(&page, "/login", &[("password", PASSWORD)])
-        .await;
-    assert_eq!(
-        refused.status,
-        StatusCode::TOO_MANY_REQUESTS,
-        "even with the right password"
-    );
+    let refused = guesser.submit(&page, "/login", &[("password", PASSWORD)]).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "even with the right password");
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     assert!(guesser.cookies.is_empty());
 
     let mut owner = site.browser();
     owner.client = "192.0.2.7:1".parse().unwrap();
-    assert_eq!(
-        owner.log_in().await.status,
-        StatusCode::SEE_OTHER,
-        "another address is not slowed"
-    );
+    assert_eq!(owner.log_in().await.status, StatusCode::SEE_OTHER, "another address is not slowed");
 
     site.clock.advance(Duration::from_secs(wait));
-    let answer = guesser
-        .submit(&page, "/login", &[("password", PASSWORD)])
-        .await;
-    assert_eq!(
-        answer.status,
-        StatusCode::SEE_OTHER,
-        "after the wait it said"
-    );
+    let answer = guesser.submit(&page, "/login", &[("password", PASSWORD)]).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "after the wait it said");
 }
 
 #[tokio::test]
@@ -139,10 +95,7 @@ async fn every_form_needs_the_token_of_its_session() {
     let foreign = other.get("/queues").await.csrf();
     let forms = [
         ("/queues/act", vec![("name", "a"), ("action", "pause")]),
-        (
-            "/jobs/act",
-            vec![("place", "dead"), ("action", "requeue"), ("key", "1|x")],
-        ),
+        ("/jobs/act", vec![("place", "dead"), ("action", "requeue"), ("key", "1|x")]),
         ("/workers/act", vec![("all", "1"), ("signal", "quiet")]),
         ("/theme", vec![("theme", "dark")]),
         ("/logout", vec![]),
@@ -154,11 +107,7 @@ async fn every_form_needs_the_token_of_its_session() {
             let answer = one.post(path, &sent).await;
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {token:?}");
         }
-        assert_eq!(
-            one.get(path).await.status,
-            StatusCode::METHOD_NOT_ALLOWED,
-            "{path}"
-        );
+        assert_eq!(one.get(path).await.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
     }
     assert_eq!(one.get("/").await.status, StatusCode::OK, "still logged in");
 }
@@ -166,17 +115,12 @@ async fn every_form_needs_the_token_of_its_session() {
 #[tokio::test]
 async fn without_a_password_forms_need_a_token_all_the_same() {
     let site = Site::open();
-    site.push([crate::site::job("unguarded-1", "Work", "a")])
-        .await;
+    site.push([crate::site::job("unguarded-1", "Work", "a")]).await;
     let mut browser = site.browser();
-    let refused = browser
-        .post("/queues/act", &[("name", "a"), ("action", "pause")])
-        .await;
+    let refused = browser.post("/queues/act", &[("name", "a"), ("action", "pause")]).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     let page = browser.get("/queues").await;
-    let done = browser
-        .submit(&page, "/queues/act", &[("name", "a"), ("action", "pause")])
-        .await;
+    let done = browser.submit(&page, "/queues/act", &[("name", "a"), ("action", "pause")]).await;
     assert_eq!(done.status, StatusCode::SEE_OTHER);
 }
 
@@ -185,24 +129,12 @@ async fn a_strange_host_is_refused_everywhere() {
     let site = Site::with(|settings| settings.hosts = vec!["weir.example".to_owned()]);
     let mut browser = site.browser();
     browser.host = "evil.example:7420".to_owned();
-    for path in [
-        "/",
-        "/login",
-        "/v1/overview",
-        "/metrics",
-        "/events",
-        "/assets/console.css",
-    ] {
+    for path in ["/", "/login", "/v1/overview", "/metrics", "/events", "/assets/console.css"] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::MISDIRECTED_REQUEST, "{path}");
         assert!(page.text.contains("console.hosts"), "{}", page.text);
     }
-    for host in [
-        "localhost:7420",
-        "[::1]:7420",
-        "weir.example",
-        "10.1.2.3:7420",
-    ] {
+    for host in ["localhost:7420", "[::1]:7420", "weir.example", "10.1.2.3:7420"] {
         browser.host = host.to_owned();
         assert_eq!(browser.get("/").await.status, StatusCode::OK, "{host}");
     }
@@ -216,13 +148,8 @@ async fn a_form_from_another_site_is_refused_even_with_the_token() {
     let mut browser = site.browser();
     let csrf = browser.get("/queues").await.csrf();
     let body = format!("csrf={csrf}&name=a&action=pause");
-    for (name, value) in [
-        ("origin", "http://evil.example"),
-        ("sec-fetch-site", "cross-site"),
-    ] {
-        let request = browser
-            .request(Method::POST, "/queues/act")
-            .header(name, value);
+    for (name, value) in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let request = browser.request(Method::POST, "/queues/act").header(name, value);
         let answer = browser.send(request, Body::from(body.clone())).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{name}");
     }
@@ -236,27 +163,17 @@ async fn the_api_takes_the_token_or_a_session_with_its_csrf_token() {
     let with_token = |request: axum::http::request::Builder, token: &str| {
         request.header("authorization", format!("Bearer {token}"))
     };
-    for (token, expected) in [
-        (TOKEN, StatusCode::OK),
-        ("wrong", StatusCode::MISDIRECTED_REQUEST),
-    ] {
+    for (token, expected) in [(TOKEN, StatusCode::OK), ("wrong", StatusCode::MISDIRECTED_REQUEST)] {
         let request = with_token(program.request(Method::GET, "/v1/overview"), token);
         let answer = program.send(request, Body::empty()).await;
         assert_eq!(answer.status, expected, "{token}");
     }
     program.host = "127.0.0.1".to_owned();
     let request = with_token(program.request(Method::GET, "/v1/overview"), "wrong");
-    assert_eq!(
-        program.send(request, Body::empty()).await.status,
-        StatusCode::UNAUTHORIZED
-    );
+    assert_eq!(program.send(request, Body::empty()).await.status, StatusCode::UNAUTHORIZED);
     let request = with_token(program.request(Method::GET, "/"), TOKEN);
     let answer = program.send(request, Body::empty()).await;
-    assert_eq!(
-        answer.status,
-        StatusCode::SEE_OTHER,
-        "the token is for programs, pages for people"
-    );
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "the token is for programs, pages for people");
 
     let mut person = site.browser();
     person.log_in().await;
@@ -265,20 +182,14 @@ async fn the_api_takes_the_token_or_a_session_with_its_csrf_token() {
     let act = r#"{"queues":"all","action":"pause"}"#;
     let request = |person: &crate::site::Browser| {
         let mut request = person.request(Method::POST, "/v1/queues/act");
-        request
-            .headers_mut()
-            .unwrap()
-            .insert("content-type", "application/json".parse().unwrap());
+        request.headers_mut().unwrap().insert("content-type", "application/json".parse().unwrap());
         request
     };
     let refused = person.send(request(&person), Body::from(act)).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     let csrf = person.get("/").await.csrf();
     let allowed = request(&person).header("x-csrf-token", csrf);
-    assert_eq!(
-        person.send(allowed, Body::from(act)).await.status,
-        StatusCode::OK
-    );
+    assert_eq!(person.send(allowed, Body::from(act)).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -290,47 +201,25 @@ async fn metrics_may_be_opened_by_setting() {
     let mut prometheus = site.browser();
     prometheus.host = "weir.internal:7420".to_owned();
     assert_eq!(prometheus.get("/metrics").await.text, "weir_up 1\n");
-    assert_eq!(
-        prometheus.get("/v1/overview").await.status,
-        StatusCode::MISDIRECTED_REQUEST
-    );
+    assert_eq!(prometheus.get("/v1/overview").await.status, StatusCode::MISDIRECTED_REQUEST);
 }
 
 #[tokio::test]
 async fn every_answer_carries_the_headers() {
     let site = Site::guarded();
     let mut browser = site.browser();
-    for path in [
-        "/",
-        "/login",
-        "/health",
-        "/v1/overview",
-        "/assets/console.css",
-        "/nowhere",
-    ] {
+    for path in ["/", "/login", "/health", "/v1/overview", "/assets/console.css", "/nowhere"] {
         let page = browser.get(path).await;
         let policy = page.header("content-security-policy");
-        assert!(
-            policy.contains("default-src 'self'") && !policy.contains("unsafe"),
-            "{path}"
-        );
+        assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"), "{path}");
         assert!(policy.contains("frame-ancestors 'none'"), "{path}");
         assert_eq!(page.header("x-frame-options"), "DENY", "{path}");
         assert_eq!(page.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(page.header("referrer-policy"), "same-origin", "{path}");
         assert!(!page.header("cache-control").is_empty(), "{path}");
     }
-    assert_eq!(
-        browser.get("/login").await.header("cache-control"),
-        "no-store"
-    );
-    assert!(
-        browser
-            .get("/assets/console.css")
-            .await
-            .header("cache-control")
-            .contains("immutable")
-    );
+    assert_eq!(browser.get("/login").await.header("cache-control"), "no-store");
+    assert!(browser.get("/assets/console.css").await.header("cache-control").contains("immutable"));
 }
 
 #[tokio::test]
@@ -339,9 +228,7 @@ async fn a_form_larger_than_the_limit_is_refused() {
     let mut browser = site.browser();
     let page = browser.get("/queues").await;
     let long = "x".repeat(2_000);
-    let answer = browser
-        .submit(&page, "/queues/act", &[("name", &long)])
-        .await;
+    let answer = browser.submit(&page, "/queues/act", &[("name", &long)]).await;
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
     answer.assert_shows("console.limits.body_bytes_max");
 }
@@ -349,8 +236,7 @@ async fn a_form_larger_than_the_limit_is_refused() {
 #[tokio::test]
 async fn pages_have_no_inline_script_or_style() {
     let site = Site::open();
-    site.push([crate::site::job("inline-0001", "Work", "default")])
-        .await;
+    site.push([crate::site::job("inline-0001", "Work", "default")]).await;
     let mut browser = site.browser();
     let paths = [
         "/",
@@ -368,20 +254,9 @@ async fn pages_have_no_inline_script_or_style() {
     ];
     for path in paths {
         let page = browser.get(path).await;
-        assert!(
-            !page.text.contains("<style") && !page.text.contains(" style="),
-            "{path}"
-        );
-        assert!(
-            !page.text.contains("javascript:") && !page.text.contains(" onclick"),
-            "{path}"
-        );
+        assert!(!page.text.contains("<style") && !page.text.contains(" style="), "{path}");
+        assert!(!page.text.contains("javascript:") && !page.text.contains(" onclick"), "{path}");
         let scripts = page.text.matches("<script").count();
-        assert_eq!(
-            scripts,
-            page.text
-                .matches("<script type=\"module\" src=\"/assets/")
-                .count()
-        );
+        assert_eq!(scripts, page.text.matches("<script type=\"module\" src=\"/assets/").count());
     }
 }

@@ -15,16 +15,11 @@ async fn a_stream_tells_of_jobs_as_they_come() {
     let response = site.browser().open("/events").await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut body = response.into_body();
-    site.push((0..9).map(|n| job(&format!("stream-{n:03}"), "Work", "default")))
-        .await;
+    site.push((0..9).map(|n| job(&format!("stream-{n:03}"), "Work", "default"))).await;
     let wait = async {
         let mut text = String::new();
         while !text.contains("\"enqueued\":9") {
-            let frame = body
-                .frame()
-                .await
-                .expect("the stream goes on")
-                .expect("a frame");
+            let frame = body.frame().await.expect("the stream goes on").expect("a frame");
             text.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
         }
         text
@@ -38,8 +33,7 @@ async fn a_stream_tells_of_jobs_as_they_come() {
 #[tokio::test]
 async fn what_was_sampled_is_charted() {
     let site = Site::open();
-    site.push((0..5).map(|n| job(&format!("chart-{n:04}"), "Work", "default")))
-        .await;
+    site.push((0..5).map(|n| job(&format!("chart-{n:04}"), "Work", "default"))).await;
     let shutdown = Shutdown::new();
     shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
     let mut browser = site.browser();
@@ -60,14 +54,9 @@ async fn what_was_sampled_is_charted() {
 async fn a_chart_is_bounded_and_names_what_it_does_not_know() {
     let site = Site::open();
     let mut browser = site.browser();
-    let page = browser
-        .get("/chart?series=dead&seconds=999999999&points=999999")
-        .await;
+    let page = browser.get("/chart?series=dead&seconds=999999999&points=999999").await;
     let points = page.text.matches("null").count();
-    assert!(
-        points <= 2 * site.deps.settings.limits.chart_points_max,
-        "{points}"
-    );
+    assert!(points <= 2 * site.deps.settings.limits.chart_points_max, "{points}");
     let page = browser.get("/chart?series=nothing&seconds=60").await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
 }
@@ -93,10 +82,7 @@ async fn met_limits_are_counted() {
     browser.open("/events").await;
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    assert!(
-        text.contains("weir_console_limit_hits_total{limit=\"streams_max\"} 1"),
-        "{text}"
-    );
+    assert!(text.contains("weir_console_limit_hits_total{limit=\"streams_max\"} 1"), "{text}");
 }
 
 #[tokio::test]

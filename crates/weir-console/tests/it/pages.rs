@@ -12,22 +12,15 @@ async fn an_empty_server_says_how_to_begin() {
     assert_eq!(page.status, StatusCode::OK);
     page.assert_shows("Ready: no jobs yet");
     page.assert_shows(&format!("export FAKTORY_URL=tcp://{}", site.jobs_address));
-    browser
-        .get("/queues")
-        .await
-        .assert_shows("There are no queues.");
-    browser
-        .get("/workers")
-        .await
-        .assert_shows("No worker is connected.");
+    browser.get("/queues").await.assert_shows("There are no queues.");
+    browser.get("/workers").await.assert_shows("No worker is connected.");
     browser.get("/dead").await.assert_shows("No dead jobs.");
 }
 
 #[tokio::test]
 async fn the_overview_says_that_nobody_works() {
     let site = Site::open();
-    site.push((0..1_234).map(|n| job(&format!("overview-{n}"), "Work", "default")))
-        .await;
+    site.push((0..1_234).map(|n| job(&format!("overview-{n}"), "Work", "default"))).await;
     let page = site.browser().get("/").await;
     page.assert_shows("No worker is connected and 1,234 jobs wait");
     page.assert_shows("Start your workers and point them at tcp://");
@@ -36,8 +29,7 @@ async fn the_overview_says_that_nobody_works() {
 #[tokio::test]
 async fn queues_show_their_figures() {
     let site = Site::open();
-    site.push((0..3).map(|n| job(&format!("queue-a-{n}"), "Work", "alpha")))
-        .await;
+    site.push((0..3).map(|n| job(&format!("queue-a-{n}"), "Work", "alpha"))).await;
     site.push([job("queue-b-0", "Work", "beta")]).await;
     let page = site.browser().get("/queues").await;
     page.assert_shows("4 jobs in 2 queues");
@@ -57,50 +49,31 @@ async fn a_job_shows_every_digit_and_its_failure() {
     page.assert_shows("waits in its queue");
     let mut worker = site.faktory("worker-one");
     worker.ask("FETCH money");
-    browser
-        .get("/job?jid=digits-0001")
-        .await
-        .assert_shows("a worker has it");
+    browser.get("/job?jid=digits-0001").await.assert_shows("a worker has it");
     let workers = browser.get("/workers").await;
     workers.assert_shows("1 worker, 1 job in hand");
     workers.assert_shows("digits-0001");
     let fail = r#"FAIL {"jid":"digits-0001","errtype":"CardError","message":"declined","backtrace":["a.rb:1","b.rb:2"]}"#;
     worker.ask(fail);
     let page = browser.get("/job?jid=digits-0001").await;
-    for text in [
-        "waits for another try",
-        "CardError",
-        "declined",
-        "a.rb:1\nb.rb:2",
-        "109326485893512345",
-    ] {
+    for text in
+        ["waits for another try", "CardError", "declined", "a.rb:1\nb.rb:2", "109326485893512345"]
+    {
         page.assert_shows(text);
     }
-    browser
-        .get("/retries")
-        .await
-        .assert_shows("CardError: declined");
+    browser.get("/retries").await.assert_shows("CardError: declined");
 }
 
 #[tokio::test]
 async fn a_huge_payload_is_cut_and_offered_whole() {
     let site = Site::with(|settings| settings.limits.payload_display_bytes_max = 1_000);
     let long = "x".repeat(50_000);
-    site.push([format!(
-        r#"{{"jid":"huge-0001","jobtype":"Big","args":["{long}"]}}"#
-    )])
-    .await;
+    site.push([format!(r#"{{"jid":"huge-0001","jobtype":"Big","args":["{long}"]}}"#)]).await;
     let mut browser = site.browser();
     let page = browser.get("/job?jid=huge-0001").await;
     assert!(page.text.len() < 12_000, "{}", page.text.len());
     page.assert_shows("payload_display_bytes_max");
-    assert!(
-        browser
-            .get("/job/payload?jid=huge-0001")
-            .await
-            .text
-            .contains(&long)
-    );
+    assert!(browser.get("/job/payload?jid=huge-0001").await.text.contains(&long));
 }
 
 #[tokio::test]
@@ -130,10 +103,7 @@ async fn lists_are_searched_and_sorted() {
     let mut browser = site.browser();
     assert_eq!(browser.get("/scheduled").await.keys().len(), 3);
     assert_eq!(browser.get("/scheduled?jobtype=Mail").await.keys().len(), 2);
-    assert_eq!(
-        browser.get("/scheduled?search=list-t").await.keys().len(),
-        2
-    );
+    assert_eq!(browser.get("/scheduled?search=list-t").await.keys().len(), 2);
     let page = browser.get("/scheduled?search=nothing-like-it").await;
     page.assert_shows("Nothing matches.");
     let oldest = browser.get("/scheduled").await.keys();
@@ -149,15 +119,7 @@ async fn the_theme_is_remembered_without_script() {
     let page = browser.get("/queues").await;
     page.assert_shows("data-theme=\"system\"");
     browser.submit(&page, "/theme", &[("theme", "dark")]).await;
-    browser
-        .get("/queues")
-        .await
-        .assert_shows("data-theme=\"dark\"");
-    browser
-        .cookies
-        .insert("weir_theme".into(), "\"><script>".into());
-    browser
-        .get("/queues")
-        .await
-        .assert_shows("data-theme=\"system\"");
+    browser.get("/queues").await.assert_shows("data-theme=\"dark\"");
+    browser.cookies.insert("weir_theme".into(), "\"><script>".into());
+    browser.get("/queues").await.assert_shows("data-theme=\"system\"");
 }

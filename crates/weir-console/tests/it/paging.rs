@@ -18,15 +18,8 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
         let jobs = (0..BATCH).map(|n| later(&format!("dead-{batch:03}-{n:05}"), "Mail"));
         site.push(jobs).await;
     }
-    let all = Which::Matching {
-        search: None,
-        jobtype: None,
-    };
-    let killed = site
-        .handle()
-        .act("scheduled".into(), all, Action::Kill)
-        .await
-        .unwrap();
+    let all = Which::Matching { search: None, jobtype: None };
+    let killed = site.handle().act("scheduled".into(), all, Action::Kill).await.unwrap();
     assert_eq!(killed, DEAD as u64);
 
     let mut browser = site.browser();
@@ -35,11 +28,7 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
     for _ in 0..PAGES {
         let page = browser.get(&address).await;
         page.assert_shows("100,000 jobs");
-        assert!(
-            page.text.len() < 100_000,
-            "a page of {} bytes",
-            page.text.len()
-        );
+        assert!(page.text.len() < 100_000, "a page of {} bytes", page.text.len());
         let keys = page.keys();
         assert_eq!(keys.len(), page_jobs);
         seen.extend(keys);

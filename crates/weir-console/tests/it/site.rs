@@ -66,13 +66,7 @@ impl Site {
         };
         let (running, jobs_address) = job_server(&stop);
         let clock = Clock::manual(Clock::system().now());
-        let deps = deps(
-            running.handle(),
-            settings,
-            clock.clone(),
-            directory.path(),
-            jobs_address,
-        );
+        let deps = deps(running.handle(), settings, clock.clone(), directory.path(), jobs_address);
         Self {
             router: router(deps.clone()),
             deps,
@@ -110,18 +104,10 @@ impl Site {
     pub(crate) fn faktory(&self, wid: &str) -> Faktory {
         let stream = TcpStream::connect(self.jobs_address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut faktory = Faktory {
-            lines: BufReader::new(stream),
-        };
+        let mut faktory = Faktory { lines: BufReader::new(stream) };
         assert!(faktory.line().starts_with("+HI"));
-        let wid = if wid.is_empty() {
-            String::new()
-        } else {
-            format!(",\"wid\":\"{wid}\"")
-        };
-        faktory.ask(&format!(
-            "HELLO {{\"v\":2,\"hostname\":\"box\",\"pid\":42{wid}}}"
-        ));
+        let wid = if wid.is_empty() { String::new() } else { format!(",\"wid\":\"{wid}\"") };
+        faktory.ask(&format!("HELLO {{\"v\":2,\"hostname\":\"box\",\"pid\":42{wid}}}"));
         faktory
     }
 }
@@ -135,10 +121,8 @@ impl Drop for Site {
 fn job_server(stop: &Stop) -> (Running, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let mut settings = weir_jobs::settings::Settings {
-        store: StoreKind::Memory,
-        ..Default::default()
-    };
+    let mut settings =
+        weir_jobs::settings::Settings { store: StoreKind::Memory, ..Default::default() };
     settings.limits.fetch_wait = Duration::from_millis(50);
     let running = weir_jobs::server::start(Start {
         listeners: vec![listener],
@@ -161,10 +145,8 @@ fn deps(
     directory: &std::path::Path,
     jobs_address: SocketAddr,
 ) -> Deps {
-    let history_settings = history::Settings {
-        directory: directory.to_owned(),
-        ..history::Settings::default()
-    };
+    let history_settings =
+        history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
     let text = |text: &'static str| axum::routing::get(move || async move { text });
     Deps {
         routes: Routes {
@@ -190,10 +172,7 @@ pub(crate) struct Faktory {
 impl Faktory {
     /// Sends a line and reads the reply: a simple one's text, or a bulk's content.
     pub(crate) fn ask(&mut self, line: &str) -> String {
-        self.lines
-            .get_mut()
-            .write_all(format!("{line}\r\n").as_bytes())
-            .expect("a write");
+        self.lines.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("a write");
         let reply = self.line();
         match reply.strip_prefix('$') {
             Some("-1") => String::new(),
@@ -227,15 +206,13 @@ pub(crate) struct Page {
 
 impl Browser {
     pub(crate) async fn get(&mut self, path: &str) -> Page {
-        self.send(self.request(Method::GET, path), Body::empty())
-            .await
+        self.send(self.request(Method::GET, path), Body::empty()).await
     }
 
     /// Sends a form as it stands: no CSRF token is added.
     pub(crate) async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
         let body = form(fields);
-        self.send(self.request(Method::POST, path), Body::from(body))
-            .await
+        self.send(self.request(Method::POST, path), Body::from(body)).await
     }
 
     /// Reads the CSRF token from `page` and sends the form with it.
@@ -246,29 +223,19 @@ impl Browser {
         fields: &[(&str, &str)],
     ) -> Page {
         let csrf = page.csrf();
-        let fields: Vec<_> = [("csrf", csrf.as_str())]
-            .into_iter()
-            .chain(fields.iter().copied())
-            .collect();
+        let fields: Vec<_> =
+            [("csrf", csrf.as_str())].into_iter().chain(fields.iter().copied()).collect();
         self.post(path, &fields).await
     }
 
     pub(crate) async fn log_in(&mut self) -> Page {
         let page = self.get("/login").await;
-        self.submit(
-            &page,
-            "/login",
-            &[("password", PASSWORD), ("next", "/retries")],
-        )
-        .await
+        self.submit(&page, "/login", &[("password", PASSWORD), ("next", "/retries")]).await
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> axum::http::request::Builder {
-        let cookies: Vec<String> = self
-            .cookies
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let cookies: Vec<String> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -277,21 +244,12 @@ impl Browser {
         if !self.host.is_empty() {
             request = request.header("host", &self.host);
         }
-        if cookies.is_empty() {
-            request
-        } else {
-            request.header("cookie", cookies.join("; "))
-        }
+        if cookies.is_empty() { request } else { request.header("cookie", cookies.join("; ")) }
     }
 
     pub(crate) async fn send(&mut self, request: axum::http::request::Builder, body: Body) -> Page {
         let request = request.body(body).expect("a request");
-        let response = self
-            .router
-            .clone()
-            .oneshot(request)
-            .await
-            .expect("an answer");
+        let response = self.router.clone().oneshot(request).await.expect("an answer");
         let (parts, body) = response.into_parts();
         for cookie in parts.headers.get_all("set-cookie") {
             let cookie = cookie.to_str().expect("text");
@@ -305,24 +263,13 @@ impl Browser {
         }
         let bytes = body.collect().await.expect("a body").to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Page {
-            status: parts.status,
-            headers: parts.headers,
-            text,
-        }
+        Page { status: parts.status, headers: parts.headers, text }
     }
 
     /// The answer's parts without reading its body to the end: for streams.
     pub(crate) async fn open(&self, path: &str) -> axum::response::Response {
-        let request = self
-            .request(Method::GET, path)
-            .body(Body::empty())
-            .expect("a request");
-        self.router
-            .clone()
-            .oneshot(request)
-            .await
-            .expect("an answer")
+        let request = self.request(Method::GET, path).body(Body::empty()).expect("a request");
+        self.router.clone().oneshot(request).await.expect("an answer")
     }
 }
 
@@ -335,26 +282,18 @@ fn form(fields: &[(&str, &str)]) -> String {
             })
             .collect()
     };
-    let pairs: Vec<String> = fields
-        .iter()
-        .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
-        .collect();
+    let pairs: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
     pairs.join("&")
 }
 
 impl Page {
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
     pub(crate) fn csrf(&self) -> String {
-        self.values("name=\"csrf\" value=\"")
-            .into_iter()
-            .next()
-            .expect("a form with a token")
+        self.values("name=\"csrf\" value=\"").into_iter().next().expect("a form with a token")
     }
 
     /// The keys of the listed jobs.
@@ -370,19 +309,12 @@ impl Page {
     /// What stands between `start` and the next quote, wherever it is.
     pub(crate) fn values(&self, start: &str) -> Vec<String> {
         let rest = self.text.split(start).skip(1);
-        rest.filter_map(|rest| rest.split('"').next())
-            .map(unescape)
-            .collect()
+        rest.filter_map(|rest| rest.split('"').next()).map(unescape).collect()
     }
 
     #[track_caller]
     pub(crate) fn assert_shows(&self, text: &str) {
-        assert!(
-            self.text.contains(text),
-            "{text:?} is missing in {} {}",
-            self.status,
-            self.text
-        );
+        assert!(self.text.contains(text), "{text:?} is missing in {} {}", self.status, self.text);
     }
 }
 

@@ -27,22 +27,14 @@ impl Export {
     /// Reads the first page, so that what is wrong with the question is answered properly.
     pub(super) async fn begin(handle: Handle, query: Query) -> Result<Self, HandleError> {
         let first = handle.jobs(query.clone()).await?;
-        let mut export = Self {
-            handle,
-            query,
-            ready: VecDeque::new(),
-            next: None,
-        };
+        let mut export = Self { handle, query, ready: VecDeque::new(), next: None };
         export.add(&first);
         Ok(export)
     }
 
     fn add(&mut self, page: &Page) {
-        let lines: String = page
-            .jobs
-            .iter()
-            .map(|job| import::line(&self.query.place, job))
-            .collect();
+        let lines: String =
+            page.jobs.iter().map(|job| import::line(&self.query.place, job)).collect();
         if !lines.is_empty() {
             self.ready.push_back(Bytes::from(lines));
         }

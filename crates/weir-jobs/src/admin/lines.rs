@@ -44,14 +44,7 @@ struct Piece<'h> {
 /// Stores all lines of `body`. What was stored before an error stays stored; its text says how many.
 pub(super) async fn take(handle: &Handle, body: Body, kind: Kind) -> Result<Pushed, Problem> {
     let outcome = Pushed::default();
-    let mut piece = Piece {
-        handle,
-        kind,
-        lines: Vec::new(),
-        bytes: 0,
-        lines_before: 0,
-        outcome,
-    };
+    let mut piece = Piece { handle, kind, lines: Vec::new(), bytes: 0, lines_before: 0, outcome };
     let mut begun: Vec<u8> = Vec::new();
     let mut body = body;
     while let Some(frame) = body.frame().await {
@@ -103,18 +96,13 @@ impl Piece<'_> {
             .filter(|(_, line)| !line.trim_ascii().is_empty())
             .map(|(number, _)| number)
             .collect();
-        let jobs: Vec<Vec<u8>> = lines
-            .into_iter()
-            .filter(|line| !line.trim_ascii().is_empty())
-            .collect();
+        let jobs: Vec<Vec<u8>> =
+            lines.into_iter().filter(|line| !line.trim_ascii().is_empty()).collect();
         self.lines_before += count;
         if jobs.is_empty() {
             return Ok(());
         }
-        let pushed = self
-            .send(jobs)
-            .await
-            .map_err(|error| self.interrupted(error))?;
+        let pushed = self.send(jobs).await.map_err(|error| self.interrupted(error))?;
         self.outcome.accepted += pushed.accepted;
         self.outcome.rejected_total += pushed.rejected_total;
         for mut rejected in pushed.rejected {

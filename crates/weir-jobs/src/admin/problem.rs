@@ -29,11 +29,7 @@ const PLACES: &str = "a place is scheduled, retries, dead or queue:NAME";
 
 impl Problem {
     pub(super) fn new(status: StatusCode, error: impl Into<String>, hint: &'static str) -> Self {
-        Self {
-            status,
-            error: error.into(),
-            hint,
-        }
+        Self { status, error: error.into(), hint }
     }
 
     /// The same, with something behind the error.
@@ -49,29 +45,17 @@ impl Problem {
 
     pub(super) fn wrong_method() -> Self {
         let hint = "reading is GET, acting is POST";
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "this request has another method",
-            hint,
-        )
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this request has another method", hint)
     }
 
     pub(super) fn no_such_job(jid: &str) -> Self {
         let hint = "it may be done already; an id is case-sensitive";
-        Self::new(
-            StatusCode::NOT_FOUND,
-            format!("there is no job {jid:?}"),
-            hint,
-        )
+        Self::new(StatusCode::NOT_FOUND, format!("there is no job {jid:?}"), hint)
     }
 
     pub(super) fn no_such_worker(wid: &str) -> Self {
         let hint = "it may have stopped beating; GET workers lists those that beat";
-        Self::new(
-            StatusCode::NOT_FOUND,
-            format!("there is no worker {wid:?}"),
-            hint,
-        )
+        Self::new(StatusCode::NOT_FOUND, format!("there is no worker {wid:?}"), hint)
     }
 }
 
@@ -79,11 +63,9 @@ impl From<HandleError> for Problem {
     fn from(error: HandleError) -> Self {
         let text = error.to_string();
         match error {
-            HandleError::Gone => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                text,
-                "is it being restarted? try again",
-            ),
+            HandleError::Gone => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, text, "is it being restarted? try again")
+            }
             HandleError::Busy => {
                 let hint = "try again, or raise jobs.limits.admin_requests_max";
                 Self::new(StatusCode::TOO_MANY_REQUESTS, text, hint)
@@ -118,10 +100,7 @@ const fn hint(error: &StoreError) -> &'static str {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let text = Text {
-            error: self.error,
-            hint: self.hint.to_owned(),
-        };
+        let text = Text { error: self.error, hint: self.hint.to_owned() };
         (self.status, Json(text)).into_response()
     }
 }

@@ -11,44 +11,26 @@ fn candidates(text: &str) -> Vec<Candidate> {
     let parse = |(place, word): (usize, &str)| {
         let (running, wait) = word.split_once('/')?;
         let oldest_wait = Duration::from_secs(wait.parse().unwrap());
-        Some(Candidate {
-            place,
-            running: running.parse().unwrap(),
-            oldest_wait,
-        })
+        Some(Candidate { place, running: running.parse().unwrap(), oldest_wait })
     };
-    text.split_whitespace()
-        .enumerate()
-        .filter_map(parse)
-        .collect()
+    text.split_whitespace().enumerate().filter_map(parse).collect()
 }
 
 fn allocation(rules: &[(&str, QueueAllocation)]) -> Allocation {
     let named = |(name, rules): &(&str, QueueAllocation)| (names(name).remove(0), rules.clone());
-    Allocation {
-        queues: rules.iter().map(named).collect(),
-    }
+    Allocation { queues: rules.iter().map(named).collect() }
 }
 
 fn shared(share: u32) -> QueueAllocation {
-    QueueAllocation {
-        share: Some(share),
-        ..QueueAllocation::default()
-    }
+    QueueAllocation { share: Some(share), ..QueueAllocation::default() }
 }
 
 fn guaranteed(guaranteed_slots: u32) -> QueueAllocation {
-    QueueAllocation {
-        guaranteed_slots,
-        ..QueueAllocation::default()
-    }
+    QueueAllocation { guaranteed_slots, ..QueueAllocation::default() }
 }
 
 fn capped(concurrency: u32) -> QueueAllocation {
-    QueueAllocation {
-        concurrency: Some(concurrency),
-        ..QueueAllocation::default()
-    }
+    QueueAllocation { concurrency: Some(concurrency), ..QueueAllocation::default() }
 }
 
 fn fresh(target_seconds: u64) -> QueueAllocation {
@@ -88,24 +70,11 @@ fn one_fetch_is_served_by_the_rules() {
     check(&[("b", guaranteed(1))], "a b", "0/0 0/0", "1");
     check(&[("b", guaranteed(1))], "a b", "0/0 1/0", "0");
     check(&[("b", guaranteed(1))], "a b", "0/0 -", "0");
-    check(
-        &[("b", guaranteed(2)), ("c", guaranteed(2))],
-        "a c b",
-        "0/0 1/0 0/0",
-        "1",
-    );
-    let both = QueueAllocation {
-        concurrency: Some(1),
-        ..guaranteed(5)
-    };
+    check(&[("b", guaranteed(2)), ("c", guaranteed(2))], "a c b", "0/0 1/0 0/0", "1");
+    let both = QueueAllocation { concurrency: Some(1), ..guaranteed(5) };
     check(&[("b", both)], "a b", "0/0 1/0", "0");
     // A guarantee goes before shares, too.
-    check(
-        &[("a", shared(9)), ("b", guaranteed(1))],
-        "a b",
-        "0/0 0/0",
-        "1",
-    );
+    check(&[("a", shared(9)), ("b", guaranteed(1))], "a b", "0/0 0/0", "1");
 }
 
 #[test]
@@ -119,30 +88,10 @@ fn shares_take_turns_by_weight() {
     check(&rules, "c b a", "0/0 0/0 0/0", "22021222202122");
     check(&rules, "a b c", "- 0/0 0/0", "1212");
     // A queue without a share keeps its place: first when it comes first, last when last.
-    check(
-        &[("b", shared(1)), ("c", shared(1))],
-        "a b c",
-        "0/0 0/0 0/0",
-        "0000",
-    );
-    check(
-        &[("b", shared(1)), ("c", shared(1))],
-        "b a c",
-        "0/0 0/0 0/0",
-        "0202",
-    );
-    check(
-        &[("a", shared(0)), ("b", shared(3))],
-        "b a",
-        "0/0 0/0",
-        "0000",
-    );
-    check(
-        &[("a", shared(0)), ("b", shared(3))],
-        "a b",
-        "0/0 0/0",
-        "0000",
-    );
+    check(&[("b", shared(1)), ("c", shared(1))], "a b c", "0/0 0/0 0/0", "0000");
+    check(&[("b", shared(1)), ("c", shared(1))], "b a c", "0/0 0/0 0/0", "0202");
+    check(&[("a", shared(0)), ("b", shared(3))], "b a", "0/0 0/0", "0000");
+    check(&[("a", shared(0)), ("b", shared(3))], "a b", "0/0 0/0", "0000");
 }
 
 #[test]
@@ -159,34 +108,15 @@ fn the_fresh_lane_serves_the_newest_and_leaves_the_backlog_its_turn() {
         let (queues, found) = (names("a"), candidates(wait));
         let rules = allocation(&[("a", rules.clone())]);
         let mut dispatcher = Dispatcher::default();
-        let mut choose = |_| {
-            dispatcher
-                .choose(&rules, &queues, found.iter().copied())
-                .unwrap()
-                .end
-        };
+        let mut choose = |_| dispatcher.choose(&rules, &queues, found.iter().copied()).unwrap().end;
         let letter = |end: End| if end == End::Oldest { 'o' } else { 'n' };
         let ends: String = (0..expected.len()).map(|n| letter(choose(n))).collect();
         assert_eq!(ends, expected, "{rules:?} {wait}");
     };
     check(&fresh(5), "0/6", "nnnnonnnno");
     check(&fresh(5), "0/5", "oooooo");
-    check(
-        &QueueAllocation {
-            fresh_lane: false,
-            ..fresh(5)
-        },
-        "0/99",
-        "oooooo",
-    );
-    check(
-        &QueueAllocation {
-            target_latency: None,
-            ..fresh(5)
-        },
-        "0/99",
-        "oooooo",
-    );
+    check(&QueueAllocation { fresh_lane: false, ..fresh(5) }, "0/99", "oooooo");
+    check(&QueueAllocation { target_latency: None, ..fresh(5) }, "0/99", "oooooo");
 }
 
 #[test]
@@ -196,11 +126,7 @@ fn turns_are_kept_for_the_allocations_queues_only() {
     let queues = names("b a x y");
     for state in ["0/9 - - -", "- 0/9 0/9 0/9", "- - 0/9 0/9", "- - - 0/9"] {
         let found = candidates(state);
-        assert!(
-            dispatcher
-                .choose(&rules, &queues, found.iter().copied())
-                .is_some()
-        );
+        assert!(dispatcher.choose(&rules, &queues, found.iter().copied()).is_some());
     }
     assert_eq!(dispatcher.turns.len(), 2);
     dispatcher.keep_only(&allocation(&[("a", shared(2))]));

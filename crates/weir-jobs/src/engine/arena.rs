@@ -79,9 +79,7 @@ impl Arena {
     /// At 2^32 live jobs.
     pub(crate) fn insert(&mut self, entry: Entry) -> JobIndex {
         let number = self.chunk_with_room();
-        let chunk = self.chunks[number]
-            .as_mut()
-            .expect("a chunk with room is there");
+        let chunk = self.chunks[number].as_mut().expect("a chunk with room is there");
         let slot = chunk.insert(entry);
         if chunk.is_full() {
             self.roomy.pop();
@@ -93,9 +91,7 @@ impl Arena {
     /// Removes a job that is there, and returns what was known of it.
     pub(crate) fn remove(&mut self, index: JobIndex) -> Entry {
         let (number, slot) = place_of(index);
-        let chunk = self.chunks[number]
-            .as_mut()
-            .expect("the job's chunk is there");
+        let chunk = self.chunks[number].as_mut().expect("the job's chunk is there");
         let was_full = chunk.is_full();
         let entry = chunk.remove(slot);
         let empty = chunk.live == 0;
@@ -135,24 +131,17 @@ impl Arena {
         let chunks = self.chunks.iter().enumerate();
         let chunks = chunks.filter_map(|(number, chunk)| Some((number, chunk.as_ref()?)));
         chunks.flat_map(|(number, chunk)| {
-            chunk
-                .slots
-                .iter()
-                .enumerate()
-                .filter_map(move |(slot, live)| match live {
-                    Slot::Live(entry) => Some((index_of(number, slot), entry)),
-                    Slot::Free(_) => None,
-                })
+            chunk.slots.iter().enumerate().filter_map(move |(slot, live)| match live {
+                Slot::Live(entry) => Some((index_of(number, slot), entry)),
+                Slot::Free(_) => None,
+            })
         })
     }
 
     /// A job that is there, to change.
     pub(crate) fn get_mut(&mut self, index: JobIndex) -> &mut Entry {
         let (number, slot) = place_of(index);
-        match self.chunks[number]
-            .as_mut()
-            .map(|chunk| &mut chunk.slots[slot])
-        {
+        match self.chunks[number].as_mut().map(|chunk| &mut chunk.slots[slot]) {
             Some(Slot::Live(entry)) => entry,
             _ => panic!("job {} is not live", index.0),
         }
@@ -173,19 +162,14 @@ impl Arena {
                 self.chunks.len() - 1
             }
         };
-        self.roomy
-            .push(u32::try_from(number).expect("fewer than 2^32 chunks"));
+        self.roomy.push(u32::try_from(number).expect("fewer than 2^32 chunks"));
         number
     }
 }
 
 impl Chunk {
     fn new() -> Self {
-        Self {
-            slots: Vec::with_capacity(CHUNK_ENTRIES),
-            first_free: None,
-            live: 0,
-        }
+        Self { slots: Vec::with_capacity(CHUNK_ENTRIES), first_free: None, live: 0 }
     }
 
     fn is_full(&self) -> bool {
@@ -198,9 +182,7 @@ impl Chunk {
             self.slots.push(Slot::Live(entry));
             return self.slots.len() - 1;
         };
-        let Slot::Free(next) = self.slots[slot] else {
-            panic!("the free list names a live slot")
-        };
+        let Slot::Free(next) = self.slots[slot] else { panic!("the free list names a live slot") };
         self.first_free = next;
         self.slots[slot] = Slot::Live(entry);
         slot
@@ -234,10 +216,7 @@ mod tests {
 
     fn entry(order: u64) -> Entry {
         Entry {
-            position: Position {
-                segment: 1,
-                offset: 8,
-            },
+            position: Position { segment: 1, offset: 8 },
             order,
             hash: 0,
             queue: 0,
@@ -258,10 +237,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         for order in 0..50_000 {
             let index = arena.insert(entry(order));
-            assert!(
-                live.insert(index, order).is_none(),
-                "an index was given twice"
-            );
+            assert!(live.insert(index, order).is_none(), "an index was given twice");
             if random.u8(..) < 120 {
                 let nth = random.usize(..live.len());
                 let (index, order) = live.iter().nth(nth.min(64)).map(|(i, o)| (*i, *o)).unwrap();

@@ -53,11 +53,7 @@ impl<'a> Body<'a> {
             base_bytes: fields.narrow()?,
             json: fields.0,
         };
-        if body.base_bytes <= body.json.len() {
-            Ok(body)
-        } else {
-            Err(Malformed)
-        }
+        if body.base_bytes <= body.json.len() { Ok(body) } else { Err(Malformed) }
     }
 }
 

@@ -45,10 +45,9 @@ impl From<AppendError> for EngineError {
         match error {
             AppendError::Backpressure => Self::Behind,
             AppendError::NoSpace => StoreError::DiskFull.into(),
-            AppendError::TooLarge { bytes, .. } => StoreError::TooLarge {
-                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            AppendError::TooLarge { bytes, .. } => {
+                StoreError::TooLarge { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }.into()
             }
-            .into(),
             AppendError::Poisoned(poison) => StoreError::Failed(poison.to_string()).into(),
         }
     }
@@ -169,11 +168,7 @@ impl<D: Disk> Engine<D> {
 }
 
 fn log_options(settings: &Settings) -> Options {
-    let Limits {
-        segment_bytes,
-        reserve_bytes,
-        ..
-    } = settings.limits;
+    let Limits { segment_bytes, reserve_bytes, .. } = settings.limits;
     let largest = segment_bytes.saturating_sub(reserve_bytes + SEGMENT_BYTES_SPARE);
     let defaults = Options::default();
     let record_bytes_max = if largest > 2 * HEAD_BYTES_MAX {

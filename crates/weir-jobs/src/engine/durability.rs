@@ -35,9 +35,7 @@ impl Promises {
             }
             if !registered {
                 registered = true;
-                self.waiting
-                    .borrow_mut()
-                    .push_back((lsn.0, context.waker().clone()));
+                self.waiting.borrow_mut().push_back((lsn.0, context.waker().clone()));
             }
             Poll::Pending
         })

@@ -95,11 +95,7 @@ impl<D: Disk> Drop for EmbeddedStore<D> {
 
 impl<D: Disk> Store for EmbeddedStore<D> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable: true,
-            both_ends: true,
-            scan_aside: true,
-        }
+        Capabilities { durable: true, both_ends: true, scan_aside: true }
     }
 
     async fn push(&self, jobs: &[NewJob<'_>]) -> Result<(), StoreError> {
@@ -127,10 +123,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             );
             return Err(StoreError::Limit(text));
         }
-        let fetcher = Fetcher {
-            wid: request.wid.cloned(),
-            max: request.max,
-        };
+        let fetcher = Fetcher { wid: request.wid.cloned(), max: request.max };
         let waiting = inner.waiters.register(request.queues, fetcher);
         match tokio::time::timeout(request.wait, waiting).await {
             Ok(Some(taken)) => Ok(deliveries(taken)),
@@ -152,9 +145,8 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     async fn fail(&self, report: FailureReport) -> Result<FailOutcome, StoreError> {
         let inner = &*self.inner;
-        let (outcome, queue) = inner
-            .retrying(|engine, now| engine.fail(report.clone(), now))
-            .await?;
+        let (outcome, queue) =
+            inner.retrying(|engine, now| engine.fail(report.clone(), now)).await?;
         inner.offer_numbered([queue]);
         inner.promise().await?;
         Ok(outcome)
@@ -163,10 +155,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     async fn release(&self, wid: &Wid) -> Result<usize, StoreError> {
         let inner = &*self.inner;
         let mut queues = Vec::new();
-        while let Some(queue) = inner
-            .retrying(|engine, now| engine.release_one(wid, now))
-            .await?
-        {
+        while let Some(queue) = inner.retrying(|engine, now| engine.release_one(wid, now)).await? {
             queues.push(queue);
         }
         let released = queues.len();
@@ -177,13 +166,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     }
 
     async fn extend(&self, jid: &str, until: Timestamp) -> Result<bool, StoreError> {
-        Ok(self
-            .inner
-            .engine
-            .borrow_mut()
-            .state
-            .reserved
-            .extend(jid, until))
+        Ok(self.inner.engine.borrow_mut().state.reserved.extend(jid, until))
     }
 
     async fn act(
@@ -194,15 +177,11 @@ impl<D: Disk> Store for EmbeddedStore<D> {
     ) -> Result<u64, StoreError> {
         let count = match (what, place, action) {
             (Selection::All, Place::Set(set), Action::Discard) => {
-                self.inner
-                    .retrying(|engine, _| engine.clear_set(*set))
-                    .await?
+                self.inner.retrying(|engine, _| engine.clear_set(*set)).await?
             }
             (Selection::All, Place::Queue(name), Action::Discard) => {
                 let clear = QueueAction::Clear;
-                self.inner
-                    .retrying(|engine, _| engine.act_on_queue(name.as_str(), clear))
-                    .await?
+                self.inner.retrying(|engine, _| engine.act_on_queue(name.as_str(), clear)).await?
             }
             (Selection::All, _, _) => self.inner.act_on_all(place, action).await?,
             (Selection::Entries(keys), _, _) => {
@@ -255,10 +234,7 @@ impl<D: Disk> Store for EmbeddedStore<D> {
 
     fn counts(&self) -> Counts {
         let fetches_waiting = self.inner.waiters.len() as u64;
-        Counts {
-            fetches_waiting,
-            ..self.inner.engine.borrow().counts()
-        }
+        Counts { fetches_waiting, ..self.inner.engine.borrow().counts() }
     }
 
     fn reservations(&self, limit: usize) -> Vec<Reserved> {

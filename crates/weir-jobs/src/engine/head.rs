@@ -133,32 +133,16 @@ impl<'a> Head<'a> {
         }
         if tag & REMOVE != 0 {
             let gone = Gone::from_code(tag & !REMOVE)?;
-            return Ok(Self::Remove {
-                gone,
-                position: read_position(&mut fields)?,
-            });
+            return Ok(Self::Remove { gone, position: read_position(&mut fields)? });
         }
         Ok(match tag {
             1 => Self::Snapshot,
-            2 => Self::QueueDefined {
-                queue: fields.narrow()?,
-                name: fields.text()?,
-            },
-            3 => Self::QueuePaused {
-                queue: fields.narrow()?,
-            },
-            4 => Self::QueueResumed {
-                queue: fields.narrow()?,
-            },
-            5 => Self::QueueCleared {
-                queue: fields.narrow()?,
-            },
-            6 => Self::QueueForgotten {
-                queue: fields.narrow()?,
-            },
-            7 => Self::SetCleared {
-                set: set_from(fields.byte()?)?,
-            },
+            2 => Self::QueueDefined { queue: fields.narrow()?, name: fields.text()? },
+            3 => Self::QueuePaused { queue: fields.narrow()? },
+            4 => Self::QueueResumed { queue: fields.narrow()? },
+            5 => Self::QueueCleared { queue: fields.narrow()? },
+            6 => Self::QueueForgotten { queue: fields.narrow()? },
+            7 => Self::SetCleared { set: set_from(fields.byte()?)? },
             8 => Self::Flushed,
             _ => return Err(Malformed),
         })
@@ -181,11 +165,7 @@ impl Put {
         let queue = fields.narrow()?;
         let order = fields.number()?;
         let hash = fields.bytes(4)?.try_into().map_err(|_| Malformed)?;
-        let replaces = if tag & 0x10 == 0 {
-            None
-        } else {
-            Some(read_position(fields)?)
-        };
+        let replaces = if tag & 0x10 == 0 { None } else { Some(read_position(fields)?) };
         Ok(Self {
             cause: Cause::from_code(tag & 3),
             stored: Stored::from_code((tag >> 2) & 3),
@@ -292,10 +272,7 @@ fn put_position(into: &mut Vec<u8>, position: Position) {
 }
 
 fn read_position(fields: &mut Fields<'_>) -> Result<Position, Malformed> {
-    Ok(Position {
-        segment: fields.narrow()?,
-        offset: fields.narrow()?,
-    })
+    Ok(Position { segment: fields.narrow()?, offset: fields.narrow()? })
 }
 
 #[cfg(test)]
@@ -309,23 +286,10 @@ mod tests {
 
     fn put() -> impl Strategy<Value = Head<'static>> {
         let codes = (0..4u8, 0..4u8);
-        (
-            codes,
-            any::<u16>(),
-            any::<u64>(),
-            any::<u32>(),
-            proptest::option::of(position()),
-        )
+        (codes, any::<u16>(), any::<u64>(), any::<u32>(), proptest::option::of(position()))
             .prop_map(|((cause, stored), queue, order, hash, replaces)| {
                 let (cause, stored) = (Cause::from_code(cause), Stored::from_code(stored));
-                Head::Put(Put {
-                    cause,
-                    stored,
-                    queue,
-                    order,
-                    hash,
-                    replaces,
-                })
+                Head::Put(Put { cause, stored, queue, order, hash, replaces })
             })
     }
 
@@ -336,10 +300,7 @@ mod tests {
             put(),
             (gone, position()).prop_map(|(gone, position)| Head::Remove { gone, position }),
             Just(Head::Snapshot),
-            any::<u16>().prop_map(|queue| Head::QueueDefined {
-                queue,
-                name: "mailers"
-            }),
+            any::<u16>().prop_map(|queue| Head::QueueDefined { queue, name: "mailers" }),
             any::<u16>().prop_map(|queue| Head::QueuePaused { queue }),
             any::<u16>().prop_map(|queue| Head::QueueResumed { queue }),
             any::<u16>().prop_map(|queue| Head::QueueCleared { queue }),

@@ -29,9 +29,7 @@ pub(crate) struct JidIndex {
 
 impl JidIndex {
     pub(crate) fn new() -> Self {
-        Self {
-            parts: (0..PARTS).map(|_| HashTable::new()).collect(),
-        }
+        Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
     }
 
     /// Makes room for so many jobs at once, so that filling the table moves nothing.
@@ -68,9 +66,7 @@ impl JidIndex {
         arena: &'a Arena,
     ) -> impl Iterator<Item = JobIndex> + 'a {
         let part = &self.parts[part_of(hash)];
-        part.iter_hash(spread(hash))
-            .copied()
-            .filter(move |index| arena.get(*index).hash == hash)
+        part.iter_hash(spread(hash)).copied().filter(move |index| arena.get(*index).hash == hash)
     }
 }
 
@@ -99,10 +95,7 @@ mod tests {
 
     fn add(arena: &mut Arena, index: &mut JidIndex, hash: u32) -> (JobIndex, bool) {
         let entry = Entry {
-            position: Position {
-                segment: 0,
-                offset: 0,
-            },
+            position: Position { segment: 0, offset: 0 },
             order: 0,
             hash,
             queue: 0,
@@ -116,13 +109,8 @@ mod tests {
     #[test]
     fn every_job_is_found_by_its_hash() {
         let (mut arena, mut index) = (Arena::default(), JidIndex::new());
-        let hashes: Vec<u32> = (0..20_000)
-            .map(|n| hash_of(&format!("jid-{n}"), 1))
-            .collect();
-        let jobs: Vec<_> = hashes
-            .iter()
-            .map(|h| add(&mut arena, &mut index, *h).0)
-            .collect();
+        let hashes: Vec<u32> = (0..20_000).map(|n| hash_of(&format!("jid-{n}"), 1)).collect();
+        let jobs: Vec<_> = hashes.iter().map(|h| add(&mut arena, &mut index, *h).0).collect();
         for (hash, job) in hashes.iter().zip(&jobs) {
             assert!(index.candidates(*hash, &arena).any(|found| found == *job));
         }
@@ -135,9 +123,7 @@ mod tests {
     #[test]
     fn one_jid_pushed_over_and_over_stays_cheap() {
         let (mut arena, mut index) = (Arena::default(), JidIndex::new());
-        let indexed = (0..10_000)
-            .filter(|_| add(&mut arena, &mut index, 7).1)
-            .count();
+        let indexed = (0..10_000).filter(|_| add(&mut arena, &mut index, 7).1).count();
         assert_eq!(indexed, SHARING_MAX);
     }
 }

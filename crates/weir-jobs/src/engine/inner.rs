@@ -83,10 +83,7 @@ impl<D: Disk> Inner<D> {
         let random = fastrand::Rng::new();
         let (mut engine, report) = Engine::open(disk, settings, metrics.clone(), random)?;
         engine.allocation = Allocation::of_settings(settings);
-        let pace = Pace {
-            lazy_wait: settings.ack_sync_max,
-            gather_wait: settings.gather_wait,
-        };
+        let pace = Pace { lazy_wait: settings.ack_sync_max, gather_wait: settings.gather_wait };
         let syncer = engine.journal.log.syncer();
         let sync = SyncThread::start(syncer, pace, clock.clone(), metrics.clone())
             .map_err(EngineOpenError::Thread)?;
@@ -287,11 +284,7 @@ impl<D: Disk> Inner<D> {
     }
 
     pub(super) fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.get() {
-            Err(StoreError::Closed)
-        } else {
-            Ok(())
-        }
+        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     // --- Actions on many jobs --------------------------------------------------------------
@@ -494,11 +487,8 @@ impl<D: Disk> Inner<D> {
         if durable >= end {
             return Ok(());
         }
-        let problem = result
-            .err()
-            .map_or_else(String::new, |problem| problem.to_string());
-        self.promises
-            .break_up_to(end, StoreError::Failed(problem.clone()));
+        let problem = result.err().map_or_else(String::new, |problem| problem.to_string());
+        self.promises.break_up_to(end, StoreError::Failed(problem.clone()));
         Err(StoreError::Failed(problem))
     }
 
@@ -516,10 +506,7 @@ impl<D: Disk> Inner<D> {
         Storage {
             kind: "embedded",
             segments: segments.len() as u64,
-            bytes: segments
-                .iter()
-                .map(|segment| u64::from(segment.bytes))
-                .sum(),
+            bytes: segments.iter().map(|segment| u64::from(segment.bytes)).sum(),
             records_damaged: engine.records_damaged,
             condition,
             sync_seconds_p50: p50,

@@ -25,14 +25,7 @@ impl<D: Disk> Journal<D> {
         let reader = log.reader();
         // A crash may leave the last segment empty, with the snapshot cut off.
         let snapshot_due = log.segments().last().is_none_or(|last| last.records == 0);
-        Self {
-            log,
-            reader,
-            head: Vec::new(),
-            facts: Vec::new(),
-            snapshot_due,
-            segments_begun: 0,
-        }
+        Self { log, reader, head: Vec::new(), facts: Vec::new(), snapshot_due, segments_begun: 0 }
     }
 
     /// Writes a job's record. `state` is what the log says so far.
@@ -49,8 +42,7 @@ impl<D: Disk> Journal<D> {
         body.write_facts(&mut self.facts);
         let body_bytes = self.facts.len() + body.json.len();
         self.make_room(class, body_bytes, state)?;
-        self.log
-            .append(class, &self.head, &[&self.facts, body.json])
+        self.log.append(class, &self.head, &[&self.facts, body.json])
     }
 
     /// Writes a record without a body.
@@ -68,9 +60,7 @@ impl<D: Disk> Journal<D> {
         self.head.clear();
         head.write(&mut self.head);
         self.make_room(Class::Essential, body.len(), state)?;
-        self.log
-            .append(Class::Essential, &self.head, &[body])
-            .map(|_| ())
+        self.log.append(Class::Essential, &self.head, &[body]).map(|_| ())
     }
 
     /// Writes the snapshot that the segment lacks, if it does. A new log begins with one.

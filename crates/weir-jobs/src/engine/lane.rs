@@ -71,11 +71,7 @@ impl Lane {
     /// When the job is not in the lane.
     pub(crate) fn remove(&mut self, job: JobIndex, arena: &Arena) {
         let (run, place) = self.seek(arena.get(job).order, arena);
-        assert_eq!(
-            self.runs[run].get(place),
-            Some(&job),
-            "a waiting job is in its lane"
-        );
+        assert_eq!(self.runs[run].get(place), Some(&job), "a waiting job is in its lane");
         self.runs[run].remove(place);
         if self.runs[run].is_empty() {
             self.runs.remove(run);
@@ -102,11 +98,7 @@ impl Lane {
         let skip_in_first = move |(nth, run): (usize, &'a VecDeque<JobIndex>)| {
             run.iter().skip(if nth == 0 { place } else { 0 }).copied()
         };
-        self.runs
-            .iter()
-            .skip(run)
-            .enumerate()
-            .flat_map(skip_in_first)
+        self.runs.iter().skip(run).enumerate().flat_map(skip_in_first)
     }
 
     /// Jobs before `before` (exclusive), the newest first.
@@ -119,19 +111,8 @@ impl Lane {
             Some(order) => self.seek(order, arena),
             None => (self.runs.len(), 0),
         };
-        let rest = self
-            .runs
-            .get(run)
-            .into_iter()
-            .flat_map(move |run| run.iter().take(place).rev());
-        rest.chain(
-            self.runs
-                .iter()
-                .take(run)
-                .rev()
-                .flat_map(|run| run.iter().rev()),
-        )
-        .copied()
+        let rest = self.runs.get(run).into_iter().flat_map(move |run| run.iter().take(place).rev());
+        rest.chain(self.runs.iter().take(run).rev().flat_map(|run| run.iter().rev())).copied()
     }
 
     fn push_back(&mut self, job: JobIndex) {
@@ -150,9 +131,7 @@ impl Lane {
     /// Run and place of the first job whose order is not below `order`.
     fn seek(&self, order: u64, arena: &Arena) -> (usize, usize) {
         let below = |job: &JobIndex| arena.get(*job).order < order;
-        let run = self
-            .runs
-            .partition_point(|run| run.back().is_some_and(below));
+        let run = self.runs.partition_point(|run| run.back().is_some_and(below));
         match self.runs.get(run) {
             Some(jobs) => (run, jobs.partition_point(below)),
             None => (run, 0),
@@ -177,10 +156,7 @@ mod tests {
 
     fn job(arena: &mut Arena, order: u64) -> JobIndex {
         arena.insert(Entry {
-            position: Position {
-                segment: 0,
-                offset: 0,
-            },
+            position: Position { segment: 0, offset: 0 },
             order,
             hash: 0,
             queue: 0,

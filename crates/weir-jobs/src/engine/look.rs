@@ -101,15 +101,9 @@ impl<D: Disk> Engine<D> {
                 let (lane, arena) = (&self.state.queues.get(number).lane, &self.state.arena);
                 let after = after.map(|key| key.order);
                 if request.newest_first {
-                    lane.before(after, arena)
-                        .take(max)
-                        .map(|job| self.stop(job))
-                        .collect()
+                    lane.before(after, arena).take(max).map(|job| self.stop(job)).collect()
                 } else {
-                    lane.after(after, arena)
-                        .take(max)
-                        .map(|job| self.stop(job))
-                        .collect()
+                    lane.after(after, arena).take(max).map(|job| self.stop(job)).collect()
                 }
             }
             Place::Set(set) => self.set_stops(*set, after, request),
@@ -125,11 +119,7 @@ impl<D: Disk> Engine<D> {
         let place = Place::Set(set);
         // A key whose job has left: go on with the first job of the same time, so that none of
         // them is passed over. Showing one twice does no harm.
-        let gone = if request.newest_first {
-            JobIndex(u32::MAX)
-        } else {
-            JobIndex(0)
-        };
+        let gone = if request.newest_first { JobIndex(u32::MAX) } else { JobIndex(0) };
         let at = |key: &EntryKey| (key.order, self.entry(&place, key).unwrap_or(gone));
         let after = after.map(at);
         let stop = |(_, job)| self.stop(job);
@@ -153,10 +143,7 @@ impl<D: Disk> Engine<D> {
         match place {
             Place::Set(set) => self.state.set(*set).last().map(|(at, _)| *at),
             Place::Queue(name) => {
-                let queue = self
-                    .state
-                    .queues
-                    .get(self.state.queues.number(name.as_str())?);
+                let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
                 queue.lane.last().map(|job| self.state.arena.get(job).order)
             }
         }
@@ -167,10 +154,7 @@ impl<D: Disk> Engine<D> {
         let (order, job) = match place {
             Place::Set(set) => self.state.set(*set).first().copied()?,
             Place::Queue(name) => {
-                let queue = self
-                    .state
-                    .queues
-                    .get(self.state.queues.number(name.as_str())?);
+                let queue = self.state.queues.get(self.state.queues.number(name.as_str())?);
                 let first = queue.lane.first()?;
                 (self.state.arena.get(first).order, first)
             }
@@ -179,19 +163,8 @@ impl<D: Disk> Engine<D> {
     }
 
     pub(crate) fn stop(&self, job: JobIndex) -> Stop {
-        let Entry {
-            position,
-            order,
-            rest,
-            queue,
-            ..
-        } = *self.state.arena.get(job);
-        Stop {
-            position,
-            order,
-            rest,
-            queue,
-        }
+        let Entry { position, order, rest, queue, .. } = *self.state.arena.get(job);
+        Stop { position, order, rest, queue }
     }
 
     /// A job in full, from its record. For a reserved job the caller adds the reservation.
@@ -208,10 +181,7 @@ pub(crate) fn stored_job(
     body: &Body<'_>,
 ) -> StoredJob {
     StoredJob {
-        key: EntryKey {
-            order: stop.order,
-            jid: Box::from(body.jid),
-        },
+        key: EntryKey { order: stop.order, jid: Box::from(body.jid) },
         state: stop.rest.set().map_or(JobState::Enqueued, JobState::In),
         jobtype: Box::from(body.jobtype),
         queue,

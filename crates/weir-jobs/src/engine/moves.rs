@@ -48,22 +48,14 @@ impl<D: Disk> Engine<D> {
     /// Moves a resting job to the dead set.
     pub(crate) fn kill(&mut self, job: JobIndex, now: Timestamp) -> Result<(), EngineError> {
         let dead = Stored::Set(SetName::Dead);
-        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| {
-            body.json.to_vec()
-        })?;
+        self.rewrite(job, dead, now.as_micros(), Cause::Moved, |body| body.json.to_vec())?;
         self.trim_dead()
     }
 
     /// Forgets a resting job.
     pub(crate) fn discard(&mut self, job: JobIndex) -> Result<(), EngineError> {
         let position = self.state.arena.get(job).position;
-        self.journal.note(
-            &Head::Remove {
-                gone: Gone::Deleted,
-                position,
-            },
-            &self.state,
-        )?;
+        self.journal.note(&Head::Remove { gone: Gone::Deleted, position }, &self.state)?;
         self.forget(job);
         Ok(())
     }
@@ -77,12 +69,7 @@ impl<D: Disk> Engine<D> {
         cause: Cause,
         text: impl FnOnce(&Body<'_>) -> Vec<u8>,
     ) -> Result<bool, EngineError> {
-        let Entry {
-            position,
-            queue,
-            hash,
-            ..
-        } = *self.state.arena.get(job);
+        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
@@ -92,21 +79,9 @@ impl<D: Disk> Engine<D> {
             }
         };
         let json = text(&body);
-        let body = Body {
-            json: &json,
-            ..body
-        };
-        let put = Put {
-            cause,
-            stored,
-            queue,
-            order,
-            hash,
-            replaces: Some(position),
-        };
-        let position = self
-            .journal
-            .put(Class::Essential, &put, &body, &self.state)?;
+        let body = Body { json: &json, ..body };
+        let put = Put { cause, stored, queue, order, hash, replaces: Some(position) };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
         let rest = match stored {
             Stored::Queue => Rest::Waiting,
             Stored::Set(set) => Rest::in_set(set),
@@ -117,14 +92,7 @@ impl<D: Disk> Engine<D> {
 
     /// Writes the job's record as it is at the end of the log. False: it could not be read.
     pub(crate) fn copy(&mut self, job: JobIndex) -> Result<bool, EngineError> {
-        let Entry {
-            position,
-            queue,
-            hash,
-            order,
-            rest,
-            ..
-        } = *self.state.arena.get(job);
+        let Entry { position, queue, hash, order, rest, .. } = *self.state.arena.get(job);
         let body = super::journal::read_body(&self.journal.reader, position, &mut self.buffer);
         let body = match body {
             Ok(body) => body,
@@ -141,17 +109,8 @@ impl<D: Disk> Engine<D> {
         };
         let stored = rest.set().map_or(Stored::Queue, Stored::Set);
         let replaces = Some(position);
-        let put = Put {
-            cause: Cause::Copied,
-            stored,
-            queue,
-            order,
-            hash,
-            replaces,
-        };
-        let position = self
-            .journal
-            .put(Class::Essential, &put, &body, &self.state)?;
+        let put = Put { cause: Cause::Copied, stored, queue, order, hash, replaces };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
         self.state.relocate(job, position);
         Ok(true)
     }
@@ -171,17 +130,12 @@ impl<D: Disk> Engine<D> {
     /// The resting job that `key` names in `place`.
     pub(crate) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobIndex> {
         let wanted = self.rest_of(place)?;
-        self.find(&key.jid, |entry| {
-            entry.order == key.order && wanted.is(entry)
-        })
+        self.find(&key.jid, |entry| entry.order == key.order && wanted.is(entry))
     }
 
     pub(crate) fn rest_of(&self, place: &Place) -> Option<Wanted> {
         Some(match place {
-            Place::Set(set) => Wanted {
-                rest: Rest::in_set(*set),
-                queue: None,
-            },
+            Place::Set(set) => Wanted { rest: Rest::in_set(*set), queue: None },
             Place::Queue(name) => Wanted {
                 rest: Rest::Waiting,
                 queue: Some(self.state.queues.number(name.as_str())?),
@@ -210,14 +164,12 @@ impl<D: Disk> Engine<D> {
         };
         match action {
             QueueAction::Pause => {
-                self.journal
-                    .note(&Head::QueuePaused { queue }, &self.state)?;
+                self.journal.note(&Head::QueuePaused { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = true;
                 Ok(0)
             }
             QueueAction::Resume => {
-                self.journal
-                    .note(&Head::QueueResumed { queue }, &self.state)?;
+                self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
                 self.state.queues.get_mut(queue).paused = false;
                 Ok(0)
             }
@@ -227,18 +179,11 @@ impl<D: Disk> Engine<D> {
     }
 
     fn clear_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
-        let held = self
-            .state
-            .reserved
-            .iter()
-            .map(|held| self.state.arena.get(held.job));
-        let held = held
-            .filter(|entry| entry.queue == queue)
-            .map(|entry| entry.position);
+        let held = self.state.reserved.iter().map(|held| self.state.arena.get(held.job));
+        let held = held.filter(|entry| entry.queue == queue).map(|entry| entry.position);
         let mut body = Vec::new();
         write_positions(&mut body, &held.collect::<Vec<Position>>());
-        self.journal
-            .note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
+        self.journal.note_with(&Head::QueueCleared { queue }, &body, &self.state)?;
         let lane = self.state.queues.get_mut(queue).lane.take_all();
         let mut count = 0;
         for job in lane {
@@ -254,12 +199,10 @@ impl<D: Disk> Engine<D> {
     fn remove_queue(&mut self, queue: u16) -> Result<u64, EngineError> {
         let count = self.clear_queue(queue)?;
         if self.state.queues.get(queue).jobs == 0 {
-            self.journal
-                .note(&Head::QueueForgotten { queue }, &self.state)?;
+            self.journal.note(&Head::QueueForgotten { queue }, &self.state)?;
             self.state.queues.forget(queue);
         } else {
-            self.journal
-                .note(&Head::QueueResumed { queue }, &self.state)?;
+            self.journal.note(&Head::QueueResumed { queue }, &self.state)?;
             let queue = self.state.queues.get_mut(queue);
             queue.hidden = true;
             queue.paused = false;

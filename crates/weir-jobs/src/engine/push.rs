@@ -58,29 +58,14 @@ impl<D: Disk> Engine<D> {
             Some((set, at)) => (Stored::Set(set), Rest::in_set(set), at.as_micros()),
         };
         let hash = self.state.hash(job.jid);
-        let put = Put {
-            cause: Cause::Pushed,
-            stored,
-            queue,
-            order,
-            hash,
-            replaces: None,
-        };
-        let position = self
-            .journal
-            .put(Class::Job, &put, &Body::of(job), &self.state);
+        let put = Put { cause: Cause::Pushed, stored, queue, order, hash, replaces: None };
+        let position = self.journal.put(Class::Job, &put, &Body::of(job), &self.state);
         let position = position.inspect_err(|error| {
             if matches!(error, weir_log::AppendError::NoSpace) {
                 self.metrics.limit_hit(Limit::ReserveBytes);
             }
         })?;
-        let index = self.state.insert(NewEntry {
-            position,
-            order,
-            hash,
-            queue,
-            rest,
-        });
+        let index = self.state.insert(NewEntry { position, order, hash, queue, rest });
         self.state.totals.pushed += 1;
         self.state.queues.get_mut(queue).pushed_total += 1;
         Ok((index, set.is_none().then_some(queue)))
@@ -88,18 +73,11 @@ impl<D: Disk> Engine<D> {
 
     /// Takes back a job of a batch that could not be stored whole, unless it has gone its way.
     pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
-        let entry = self
-            .state
-            .arena
-            .lookup(job)
-            .filter(|entry| entry.position == position);
+        let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
         if entry.is_none_or(|entry| entry.rest == Rest::Reserved) {
             return;
         }
-        let head = Head::Remove {
-            gone: Gone::Deleted,
-            position,
-        };
+        let head = Head::Remove { gone: Gone::Deleted, position };
         if let Err(error) = self.journal.note(&head, &self.state) {
             tracing::error!(%error, "part of a refused batch stays in the log");
         }
@@ -118,17 +96,11 @@ impl<D: Disk> Engine<D> {
             let text = format!("too many queues: at most {max} (jobs.limits.queues_max)");
             return Err(StoreError::Limit(text).into());
         }
-        let unlimited = Limits {
-            queue_name_bytes_max: usize::MAX,
-            ..Limits::default()
-        };
+        let unlimited = Limits { queue_name_bytes_max: usize::MAX, ..Limits::default() };
         let name = QueueName::parse(name, &unlimited)
             .map_err(|error| StoreError::Limit(error.to_string()))?;
         let number = self.state.queues.free_number();
-        let head = Head::QueueDefined {
-            queue: number,
-            name: name.as_str(),
-        };
+        let head = Head::QueueDefined { queue: number, name: name.as_str() };
         self.journal.note(&head, &self.state)?;
         self.state.queues.define(number, name);
         Ok(number)

@@ -35,11 +35,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     pub(crate) fn new(metrics: JobsMetrics) -> Self {
-        Self {
-            by_number: Vec::new(),
-            by_name: HashMap::default(),
-            metrics,
-        }
+        Self { by_number: Vec::new(), by_name: HashMap::default(), metrics }
     }
 
     /// Queues that are numbered, hidden ones too.
@@ -90,34 +86,23 @@ impl Queues {
 
     /// A queue that is there.
     pub(crate) fn get(&self, number: u16) -> &Queue {
-        let queue = self
-            .by_number
-            .get(usize::from(number))
-            .and_then(Option::as_ref);
+        let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
         queue.expect("a job's queue is there")
     }
 
     /// A queue that is there, to change.
     pub(crate) fn get_mut(&mut self, number: u16) -> &mut Queue {
-        let queue = self
-            .by_number
-            .get_mut(usize::from(number))
-            .and_then(Option::as_mut);
+        let queue = self.by_number.get_mut(usize::from(number)).and_then(Option::as_mut);
         queue.expect("a job's queue is there")
     }
 
     /// The name, if there is such a queue.
     pub(crate) fn name(&self, number: u16) -> Option<QueueName> {
-        self.by_number
-            .get(usize::from(number))?
-            .as_ref()
-            .map(|queue| queue.name.clone())
+        self.by_number.get(usize::from(number))?.as_ref().map(|queue| queue.name.clone())
     }
 
     pub(crate) fn contains(&self, number: u16) -> bool {
-        self.by_number
-            .get(usize::from(number))
-            .is_some_and(Option::is_some)
+        self.by_number.get(usize::from(number)).is_some_and(Option::is_some)
     }
 
     /// All queues with their numbers, hidden ones too.

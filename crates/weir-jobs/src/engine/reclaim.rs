@@ -45,10 +45,7 @@ impl Reclaim {
 
     /// Everything was forgotten.
     pub(crate) fn start_over(&mut self) {
-        *self = Self {
-            due: true,
-            ..Self::default()
-        };
+        *self = Self { due: true, ..Self::default() };
     }
 }
 
@@ -88,12 +85,7 @@ impl<D: Disk> Engine<D> {
     }
 
     fn oldest_sealed(&self) -> Option<u32> {
-        self.journal
-            .log
-            .segments()
-            .first()
-            .filter(|first| first.sealed)
-            .map(|first| first.number)
+        self.journal.log.segments().first().filter(|first| first.sealed).map(|first| first.number)
     }
 
     /// Whether dead bytes outweigh live ones.

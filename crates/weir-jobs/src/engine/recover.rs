@@ -79,23 +79,15 @@ pub(crate) fn recover<D: Disk>(
     state.totals = ended.totals;
     for facts in ended.queues.values() {
         // A name was checked when it came in; a smaller limit since then must not lose its jobs.
-        let limits = Limits {
-            queue_name_bytes_max: usize::MAX,
-            ..limits.clone()
-        };
+        let limits = Limits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
         if let Ok(name) = QueueName::parse(&facts.name, &limits) {
             state.queues.define(facts.number, name);
             state.queues.get_mut(facts.number).paused = facts.paused;
         }
     }
     state.next_order = ended.next_order;
-    state
-        .index
-        .reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
-    let mut filter = Survivors {
-        ended: &ended,
-        next_ended: 0,
-    };
+    state.index.reserve(ended.puts.saturating_sub(ended.records.len()), &state.arena);
+    let mut filter = Survivors { ended: &ended, next_ended: 0 };
     let mut unindexed = Vec::new();
     walk(log, |position, head| {
         if let Head::Put(put) = head {
@@ -129,13 +121,7 @@ fn entry(position: Position, put: &Put) -> NewEntry {
         Stored::Queue => Rest::Waiting,
         Stored::Set(set) => Rest::in_set(set),
     };
-    NewEntry {
-        position,
-        order: put.order,
-        hash: put.hash,
-        queue: put.queue,
-        rest,
-    }
+    NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
 }
 
 /// Which records of the second walk still count. Positions must come in order.
@@ -148,10 +134,7 @@ impl Survivors<'_> {
     fn counts(&mut self, position: Position, put: &Put) -> bool {
         let packed = position.to_u64();
         let ended = &self.ended.records;
-        while ended
-            .get(self.next_ended)
-            .is_some_and(|ended| *ended < packed)
-        {
+        while ended.get(self.next_ended).is_some_and(|ended| *ended < packed) {
             self.next_ended += 1;
         }
         if ended.get(self.next_ended) == Some(&packed) {
@@ -170,10 +153,7 @@ impl Survivors<'_> {
 
 impl Ended {
     fn read<D: Disk>(log: &Log<D>) -> Result<Self, RecoverError> {
-        let mut ended = Self {
-            next_order: 1,
-            ..Self::default()
-        };
+        let mut ended = Self { next_order: 1, ..Self::default() };
         let reader = log.reader();
         let mut buffer = Vec::new();
         walk(log, |position, head| {
@@ -202,11 +182,7 @@ impl Ended {
         self.seed = Some(snapshot.seed);
         self.next_order = self.next_order.max(snapshot.next_order);
         self.totals = snapshot.totals;
-        self.queues = snapshot
-            .queues
-            .into_iter()
-            .map(|facts| (facts.number, facts))
-            .collect();
+        self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
     }
 
     fn note(&mut self, position: Position, head: Head<'_>) {
@@ -221,11 +197,7 @@ impl Ended {
                 self.records.push(position.to_u64());
             }
             Head::QueueDefined { queue, name } => {
-                let facts = QueueFacts {
-                    number: queue,
-                    name: name.to_owned(),
-                    paused: false,
-                };
+                let facts = QueueFacts { number: queue, name: name.to_owned(), paused: false };
                 self.queues.insert(queue, facts);
             }
             Head::QueuePaused { queue } => self.pause(queue, true),
@@ -304,10 +276,7 @@ fn walk<D: Disk>(
 }
 
 const fn unknown(position: Position) -> RecoverError {
-    RecoverError::Unknown {
-        segment: position.segment,
-        offset: position.offset,
-    }
+    RecoverError::Unknown { segment: position.segment, offset: position.offset }
 }
 
 /// Sets are indexed by their discriminants.

@@ -51,8 +51,7 @@ impl Reservations {
     }
 
     pub(crate) fn insert(&mut self, reservation: Reservation) {
-        self.by_expiry
-            .insert((reservation.expires_at, reservation.job));
+        self.by_expiry.insert((reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid {
             match self.busy.get_mut(wid) {
                 Some(count) => *count += 1,
@@ -62,14 +61,12 @@ impl Reservations {
             }
         }
         let rehash = |reservation: &Reservation| key(&reservation.jid);
-        self.by_jid
-            .insert_unique(key(&reservation.jid), reservation, rehash);
+        self.by_jid.insert_unique(key(&reservation.jid), reservation, rehash);
     }
 
     /// A reservation of `jid`.
     pub(crate) fn get(&self, jid: &str) -> Option<&Reservation> {
-        self.by_jid
-            .find(key(jid), |reservation| &*reservation.jid == jid)
+        self.by_jid.find(key(jid), |reservation| &*reservation.jid == jid)
     }
 
     /// Ends the reservation of this very job.
@@ -89,8 +86,7 @@ impl Reservations {
     ) -> Option<Reservation> {
         let is_it = |found: &Reservation| &*found.jid == jid && wanted(found);
         let (reservation, _) = self.by_jid.find_entry(key(jid), is_it).ok()?.remove();
-        self.by_expiry
-            .remove(&(reservation.expires_at, reservation.job));
+        self.by_expiry.remove(&(reservation.expires_at, reservation.job));
         if let Some(wid) = &reservation.wid
             && let Some(count) = self.busy.get_mut(wid)
         {
@@ -108,8 +104,7 @@ impl Reservations {
             return false;
         };
         if until > reservation.expires_at {
-            self.by_expiry
-                .remove(&(reservation.expires_at, reservation.job));
+            self.by_expiry.remove(&(reservation.expires_at, reservation.job));
             reservation.expires_at = until;
             self.by_expiry.insert((until, reservation.job));
         }
@@ -123,10 +118,7 @@ impl Reservations {
 
     /// The job whose reservation has lapsed longest, by `now`.
     pub(crate) fn lapsed(&self, now: Timestamp) -> Option<JobIndex> {
-        self.by_expiry
-            .first()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, job)| *job)
+        self.by_expiry.first().filter(|(at, _)| *at <= now).map(|(_, job)| *job)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {

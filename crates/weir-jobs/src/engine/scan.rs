@@ -31,10 +31,7 @@ impl<D: Disk> Walk<D> {
             page.scanned += 1;
             match read_body(&self.reader, stop.position, &mut buffer) {
                 Ok(body) => {
-                    last = Some(EntryKey {
-                        order: stop.order,
-                        jid: Box::from(body.jid),
-                    });
+                    last = Some(EntryKey { order: stop.order, jid: Box::from(body.jid) });
                     if self.filter.matches(body.jid, body.jobtype, body.json) {
                         page.jobs.push(stored_job(&stop, queue, &body));
                     }
@@ -57,13 +54,7 @@ impl<D: Disk> Walk<D> {
 
 /// Where to go on behind a job whose jid is not known: with the next moment.
 fn key_behind(stop: &Stop, newest_first: bool) -> EntryKey {
-    let order = if newest_first {
-        stop.order.saturating_sub(1)
-    } else {
-        stop.order.saturating_add(1)
-    };
-    EntryKey {
-        order,
-        jid: Box::default(),
-    }
+    let order =
+        if newest_first { stop.order.saturating_sub(1) } else { stop.order.saturating_add(1) };
+    EntryKey { order, jid: Box::default() }
 }

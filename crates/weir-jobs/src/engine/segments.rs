@@ -38,11 +38,7 @@ impl LiveCounts {
     /// The share of a segment's job records that is live (0 to 1). A segment without jobs: 0.
     pub(crate) fn live_share(&self, segment: u32) -> f64 {
         let Count { written, live } = self.count(segment);
-        if written == 0 {
-            0.0
-        } else {
-            f64::from(live) / f64::from(written)
-        }
+        if written == 0 { 0.0 } else { f64::from(live) / f64::from(written) }
     }
 
     /// Segments below `first` are gone.
@@ -58,10 +54,7 @@ impl LiveCounts {
 
     fn count(&self, segment: u32) -> Count {
         let place = segment.checked_sub(self.first);
-        place
-            .and_then(|place| self.counts.get(place as usize))
-            .copied()
-            .unwrap_or_default()
+        place.and_then(|place| self.counts.get(place as usize)).copied().unwrap_or_default()
     }
 
     fn count_mut(&mut self, segment: u32) -> &mut Count {

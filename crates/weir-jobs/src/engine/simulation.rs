@@ -76,10 +76,7 @@ impl Run {
             syncer: engine.journal.log.syncer(),
             disk,
             engine,
-            ledger: Ledger {
-                views: vec![(0, Some(View::new()))],
-                ..Ledger::default()
-            },
+            ledger: Ledger { views: vec![(0, Some(View::new()))], ..Ledger::default() },
             now: Timestamp::from_millis(1_700_000_000_000),
             random: fastrand::Rng::with_seed(seed),
             next_jid: 0,
@@ -153,9 +150,7 @@ impl Run {
         );
         let mut batch = JobBatch::new();
         let now = self.now;
-        let job = batch
-            .parse_one(json.as_bytes(), now, &Limits::default())
-            .unwrap();
+        let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).unwrap();
         match self.run(|engine, now| engine.store(&job, now)) {
             Ok(_) => {
                 self.ledger.pushed.insert(jid, self.engine.end().0);
@@ -173,10 +168,7 @@ impl Run {
         let wid = Wid::new(["w1", "w2"][self.random.usize(0..2)]);
         if let Some(taken) = self.engine.take(Some(&wid), &queues, self.now) {
             let text = std::str::from_utf8(&taken.delivery.json).unwrap();
-            assert!(
-                text.contains(&*taken.delivery.jid),
-                "a worker got another job's text"
-            );
+            assert!(text.contains(&*taken.delivery.jid), "a worker got another job's text");
             assert!(
                 !self.ledger.ended.contains_key(&*taken.delivery.jid),
                 "an ended job came back"
@@ -185,13 +177,8 @@ impl Run {
     }
 
     fn reserved(&mut self) -> Option<String> {
-        let held: BTreeSet<_> = self
-            .engine
-            .state
-            .reserved
-            .iter()
-            .map(|held| held.jid.to_string())
-            .collect();
+        let held: BTreeSet<_> =
+            self.engine.state.reserved.iter().map(|held| held.jid.to_string()).collect();
         let nth = self.random.usize(..held.len().max(1));
         held.into_iter().nth(nth)
     }
@@ -223,10 +210,7 @@ impl Run {
 
     fn fail(&mut self) {
         let Some(jid) = self.reserved() else { return };
-        let report = FailureReport {
-            jid: Box::from(&*jid),
-            ..FailureReport::default()
-        };
+        let report = FailureReport { jid: Box::from(&*jid), ..FailureReport::default() };
         match self.run(|engine, now| engine.fail(report.clone(), now)) {
             Ok(_) => self.note_vanished(),
             Err(error) => assert!(self.full, "{error}"),
@@ -255,11 +239,7 @@ impl Run {
         };
         let stop = self.engine.stop(job);
         let mut buffer = Vec::new();
-        let body = self
-            .engine
-            .journal
-            .read(stop.position, &mut buffer)
-            .unwrap();
+        let body = self.engine.journal.read(stop.position, &mut buffer).unwrap();
         let key = self.engine.stored(&stop, &body).key;
         assert_eq!(self.engine.entry(&Place::Set(set), &key), Some(job));
         let _ = self.run(|engine, now| engine.act(job, action, now));
@@ -268,12 +248,8 @@ impl Run {
     }
 
     fn queue_action(&mut self) {
-        let actions = [
-            QueueAction::Pause,
-            QueueAction::Resume,
-            QueueAction::Clear,
-            QueueAction::Remove,
-        ];
+        let actions =
+            [QueueAction::Pause, QueueAction::Resume, QueueAction::Clear, QueueAction::Remove];
         let action = actions[self.random.usize(0..4)];
         let name = QUEUES[self.random.usize(0..3)];
         let _ = self.run(|engine, _| engine.act_on_queue(name, action));
@@ -283,13 +259,7 @@ impl Run {
 
     /// Jobs that an operation ended besides the one it was about.
     fn note_vanished(&mut self) {
-        let live: BTreeSet<u32> = self
-            .engine
-            .state
-            .arena
-            .iter()
-            .map(|(_, e)| e.hash)
-            .collect();
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
         let end = self.engine.end().0;
         for jid in self.ledger.pushed.keys() {
             if !live.contains(&self.engine.state.hash(jid)) {
@@ -301,8 +271,7 @@ impl Run {
     fn change_space(&mut self) {
         self.full = !self.full;
         let left = self.random.u64(0..20_000);
-        self.disk
-            .set_space(self.full.then(|| self.disk.used_bytes() + left));
+        self.disk.set_space(self.full.then(|| self.disk.used_bytes() + left));
         let _ = self.syncer.sync();
         let _ = self.syncer.maintain();
     }
@@ -316,11 +285,7 @@ impl Run {
     /// The process dies: what was written stays, what was only in memory goes.
     fn kill(&mut self) {
         let written = if self.random.bool() {
-            self.engine
-                .journal
-                .log
-                .flush()
-                .map_or(self.syncer.durable().0, |lsn| lsn.0)
+            self.engine.journal.log.flush().map_or(self.syncer.durable().0, |lsn| lsn.0)
         } else {
             self.syncer.durable().0
         };
@@ -344,18 +309,8 @@ impl Run {
     }
 
     fn check_promises(&self, promised: u64) {
-        let live: BTreeSet<u32> = self
-            .engine
-            .state
-            .arena
-            .iter()
-            .map(|(_, e)| e.hash)
-            .collect();
-        assert_eq!(
-            self.engine.state.arena.len(),
-            live.len(),
-            "a job came back twice"
-        );
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        assert_eq!(self.engine.state.arena.len(), live.len(), "a job came back twice");
         for (jid, end) in &self.ledger.pushed {
             let there = live.contains(&self.engine.state.hash(jid));
             let ended = self.ledger.ended.get(jid);
@@ -364,10 +319,7 @@ impl Run {
                 "{jid} was acknowledged and is lost"
             );
             let ended_for_good = ended.is_some_and(|ended| *ended <= promised);
-            assert!(
-                !there || !ended_for_good,
-                "{jid} was acknowledged as done and came back"
-            );
+            assert!(!there || !ended_for_good, "{jid} was acknowledged as done and came back");
         }
         let recovered = view(&self.engine);
         let possible: Vec<_> = self.views_from(promised).collect();
@@ -379,35 +331,18 @@ impl Run {
 
     /// The states that the log may tell: the last promised one and all later ones.
     fn views_from(&self, promised: u64) -> impl Iterator<Item = Option<View>> + '_ {
-        let last_promised = self
-            .ledger
-            .views
-            .iter()
-            .rposition(|(end, _)| *end <= promised);
+        let last_promised = self.ledger.views.iter().rposition(|(end, _)| *end <= promised);
         let from = last_promised.unwrap_or(0);
-        self.ledger.views[from..]
-            .iter()
-            .map(|(_, view)| view.clone())
+        self.ledger.views[from..].iter().map(|(_, view)| view.clone())
     }
 
     /// Everything that is in the log now is durable.
     fn start_new_life(&mut self) {
-        let live: BTreeSet<u32> = self
-            .engine
-            .state
-            .arena
-            .iter()
-            .map(|(_, e)| e.hash)
-            .collect();
+        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
         let seed = self.engine.state.seed;
         let there = |jid: &String| live.contains(&super::index::hash_of(jid, seed));
-        let pushed: BTreeSet<String> = self
-            .ledger
-            .pushed
-            .keys()
-            .filter(|j| there(j))
-            .cloned()
-            .collect();
+        let pushed: BTreeSet<String> =
+            self.ledger.pushed.keys().filter(|j| there(j)).cloned().collect();
         let ended = self.ledger.pushed.keys().filter(|jid| !there(jid)).cloned();
         self.ledger = Ledger {
             ended: ended.map(|jid| (jid, 0)).collect(),
@@ -435,20 +370,11 @@ impl Run {
             }
         }
         for (segment, live) in by_segment {
-            assert_eq!(
-                state.segments.live(segment),
-                live,
-                "live jobs of segment {segment}"
-            );
+            assert_eq!(state.segments.live(segment), live, "live jobs of segment {segment}");
         }
         for (number, queue) in state.queues.iter() {
             let counted = by_queue.remove(&number).unwrap_or_default();
-            assert_eq!(
-                (queue.lane.len(), queue.reserved, queue.jobs),
-                counted,
-                "{}",
-                queue.name
-            );
+            assert_eq!((queue.lane.len(), queue.reserved, queue.jobs), counted, "{}", queue.name);
         }
         assert!(by_queue.is_empty(), "jobs of a queue that is not there");
         assert_eq!(SetName::ALL.map(|set| state.set(set).len()), in_sets);
@@ -468,20 +394,12 @@ fn view(engine: &Engine<SimulatedDisk>) -> View {
         Stored::Set(set) => 1 + set as u8,
     };
     let entries = engine.state.arena.iter();
-    entries
-        .map(|(_, entry)| (place(entry.rest), entry.queue, entry.order, entry.hash))
-        .collect()
+    entries.map(|(_, entry)| (place(entry.rest), entry.queue, entry.order, entry.hash)).collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a long run by hand asks for more seeds"
-)]
+#[expect(clippy::disallowed_methods, reason = "a long run by hand asks for more seeds")]
 fn number_from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[test]

@@ -110,21 +110,8 @@ impl State {
 
     /// Adds a job that [`State::index_all`] will add to the index.
     pub(crate) fn insert_unindexed(&mut self, new: NewEntry) -> JobIndex {
-        let NewEntry {
-            position,
-            order,
-            hash,
-            queue,
-            rest,
-        } = new;
-        let entry = Entry {
-            position,
-            order,
-            hash,
-            queue,
-            rest,
-            indexed: false,
-        };
+        let NewEntry { position, order, hash, queue, rest } = new;
+        let entry = Entry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
         self.segments.add(position.segment);
         self.queues.get_mut(queue).jobs += 1;
@@ -166,11 +153,7 @@ impl State {
     /// adds the reservation.
     pub(crate) fn take(&mut self, queue: u16, newest: bool) -> Option<JobIndex> {
         let lane = &mut self.queues.get_mut(queue).lane;
-        let job = if newest {
-            lane.pop_last()
-        } else {
-            lane.pop_first()
-        }?;
+        let job = if newest { lane.pop_last() } else { lane.pop_first() }?;
         self.queues.get_mut(queue).reserved += 1;
         self.arena.get_mut(job).rest = Rest::Reserved;
         Some(job)
@@ -213,10 +196,7 @@ impl State {
                 self.sets[set as usize].insert((entry.order, job));
             }
             None if entry.rest == Rest::Waiting => {
-                self.queues
-                    .get_mut(entry.queue)
-                    .lane
-                    .insert(job, &self.arena);
+                self.queues.get_mut(entry.queue).lane.insert(job, &self.arena);
             }
             None => self.queues.get_mut(entry.queue).reserved += 1,
         }
@@ -229,10 +209,7 @@ impl State {
                 self.sets[set as usize].remove(&(entry.order, job));
             }
             None if entry.rest == Rest::Waiting => {
-                self.queues
-                    .get_mut(entry.queue)
-                    .lane
-                    .remove(job, &self.arena);
+                self.queues.get_mut(entry.queue).lane.remove(job, &self.arena);
             }
             None => self.queues.get_mut(entry.queue).reserved -= 1,
         }

@@ -82,20 +82,10 @@ impl SyncThread {
             finished: Arc::new(Notify::new()),
             times: Mutex::new(Vec::new()),
         });
-        let worker = Worker {
-            shared: Arc::clone(&shared),
-            syncer,
-            pace,
-            clock,
-            metrics,
-            nth: 0,
-        };
+        let worker = Worker { shared: Arc::clone(&shared), syncer, pace, clock, metrics, nth: 0 };
         let builder = std::thread::Builder::new().name("weir-jobs-sync".to_owned());
         let thread = builder.spawn(move || worker.run())?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Asks for a sync at once.
@@ -232,10 +222,7 @@ impl<D: Disk> Worker<D> {
     fn has_problem(&self) -> bool {
         let retried = |problem: &Mutex<Option<SyncError>>| {
             let problem = locked(problem);
-            matches!(
-                *problem,
-                Some(SyncError::NoSpace | SyncError::Upkeep { .. })
-            )
+            matches!(*problem, Some(SyncError::NoSpace | SyncError::Upkeep { .. }))
         };
         retried(&self.shared.problem) || retried(&self.shared.upkeep)
     }
@@ -266,9 +253,7 @@ impl<D: Disk> Worker<D> {
     }
 
     fn announce(&self) {
-        self.shared
-            .durable
-            .store(self.syncer.durable().0, Ordering::Release);
+        self.shared.durable.store(self.syncer.durable().0, Ordering::Release);
         self.shared.finished.notify_one();
     }
 

@@ -57,19 +57,12 @@ impl<D: Disk> Engine<D> {
             left -= 1;
         }
         let more_to_reclaim = self.reclaim_slice()?;
-        let next = if left == 0 || more_to_reclaim {
-            Next::Now
-        } else {
-            self.next_time()
-        };
+        let next = if left == 0 || more_to_reclaim { Next::Now } else { self.next_time() };
         Ok(Ticked { next, queues })
     }
 
     fn due(&self, set: SetName, micros: u64) -> bool {
-        self.state
-            .set(set)
-            .first()
-            .is_some_and(|(at, _)| *at <= micros)
+        self.state.set(set).first().is_some_and(|(at, _)| *at <= micros)
     }
 
     /// When there is something to do next.
@@ -77,12 +70,7 @@ impl<D: Disk> Engine<D> {
         if self.reclaim_due() {
             return Next::Now;
         }
-        let first = |set| {
-            self.state
-                .set(set)
-                .first()
-                .map(|(at, _)| Timestamp::from_micros(*at))
-        };
+        let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
         let dead_age = self.settings.limits.dead_age_max;
         let times = [
             self.state.reserved.next_expiry(),
@@ -90,10 +78,6 @@ impl<D: Disk> Engine<D> {
             first(SetName::Retries),
             first(SetName::Dead).map(|died| died + dead_age),
         ];
-        times
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(Next::Idle, Next::At)
+        times.into_iter().flatten().min().map_or(Next::Idle, Next::At)
     }
 }

@@ -15,10 +15,7 @@ pub(crate) fn put(into: &mut Vec<u8>, mut value: u64) {
 
 /// Small negative numbers stay small.
 pub(crate) fn put_signed(into: &mut Vec<u8>, value: i64) {
-    put(
-        into,
-        (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned(),
-    );
+    put(into, (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned());
 }
 
 pub(crate) fn put_text(into: &mut Vec<u8>, text: &str) {

@@ -49,27 +49,16 @@ impl<D: Disk> Engine<D> {
             let first = queue.lane.first().filter(|_| !queue.paused)?;
             let since = Timestamp::from_micros(state.arena.get(first).order);
             let running = queue.reserved;
-            Some(Candidate {
-                place,
-                running,
-                oldest_wait: now.since(since),
-            })
+            Some(Candidate { place, running, oldest_wait: now.since(since) })
         });
-        let chosen = self
-            .dispatcher
-            .choose(&self.allocation, queues, candidates)?;
+        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
         let number = self.state.queues.number(queues[chosen.place].as_str())?;
         Some((number, chosen.end))
     }
 
     /// Reads a job that was taken and reserves it. None: its record can't be read.
     fn hand_out(&mut self, job: JobIndex, wid: Option<&Wid>, now: Timestamp) -> Option<Taken> {
-        let Entry {
-            position,
-            order,
-            queue,
-            ..
-        } = *self.state.arena.get(job);
+        let Entry { position, order, queue, .. } = *self.state.arena.get(job);
         let body = match read_body(&self.journal.reader, position, &mut self.buffer) {
             Ok(body) => body,
             Err(error) => {
@@ -79,20 +68,10 @@ impl<D: Disk> Engine<D> {
         };
         let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
         let jid: Box<str> = Box::from(body.jid);
-        let delivery = Delivery {
-            jid: jid.clone(),
-            json: body.json.to_vec(),
-        };
+        let delivery = Delivery { jid: jid.clone(), json: body.json.to_vec() };
         let wid = wid.cloned();
         let ticket = self.state.reserved.ticket();
-        self.state.reserved.insert(Reservation {
-            ticket,
-            job,
-            jid,
-            wid,
-            since: now,
-            expires_at,
-        });
+        self.state.reserved.insert(Reservation { ticket, job, jid, wid, since: now, expires_at });
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
         Some(Taken { ticket, delivery })
@@ -117,16 +96,8 @@ impl<D: Disk> Engine<D> {
         let Some((job, ran)) = reserved else {
             return self.ack_waiting(jid);
         };
-        let Entry {
-            position, queue, ..
-        } = *self.state.arena.get(job);
-        self.journal.note(
-            &Head::Remove {
-                gone: Gone::Acked,
-                position,
-            },
-            &self.state,
-        )?;
+        let Entry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
         self.state.totals.count_gone(Gone::Acked);
         self.state.reserved.remove_job(jid, job);
         let counted = self.state.queues.get_mut(queue);
@@ -141,16 +112,8 @@ impl<D: Disk> Engine<D> {
         let Some(job) = self.find(jid, waiting) else {
             return Ok(None);
         };
-        let Entry {
-            position, queue, ..
-        } = *self.state.arena.get(job);
-        self.journal.note(
-            &Head::Remove {
-                gone: Gone::Acked,
-                position,
-            },
-            &self.state,
-        )?;
+        let Entry { position, queue, .. } = *self.state.arena.get(job);
+        self.journal.note(&Head::Remove { gone: Gone::Acked, position }, &self.state)?;
         self.state.totals.count_gone(Gone::Acked);
         self.state.queues.get_mut(queue).processed_total += 1;
         self.forget(job);
@@ -177,12 +140,7 @@ impl<D: Disk> Engine<D> {
         report: FailureReport,
         now: Timestamp,
     ) -> Result<FailOutcome, EngineError> {
-        let Entry {
-            position,
-            queue,
-            hash,
-            ..
-        } = *self.state.arena.get(job);
+        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
@@ -195,28 +153,18 @@ impl<D: Disk> Engine<D> {
         let jid = report.jid.clone();
         let previous = job_text::failure(body.json, body.base_bytes);
         let (outcome, failure) = rules::fail(
-            &rules::Failed {
-                retry: body.retry,
-                backtrace: body.backtrace,
-                previous,
-            },
+            &rules::Failed { retry: body.retry, backtrace: body.backtrace, previous },
             report,
             now,
             &mut self.random,
         );
         let json = job_text::failed(body.json, body.base_bytes, &failure);
-        let body = Body {
-            json: &json,
-            ..body
-        };
+        let body = Body { json: &json, ..body };
         let (set, order) = match outcome {
             FailOutcome::Retry { next_at } => (SetName::Retries, next_at.as_micros()),
             FailOutcome::Dead => (SetName::Dead, now.as_micros()),
             FailOutcome::Discarded => {
-                let head = Head::Remove {
-                    gone: Gone::FailedForGood,
-                    position,
-                };
+                let head = Head::Remove { gone: Gone::FailedForGood, position };
                 self.journal.note(&head, &self.state)?;
                 self.state.totals.count_gone(Gone::FailedForGood);
                 self.count_failure(queue);
@@ -227,17 +175,8 @@ impl<D: Disk> Engine<D> {
         };
         let stored = Stored::Set(set);
         let replaces = Some(position);
-        let put = Put {
-            cause: Cause::Failed,
-            stored,
-            queue,
-            order,
-            hash,
-            replaces,
-        };
-        let position = self
-            .journal
-            .put(Class::Essential, &put, &body, &self.state)?;
+        let put = Put { cause: Cause::Failed, stored, queue, order, hash, replaces };
+        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
         self.state.totals.count_put(Cause::Failed);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);
@@ -317,14 +256,8 @@ impl<D: Disk> Engine<D> {
         if let Ok(body) = read_body(&self.journal.reader, position, &mut self.buffer) {
             return Box::from(body.jid);
         }
-        let reservation = self
-            .state
-            .reserved
-            .iter()
-            .find(|reservation| reservation.job == job);
-        reservation
-            .map(|reservation| reservation.jid.clone())
-            .unwrap_or_default()
+        let reservation = self.state.reserved.iter().find(|reservation| reservation.job == job);
+        reservation.map(|reservation| reservation.jid.clone()).unwrap_or_default()
     }
 
     fn wait_again(&mut self, job: JobIndex) -> u16 {

@@ -28,15 +28,8 @@ pub(super) async fn ack_run<'a, S: Store>(
     texts: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<Result<Answer, Refusal>> {
     let parsed: Vec<_> = texts.map(parse).collect();
-    let jids: Vec<&str> = parsed
-        .iter()
-        .filter_map(|jid| jid.as_deref().ok())
-        .collect();
-    let done = if jids.is_empty() {
-        Ok(0)
-    } else {
-        service.store.ack(&jids).await
-    };
+    let jids: Vec<&str> = parsed.iter().filter_map(|jid| jid.as_deref().ok()).collect();
+    let done = if jids.is_empty() { Ok(0) } else { service.store.ack(&jids).await };
     parsed
         .into_iter()
         .map(|jid| {

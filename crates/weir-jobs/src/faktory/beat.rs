@@ -23,25 +23,16 @@ struct BeatText<'a> {
 pub(super) fn beat<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
     let beat: BeatText<'_> =
         serde_json::from_slice(json).map_err(|error| Refusal::malformed("BEAT", error))?;
-    let own_state = match beat
-        .current_state
-        .as_deref()
-        .filter(|state| !state.is_empty())
-    {
+    let own_state = match beat.current_state.as_deref().filter(|state| !state.is_empty()) {
         None => None,
         Some(word) => Some(WorkerState::parse(word).ok_or_else(|| {
             Refusal::malformed("BEAT", "current_state must be running, quiet or terminate")
         })?),
     };
     let now = service.clock.now();
-    let state = service
-        .workers
-        .borrow_mut()
-        .beat(&beat.wid, own_state, beat.rss_kb, now);
+    let state = service.workers.borrow_mut().beat(&beat.wid, own_state, beat.rss_kb, now);
     match state.ok_or_else(|| Refusal::unknown_worker(&beat.wid))? {
         WorkerState::Running => Ok(Answer::Ok),
-        state => Ok(Answer::Bulk(
-            format!("{{\"state\":\"{}\"}}", state.as_str()).into_bytes(),
-        )),
+        state => Ok(Answer::Bulk(format!("{{\"state\":\"{}\"}}", state.as_str()).into_bytes())),
     }
 }

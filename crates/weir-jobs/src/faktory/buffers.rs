@@ -38,11 +38,7 @@ impl Buffers {
     pub(crate) fn take(self: &Rc<Self>) -> Buffer {
         let bytes = self.free.borrow_mut().pop();
         let bytes = bytes.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
-        let mut buffer = Buffer {
-            bytes,
-            counted_bytes: 0,
-            home: Rc::clone(self),
-        };
+        let mut buffer = Buffer { bytes, counted_bytes: 0, home: Rc::clone(self) };
         buffer.count();
         buffer
     }
@@ -57,9 +53,7 @@ impl Buffer {
     /// Makes room for more than now, at most `bytes_max` in all, as long as all buffers together
     /// stay within `total_max`. Quadruples, so that a large line is copied seldom.
     pub(crate) fn grow(&mut self, bytes_max: usize, total_max: usize) -> Result<(), NoRoom> {
-        let target = (self.bytes.capacity() * 4)
-            .min(bytes_max)
-            .max(self.bytes.len() + 1);
+        let target = (self.bytes.capacity() * 4).min(bytes_max).max(self.bytes.len() + 1);
         let more = target.saturating_sub(self.bytes.capacity());
         if self.home.used_bytes.get() + more > total_max {
             return Err(NoRoom);
@@ -93,9 +87,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.home
-            .used_bytes
-            .set(self.home.used_bytes.get() - self.counted_bytes);
+        self.home.used_bytes.set(self.home.used_bytes.get() - self.counted_bytes);
         let mut free = self.home.free.borrow_mut();
         if self.bytes.capacity() == BUFFER_BYTES && free.len() < FREE_BUFFERS_MAX {
             self.bytes.clear();

@@ -46,11 +46,7 @@ pub(crate) async fn serve<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     admission: Admission,
 ) {
     let mut wire = Wire::new(io, Rc::clone(&service.buffers), Rc::clone(&signal));
-    let client = Client {
-        address,
-        wid: None,
-        signal,
-    };
+    let client = Client { address, wid: None, signal };
     let end = converse(&service, &mut wire, client, admission).await;
     let Err(end) = end else { return };
     let limits = &service.settings().limits;
@@ -86,11 +82,7 @@ async fn converse<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     let settings = service.settings();
     let challenge = settings.password.as_ref().map(|_| Challenge::draw());
     let hello_timeout = settings.limits.hello_timeout;
-    let greeted = timeout(
-        hello_timeout,
-        greet(wire, challenge.as_ref(), &settings.limits),
-    )
-    .await;
+    let greeted = timeout(hello_timeout, greet(wire, challenge.as_ref(), &settings.limits)).await;
     let hello = greeted.map_err(|_| End::Limit(Limit::HelloTimeout))??;
     if admission == Admission::Refuse {
         wire.replies.simple("OK");
@@ -150,10 +142,7 @@ async fn check_password<S: Store>(
         .password_checks
         .enter(limits.password_checks_max)
         .ok_or(Refusal::PasswordChecks(address))?;
-    let wrong = service
-        .wrong_passwords
-        .borrow()
-        .count(address, service.clock.now());
+    let wrong = service.wrong_passwords.borrow().count(address, service.clock.now());
     if wrong >= limits.wrong_passwords_max {
         service.metrics.limit_hit(Limit::WrongPasswordsMax);
         sleep(limits.wrong_password_delay).await;
@@ -165,10 +154,7 @@ async fn check_password<S: Store>(
         return Ok(());
     }
     tracing::warn!(%address, "wrong password");
-    service
-        .wrong_passwords
-        .borrow_mut()
-        .add(address, service.clock.now());
+    service.wrong_passwords.borrow_mut().add(address, service.clock.now());
     Err(Refusal::InvalidPassword.into())
 }
 
@@ -181,10 +167,7 @@ fn register<S: Store>(
 ) -> Result<(), Refusal> {
     let max = limits.workers_max;
     let (signal, now) = (Rc::clone(&client.signal), service.clock.now());
-    let hello = service
-        .workers
-        .borrow_mut()
-        .hello(wid, profile, signal, now, max);
+    let hello = service.workers.borrow_mut().hello(wid, profile, signal, now, max);
     hello.map_err(|_| Refusal::TooManyWorkers { max })
 }
 

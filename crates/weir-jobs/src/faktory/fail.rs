@@ -68,13 +68,7 @@ mod tests {
     #[test]
     fn only_the_jid_is_needed() {
         let report = parse(b"{\"jid\":\"12345678\",\"backtrace\":null}").unwrap();
-        assert_eq!(
-            report,
-            FailureReport {
-                jid: "12345678".into(),
-                ..FailureReport::default()
-            }
-        );
+        assert_eq!(report, FailureReport { jid: "12345678".into(), ..FailureReport::default() });
         assert!(parse(b"{}").is_err());
     }
 }

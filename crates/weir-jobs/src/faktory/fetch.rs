@@ -46,11 +46,7 @@ fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
         }
         queues.push(QueueName::parse(name, limits)?);
     }
-    if queues.is_empty() {
-        Err(Refusal::NoQueue)
-    } else {
-        Ok(queues)
-    }
+    if queues.is_empty() { Err(Refusal::NoQueue) } else { Ok(queues) }
 }
 
 /// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
@@ -62,23 +58,14 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<IO>,
     settings: &Settings,
 ) -> Result<Result<Answer, Refusal>, End> {
-    let Session {
-        service,
-        client,
-        named_queues,
-    } = session;
+    let Session { service, client, named_queues } = session;
     let limits = &settings.limits;
     let queues = named_queues.queues.as_slice();
     if service.buffers.used_bytes() >= limits.buffered_bytes_max {
         return Ok(Err(Refusal::Buffered));
     }
     let wid = client.wid.as_ref();
-    let request = FetchRequest {
-        wid,
-        queues,
-        max: 1,
-        wait: limits.fetch_wait,
-    };
+    let request = FetchRequest { wid, queues, max: 1, wait: limits.fetch_wait };
     let serving = client.signal.order() == Order::Serve;
     let work = async {
         if serving {
@@ -138,21 +125,9 @@ mod tests {
 
     #[test]
     fn too_many_queues_and_odd_names_are_refused() {
-        let limits = Limits {
-            fetch_queues_max: 2,
-            ..Limits::default()
-        };
-        assert_eq!(
-            parse(b"a b c", &limits),
-            Err(Refusal::FetchQueues { max: 2 })
-        );
-        assert!(matches!(
-            parse("ä".as_bytes(), &limits),
-            Err(Refusal::Name(_))
-        ));
-        assert!(matches!(
-            parse(b"\xff", &limits),
-            Err(Refusal::Malformed { .. })
-        ));
+        let limits = Limits { fetch_queues_max: 2, ..Limits::default() };
+        assert_eq!(parse(b"a b c", &limits), Err(Refusal::FetchQueues { max: 2 }));
+        assert!(matches!(parse("ä".as_bytes(), &limits), Err(Refusal::Name(_))));
+        assert!(matches!(parse(b"\xff", &limits), Err(Refusal::Malformed { .. })));
     }
 }

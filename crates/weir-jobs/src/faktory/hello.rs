@@ -38,8 +38,7 @@ pub(crate) fn greeting(challenge: Option<&Challenge>) -> String {
 impl Hello {
     /// Reads the HELLO line, its end included. None: it is no HELLO.
     pub(crate) fn parse(line: &[u8], limits: &Limits) -> Option<Result<Self, Refusal>> {
-        line.starts_with(START)
-            .then(|| Self::parse_json(&line[START.len() - 1..], limits))
+        line.starts_with(START).then(|| Self::parse_json(&line[START.len() - 1..], limits))
     }
 
     fn parse_json(json: &[u8], limits: &Limits) -> Result<Self, Refusal> {
@@ -95,26 +94,13 @@ mod tests {
     #[test]
     fn the_greeting_has_no_spaces_in_its_json() {
         assert_eq!(greeting(None), "HI {\"v\":2}");
-        let challenge = Challenge {
-            iterations: 4000,
-            salt: "ab".into(),
-        };
-        assert_eq!(
-            greeting(Some(&challenge)),
-            "HI {\"v\":2,\"i\":4000,\"s\":\"ab\"}"
-        );
+        let challenge = Challenge { iterations: 4000, salt: "ab".into() };
+        assert_eq!(greeting(Some(&challenge)), "HI {\"v\":2,\"i\":4000,\"s\":\"ab\"}");
     }
 
     #[test]
     fn a_hello_must_start_exactly() {
-        for line in [
-            "",
-            "HELLO",
-            "HELLO  {}",
-            "hello {}",
-            "GET / HTTP/1.1\r\n",
-            "HELLO []",
-        ] {
+        for line in ["", "HELLO", "HELLO  {}", "hello {}", "GET / HTTP/1.1\r\n", "HELLO []"] {
             assert!(parse(line).is_none(), "{line}");
         }
         assert!(parse("HELLO {}\r\n").is_some_and(|hello| hello.is_ok()));
@@ -122,16 +108,10 @@ mod tests {
 
     #[test]
     fn an_empty_or_absent_wid_is_a_producer() {
-        for line in [
-            "HELLO {}",
-            "HELLO {\"wid\":\"\"}",
-            "HELLO {\"wid\":null,\"labels\":null}",
-        ] {
+        for line in ["HELLO {}", "HELLO {\"wid\":\"\"}", "HELLO {\"wid\":null,\"labels\":null}"] {
             assert_eq!(parse(line).unwrap().unwrap().wid, None, "{line}");
         }
-        let hello = parse("HELLO {\"v\":2,\"wid\":\"w1\",\"pid\":7,\"x\":1}")
-            .unwrap()
-            .unwrap();
+        let hello = parse("HELLO {\"v\":2,\"wid\":\"w1\",\"pid\":7,\"x\":1}").unwrap().unwrap();
         assert_eq!(hello.wid, Some(Wid::new("w1")));
         assert_eq!((hello.version, hello.profile.pid), (2, 7));
     }

@@ -77,11 +77,7 @@ pub(super) fn info<S: Store>(service: &Service<S>) -> Result<Answer, Refusal> {
 
 fn faktory(counts: &Counts) -> Faktory<'_> {
     Faktory {
-        queues: counts
-            .queues
-            .iter()
-            .map(|queue| (queue.name.as_str(), queue.depth))
-            .collect(),
+        queues: counts.queues.iter().map(|queue| (queue.name.as_str(), queue.depth)).collect(),
         sets: Sets {
             scheduled: counts.scheduled,
             retries: counts.retries,
@@ -99,12 +95,7 @@ fn faktory(counts: &Counts) -> Faktory<'_> {
 /// `15:04:05 UTC`
 fn utc_time(now: Timestamp) -> String {
     let second = now.as_millis() / 1_000 % 86_400;
-    format!(
-        "{:02}:{:02}:{:02} UTC",
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
+    format!("{:02}:{:02}:{:02} UTC", second / 3_600, second / 60 % 60, second % 60)
 }
 
 #[cfg(test)]
@@ -113,9 +104,6 @@ mod tests {
 
     #[test]
     fn the_time_of_day_is_utc() {
-        assert_eq!(
-            utc_time(Timestamp::from_millis(1_136_214_245_999)),
-            "15:04:05 UTC"
-        );
+        assert_eq!(utc_time(Timestamp::from_millis(1_136_214_245_999)), "15:04:05 UTC");
     }
 }

@@ -21,11 +21,7 @@ impl<'a> Command<'a> {
             Some(space) => (&line[..space], &line[space + 1..]),
             None => (line, &line[line.len()..]),
         };
-        Self {
-            verb: Verb::parse(word),
-            word,
-            rest,
-        }
+        Self { verb: Verb::parse(word), word, rest }
     }
 }
 
@@ -83,10 +79,7 @@ mod tests {
     #[test]
     fn the_rest_keeps_its_spaces() {
         let command = Command::parse(b"FETCH  a b ");
-        assert_eq!(
-            (command.verb, command.rest),
-            (Verb::Fetch, b" a b " as &[u8])
-        );
+        assert_eq!((command.verb, command.rest), (Verb::Fetch, b" a b " as &[u8]));
         assert_eq!(Command::parse(b"fetch a").verb, Verb::Unknown);
         assert_eq!(Command::parse(b"END").rest, b"");
     }

@@ -45,14 +45,8 @@ pub(super) async fn mutate<S: Store>(
         "requeue" => Action::Requeue,
         "clear" => {
             let everything = Filter::default();
-            walk::act_on_matching(
-                service,
-                settings,
-                &Place::Set(set),
-                everything,
-                Action::Discard,
-            )
-            .await?;
+            walk::act_on_matching(service, settings, &Place::Set(set), everything, Action::Discard)
+                .await?;
             return Ok(Answer::Ok);
         }
         _ => {

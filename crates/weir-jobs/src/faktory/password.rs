@@ -32,10 +32,7 @@ impl Challenge {
     /// A new one for each connection, so that a proof that was overheard is worth nothing.
     pub(crate) fn draw() -> Self {
         let salt = format!("{:016x}", fastrand::u64(..));
-        Self {
-            iterations: fastrand::u32(ITERATIONS),
-            salt,
-        }
+        Self { iterations: fastrand::u32(ITERATIONS), salt }
     }
 
     /// Whether `proof` (hexadecimal) is this challenge's for `password`. Takes the same time for
@@ -49,10 +46,7 @@ impl Challenge {
 
 /// The first round hashes the text, each later one the raw 32 bytes.
 fn hash(password: &str, salt: &str, iterations: u32) -> String {
-    let mut digest = Sha256::new()
-        .chain_update(password)
-        .chain_update(salt)
-        .finalize();
+    let mut digest = Sha256::new().chain_update(password).chain_update(salt).finalize();
     for _ in 1..iterations {
         digest = Sha256::digest(digest);
     }
@@ -81,9 +75,7 @@ impl WrongPasswords {
     /// Wrong passwords from this address in the window that runs.
     pub(crate) fn count(&self, address: IpAddr, now: Timestamp) -> u32 {
         let tally = self.by_address.get(&network(address));
-        tally
-            .filter(|tally| !tally.is_over(now))
-            .map_or(0, |tally| tally.count)
+        tally.filter(|tally| !tally.is_over(now)).map_or(0, |tally| tally.count)
     }
 
     /// One more.
@@ -92,15 +84,9 @@ impl WrongPasswords {
         if self.by_address.len() >= ADDRESSES_MAX && !self.by_address.contains_key(&address) {
             self.make_room(now);
         }
-        let tally = self.by_address.entry(address).or_insert(Tally {
-            count: 0,
-            since: now,
-        });
+        let tally = self.by_address.entry(address).or_insert(Tally { count: 0, since: now });
         if tally.is_over(now) {
-            *tally = Tally {
-                count: 0,
-                since: now,
-            };
+            *tally = Tally { count: 0, since: now };
         }
         tally.count = tally.count.saturating_add(1);
     }
@@ -133,10 +119,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn challenge(iterations: u32) -> Challenge {
-        Challenge {
-            iterations,
-            salt: "55104dc76695721d".into(),
-        }
+        Challenge { iterations, salt: "55104dc76695721d".into() }
     }
 
     /// The vector of the protocol's public description: password "foobar", 1,545 rounds.
@@ -160,11 +143,7 @@ mod tests {
     #[test]
     fn challenges_differ_and_stay_in_the_protocols_range() {
         let drawn: Vec<Challenge> = (0..100).map(|_| Challenge::draw()).collect();
-        assert!(
-            drawn
-                .iter()
-                .all(|c| ITERATIONS.contains(&c.iterations) && c.salt.len() == 16)
-        );
+        assert!(drawn.iter().all(|c| ITERATIONS.contains(&c.iterations) && c.salt.len() == 16));
         assert!(drawn.windows(2).all(|pair| pair[0].salt != pair[1].salt));
     }
 

@@ -32,18 +32,12 @@ pub(super) async fn push_run<'a, S: Store>(
 ) -> Vec<Result<Answer, Refusal>> {
     let mut batch = service.take_batch();
     let now = service.clock.now();
-    let parsed: Vec<_> = texts
-        .map(|json| batch.add(json, now, &settings.limits))
-        .collect();
+    let parsed: Vec<_> = texts.map(|json| batch.add(json, now, &settings.limits)).collect();
     let mut stored = push_all(&*service.store, &batch.jobs()).await.into_iter();
     service.keep_batch(batch);
     let answer = |result: Result<(), _>| {
         result.map_err(Refusal::from)?;
-        stored
-            .next()
-            .unwrap_or(Ok(()))
-            .map(|()| Answer::Ok)
-            .map_err(Refusal::from)
+        stored.next().unwrap_or(Ok(())).map(|()| Answer::Ok).map_err(Refusal::from)
     };
     parsed.into_iter().map(answer).collect()
 }
@@ -60,9 +54,7 @@ pub(super) async fn pushb<S: Store>(
             let jobs = batch.jobs();
             let stored = push_all(&*service.store, &jobs).await;
             let unstored = jobs.iter().zip(stored).filter_map(|(job, stored)| {
-                stored
-                    .err()
-                    .map(|error| (job.jid.to_owned(), Value::String(error.to_string())))
+                stored.err().map(|error| (job.jid.to_owned(), Value::String(error.to_string())))
             });
             let rejected = rejections.into_iter().map(|rejection| {
                 if let Some(limit) = Refusal::from(rejection.error.clone()).limit() {

@@ -46,15 +46,8 @@ fn named<S: Store>(
     for name in names.iter().filter(|name| **name != "*") {
         check_queue_name(name, &settings.limits)?;
     }
-    let queues = service
-        .store
-        .counts()
-        .queues
-        .into_iter()
-        .map(|queue| queue.name);
-    Ok(queues
-        .filter(|queue| all || names.contains(&queue.as_str()))
-        .collect())
+    let queues = service.store.counts().queues.into_iter().map(|queue| queue.name);
+    Ok(queues.filter(|queue| all || names.contains(&queue.as_str())).collect())
 }
 
 /// Seconds that the next job of each queue has waited; 0 for an empty or unknown one.
@@ -64,18 +57,12 @@ fn latency<'a, S: Store>(
 ) -> Result<Answer, Refusal> {
     let now = service.clock.now();
     let counts = service.store.counts();
-    let oldest: BTreeMap<&str, _> = counts
-        .queues
-        .iter()
-        .map(|queue| (queue.name.as_str(), queue.oldest))
-        .collect();
+    let oldest: BTreeMap<&str, _> =
+        counts.queues.iter().map(|queue| (queue.name.as_str(), queue.oldest)).collect();
     let seconds: BTreeMap<&str, f64> = names
         .map(|name| {
             let since = oldest.get(name).copied().flatten();
-            (
-                name,
-                since.map_or(0.0, |since| now.since(since).as_secs_f64()),
-            )
+            (name, since.map_or(0.0, |since| now.since(since).as_secs_f64()))
         })
         .collect();
     if seconds.is_empty() {

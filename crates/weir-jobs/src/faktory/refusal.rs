@@ -18,10 +18,7 @@ pub(crate) enum Refusal {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("malformed {command}: {complaint}")]
-    Malformed {
-        command: &'static str,
-        complaint: String,
-    },
+    Malformed { command: &'static str, complaint: String },
     #[error("{0}")]
     Name(#[from] NameError),
     #[error("Unknown command {0}")]
@@ -61,10 +58,7 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// The text is not what the command takes.
     pub(crate) fn malformed(command: &'static str, complaint: impl std::fmt::Display) -> Self {
-        Self::Malformed {
-            command,
-            complaint: complaint.to_string(),
-        }
+        Self::Malformed { command, complaint: complaint.to_string() }
     }
 
     /// Nobody knows this verb.

@@ -29,10 +29,7 @@ pub(crate) struct Replies {
 
 impl Replies {
     pub(crate) const fn new(buffers: Rc<Buffers>) -> Self {
-        Self {
-            buffer: None,
-            buffers,
-        }
+        Self { buffer: None, buffers }
     }
 
     /// What is to be sent.

@@ -28,11 +28,7 @@ pub(crate) struct Session<'c, S> {
 
 impl<'c, S: Store> Session<'c, S> {
     pub(crate) fn new(service: Rc<Service<S>>, client: &'c Client) -> Self {
-        Self {
-            service,
-            client,
-            named_queues: NamedQueues::default(),
-        }
+        Self { service, client, named_queues: NamedQueues::default() }
     }
 
     /// Answers until the connection ends.
@@ -181,14 +177,7 @@ impl<'c, S: Store> Session<'c, S> {
         match answer {
             Ok(answer) => {
                 let empty = answer == Answer::Null;
-                self.count(
-                    verb,
-                    if empty {
-                        CommandResult::Empty
-                    } else {
-                        CommandResult::Ok
-                    },
-                );
+                self.count(verb, if empty { CommandResult::Empty } else { CommandResult::Ok });
                 wire.replies.answer(&answer);
             }
             Err(refusal) => {
@@ -203,9 +192,7 @@ impl<'c, S: Store> Session<'c, S> {
 
     fn count(&self, verb: Verb, result: CommandResult) {
         self.service.metrics.command(verb, result);
-        self.service
-            .commands_total
-            .set(self.service.commands_total.get() + 1);
+        self.service.commands_total.set(self.service.commands_total.get() + 1);
     }
 }
 

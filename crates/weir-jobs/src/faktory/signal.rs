@@ -26,10 +26,7 @@ pub(crate) struct Signal {
 
 impl Default for Signal {
     fn default() -> Self {
-        Self {
-            order: Cell::new(Order::Serve),
-            waker: RefCell::default(),
-        }
+        Self { order: Cell::new(Order::Serve), waker: RefCell::default() }
     }
 }
 
@@ -55,10 +52,7 @@ impl Signal {
             return Poll::Ready(());
         }
         let mut waker = self.waker.borrow_mut();
-        if !waker
-            .as_ref()
-            .is_some_and(|known| known.will_wake(context.waker()))
-        {
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
         Poll::Pending

@@ -83,15 +83,7 @@ pub(crate) struct Wire<IO> {
 impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
     pub(crate) fn new(io: IO, buffers: Rc<Buffers>, signal: Rc<Signal>) -> Self {
         let replies = Replies::new(Rc::clone(&buffers));
-        Self {
-            io,
-            arrived: None,
-            searched: 0,
-            ended: false,
-            buffers,
-            signal,
-            replies,
-        }
+        Self { io, arrived: None, searched: 0, ended: false, buffers, signal, replies }
     }
 
     /// All complete lines that have arrived, waiting for the first.
@@ -186,11 +178,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             return Ok(());
         };
         if arrived.len() > limits.bytes_max {
-            let LineLimits {
-                bytes_max: max,
-                setting,
-                ..
-            } = limits;
+            let LineLimits { bytes_max: max, setting, .. } = limits;
             return Err(Refusal::LineTooLong { max, setting });
         }
         if arrived.len() < arrived.capacity() {
@@ -198,9 +186,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
         }
         // Room for one byte too many shows that a line is too long.
         let most = limits.bytes_max.saturating_add(1).max(BUFFER_BYTES);
-        arrived
-            .grow(most, limits.buffered_bytes_max)
-            .map_err(|_| Refusal::Buffered)
+        arrived.grow(most, limits.buffered_bytes_max).map_err(|_| Refusal::Buffered)
     }
 
     /// Reads into `arrived`, which must have room. An idle connection gives its buffer back.
@@ -238,11 +224,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
 
     fn poll_hang_up<T>(&mut self, context: &mut Context<'_>) -> Poll<Watched<T>> {
         loop {
-            if self
-                .arrived
-                .as_ref()
-                .is_some_and(|arrived| arrived.len() == arrived.capacity())
-            {
+            if self.arrived.as_ref().is_some_and(|arrived| arrived.len() == arrived.capacity()) {
                 return Poll::Pending;
             }
             match ready!(self.poll_read(context)) {
@@ -266,9 +248,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Wire<IO> {
             match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
-                    timeout(limit, write)
-                        .await
-                        .map_err(|_| End::Limit(Limit::WriteTimeout))??;
+                    timeout(limit, write).await.map_err(|_| End::Limit(Limit::WriteTimeout))??;
                 }
             }
         }

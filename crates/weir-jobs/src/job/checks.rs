@@ -5,9 +5,7 @@
 
 /// Whether `json` (valid JSON) nests deeper than `max`.
 pub(super) fn nests_deeper_than(json: &str, max: usize) -> bool {
-    let opened = memchr::memchr2_iter(b'{', b'[', json.as_bytes())
-        .take(max + 1)
-        .count();
+    let opened = memchr::memchr2_iter(b'{', b'[', json.as_bytes()).take(max + 1).count();
     opened > max && depth(json.as_bytes()) > max
 }
 

@@ -62,24 +62,15 @@ impl<'a> Fields<'a> {
 
 /// The jid, whatever else is wrong; empty: there is none that can be read.
 pub(super) fn jid_of(members: &Members<'_>) -> String {
-    text(members, Member::Jid)
-        .ok()
-        .flatten()
-        .unwrap_or_default()
-        .into_owned()
+    text(members, Member::Jid).ok().flatten().unwrap_or_default().into_owned()
 }
 
 fn check_shape(json: &str, members: &Members<'_>, limits: &Limits) -> Result<(), JobError> {
     if let Some(member) = members.duplicate {
-        return Err(JobError::malformed(format_args!(
-            "{} is there twice",
-            member.name()
-        )));
+        return Err(JobError::malformed(format_args!("{} is there twice", member.name())));
     }
     if checks::nests_deeper_than(json, limits.json_depth_max) {
-        return Err(JobError::TooDeep {
-            max: limits.json_depth_max,
-        });
+        return Err(JobError::TooDeep { max: limits.json_depth_max });
     }
     if checks::has_lone_surrogate(json) {
         return Err(JobError::malformed("an escape is half of a surrogate pair"));
@@ -101,29 +92,20 @@ fn jobtype<'a>(members: &Members<'a>, limits: &Limits) -> Result<Cow<'a, str>, J
 fn within<'a>(member: Member, id: Cow<'a, str>, limits: &Limits) -> Result<Cow<'a, str>, JobError> {
     let max = limits.id_bytes_max;
     if id.len() > max {
-        return Err(JobError::TooLong {
-            member: member.name(),
-            max,
-        });
+        return Err(JobError::TooLong { member: member.name(), max });
     }
     Ok(id)
 }
 
 fn queue<'a>(members: &Members<'a>, limits: &Limits) -> Result<Option<Cow<'a, str>>, JobError> {
     let queue = text(members, Member::Queue)?.filter(|name| !name.is_empty());
-    queue
-        .iter()
-        .try_for_each(|name| check_queue_name(name, limits))?;
+    queue.iter().try_for_each(|name| check_queue_name(name, limits))?;
     Ok(queue)
 }
 
 fn check_args(members: &Members<'_>) -> Result<(), JobError> {
     let args = members.value(Member::Args).ok_or(JobError::Args)?;
-    if args.starts_with('[') {
-        Ok(())
-    } else {
-        Err(JobError::malformed("args must be an array"))
-    }
+    if args.starts_with('[') { Ok(()) } else { Err(JobError::malformed("args must be an array")) }
 }
 
 fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
@@ -171,20 +153,13 @@ fn text<'a>(members: &Members<'a>, member: Member) -> Result<Option<Cow<'a, str>
     let Some(raw) = members.value(member) else {
         return Ok(None);
     };
-    let quoted = raw
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'));
+    let quoted = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match quoted {
-        None => Err(JobError::malformed(format_args!(
-            "{} must be a string",
-            member.name()
-        ))),
+        None => Err(JobError::malformed(format_args!("{} must be a string", member.name()))),
         Some(plain) if !plain.contains('\\') => Ok(Some(Cow::Borrowed(plain))),
-        Some(_) => serde_json::from_str(raw)
-            .map(|text| Some(Cow::Owned(text)))
-            .map_err(|error| {
-                JobError::malformed(format_args!("{} is not a text: {error}", member.name()))
-            }),
+        Some(_) => serde_json::from_str(raw).map(|text| Some(Cow::Owned(text))).map_err(|error| {
+            JobError::malformed(format_args!("{} is not a text: {error}", member.name()))
+        }),
     }
 }
 
@@ -194,9 +169,6 @@ fn integer(members: &Members<'_>, member: Member) -> Result<Option<i32>, JobErro
         return Ok(None);
     };
     raw.parse().map(Some).map_err(|_| {
-        JobError::malformed(format_args!(
-            "{} must be a whole number below 2^31",
-            member.name()
-        ))
+        JobError::malformed(format_args!("{} must be a whole number below 2^31", member.name()))
     })
 }

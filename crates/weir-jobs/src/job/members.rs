@@ -136,12 +136,7 @@ struct Cuts {
 
 impl Default for Cuts {
     fn default() -> Self {
-        Self {
-            ranges: Default::default(),
-            count: 0,
-            end: 1,
-            kept: false,
-        }
+        Self { ranges: Default::default(), count: 0, end: 1, kept: false }
     }
 }
 

@@ -29,19 +29,15 @@ fn value() -> impl Strategy<Value = String> {
         let object = prop::collection::vec((space(), text(), space(), inner), 0..6);
         prop_oneof![
             list.prop_map(|items| {
-                let items = items
-                    .iter()
-                    .map(|(before, item, behind)| format!("{before}{item}{behind}"));
+                let items =
+                    items.iter().map(|(before, item, behind)| format!("{before}{item}{behind}"));
                 format!("[{}]", items.collect::<Vec<_>>().join(","))
             }),
             object.prop_map(|members| {
                 let member = |(a, name, b, item): &(String, String, String, String)| {
                     format!("{a}{name}{b}:{a}{item}{b}")
                 };
-                format!(
-                    "{{{}}}",
-                    members.iter().map(member).collect::<Vec<_>>().join(",")
-                )
+                format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","))
             }),
         ]
     })
@@ -68,11 +64,7 @@ fn escaped(name: &'static str) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::bool::weighted(0.1), name.len()).prop_map(move |escapes| {
         let letters = name.chars().zip(escapes);
         let letter = |(letter, escape): (char, bool)| {
-            if escape {
-                format!("\\u{:04x}", u32::from(letter))
-            } else {
-                letter.to_string()
-            }
+            if escape { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() }
         };
         format!("\"{}\"", letters.map(letter).collect::<String>())
     })
@@ -88,13 +80,7 @@ fn known(
 }
 
 fn job() -> impl Strategy<Value = Text> {
-    let required = (
-        escaped("jid"),
-        escaped("jobtype"),
-        escaped("args"),
-        text(),
-        value(),
-    );
+    let required = (escaped("jid"), escaped("jobtype"), escaped("args"), text(), value());
     let required = required.prop_map(|(jid, jobtype, args, kind, payload)| {
         vec![
             Some((jid, "\"jid-\\u00e9-0001\"".to_owned())),
@@ -106,34 +92,16 @@ fn job() -> impl Strategy<Value = Text> {
         known("queue", &["null", "\"\"", "\"mail\"", "\"m\\u0061il\""]),
         known("created_at", &["null", "\"\"", "\"long ago\""]),
         known("enqueued_at", &["null", "\"x\"", "[{\"a\":\"]}\"}]"]),
-        known(
-            "failure",
-            &["null", "{\"retry_count\":1,\"message\":\"}\"}"],
-        ),
-        known(
-            "at",
-            &[
-                "null",
-                "\"\"",
-                "\"1999-01-01T00:00:00Z\"",
-                "\"2999-01-01T00:00:00+02:00\"",
-            ],
-        ),
+        known("failure", &["null", "{\"retry_count\":1,\"message\":\"}\"}"]),
+        known("at", &["null", "\"\"", "\"1999-01-01T00:00:00Z\"", "\"2999-01-01T00:00:00+02:00\""]),
         known("retry", &["null", "0", "-1", "25"]),
         known("reserve_for", &["null", "600"]),
     );
     let known = known.prop_map(|(a, b, c, d, e, f, g)| vec![a, b, c, d, e, f, g]);
     let others = prop::collection::vec((text(), value()), 0..5);
     (required, known, others).prop_flat_map(|(required, known, others)| {
-        let others = others
-            .into_iter()
-            .map(|(name, value)| (format!("\"x{}", &name[1..]), value));
-        let members: Text = required
-            .into_iter()
-            .chain(known)
-            .flatten()
-            .chain(others)
-            .collect();
+        let others = others.into_iter().map(|(name, value)| (format!("\"x{}", &name[1..]), value));
+        let members: Text = required.into_iter().chain(known).flatten().chain(others).collect();
         Just(members).prop_shuffle()
     })
 }

@@ -14,9 +14,7 @@ fn parse<R>(json: &str, look: impl FnOnce(Result<NewJob<'_>, JobError>) -> R) ->
 }
 
 fn text_of(json: &str) -> String {
-    parse(json, |job| {
-        String::from_utf8(job.unwrap().json.to_vec()).unwrap()
-    })
+    parse(json, |job| String::from_utf8(job.unwrap().json.to_vec()).unwrap())
 }
 
 fn error_of(json: &str) -> String {
@@ -32,20 +30,11 @@ fn the_smallest_job_gets_the_defaults() {
     let json = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
     parse(json, |job| {
         let job = job.unwrap();
-        assert_eq!(
-            (job.jid, job.jobtype, job.queue),
-            ("12345678", "T", "default")
-        );
-        assert_eq!(
-            (job.reserve_for_seconds, job.retry, job.backtrace),
-            (1_800, 25, 50)
-        );
+        assert_eq!((job.jid, job.jobtype, job.queue), ("12345678", "T", "default"));
+        assert_eq!((job.reserve_for_seconds, job.retry, job.backtrace), (1_800, 25, 50));
         assert_eq!(job.at, None);
     });
-    assert_eq!(
-        text_of(json),
-        format!("{}{}", &json[..json.len() - 1], all_added())
-    );
+    assert_eq!(text_of(json), format!("{}{}", &json[..json.len() - 1], all_added()));
 }
 
 #[test]
@@ -53,20 +42,14 @@ fn what_the_client_pushed_is_kept_byte_for_byte() {
     let odd = "{ \"args\" : [109326485893512345, 1e400, -0.0,\"\\u00e9é\\/\"]\t,\"zzz\": {\"b\":1,\"a\":2} ,\
                \"jid\":\"12345678\",\"jobtype\":\"T\", \"custom\":null, \"zzz\":1 }";
     let kept = &odd[..odd.len() - 1];
-    assert_eq!(
-        text_of(&format!(" {odd}\t")),
-        format!("{kept}{}", all_added())
-    );
+    assert_eq!(text_of(&format!(" {odd}\t")), format!("{kept}{}", all_added()));
 }
 
 #[test]
 fn members_that_the_client_gave_are_not_added() {
     let json = with(r#""created_at":"yesterday","queue":"q.1_-""#);
     let kept = &json[..json.len() - 1];
-    assert_eq!(
-        text_of(&json),
-        format!(r#"{kept},"enqueued_at":"{NOW_TEXT}"}}"#)
-    );
+    assert_eq!(text_of(&json), format!(r#"{kept},"enqueued_at":"{NOW_TEXT}"}}"#));
 }
 
 #[test]
@@ -78,23 +61,14 @@ fn members_that_the_server_owns_are_cut() {
     let owned = r#""enqueued_at":"x""#;
     check(&format!("{{{owned},{end}}}"), &format!("{{{end}"));
     check(&format!("{{ {owned} , {end}}}"), &format!("{{ {end}"));
-    check(
-        &format!(r#"{{{owned},"failure":{{"a":[1,"}}"]}} , {end}}}"#),
-        &format!("{{ {end}"),
-    );
-    check(
-        &format!(r#"{{{owned},{end},"failure":null }}"#),
-        &format!("{{{end} "),
-    );
+    check(&format!(r#"{{{owned},"failure":{{"a":[1,"}}"]}} , {end}}}"#), &format!("{{ {end}"));
+    check(&format!(r#"{{{owned},{end},"failure":null }}"#), &format!("{{{end} "));
     check(&format!("{{{end} , {owned}}}"), &format!("{{{end}"));
     check(
         &format!(r#"{{"a":1,"queue":null ,"created_at":"", "at":"","failure":1,{end},{owned}}}"#),
         &format!(r#"{{"a":1,{end}"#),
     );
-    check(
-        &format!(r#"{{"enqueued\u005fat":1,{end}}}"#),
-        &format!("{{{end}"),
-    );
+    check(&format!(r#"{{"enqueued\u005fat":1,{end}}}"#), &format!("{{{end}"));
 }
 
 #[test]
@@ -111,9 +85,7 @@ fn a_scheduled_job_is_not_enqueued_yet() {
 #[test]
 fn a_time_that_has_passed_means_now() {
     for past in [NOW_TEXT, "1960-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
-        parse(&with(&format!(r#""at":"{past}""#)), |job| {
-            assert_eq!(job.unwrap().at, None)
-        });
+        parse(&with(&format!(r#""at":"{past}""#)), |job| assert_eq!(job.unwrap().at, None));
     }
 }
 
@@ -126,26 +98,11 @@ fn numbers_follow_the_protocol() {
             assert_eq!(found, (reserve_for, retry, backtrace), "{members}");
         });
     };
-    check(
-        r#""reserve_for":null,"retry":null,"backtrace":null"#,
-        1_800,
-        25,
-        50,
-    );
+    check(r#""reserve_for":null,"retry":null,"backtrace":null"#, 1_800, 25, 50);
     check(r#""reserve_for":0,"retry":0,"backtrace":0"#, 1_800, 0, 50);
     check(r#""reserve_for":1,"retry":-1,"backtrace":5"#, 60, -1, 5);
-    check(
-        r#""reserve_for":86400,"retry":-7,"backtrace":51"#,
-        86_400,
-        -7,
-        50,
-    );
-    check(
-        r#""reserve_for":61,"retry":2147483647,"backtrace":-1"#,
-        61,
-        i32::MAX,
-        50,
-    );
+    check(r#""reserve_for":86400,"retry":-7,"backtrace":51"#, 86_400, -7, 50);
+    check(r#""reserve_for":61,"retry":2147483647,"backtrace":-1"#, 61, i32::MAX, 50);
 }
 
 #[test]
@@ -161,49 +118,25 @@ fn what_is_wrong_is_said() {
     let args = "jobs must have an args parameter";
     check(r#"{"jid":"12345678","jobtype":"T"}"#, args);
     check(r#"{"jid":"12345678","jobtype":"T","args":null}"#, args);
-    check(
-        r#"{"jid":"12345678","jobtype":"T","args":{}}"#,
-        "malformed job: args must be an array",
-    );
-    check(
-        r#"{"jid":12345678,"jobtype":"T","args":[]}"#,
-        "malformed job: jid must be a string",
-    );
+    check(r#"{"jid":"12345678","jobtype":"T","args":{}}"#, "malformed job: args must be an array");
+    check(r#"{"jid":12345678,"jobtype":"T","args":[]}"#, "malformed job: jid must be a string");
     check(
         &with(r#""queue":"a b""#),
         "malformed job: queue name has a character outside [a-zA-Z0-9._-]",
     );
-    check(
-        &with(r#""queue":5"#),
-        "malformed job: queue must be a string",
-    );
-    check(
-        &with(r#""created_at":5"#),
-        "malformed job: created_at must be a string",
-    );
+    check(&with(r#""queue":5"#), "malformed job: queue must be a string");
+    check(&with(r#""created_at":5"#), "malformed job: created_at must be a string");
     let reserve_for = "jobs cannot be reserved for more than one day";
     check(&with(r#""reserve_for":86401"#), reserve_for);
-    check(
-        &with(r#""reserve_for":-1"#),
-        "malformed job: reserve_for must not be negative",
-    );
+    check(&with(r#""reserve_for":-1"#), "malformed job: reserve_for must not be negative");
     let retry = "malformed job: retry must be a whole number below 2^31";
     check(&with(r#""retry":1e400"#), retry);
     check(&with(r#""retry":2147483648"#), retry);
     check(&with(r#""retry":true"#), retry);
     check(&with(r#""retry":"5""#), retry);
-    check(
-        &with(r#""jid":"12345678""#),
-        "malformed job: jid is there twice",
-    );
-    check(
-        &with(r#""failure":1,"failure":1"#),
-        "malformed job: failure is there twice",
-    );
-    check(
-        &with(r#""x":"\ud800""#),
-        "malformed job: an escape is half of a surrogate pair",
-    );
+    check(&with(r#""jid":"12345678""#), "malformed job: jid is there twice");
+    check(&with(r#""failure":1,"failure":1"#), "malformed job: failure is there twice");
+    check(&with(r#""x":"\ud800""#), "malformed job: an escape is half of a surrogate pair");
 }
 
 #[test]
@@ -215,17 +148,7 @@ fn what_is_not_a_job_is_refused() {
     );
     let endless = "[".repeat(1_000_000);
     let giant_text = format!("\"{}\"", "x".repeat(1_000_000));
-    let cases = [
-        "",
-        " ",
-        "null",
-        "5",
-        "[]",
-        "\u{feff}{}",
-        "{",
-        r#"{"jid""#,
-        r#"{"jid":}"#,
-    ];
+    let cases = ["", " ", "null", "5", "[]", "\u{feff}{}", "{", r#"{"jid""#, r#"{"jid":}"#];
     for json in cases.into_iter().chain([endless.as_str(), &giant_text]) {
         let error = error_of(json);
         assert!(error.starts_with("malformed job: "), "{error}");
@@ -238,18 +161,11 @@ fn what_is_not_a_job_is_refused() {
 
 #[test]
 fn invalid_utf8_is_refused_wherever_it_is() {
-    for json in [
-        &b"\xff"[..],
-        b"{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[\"\xc3\x28\"]}",
-    ] {
+    for json in [&b"\xff"[..], b"{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":[\"\xc3\x28\"]}"]
+    {
         let mut batch = JobBatch::new();
         let error = batch.parse_one(json, NOW, &Limits::default()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("malformed job: invalid utf-8"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("malformed job: invalid utf-8"), "{error}");
     }
 }
 
@@ -270,18 +186,9 @@ fn limits_are_named() {
             assert!(error.to_string().contains(limit), "{error}");
         });
     };
-    check(
-        &format!(r#"{{"jid":"{long}","jobtype":"T","args":[]}}"#),
-        "id_bytes_max",
-    );
-    check(
-        &format!(r#"{{"jid":"12345678","jobtype":"{long}","args":[]}}"#),
-        "id_bytes_max",
-    );
-    check(
-        &with(&format!(r#""queue":"{long}""#)),
-        "queue_name_bytes_max",
-    );
+    check(&format!(r#"{{"jid":"{long}","jobtype":"T","args":[]}}"#), "id_bytes_max");
+    check(&format!(r#"{{"jid":"12345678","jobtype":"{long}","args":[]}}"#), "id_bytes_max");
+    check(&with(&format!(r#""queue":"{long}""#)), "queue_name_bytes_max");
 }
 
 #[test]
@@ -289,14 +196,8 @@ fn a_batch_takes_what_it_can() {
     let array = r#" [ {"jid":"job-0001","jobtype":"A","args":[]} , {"jid":"job-0002","args":[]},
         7, {"jid":"job-0004","jobtype":"D","args":[2],"queue":"q"}] "#;
     let mut batch = JobBatch::new();
-    let rejected = batch
-        .parse_array(array.as_bytes(), NOW, &Limits::default())
-        .unwrap();
-    let found: Vec<_> = batch
-        .jobs()
-        .iter()
-        .map(|job| (job.jid, job.queue))
-        .collect();
+    let rejected = batch.parse_array(array.as_bytes(), NOW, &Limits::default()).unwrap();
+    let found: Vec<_> = batch.jobs().iter().map(|job| (job.jid, job.queue)).collect();
     assert_eq!(found, [("job-0001", "default"), ("job-0004", "q")]);
     let errors: Vec<_> = rejected.iter().map(|r| (r.index, r.jid.as_str())).collect();
     assert_eq!(errors, [(1, "job-0002"), (2, "")]);
@@ -314,24 +215,15 @@ fn an_array_that_breaks_off_leaves_nothing() {
         assert!(matches!(result, Err(JobError::Malformed(_))), "{broken}");
         assert!(batch.is_empty());
     }
-    assert_eq!(
-        batch.parse_array(b"[]", NOW, &Limits::default()),
-        Ok(vec![])
-    );
+    assert_eq!(batch.parse_array(b"[]", NOW, &Limits::default()), Ok(vec![]));
 }
 
 #[test]
 fn one_job_more_than_the_limit_refuses_the_batch() {
-    let limits = Limits {
-        pushb_jobs_max: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { pushb_jobs_max: 2, ..Limits::default() };
     let job = r#"{"jid":"job-0001","jobtype":"A","args":[]}"#;
     let mut batch = JobBatch::new();
     let mut count = |json: String| batch.parse_array(json.as_bytes(), NOW, &limits);
     assert_eq!(count(format!("[{job},{job}]")), Ok(vec![]));
-    assert_eq!(
-        count(format!("[{job},{job},{job}]")),
-        Err(JobError::TooMany { max: 2 })
-    );
+    assert_eq!(count(format!("[{job},{job},{job}]")), Err(JobError::TooMany { max: 2 }));
 }

@@ -30,10 +30,7 @@ impl State {
 
     /// Up to `limit` reservations, oldest first.
     pub(super) fn reservations(&self, limit: usize) -> Vec<Reserved> {
-        let held = self
-            .expiry
-            .iter()
-            .filter_map(|(_, id)| self.job(*id).reserved());
+        let held = self.expiry.iter().filter_map(|(_, id)| self.job(*id).reserved());
         let mut held: Vec<Reserved> = held.collect();
         held.sort_by_key(|reserved| reserved.since);
         held.truncate(limit);
@@ -42,20 +39,16 @@ impl State {
 
     /// How many jobs a worker holds.
     pub(super) fn busy(&self, wid: &Wid) -> u64 {
-        let held = self
-            .expiry
-            .iter()
-            .filter(|(_, id)| match &self.job(*id).rest {
-                Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
-                _ => false,
-            });
+        let held = self.expiry.iter().filter(|(_, id)| match &self.job(*id).rest {
+            Rest::Reserved(reservation) => reservation.wid.as_ref() == Some(wid),
+            _ => false,
+        });
         held.count() as u64
     }
 
     /// One job, wherever it is.
     pub(super) fn find(&self, jid: &str) -> Option<StoredJob> {
-        self.find_where(jid, |_| true)
-            .map(|id| self.job(id).stored())
+        self.find_where(jid, |_| true).map(|id| self.job(id).stored())
     }
 
     /// A page of the jobs of a place.
@@ -97,33 +90,21 @@ impl State {
     /// Where `key` is, or was: a walk whose last job has left goes on with the first of the same
     /// time, so that none is passed over. Showing one twice does no harm.
     fn set_place(&self, request: &ScanRequest, key: &EntryKey) -> (u64, JobId) {
-        let gone = if request.newest_first {
-            JobId::LAST
-        } else {
-            JobId::FIRST
-        };
+        let gone = if request.newest_first { JobId::LAST } else { JobId::FIRST };
         (key.order, self.entry(&request.place, key).unwrap_or(gone))
     }
 }
 
 fn beyond<T>(last: Option<T>, newest_first: bool) -> (Bound<T>, Bound<T>) {
     let last = last.map_or(Bound::Unbounded, Bound::Excluded);
-    if newest_first {
-        (Bound::Unbounded, last)
-    } else {
-        (last, Bound::Unbounded)
-    }
+    if newest_first { (Bound::Unbounded, last) } else { (last, Bound::Unbounded) }
 }
 
 fn in_direction<'a>(
     ids: impl DoubleEndedIterator<Item = JobId> + 'a,
     newest_first: bool,
 ) -> Box<dyn Iterator<Item = JobId> + 'a> {
-    if newest_first {
-        Box::new(ids.rev())
-    } else {
-        Box::new(ids)
-    }
+    if newest_first { Box::new(ids.rev()) } else { Box::new(ids) }
 }
 
 impl Queue {
@@ -143,11 +124,7 @@ impl Queue {
         QueueCounts {
             name: name.clone(),
             depth: self.lane.len() as u64,
-            oldest: self
-                .lane
-                .keys()
-                .next()
-                .map(|order| Timestamp::from_micros(*order)),
+            oldest: self.lane.keys().next().map(|order| Timestamp::from_micros(*order)),
             paused: self.paused,
             reserved: u64::from(self.reserved),
             pushed_total: self.totals.pushed,
@@ -159,10 +136,7 @@ impl Queue {
 
 impl Job {
     fn key(&self) -> EntryKey {
-        EntryKey {
-            order: self.order,
-            jid: self.jid.clone(),
-        }
+        EntryKey { order: self.order, jid: self.jid.clone() }
     }
 
     fn stored(&self) -> StoredJob {

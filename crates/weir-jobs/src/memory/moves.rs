@@ -29,10 +29,9 @@ impl State {
     ) -> Acted {
         let selected: Vec<JobId> = match what {
             Selection::All => self.in_place(place),
-            Selection::Entries(keys) => keys
-                .iter()
-                .filter_map(|key| self.entry(place, key))
-                .collect(),
+            Selection::Entries(keys) => {
+                keys.iter().filter_map(|key| self.entry(place, key)).collect()
+            }
         };
         let mut acted = Acted::default();
         for id in selected {
@@ -54,10 +53,7 @@ impl State {
         match place {
             Place::Set(set) => self.set(*set).iter().map(|(_, id)| *id).collect(),
             Place::Queue(name) => {
-                let lane = self
-                    .queues
-                    .get(name)
-                    .map(|queue| queue.lane.values().copied());
+                let lane = self.queues.get(name).map(|queue| queue.lane.values().copied());
                 lane.into_iter().flatten().collect()
             }
         }
@@ -65,9 +61,7 @@ impl State {
 
     /// The resting job that `key` names in `place`.
     pub(super) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobId> {
-        self.find_where(&key.jid, |job| {
-            job.order == key.order && job.rests_in(place)
-        })
+        self.find_where(&key.jid, |job| job.order == key.order && job.rests_in(place))
     }
 
     /// Puts a resting job at the end of its queue.
@@ -159,20 +153,13 @@ impl State {
     }
 
     fn due(&self, set: SetName, by: Timestamp) -> Option<JobId> {
-        let first = self
-            .set(set)
-            .first()
-            .filter(|(at, _)| *at <= by.as_micros());
+        let first = self.set(set).first().filter(|(at, _)| *at <= by.as_micros());
         first.map(|(_, id)| *id)
     }
 
     /// When there is something to do next.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let first = |set| {
-            self.set(set)
-                .first()
-                .map(|(at, _)| Timestamp::from_micros(*at))
-        };
+        let first = |set| self.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));
         let times = [
             self.expiry.first().map(|(at, _)| *at),
             first(SetName::Scheduled),

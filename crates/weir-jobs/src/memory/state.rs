@@ -125,11 +125,7 @@ impl State {
 
     /// Forgets all jobs and queues, but gives no place in a queue twice.
     pub(super) fn flush(&mut self) {
-        let fresh = Self::new(
-            self.allocation.clone(),
-            self.limits.clone(),
-            self.metrics.clone(),
-        );
+        let fresh = Self::new(self.allocation.clone(), self.limits.clone(), self.metrics.clone());
         let old = std::mem::replace(self, fresh);
         self.next_order = old.next_order;
         self.dispatcher = old.dispatcher;
@@ -141,16 +137,12 @@ impl State {
 
     /// A job that is there.
     pub(super) fn job(&self, id: JobId) -> &Job {
-        self.jobs
-            .get(&id)
-            .expect("an id in a place names a live job")
+        self.jobs.get(&id).expect("an id in a place names a live job")
     }
 
     /// A queue that is there.
     pub(super) fn queue(&mut self, name: &QueueName) -> &mut Queue {
-        self.queues
-            .get_mut(name)
-            .expect("a live job's queue is there")
+        self.queues.get_mut(name).expect("a live job's queue is there")
     }
 
     /// A place at the end of every queue.
@@ -205,10 +197,7 @@ impl State {
 
     /// Replaces a job's text.
     pub(super) fn rewrite(&mut self, id: JobId, json: Vec<u8>) {
-        let job = self
-            .jobs
-            .get_mut(&id)
-            .expect("an id in a place names a live job");
+        let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
         self.bytes = self.bytes - job.json.len() + json.len();
         job.json = json;
     }
@@ -216,15 +205,9 @@ impl State {
     /// Removes a job from wherever it is; a removed queue goes with its last job.
     pub(super) fn forget(&mut self, id: JobId) {
         self.leave(id);
-        let job = self
-            .jobs
-            .remove(&id)
-            .expect("an id in a place names a live job");
+        let job = self.jobs.remove(&id).expect("an id in a place names a live job");
         self.bytes -= job.json.len();
-        let twins = self
-            .by_jid
-            .get_mut(&job.jid)
-            .expect("a live job's jid is indexed");
+        let twins = self.by_jid.get_mut(&job.jid).expect("a live job's jid is indexed");
         twins.remove(&id);
         if twins.is_empty() {
             self.by_jid.remove(&job.jid);
@@ -237,16 +220,10 @@ impl State {
     }
 
     fn enter(&mut self, id: JobId, rest: Rest, order: u64) {
-        let job = self
-            .jobs
-            .get_mut(&id)
-            .expect("an id in a place names a live job");
+        let job = self.jobs.get_mut(&id).expect("an id in a place names a live job");
         job.order = order;
         job.rest = rest.clone();
-        let queue = self
-            .queues
-            .get_mut(&job.queue)
-            .expect("a live job's queue is there");
+        let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
         match rest {
             Rest::Waiting => {
                 queue.hidden = false;
@@ -263,14 +240,8 @@ impl State {
     }
 
     fn leave(&mut self, id: JobId) {
-        let job = self
-            .jobs
-            .get(&id)
-            .expect("an id in a place names a live job");
-        let queue = self
-            .queues
-            .get_mut(&job.queue)
-            .expect("a live job's queue is there");
+        let job = self.jobs.get(&id).expect("an id in a place names a live job");
+        let queue = self.queues.get_mut(&job.queue).expect("a live job's queue is there");
         match &job.rest {
             Rest::Waiting => {
                 queue.lane.remove(&job.order);

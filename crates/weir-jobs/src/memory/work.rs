@@ -27,9 +27,7 @@ impl State {
         jobs: &[NewJob<'_>],
         now: Timestamp,
     ) -> Result<Vec<QueueName>, StoreError> {
-        let places = jobs
-            .iter()
-            .map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
+        let places = jobs.iter().map(|job| (job, job.at.map(|at| (SetName::Scheduled, at))));
         self.add(&places.collect::<Vec<_>>(), now)
     }
 
@@ -39,9 +37,7 @@ impl State {
         jobs: &[Restored<'_>],
         now: Timestamp,
     ) -> Result<Vec<QueueName>, StoreError> {
-        let places = jobs
-            .iter()
-            .map(|old| (&old.job, old.set.map(|set| (set, old.at))));
+        let places = jobs.iter().map(|old| (&old.job, old.set.map(|set| (set, old.at))));
         let queues = self.add(&places.collect::<Vec<_>>(), now)?;
         self.trim_dead();
         Ok(queues)
@@ -79,14 +75,11 @@ impl State {
         &mut self,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<Vec<QueueName>, StoreError> {
-        let names: Result<Vec<_>, _> = names
-            .map(|name| QueueName::parse(name, &self.limits))
-            .collect();
+        let names: Result<Vec<_>, _> =
+            names.map(|name| QueueName::parse(name, &self.limits)).collect();
         let names = names.map_err(|error| StoreError::Limit(error.to_string()))?;
-        let mut new: Vec<_> = names
-            .iter()
-            .filter(|name| !self.queues.contains_key(*name))
-            .collect();
+        let mut new: Vec<_> =
+            names.iter().filter(|name| !self.queues.contains_key(*name)).collect();
         new.sort_unstable();
         new.dedup();
         let max = self.limits.queues_max;
@@ -116,15 +109,9 @@ impl State {
             let queue = self.queues.get(name).filter(|queue| !queue.paused)?;
             let (oldest, _) = queue.lane.first_key_value()?;
             let oldest_wait = now.since(Timestamp::from_micros(*oldest));
-            Some(Candidate {
-                place,
-                running: queue.reserved,
-                oldest_wait,
-            })
+            Some(Candidate { place, running: queue.reserved, oldest_wait })
         });
-        let chosen = self
-            .dispatcher
-            .choose(&self.allocation, queues, candidates)?;
+        let chosen = self.dispatcher.choose(&self.allocation, queues, candidates)?;
         let lane = &self.queues.get(&queues[chosen.place])?.lane;
         let (_, id) = match chosen.end {
             End::Oldest => lane.first_key_value()?,
@@ -134,33 +121,16 @@ impl State {
     }
 
     fn reserve(&mut self, id: JobId, wid: Option<&Wid>, now: Timestamp) -> Taken {
-        let Job {
-            jid,
-            json,
-            queue,
-            order,
-            ..
-        } = self.job(id);
+        let Job { jid, json, queue, order, .. } = self.job(id);
         let (queue, order) = (queue.clone(), *order);
-        let delivery = Delivery {
-            jid: jid.clone(),
-            json: json.clone(),
-        };
+        let delivery = Delivery { jid: jid.clone(), json: json.clone() };
         let reserve_for = Duration::from_secs(self.job(id).reserve_for_seconds.into());
         let expires_at = now + reserve_for;
-        let reservation = Reservation {
-            wid: wid.cloned(),
-            since: now,
-            expires_at,
-        };
+        let reservation = Reservation { wid: wid.cloned(), since: now, expires_at };
         self.rest(id, Rest::Reserved(reservation), order);
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.queue(&queue).metrics.wait.observe(waited);
-        Taken {
-            id,
-            since: now,
-            delivery,
-        }
+        Taken { id, since: now, delivery }
     }
 
     /// A job that was taken never reached its worker: it goes back to its place. Returns its queue.
@@ -177,9 +147,7 @@ impl State {
     pub(super) fn ack(&mut self, jid: &str, now: Timestamp) -> Option<QueueName> {
         let reserved = |job: &Job| matches!(job.rest, Rest::Reserved(_));
         let waiting = |job: &Job| matches!(job.rest, Rest::Waiting);
-        let id = self
-            .find_where(jid, reserved)
-            .or_else(|| self.find_where(jid, waiting))?;
+        let id = self.find_where(jid, reserved).or_else(|| self.find_where(jid, waiting))?;
         let name = self.job(id).queue.clone();
         if let Rest::Reserved(reservation) = &self.job(id).rest {
             let ran = now.since(reservation.since).as_secs_f64();
@@ -210,16 +178,9 @@ impl State {
         report: FailureReport,
         now: Timestamp,
     ) -> (FailOutcome, QueueName) {
-        let job = self
-            .jobs
-            .get(&id)
-            .expect("an id in a place names a live job");
+        let job = self.jobs.get(&id).expect("an id in a place names a live job");
         let previous = job_text::failure(&job.json, job.base_bytes);
-        let facts = rules::Failed {
-            retry: job.retry,
-            backtrace: job.backtrace,
-            previous,
-        };
+        let facts = rules::Failed { retry: job.retry, backtrace: job.backtrace, previous };
         let (outcome, failure) = rules::fail(&facts, report, now, &mut self.random);
         let json = job_text::failed(&job.json, job.base_bytes, &failure);
         let name = job.queue.clone();
@@ -263,9 +224,7 @@ impl State {
         };
         let held = self.expiry.iter().filter(|(_, id)| is_held(self.job(*id)));
         let held: Vec<JobId> = held.map(|(_, id)| *id).collect();
-        held.into_iter()
-            .map(|id| self.release_job(id, now))
-            .collect()
+        held.into_iter().map(|id| self.release_job(id, now)).collect()
     }
 
     fn release_job(&mut self, id: JobId, now: Timestamp) -> QueueName {
@@ -277,9 +236,7 @@ impl State {
             }
             Return::Waits => {
                 let name = self.wait_again(id);
-                self.jobs
-                    .entry(id)
-                    .and_modify(|job| job.returns = returns + 1);
+                self.jobs.entry(id).and_modify(|job| job.returns = returns + 1);
                 name
             }
         }
@@ -302,14 +259,7 @@ impl State {
         if let Rest::Reserved(old) = job.rest.clone()
             && until > old.expires_at
         {
-            self.rest(
-                id,
-                Rest::Reserved(Reservation {
-                    expires_at: until,
-                    ..old
-                }),
-                order,
-            );
+            self.rest(id, Rest::Reserved(Reservation { expires_at: until, ..old }), order);
         }
         true
     }

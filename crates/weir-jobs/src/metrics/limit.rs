@@ -2,10 +2,7 @@
 
 /// A limit of [`crate::settings::Limits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(
-    missing_docs,
-    reason = "each is documented at the setting of the same name"
-)]
+#[expect(missing_docs, reason = "each is documented at the setting of the same name")]
 pub enum Limit {
     ConnectionsMax,
     /// Not a setting of Weir: the system's limit of open files.

@@ -64,11 +64,7 @@ pub(super) struct SnapshotCollector {
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let mut snapshot = self
-            .latest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let mut snapshot = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         cap_queues(&mut snapshot.queues, self.queue_labels_max);
         encode_server(&mut encoder, &snapshot)?;
         encode_queues(&mut encoder, &snapshot.queues)
@@ -80,10 +76,7 @@ fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
     if queues.len() <= max {
         return;
     }
-    let mut other = QueueSnapshot {
-        name: OTHER_QUEUES.to_owned(),
-        ..QueueSnapshot::default()
-    };
+    let mut other = QueueSnapshot { name: OTHER_QUEUES.to_owned(), ..QueueSnapshot::default() };
     for queue in queues.drain(max..) {
         other.join(&queue);
     }
@@ -95,22 +88,10 @@ fn cap_queues(queues: &mut Vec<QueueSnapshot>, max: usize) {
 
 fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Result<(), Error> {
     let gauges = [
-        (
-            "connections",
-            "Open client connections",
-            snapshot.connections,
-        ),
+        ("connections", "Open client connections", snapshot.connections),
         ("workers", "Worker processes that beat", snapshot.workers),
-        (
-            "fetches_waiting",
-            "FETCH commands that wait for work",
-            snapshot.fetches_waiting,
-        ),
-        (
-            "buffered_bytes",
-            "Half-read lines and unread replies",
-            snapshot.buffered_bytes,
-        ),
+        ("fetches_waiting", "FETCH commands that wait for work", snapshot.fetches_waiting),
+        ("buffered_bytes", "Half-read lines and unread replies", snapshot.buffered_bytes),
         ("log_segments", "Segments of the log", snapshot.log_segments),
         ("log_bytes", "Bytes of the log on disk", snapshot.log_bytes),
     ];
@@ -147,14 +128,8 @@ fn encode_queues(
 ) -> Result<(), Error> {
     type Value = fn(&QueueSnapshot) -> u64;
     let gauges: [(&str, &str, Value); 2] = [
-        ("queue_depth", "Jobs that wait in a queue", |queue| {
-            queue.depth
-        }),
-        (
-            "queue_working",
-            "Jobs of a queue that are reserved",
-            |queue| queue.working,
-        ),
+        ("queue_depth", "Jobs that wait in a queue", |queue| queue.depth),
+        ("queue_working", "Jobs of a queue that are reserved", |queue| queue.working),
     ];
     for (name, help, value) in gauges {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -164,15 +139,9 @@ fn encode_queues(
         }
     }
     let counters: [(&str, &str, Value); 3] = [
-        ("queue_pushed", "Jobs that entered a queue", |queue| {
-            queue.pushed_total
-        }),
-        ("queue_processed", "Jobs of a queue that ended", |queue| {
-            queue.processed_total
-        }),
-        ("queue_failed", "Failures of a queue's jobs", |queue| {
-            queue.failed_total
-        }),
+        ("queue_pushed", "Jobs that entered a queue", |queue| queue.pushed_total),
+        ("queue_processed", "Jobs of a queue that ended", |queue| queue.processed_total),
+        ("queue_failed", "Failures of a queue's jobs", |queue| queue.failed_total),
     ];
     for (name, help, value) in counters {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

@@ -38,12 +38,7 @@ impl<S: Store> Acceptor<S> {
         shutdown: &Shutdown,
     ) -> Self {
         let (service, shutdown) = (Rc::clone(service), shutdown.clone());
-        Self {
-            service,
-            tls,
-            shutdown,
-            spare: File::open(SPARE).ok(),
-        }
+        Self { service, tls, shutdown, spare: File::open(SPARE).ok() }
     }
 
     /// Until the server is told to end.
@@ -152,8 +147,5 @@ impl<S> Drop for Open<S> {
 }
 
 fn is_descriptor_limit(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE)
-    )
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

@@ -51,10 +51,7 @@ async fn answer<S: Store>(service: &Service<S>, request: Request) {
         Request::Reservations(limit, reply) => {
             let limit = limit.min(service.settings().limits.page_jobs_max);
             let reserved = service.store.reservations(limit);
-            done(
-                reply,
-                Ok(reserved.into_iter().map(views::reservation).collect()),
-            );
+            done(reply, Ok(reserved.into_iter().map(views::reservation).collect()));
         }
         Request::Push(jobs, reply) => done(reply, push(service, &jobs).await),
         Request::Import(lines, reply) => done(reply, import::import(service, &lines).await),
@@ -73,10 +70,7 @@ async fn answer<S: Store>(service: &Service<S>, request: Request) {
                 WorkerSignal::Quiet => WorkerState::Quiet,
                 WorkerSignal::Terminate => WorkerState::Terminate,
             };
-            done(
-                reply,
-                Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)),
-            );
+            done(reply, Ok(service.workers.borrow_mut().tell(wid.as_deref(), state)));
         }
         Request::Ready(reply) => done(reply, ready(service)),
         Request::Reload(settings, reply) => done(reply, Ok(reload::reload(service, *settings))),
@@ -111,10 +105,7 @@ async fn page<S: Store>(service: &Service<S>, query: Query) -> Result<view::Page
             place,
             after,
             newest_first: query.newest_first,
-            limit: query
-                .limit
-                .unwrap_or(limits.page_jobs_max)
-                .clamp(1, limits.page_jobs_max),
+            limit: query.limit.unwrap_or(limits.page_jobs_max).clamp(1, limits.page_jobs_max),
             scan_max: limits.scan_jobs_max,
             filter,
         })
@@ -154,11 +145,7 @@ async fn push<S: Store>(
             Ok(()) => lines.push(line),
             Err(error) => {
                 let error = error.to_string();
-                pushed.rejected.push(view::Rejected {
-                    line,
-                    jid: None,
-                    error,
-                });
+                pushed.rejected.push(view::Rejected { line, jid: None, error });
             }
         }
     }
@@ -190,14 +177,8 @@ async fn act<S: Store>(
     let settings = service.settings();
     match which {
         Which::Keys(keys) => {
-            let keys = keys
-                .iter()
-                .map(|text| key(text))
-                .collect::<Result<_, _>>()?;
-            Ok(service
-                .store
-                .act(&place, &Selection::Entries(keys), action)
-                .await?)
+            let keys = keys.iter().map(|text| key(text)).collect::<Result<_, _>>()?;
+            Ok(service.store.act(&place, &Selection::Entries(keys), action).await?)
         }
         Which::Matching { search, jobtype } => {
             let filter = filter(search.as_deref(), jobtype);
@@ -208,12 +189,7 @@ async fn act<S: Store>(
 
 /// Queues that don't exist are an error here: a person has misspelt them.
 fn named<S: Store>(service: &Service<S>, queues: Queues) -> Result<Vec<QueueName>, HandleError> {
-    let known = service
-        .store
-        .counts()
-        .queues
-        .into_iter()
-        .map(|queue| queue.name);
+    let known = service.store.counts().queues.into_iter().map(|queue| queue.name);
     let names = match queues {
         Queues::All => return Ok(known.collect()),
         Queues::Named(names) => names,

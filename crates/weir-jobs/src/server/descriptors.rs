@@ -31,19 +31,11 @@ mod tests {
     fn connections_leave_descriptors_for_the_rest() {
         let files = getrlimit(Resource::Nofile)
             .current
-            .map_or(usize::MAX, |files| {
-                usize::try_from(files).unwrap_or(usize::MAX)
-            });
-        let mut limits = Limits {
-            connections_max: usize::MAX - 1,
-            ..Limits::default()
-        };
+            .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+        let mut limits = Limits { connections_max: usize::MAX - 1, ..Limits::default() };
         fit(&mut limits);
         assert!(limits.connections_max <= files - limits.descriptors_reserved);
-        let mut small = Limits {
-            connections_max: 3,
-            ..Limits::default()
-        };
+        let mut small = Limits { connections_max: 3, ..Limits::default() };
         fit(&mut small);
         assert_eq!(small.connections_max, 3);
     }

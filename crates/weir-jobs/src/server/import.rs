@@ -77,27 +77,18 @@ pub(super) async fn import<S: Store>(
     for (line, text) in (1..).zip(texts) {
         match read_line(service, &mut batch, text, &settings.limits) {
             Ok(rest) => read.push((line, rest)),
-            Err(error) => pushed.rejected.push(view::Rejected {
-                line,
-                jid: None,
-                error,
-            }),
+            Err(error) => pushed.rejected.push(view::Rejected { line, jid: None, error }),
         }
     }
     let jobs = batch.jobs();
-    let (pushes, restores): (Vec<_>, Vec<_>) = read
-        .into_iter()
-        .zip(&jobs)
-        .partition(|((_, rest), _)| rest.is_none());
+    let (pushes, restores): (Vec<_>, Vec<_>) =
+        read.into_iter().zip(&jobs).partition(|((_, rest), _)| rest.is_none());
     let new: Vec<NewJob<'_>> = pushes.iter().map(|(_, job)| (*job).clone()).collect();
     let stored = store_all(&new, async |part| service.store.push(part).await).await;
     let lines = pushes.iter().map(|((line, _), job)| (*line, job.jid));
     note(&mut pushed, lines.zip(stored));
 
-    let texts: Vec<Vec<u8>> = restores
-        .iter()
-        .map(|((_, rest), job)| text(job, rest))
-        .collect();
+    let texts: Vec<Vec<u8>> = restores.iter().map(|((_, rest), job)| text(job, rest)).collect();
     let back: Vec<Restored<'_>> = restores
         .iter()
         .zip(&texts)
@@ -138,9 +129,7 @@ fn read_line<S: Store>(
     let now = service.clock.now();
     let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let (Some(place), Some(job)) = (line.place, line.job) else {
-        batch
-            .add(text, now, limits)
-            .map_err(|error| error.to_string())?;
+        batch.add(text, now, limits).map_err(|error| error.to_string())?;
         return Ok(None);
     };
     let set = match answers::place(&place, service).map_err(|error| error.to_string())? {
@@ -152,9 +141,7 @@ fn read_line<S: Store>(
         Some(at) => parse_rfc3339(&at).map_err(|error| format!("at: {error}"))?,
     };
     let failure = failure(job.get())?;
-    batch
-        .add(job.get().as_bytes(), now, limits)
-        .map_err(|error| error.to_string())?;
+    batch.add(job.get().as_bytes(), now, limits).map_err(|error| error.to_string())?;
     Ok(Some(Rest { set, at, failure }))
 }
 
@@ -164,9 +151,7 @@ fn failure(job: &str) -> Result<Option<Failure>, String> {
         return Ok(None);
     };
     let known = job_text::parse_failure(failure.get());
-    known
-        .map(Some)
-        .ok_or_else(|| "failure is not what an export holds".to_owned())
+    known.map(Some).ok_or_else(|| "failure is not what an export holds".to_owned())
 }
 
 /// The job's final text, with the failure that it carries.
@@ -179,14 +164,5 @@ fn text(job: &NewJob<'_>, rest: &Option<Rest>) -> Vec<u8> {
 
 fn restored<'a>(job: &NewJob<'a>, rest: &Rest, json: &'a [u8]) -> Restored<'a> {
     let Rest { set, at, failure } = rest.clone();
-    Restored {
-        job: NewJob {
-            json,
-            at: None,
-            ..job.clone()
-        },
-        set,
-        at,
-        failure,
-    }
+    Restored { job: NewJob { json, at: None, ..job.clone() }, set, at, failure }
 }

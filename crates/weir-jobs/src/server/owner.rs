@@ -42,10 +42,7 @@ pub(super) fn run(
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Option<Outcome> {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             let _ = opened.send(Err(error.into()));
@@ -77,11 +74,7 @@ pub(super) fn run(
 }
 
 fn log_report(report: &weir_log::Report) {
-    tracing::info!(
-        segments = report.segments,
-        records = report.records,
-        "job store opened"
-    );
+    tracing::info!(segments = report.segments, records = report.records, "job store opened");
     if let Some(cut) = &report.cut {
         tracing::warn!(
             position = ?cut.position,
@@ -97,21 +90,13 @@ async fn serve<S: Store>(
     requests: Receiver<Envelope>,
     opened: &SyncSender<Result<(), StartError>>,
 ) -> Option<Outcome> {
-    let Start {
-        listeners,
-        mut settings,
-        clock,
-        metrics,
-        tls,
-        stop,
-    } = start;
+    let Start { listeners, mut settings, clock, metrics, tls, stop } = start;
     descriptors::fit(&mut settings.limits);
     let service = Rc::new(Service::new(store, settings, clock, metrics));
     let shutdown = Shutdown::new();
     for listener in listeners {
-        let listener = listener
-            .set_nonblocking(true)
-            .and_then(|()| TcpListener::from_std(listener));
+        let listener =
+            listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
         match listener {
             Ok(listener) => {
                 let acceptor = accept::Acceptor::new(&service, tls.clone(), &shutdown);
@@ -123,11 +108,7 @@ async fn serve<S: Store>(
             }
         }
     }
-    shutdown.spawn_local(answers::run(
-        Rc::clone(&service),
-        requests,
-        shutdown.clone(),
-    ));
+    shutdown.spawn_local(answers::run(Rc::clone(&service), requests, shutdown.clone()));
     let _ = opened.send(Ok(()));
     Some(serve_until_told(&service, &shutdown, &stop).await)
 }
@@ -163,8 +144,5 @@ async fn serve_until_told<S: Store>(
     // 4. What was acknowledged is made durable.
     let closing = timeout(stop.deadline, service.store.close()).await;
     let late = StoreError::Failed(format!("not closed within {:?}", stop.deadline));
-    Outcome {
-        ended,
-        closed: closing.unwrap_or(Err(late)),
-    }
+    Outcome { ended, closed: closing.unwrap_or(Err(late)) }
 }

@@ -35,10 +35,7 @@ struct Totals {
 
 impl From<&QueueCounts> for Totals {
     fn from(queue: &QueueCounts) -> Self {
-        Self {
-            pushed: queue.pushed_total,
-            ended: queue.processed_total,
-        }
+        Self { pushed: queue.pushed_total, ended: queue.processed_total }
     }
 }
 
@@ -63,17 +60,10 @@ impl Rate {
 impl Rates {
     /// Notes the totals; forgets what is older than the window, but for one sample.
     pub(crate) fn sample(&mut self, now: Timestamp, queues: &[QueueCounts]) {
-        while self
-            .samples
-            .get(1)
-            .is_some_and(|second| now.since(second.at) >= WINDOW)
-        {
+        while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }
-        let queues = queues
-            .iter()
-            .map(|queue| (queue.name.clone(), queue.into()))
-            .collect();
+        let queues = queues.iter().map(|queue| (queue.name.clone(), queue.into())).collect();
         self.samples.push_back(Sample { at: now, queues });
     }
 
@@ -97,10 +87,7 @@ impl Rates {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a count for people: 53 bits are exact enough"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a count for people: 53 bits are exact enough")]
 const fn as_f64(count: u64) -> f64 {
     count as f64
 }
@@ -134,11 +121,7 @@ mod tests {
         for second in 0..=20 {
             // 100 jobs a second for the first 50 seconds, then 10.
             let now = second * 5;
-            let pushed = if now <= 50 {
-                now * 100
-            } else {
-                5_000 + (now - 50) * 10
-            };
+            let pushed = if now <= 50 { now * 100 } else { 5_000 + (now - 50) * 10 };
             rates.sample(at(now), &[queue(pushed, 0)]);
         }
         let rate = rates.rate(at(100), &queue(5_500, 60));

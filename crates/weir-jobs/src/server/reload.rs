@@ -52,21 +52,11 @@ mod tests {
     #[test]
     fn what_was_built_with_its_setting_keeps_it_and_is_named() {
         let old = Settings::default();
-        let mut new = Settings {
-            fsync: Fsync::Never,
-            allow_flush: true,
-            ..Settings::default()
-        };
+        let mut new = Settings { fsync: Fsync::Never, allow_flush: true, ..Settings::default() };
         new.limits.queues_max = 7;
         new.limits.fetch_wait = Duration::from_secs(9);
-        assert_eq!(
-            keep_fixed(&old, &mut new),
-            ["jobs.fsync", "jobs.limits.queues_max"]
-        );
-        assert_eq!(
-            (new.fsync, new.limits.queues_max),
-            (old.fsync, old.limits.queues_max)
-        );
+        assert_eq!(keep_fixed(&old, &mut new), ["jobs.fsync", "jobs.limits.queues_max"]);
+        assert_eq!((new.fsync, new.limits.queues_max), (old.fsync, old.limits.queues_max));
         assert!(new.allow_flush, "what can be reloaded is");
         assert_eq!(new.limits.fetch_wait, Duration::from_secs(9));
     }

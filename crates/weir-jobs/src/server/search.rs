@@ -3,21 +3,13 @@
 /// A glob that finds `glob` anywhere in a job's text.
 pub(crate) fn anywhere(glob: &str) -> String {
     let front = if glob.starts_with('*') { "" } else { "*" };
-    let back = if glob.ends_with('*') && !glob.ends_with("\\*") {
-        ""
-    } else {
-        "*"
-    };
+    let back = if glob.ends_with('*') && !glob.ends_with("\\*") { "" } else { "*" };
     format!("{front}{glob}{back}")
 }
 
 /// Plain text is found as it is, anywhere; with `*` or `?` it is a glob.
 pub(crate) fn pattern(text: &str) -> String {
-    if text.contains(['*', '?']) {
-        anywhere(text)
-    } else {
-        anywhere(&escape(text))
-    }
+    if text.contains(['*', '?']) { anywhere(text) } else { anywhere(&escape(text)) }
 }
 
 fn escape(text: &str) -> String {

@@ -145,10 +145,7 @@ impl Connections {
 
     /// Tells all.
     pub(crate) fn tell_all(&self, order: Order) {
-        self.open
-            .borrow()
-            .values()
-            .for_each(|signal| signal.give(order));
+        self.open.borrow().values().for_each(|signal| signal.give(order));
     }
 
     /// How many are open.

@@ -56,18 +56,13 @@ const fn fsync_name(settings: &Settings) -> &'static str {
 }
 
 fn latency(queue: &QueueCounts, now: Timestamp) -> f64 {
-    queue
-        .oldest
-        .map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
+    queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
 }
 
 fn log(storage: Storage) -> view::Log {
     let (state, problem) = match storage.condition {
         Condition::Ok => ("ok", None),
-        Condition::Low => (
-            "low",
-            Some("disk nearly full: pushes are refused".to_owned()),
-        ),
+        Condition::Low => ("low", Some("disk nearly full: pushes are refused".to_owned())),
         Condition::Full => ("full", Some("disk full: nothing can be written".to_owned())),
         Condition::Failed(problem) => ("failed", Some(problem)),
     };
@@ -87,11 +82,8 @@ pub(super) fn queues<S: Store>(service: &Service<S>) -> Vec<view::Queue> {
     let now = service.clock.now();
     let settings = service.settings();
     let counts = service.store.counts();
-    let mut queues: Vec<_> = counts
-        .queues
-        .iter()
-        .map(|queue| queue_view(service, &settings, queue, now))
-        .collect();
+    let mut queues: Vec<_> =
+        counts.queues.iter().map(|queue| queue_view(service, &settings, queue, now)).collect();
     queues.sort_by(|a, b| a.name.cmp(&b.name));
     queues
 }
@@ -103,11 +95,7 @@ fn queue_view<S: Store>(
     now: Timestamp,
 ) -> view::Queue {
     let rate = service.rates.borrow().rate(now, queue);
-    let wanted = settings
-        .queues
-        .get(&queue.name)
-        .cloned()
-        .unwrap_or_default();
+    let wanted = settings.queues.get(&queue.name).cloned().unwrap_or_default();
     view::Queue {
         name: queue.name.to_string(),
         depth: queue.depth,

@@ -43,10 +43,7 @@ async fn act_page_by_page<S: Store>(
     while let Some(jobs) = walk.next(service).await? {
         let keys: Vec<EntryKey> = jobs.into_iter().map(|job| job.key).collect();
         if !keys.is_empty() {
-            hit += service
-                .store
-                .act(place, &Selection::Entries(keys), action)
-                .await?;
+            hit += service.store.act(place, &Selection::Entries(keys), action).await?;
         }
     }
     Ok(hit)
@@ -75,10 +72,7 @@ async fn act_on_jids<S: Store>(
         }
     }
     if !elsewhere.is_empty() {
-        let filter = Filter {
-            jids: elsewhere,
-            ..Filter::default()
-        };
+        let filter = Filter { jids: elsewhere, ..Filter::default() };
         hit += act_page_by_page(service, settings, place, filter, action).await?;
     }
     Ok(hit)
@@ -117,11 +111,9 @@ pub(crate) fn total<S: Store>(service: &Service<S>, place: &Place) -> u64 {
         Place::Set(SetName::Scheduled) => counts.scheduled,
         Place::Set(SetName::Retries) => counts.retries,
         Place::Set(SetName::Dead) => counts.dead,
-        Place::Queue(name) => counts
-            .queues
-            .iter()
-            .find(|queue| queue.name == *name)
-            .map_or(0, |queue| queue.depth),
+        Place::Queue(name) => {
+            counts.queues.iter().find(|queue| queue.name == *name).map_or(0, |queue| queue.depth)
+        }
     }
 }
 
@@ -157,11 +149,7 @@ impl Walk {
         let ScanPage { jobs, .. } = service.store.scan(from_the_end).await?;
         let last = jobs.into_iter().next().map(|job| job.key.order);
         let (ended, last) = (last.is_none(), last.unwrap_or(0));
-        Ok(Self {
-            request,
-            last,
-            ended,
-        })
+        Ok(Self { request, last, ended })
     }
 
     /// The matching jobs of the next page, maybe none; None: the walk is over.

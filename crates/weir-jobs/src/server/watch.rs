@@ -30,9 +30,7 @@ pub(crate) async fn reap_workers<S: Store>(service: Rc<Service<S>>) {
             release(&service, &wid).await;
         }
         let next = service.workers.borrow().next_reap(limit);
-        let wait = next
-            .map_or(LOOK_EVERY, |next| next.since(now))
-            .min(LOOK_EVERY);
+        let wait = next.map_or(LOOK_EVERY, |next| next.since(now)).min(LOOK_EVERY);
         // New settings may bring the next reaping nearer.
         let _ = timeout(wait, service.reloaded.notified()).await;
     }
@@ -77,11 +75,7 @@ pub(crate) async fn sample_totals<S: Store>(service: Rc<Service<S>>) {
 fn snapshot<S: Store>(service: &Service<S>, counts: &Counts, now: Timestamp) -> Snapshot {
     let storage = service.store.storage();
     Snapshot {
-        queues: counts
-            .queues
-            .iter()
-            .map(|queue| queue_snapshot(queue, now))
-            .collect(),
+        queues: counts.queues.iter().map(|queue| queue_snapshot(queue, now)).collect(),
         scheduled: counts.scheduled,
         retries: counts.retries,
         dead: counts.dead,
@@ -102,9 +96,7 @@ fn queue_snapshot(queue: &QueueCounts, now: Timestamp) -> QueueSnapshot {
     QueueSnapshot {
         name: queue.name.to_string(),
         depth: queue.depth,
-        latency_seconds: queue
-            .oldest
-            .map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
+        latency_seconds: queue.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64()),
         working: queue.reserved,
         pushed_total: queue.pushed_total,
         processed_total: queue.processed_total,

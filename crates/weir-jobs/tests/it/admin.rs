@@ -63,50 +63,24 @@ fn what_is_pushed_is_listed_found_and_counted() {
         let server = Server::start(store, |_| {});
         fill(&server);
         let overview = get(&server, "/overview");
-        assert_eq!(
-            (&overview["enqueued"], &overview["scheduled"]),
-            (&json!(2), &json!(1))
-        );
+        assert_eq!((&overview["enqueued"], &overview["scheduled"]), (&json!(2), &json!(1)));
         let queues = get(&server, "/queues");
-        let mail = queues
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|queue| queue["name"] == "mail");
+        let mail = queues.as_array().unwrap().iter().find(|queue| queue["name"] == "mail");
         assert_eq!(mail.expect("a queue")["depth"], 2);
         let page = get(&server, "/list?place=queue:mail&limit=1");
-        assert_eq!(
-            (&page["jobs"][0]["jid"], &page["total"]),
-            (&json!("ready-01"), &json!(2))
-        );
-        let after = page["next"]
-            .as_str()
-            .expect("there is more")
-            .replace('|', "%7C");
+        assert_eq!((&page["jobs"][0]["jid"], &page["total"]), (&json!("ready-01"), &json!(2)));
+        let after = page["next"].as_str().expect("there is more").replace('|', "%7C");
         let page = get(&server, &format!("/list?place=queue:mail&after={after}"));
         assert_eq!(page["jobs"][0]["jid"], "ready-02");
         let newest = get(&server, "/list?place=queue:mail&newest_first=true");
         assert_eq!(newest["jobs"][0]["jid"], "ready-02");
         let found = get(&server, "/list?place=queue:mail&search=blue%20%5B1%5D");
-        assert_eq!(
-            found["jobs"].as_array().unwrap().len(),
-            1,
-            "plain text is no glob"
-        );
-        assert_eq!(
-            get(&server, "/count?place=queue:mail&search=r?d")["count"],
-            1
-        );
-        assert_eq!(
-            get(&server, "/count?place=queue:mail&jobtype=Post")["count"],
-            1
-        );
+        assert_eq!(found["jobs"].as_array().unwrap().len(), 1, "plain text is no glob");
+        assert_eq!(get(&server, "/count?place=queue:mail&search=r?d")["count"], 1);
+        assert_eq!(get(&server, "/count?place=queue:mail&jobtype=Post")["count"], 1);
         assert_eq!(get(&server, "/count?place=scheduled")["count"], 1);
         let job = get(&server, "/job/later-01");
-        assert_eq!(
-            (&job["state"], &job["jobtype"]),
-            (&json!("scheduled"), &json!("Mail"))
-        );
+        assert_eq!((&job["state"], &job["jobtype"]), (&json!("scheduled"), &json!("Mail")));
     }
 }
 
@@ -121,37 +95,23 @@ fn jobs_queues_and_workers_are_acted_on() {
         let act =
             json!({"place":"dead","which":{"keys":[dead["jobs"][0]["key"]]},"action":"requeue"});
         assert_eq!(post(&server, "/act", act.to_string())["count"], 1);
-        assert_eq!(
-            post(&server, "/act", act.to_string())["count"],
-            0,
-            "it is gone from there"
-        );
+        assert_eq!(post(&server, "/act", act.to_string())["count"], 0, "it is gone from there");
 
         let pause = json!({"queues":{"named":["mail"]},"action":"pause"});
         post(&server, "/queues/act", pause.to_string());
         let queues = get(&server, "/queues");
-        let mail = queues
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|queue| queue["name"] == "mail");
+        let mail = queues.as_array().unwrap().iter().find(|queue| queue["name"] == "mail");
         assert_eq!(mail.expect("a queue")["paused"], true);
         let clear = json!({"queues":"all","action":"clear"});
         assert_eq!(post(&server, "/queues/act", clear.to_string())["count"], 3);
 
         let mut worker = server.worker("w1");
-        let told = post(
-            &server,
-            "/workers/signal",
-            json!({"wid":"w1","signal":"quiet"}).to_string(),
-        );
+        let told =
+            post(&server, "/workers/signal", json!({"wid":"w1","signal":"quiet"}).to_string());
         assert_eq!(told["count"], 1);
         worker.talk("> BEAT {\"wid\":\"w1\"}\n< ${\"state\":\"quiet\"}");
         let workers = get(&server, "/workers");
-        assert_eq!(
-            (&workers[0]["wid"], &workers[0]["state"]),
-            (&json!("w1"), &json!("quiet"))
-        );
+        assert_eq!((&workers[0]["wid"], &workers[0]["state"]), (&json!("w1"), &json!("quiet")));
     }
 }
 
@@ -161,10 +121,7 @@ fn reservations_are_listed() {
     fill(&server);
     server.worker("w1").talk("> FETCH mail\n< $*ready-01*");
     let reserved = get(&server, "/reservations");
-    assert_eq!(
-        (&reserved[0]["jid"], &reserved[0]["wid"]),
-        (&json!("ready-01"), &json!("w1"))
-    );
+    assert_eq!((&reserved[0]["jid"], &reserved[0]["wid"]), (&json!("ready-01"), &json!("w1")));
     assert_eq!(get(&server, "/job/ready-01")["state"], "working");
 }
 
@@ -174,13 +131,7 @@ fn errors_say_what_to_do() {
     let cases = [
         (Method::GET, "/list?place=nowhere", "", 400, "not one of"),
         (Method::GET, "/list", "", 400, "place"),
-        (
-            Method::GET,
-            "/list?place=dead&after=x",
-            "",
-            400,
-            "not an entry key",
-        ),
+        (Method::GET, "/list?place=dead&after=x", "", 400, "not an entry key"),
         (Method::GET, "/job/unknown-jid", "", 404, "there is no job"),
         (Method::GET, "/nothing", "", 404, "no such request"),
         (Method::POST, "/overview", "", 405, "another method"),
@@ -199,26 +150,14 @@ fn errors_say_what_to_do() {
             400,
             "no queue",
         ),
-        (
-            Method::POST,
-            "/workers/signal",
-            r#"{"wid":"w9","signal":"quiet"}"#,
-            404,
-            "no worker",
-        ),
+        (Method::POST, "/workers/signal", r#"{"wid":"w9","signal":"quiet"}"#, 404, "no worker"),
     ];
     for (method, path, body, status, error) in cases {
         let (got, text) = ask(&server, method, path, body);
         assert_eq!(got.as_u16(), status, "{path}: {text}");
         let problem: Value = serde_json::from_str(&text).unwrap();
-        assert!(
-            problem["error"].as_str().unwrap().contains(error),
-            "{path}: {text}"
-        );
-        assert!(
-            !problem["hint"].as_str().unwrap().is_empty(),
-            "{path}: {text}"
-        );
+        assert!(problem["error"].as_str().unwrap().contains(error), "{path}: {text}");
+        assert!(!problem["hint"].as_str().unwrap().is_empty(), "{path}: {text}");
     }
 }
 
@@ -228,9 +167,7 @@ fn a_server_that_has_ended_is_unavailable() {
     let handle = server.handle();
     server.stop_gracefully();
     server.join();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let response = runtime.block_on(async {
         let request = Request::get("/overview").body(Body::empty()).unwrap();
         router(handle).oneshot(request).await.unwrap()
@@ -260,10 +197,7 @@ fn places(server: &Server) -> Vec<Value> {
             job.as_object_mut().unwrap().remove("key");
             let payload: Value = serde_json::from_str(job["payload"].as_str().unwrap()).unwrap();
             job["payload"] = payload;
-            job["payload"]
-                .as_object_mut()
-                .unwrap()
-                .remove("enqueued_at");
+            job["payload"].as_object_mut().unwrap().remove("enqueued_at");
             job["place"] = place.into();
             all.push(job);
         }
@@ -291,19 +225,14 @@ fn what_is_exported_is_imported_into_the_same_places() {
 
         let to = Server::start(store, |settings| settings.limits.page_jobs_max = 2);
         for place in ["scheduled", "retries", "dead", "queue:mail"] {
-            let (status, lines) = ask(
-                &from,
-                Method::GET,
-                &format!("/export?place={place}"),
-                Body::empty(),
-            );
+            let (status, lines) =
+                ask(&from, Method::GET, &format!("/export?place={place}"), Body::empty());
             assert_eq!(status, StatusCode::OK);
             let imported = post(&to, "/import", lines);
             assert_eq!(imported["rejected_total"], 0, "{imported}");
         }
         assert_eq!(places(&to), before);
-        to.worker("w2")
-            .talk("> FETCH mail\n< $*ready-01*\n> FETCH mail\n< $*ready-02*");
+        to.worker("w2").talk("> FETCH mail\n< $*ready-01*\n> FETCH mail\n< $*ready-02*");
         // The failures so far count: one try is left of three.
         let requeue = json!({"place":"retries","which":{"matching":{"search":"job-00003"}},"action":"requeue"});
         assert_eq!(post(&to, "/act", requeue.to_string())["count"], 1);
@@ -325,16 +254,9 @@ fn an_import_takes_plain_jobs_too_and_names_what_it_can_not() {
 nonsense
 "#;
     let imported = post(&server, "/import", lines);
-    assert_eq!(
-        (&imported["accepted"], &imported["rejected_total"]),
-        (&json!(1), &json!(4))
-    );
-    let rejected: Vec<_> = imported["rejected"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|line| line["line"].clone())
-        .collect();
+    assert_eq!((&imported["accepted"], &imported["rejected_total"]), (&json!(1), &json!(4)));
+    let rejected: Vec<_> =
+        imported["rejected"].as_array().unwrap().iter().map(|line| line["line"].clone()).collect();
     assert_eq!(rejected, [2, 3, 4, 5]);
 }
 
@@ -372,10 +294,7 @@ fn a_crowd_of_requests_is_told_that_the_server_is_busy() {
         early
     });
     let busy = answers.iter().filter(|answer| {
-        matches!(
-            answer,
-            std::task::Poll::Ready(Err(weir_jobs::handle::HandleError::Busy))
-        )
+        matches!(answer, std::task::Poll::Ready(Err(weir_jobs::handle::HandleError::Busy)))
     });
     assert!(busy.count() >= 1, "two at once, and the rest is told so");
 }

@@ -19,10 +19,7 @@ fn long_wait(settings: &mut Settings) {
 }
 
 fn fetches_waiting(server: &Server) -> u64 {
-    server
-        .block_on(server.handle().overview())
-        .expect("an answer")
-        .fetches_waiting
+    server.block_on(server.handle().overview()).expect("an answer").fetches_waiting
 }
 
 #[test]
@@ -69,10 +66,7 @@ fn closing_only_its_sending_side_counts_as_hanging_up() {
     let mut worker = server.worker("w1");
     worker.talk("> FETCH default");
     until("the FETCH waits", || fetches_waiting(&server) == 1);
-    worker
-        .socket()
-        .shutdown(Shutdown::Write)
-        .expect("a shutdown");
+    worker.socket().shutdown(Shutdown::Write).expect("a shutdown");
     worker.talk("< closed");
 }
 
@@ -82,10 +76,7 @@ fn what_was_sent_before_the_end_is_still_answered() {
         let server = Server::start(store, |_| {});
         let mut client = server.producer();
         client.send(format!("PUSH {JOB}\nINFO\nFETCH default\nPUSH half").as_bytes());
-        client
-            .socket()
-            .shutdown(Shutdown::Write)
-            .expect("a shutdown");
+        client.socket().shutdown(Shutdown::Write).expect("a shutdown");
         client.talk("< +OK\n< $*\"default\":1*\n< $*12345678*\n< closed");
     }
 }
@@ -95,16 +86,9 @@ fn a_reservation_stays_when_its_connection_closes() {
     for store in STORES {
         let server = Server::start(store, |_| {});
         let mut worker = server.worker("w1");
-        worker.talk(&format!(
-            "> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"
-        ));
+        worker.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
         drop(worker);
-        let connections = || {
-            server
-                .block_on(server.handle().overview())
-                .unwrap()
-                .connections
-        };
+        let connections = || server.block_on(server.handle().overview()).unwrap().connections;
         until("the connection is gone", || connections() == 0);
         let mut other = server.worker("w2");
         other.talk("> FETCH default\n< $-1\n> INFO\n< $*\"working\":1*");
@@ -120,9 +104,7 @@ fn a_worker_that_stops_beating_is_reaped_and_its_jobs_return() {
             settings.limits.heartbeat_timeout = Duration::from_millis(300);
         });
         let mut dead = server.worker("dead");
-        dead.talk(&format!(
-            "> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"
-        ));
+        dead.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
         let mut alive = server.worker("alive");
         until("the dead one is reaped", || {
             alive.talk("> BEAT {\"wid\":\"alive\"}\n< +OK");
@@ -146,9 +128,7 @@ fn a_worker_told_to_be_quiet_stops_waiting_at_once() {
         let told = server.block_on(told.signal_workers(Some("w1".into()), WorkerSignal::Quiet));
         assert_eq!(told, Ok(1));
         worker.talk("< $-1\n> BEAT {\"wid\":\"w1\"}\n< ${\"state\":\"quiet\"}");
-        server
-            .producer()
-            .talk(&format!("> PUSH {JOB}\n< +OK\n> INFO\n< $*\"default\":1*"));
+        server.producer().talk(&format!("> PUSH {JOB}\n< +OK\n> INFO\n< $*\"default\":1*"));
     }
 }
 
@@ -209,10 +189,8 @@ fn the_second_word_ends_it_at_once() {
     let server = Server::start(StoreKind::Memory, |_| {});
     let mut stuck = server.producer();
     // A client that never reads keeps its connection busy for as long as it is allowed to.
-    let job = format!(
-        "PUSH {{\"jid\":\"12345678\",\"jobtype\":\"{}\",\"args\":[]}}\n",
-        "T".repeat(99)
-    );
+    let job =
+        format!("PUSH {{\"jid\":\"12345678\",\"jobtype\":\"{}\",\"args\":[]}}\n", "T".repeat(99));
     stuck.send(job.as_bytes());
     server.stop_at_once();
     let outcome = server.join();
@@ -237,20 +215,12 @@ fn jobs_survive_a_restart_of_the_embedded_server() {
 #[test]
 fn settings_are_reloaded_while_it_runs() {
     let server = Server::start(StoreKind::Memory, |_| {});
-    server
-        .producer()
-        .talk("> FLUSH\n< -ERR FLUSH is not allowed*");
-    let mut settings = Settings {
-        store: StoreKind::Memory,
-        ..Settings::default()
-    };
+    server.producer().talk("> FLUSH\n< -ERR FLUSH is not allowed*");
+    let mut settings = Settings { store: StoreKind::Memory, ..Settings::default() };
     settings.allow_flush = true;
     settings.limits.queues_max = 1;
     let fixed = server.block_on(server.handle().reload(settings)).unwrap();
-    assert!(
-        fixed.contains(&"jobs.limits.queues_max".to_owned()),
-        "{fixed:?}"
-    );
+    assert!(fixed.contains(&"jobs.limits.queues_max".to_owned()), "{fixed:?}");
     server.producer().talk("> FLUSH\n< +OK");
 }
 
@@ -275,9 +245,8 @@ fn a_client_may_hang_up_at_any_byte() {
 
 /// Lines of commands with contents of all kinds, none of which ends the connection.
 fn any_line() -> impl Strategy<Value = Vec<u8>> {
-    let verbs = [
-        "PUSH", "PUSHB", "FETCH", "ACK", "FAIL", "BEAT", "INFO", "FLUSH", "QUEUE", "MUTATE",
-    ];
+    let verbs =
+        ["PUSH", "PUSHB", "FETCH", "ACK", "FAIL", "BEAT", "INFO", "FLUSH", "QUEUE", "MUTATE"];
     let verb = prop_oneof![
         8 => proptest::sample::select(verbs.to_vec()).prop_map(str::to_owned),
         1 => "[A-Za-z]{0,8}".prop_filter("the end", |word| word != "END"),
@@ -306,10 +275,7 @@ fn every_line_gets_exactly_one_reply() {
         settings.limits.fetch_wait = Duration::ZERO;
         settings.allow_flush = true;
     });
-    let mut runner = TestRunner::new(Config {
-        cases: 200,
-        ..Config::default()
-    });
+    let mut runner = TestRunner::new(Config { cases: 200, ..Config::default() });
     let input = (prop::collection::vec(any_line(), 1..30), 1..200_usize);
     let outcome = runner.run(&input, |(lines, cut)| {
         let mut client = server.worker("w1");

@@ -22,10 +22,7 @@ fn challenge(greeting: &str) -> (u32, String) {
     let json = greeting.strip_prefix("+HI ").expect("a greeting");
     assert!(!json.contains(' '), "the Node client splits at spaces");
     let value: serde_json::Value = serde_json::from_str(json).expect("JSON");
-    let iterations = value["i"]
-        .as_u64()
-        .and_then(|i| u32::try_from(i).ok())
-        .expect("i");
+    let iterations = value["i"].as_u64().and_then(|i| u32::try_from(i).ok()).expect("i");
     assert!((4_000..=8_095).contains(&iterations));
     (iterations, value["s"].as_str().expect("s").to_owned())
 }
@@ -71,10 +68,7 @@ fn a_wrong_password_or_none_closes_with_its_error() {
 #[test]
 fn a_password_that_is_reloaded_counts_for_the_next_connection() {
     let server = Server::start(StoreKind::Memory, protected);
-    let mut settings = Settings {
-        store: StoreKind::Memory,
-        ..Settings::default()
-    };
+    let mut settings = Settings { store: StoreKind::Memory, ..Settings::default() };
     settings.password = Some(Secret::new("new"));
     server.block_on(server.handle().reload(settings)).unwrap();
     assert_eq!(log_in(&server, "new", 2).1, "+OK");
@@ -95,19 +89,10 @@ fn one_connection_too_many_is_told_after_its_hello() {
     four.talk("< -ERR too many connections\n< closed");
     three.talk("> HELLO {\"v\":2}\n< +OK\n< -ERR too many connections\n< closed");
     drop((two, three));
-    let connections = || {
-        server
-            .block_on(server.handle().overview())
-            .unwrap()
-            .connections
-    };
+    let connections = || server.block_on(server.handle().overview()).unwrap().connections;
     until("there is room again", || connections() == 1);
     server.producer().talk("> INFO\n< $*");
-    assert!(
-        server
-            .scrape()
-            .contains("limit_hits_total{limit=\"connections_max\"} 1")
-    );
+    assert!(server.scrape().contains("limit_hits_total{limit=\"connections_max\"} 1"));
 }
 
 #[test]
@@ -118,16 +103,9 @@ fn waiting_fetches_are_limited() {
     });
     let mut one = server.worker("w1");
     one.talk("> FETCH default");
-    let waiting = || {
-        server
-            .block_on(server.handle().overview())
-            .unwrap()
-            .fetches_waiting
-    };
+    let waiting = || server.block_on(server.handle().overview()).unwrap().fetches_waiting;
     until("the FETCH waits", || waiting() == 1);
-    server
-        .worker("w2")
-        .talk("> FETCH default\n< -ERR *jobs.limits.waiting_fetches_max*");
+    server.worker("w2").talk("> FETCH default\n< -ERR *jobs.limits.waiting_fetches_max*");
     server.producer().talk(&format!("> PUSH {JOB}\n< +OK"));
     one.talk("< $*12345678*");
 }
@@ -141,9 +119,7 @@ fn the_limits_of_a_command_are_named() {
         settings.limits.id_bytes_max = 8;
     });
     let mut client = server.producer();
-    client.talk(&format!(
-        "> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.pushb_jobs_max*"
-    ));
+    client.talk(&format!("> PUSHB [{JOB},{JOB}]\n< -ERR *jobs.limits.pushb_jobs_max*"));
     client.talk("> FETCH a b c\n< -ERR *jobs.limits.fetch_queues_max*");
     client.talk("> FETCH abcdef\n< -ERR *jobs.limits.queue_name_bytes_max*");
     client.talk("> QUEUE PAUSE abcdef\n< -ERR *jobs.limits.queue_name_bytes_max*");
@@ -155,9 +131,7 @@ fn the_limits_of_a_command_are_named() {
 
 #[test]
 fn one_worker_too_many_is_refused() {
-    let server = Server::start(StoreKind::Memory, |settings| {
-        settings.limits.workers_max = 1
-    });
+    let server = Server::start(StoreKind::Memory, |settings| settings.limits.workers_max = 1);
     let _one = server.worker("w1");
     let _again = server.worker("w1");
     let mut two = server.dial();
@@ -172,9 +146,7 @@ fn half_read_lines_share_their_memory() {
     let mut hog = server.producer();
     hog.send(b"PUSH ");
     hog.send(&vec![b' '; 700 << 10]);
-    until("it is held", || {
-        !server.scrape().contains("weir_jobs_buffered_bytes 0\n")
-    });
+    until("it is held", || !server.scrape().contains("weir_jobs_buffered_bytes 0\n"));
     let mut second = server.producer();
     second.send(b"PUSH ");
     second.send_what_is_taken(&vec![b' '; 700 << 10]);
@@ -206,17 +178,10 @@ fn a_client_that_does_not_read_is_cut_off() {
         client.talk(&format!("> PUSH {job}\n< +OK"));
     }
     client.send(&b"FETCH default\n".repeat(32));
-    let connections = || {
-        server
-            .block_on(server.handle().overview())
-            .unwrap()
-            .connections
-    };
+    let connections = || server.block_on(server.handle().overview()).unwrap().connections;
     until("it is cut off", || connections() == 0);
     until("it is counted", || {
-        server
-            .scrape()
-            .contains("limit_hits_total{limit=\"write_timeout\"} 1")
+        server.scrape().contains("limit_hits_total{limit=\"write_timeout\"} 1")
     });
 }
 
@@ -224,10 +189,8 @@ fn a_client_that_does_not_read_is_cut_off() {
 fn tls_is_spoken_on_the_same_listener() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let files = TlsFiles {
-        cert: folder.path().join("cert.pem"),
-        key: folder.path().join("key.pem"),
-    };
+    let files =
+        TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
     std::fs::write(&files.cert, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
     let tls = Arc::new(Tls::load(files).unwrap());
@@ -246,7 +209,5 @@ fn tls_is_spoken_on_the_same_listener() {
     let socket = std::net::TcpStream::connect(server.address).unwrap();
     let mut client = Client::over(rustls::StreamOwned::new(session, socket));
     client.talk("< +HI {\"v\":2}\n> HELLO {\"v\":2}\n< +OK");
-    client.talk(&format!(
-        "> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"
-    ));
+    client.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
 }

@@ -40,11 +40,8 @@ impl Server {
         change: impl FnOnce(&mut Settings),
     ) -> Self {
         let directory = tempfile::tempdir().expect("a folder");
-        let mut settings = Settings {
-            store,
-            directory: directory.path().join("jobs"),
-            ..Settings::default()
-        };
+        let mut settings =
+            Settings { store, directory: directory.path().join("jobs"), ..Settings::default() };
         settings.limits.fetch_wait = Duration::from_millis(50);
         change(&mut settings);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -65,9 +62,7 @@ impl Server {
             stop: stop.clone(),
         })
         .expect("the server starts");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self {
             running: Some(running),
             stop,
@@ -119,9 +114,7 @@ impl Server {
     pub(crate) fn join(mut self) -> Outcome {
         let running = self.running.take().expect("it runs");
         self.runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, running.join())
-                .await
-                .expect("it ends in time")
+            tokio::time::timeout(PATIENCE, running.join()).await.expect("it ends in time")
         })
     }
 
@@ -157,9 +150,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
-        Self {
-            stream: BufReader::new(stream),
-        }
+        Self { stream: BufReader::new(stream) }
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -169,19 +160,15 @@ impl Client {
 
 impl<IO: Read + Write> Client<IO> {
     pub(crate) fn over(io: IO) -> Self {
-        Self {
-            stream: BufReader::new(io),
-        }
+        Self { stream: BufReader::new(io) }
     }
 
     /// Plays a script. `> text` sends a line, `>> text` a line that ends in a bare `\n`,
     /// `< pattern` expects a reply (`*` stands for anything; a bulk is `$` and its text), `< closed`
     /// the end of the connection, `# ` is a comment.
     pub(crate) fn talk(&mut self, script: &str) {
-        for line in script
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        for line in
+            script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
             if let Some(text) = line.strip_prefix(">> ") {
                 self.send(format!("{text}\n").as_bytes());
@@ -190,19 +177,13 @@ impl<IO: Read + Write> Client<IO> {
             } else {
                 let wanted = line.strip_prefix("< ").expect("a line is > or <");
                 let got = self.reply();
-                assert!(
-                    matches(wanted, &got),
-                    "in\n{script}\nwanted {wanted}\ngot    {got}"
-                );
+                assert!(matches(wanted, &got), "in\n{script}\nwanted {wanted}\ngot    {got}");
             }
         }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.stream
-            .get_mut()
-            .write_all(bytes)
-            .expect("the server reads");
+        self.stream.get_mut().write_all(bytes).expect("the server reads");
     }
 
     /// Sends as much as the server takes before it closes.
@@ -224,10 +205,7 @@ impl<IO: Read + Write> Client<IO> {
             Err(error) => panic!("no reply: {error}"),
         }
         let line = String::from_utf8(line).expect("a reply is text");
-        let line = line
-            .strip_suffix("\r\n")
-            .expect("a reply ends in CR LF")
-            .to_owned();
+        let line = line.strip_suffix("\r\n").expect("a reply ends in CR LF").to_owned();
         let Some(length) = line.strip_prefix('$').filter(|length| *length != "-1") else {
             return line;
         };
@@ -260,10 +238,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Asks until `check` holds.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "patience of a test, not behaviour of the server"
-)]
+#[expect(clippy::disallowed_methods, reason = "patience of a test, not behaviour of the server")]
 pub(crate) fn until(what: &str, mut check: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !check() {

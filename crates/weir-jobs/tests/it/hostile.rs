@@ -14,9 +14,7 @@ const JOB: &str = r#"{"jid":"12345678","jobtype":"T","args":[]}"#;
 /// An honest client next door is served as ever.
 fn others_are_served(server: &Server) {
     let mut honest = server.worker("honest");
-    honest.talk(&format!(
-        "> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"
-    ));
+    honest.talk(&format!("> PUSH {JOB}\n< +OK\n> FETCH default\n< $*12345678*"));
     honest.talk("> ACK {\"jid\":\"12345678\"}\n< +OK");
 }
 
@@ -55,10 +53,7 @@ const FEW_DESCRIPTORS: &str = "64";
 fn more_idle_connections_than_the_descriptor_limit() {
     let this_binary = std::env::current_exe().expect("a path");
     let mut child = Command::new("sh")
-        .args([
-            "-c",
-            "ulimit -n \"$1\"; exec \"$0\" --exact \"$2\" --ignored --nocapture",
-        ])
+        .args(["-c", "ulimit -n \"$1\"; exec \"$0\" --exact \"$2\" --ignored --nocapture"])
         .arg(this_binary)
         .args([FEW_DESCRIPTORS, "hostile::serve_with_few_descriptors"])
         .stdin(Stdio::piped())
@@ -67,11 +62,7 @@ fn more_idle_connections_than_the_descriptor_limit() {
         .expect("a shell");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let address = output
-        .find_map(|line| {
-            line.expect("a line")
-                .strip_prefix("address ")
-                .map(str::to_owned)
-        })
+        .find_map(|line| line.expect("a line").strip_prefix("address ").map(str::to_owned))
         .expect("an address");
     let mut crowd: Vec<_> = (0..200).map(|_| Client::dial(&address)).collect();
     let mut turned_away = 0;
@@ -82,15 +73,10 @@ fn more_idle_connections_than_the_descriptor_limit() {
             other => panic!("unexpected {other}"),
         }
     }
-    assert!(
-        turned_away >= 100,
-        "{turned_away} of 200 with {FEW_DESCRIPTORS} descriptors"
-    );
+    assert!(turned_away >= 100, "{turned_away} of 200 with {FEW_DESCRIPTORS} descriptors");
     drop(crowd);
     // With room again, all is as before.
-    until("it serves again", || {
-        Client::dial(&address).reply() == "+HI {\"v\":2}"
-    });
+    until("it serves again", || Client::dial(&address).reply() == "+HI {\"v\":2}");
     drop(child.stdin.take());
     assert!(child.wait().expect("an end").success());
 }
@@ -104,9 +90,7 @@ fn serve_with_few_descriptors() {
         settings.limits.refusals_max = 0;
     });
     println!("\naddress {}", server.address);
-    std::io::stdin()
-        .read_to_end(&mut Vec::new())
-        .expect("standard input ends");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input ends");
 }
 
 /// Idle connections within the descriptors but over `connections_max`.
@@ -128,18 +112,10 @@ fn more_idle_connections_than_are_allowed() {
             other => panic!("unexpected {other}"),
         }
     }
-    assert!(
-        turned_away > 0,
-        "there is no room to refuse 200 in the protocol's way"
-    );
+    assert!(turned_away > 0, "there is no room to refuse 200 in the protocol's way");
     // Who has room goes on, and those that were only refused leave by themselves.
     idle[0].talk("> INFO\n< $*");
-    let connections = || {
-        server
-            .block_on(server.handle().overview())
-            .unwrap()
-            .connections
-    };
+    let connections = || server.block_on(server.handle().overview()).unwrap().connections;
     until("idle refusals time out", || connections() == 50);
     drop(crowd);
     idle.clear();
@@ -156,11 +132,7 @@ fn a_slow_loris_hello() {
     slow.talk("< +HI *");
     slow.send(b"HELLO {\"v\"");
     slow.talk("< closed");
-    assert!(
-        server
-            .scrape()
-            .contains("limit_hits_total{limit=\"hello_timeout\"} 1")
-    );
+    assert!(server.scrape().contains("limit_hits_total{limit=\"hello_timeout\"} 1"));
     let mut wrong = server.dial();
     wrong.talk("< +HI *\n> GET / HTTP/1.1\n< closed");
     others_are_served(&server);
@@ -193,9 +165,7 @@ fn deep_json() {
                 "> PUSH {{\"jid\":\"12345678\",\"jobtype\":\"T\",\"args\":{open}{close}}}"
             ));
             client.talk("< -ERR malformed job: *");
-            client.talk(&format!(
-                "> MUTATE {open}{close}\n< -ERR malformed MUTATE: *"
-            ));
+            client.talk(&format!("> MUTATE {open}{close}\n< -ERR malformed MUTATE: *"));
         }
         others_are_served(&server);
     }
@@ -282,13 +252,6 @@ fn a_wrong_password_a_thousand_times() {
         client.talk("< -ERR Invalid password\n< closed");
     }
     let overview = server.block_on(server.handle().overview()).unwrap();
-    let hits = overview
-        .limits_hit
-        .iter()
-        .find(|hit| hit.limit == "wrong_passwords_max");
-    assert_eq!(
-        hits.map(|hit| hit.hits),
-        Some(990),
-        "all but the first ten had to wait"
-    );
+    let hits = overview.limits_hit.iter().find(|hit| hit.limit == "wrong_passwords_max");
+    assert_eq!(hits.map(|hit| hit.hits), Some(990), "all but the first ten had to wait");
 }

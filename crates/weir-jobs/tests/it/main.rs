@@ -1,9 +1,6 @@
 //! Integration tests of the job server, in one binary.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that can not go on says where it stopped"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 
 mod admin;
 mod contract;

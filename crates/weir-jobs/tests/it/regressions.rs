@@ -20,9 +20,7 @@ fn jobs_due_at_the_same_moment_are_all_killed() {
             r#"> MUTATE {"cmd":"kill","target":"scheduled","filter":{"jobtype":"T"}}
 < +OK"#,
         );
-        let overview = server
-            .block_on(server.handle().overview())
-            .expect("a running server");
+        let overview = server.block_on(server.handle().overview()).expect("a running server");
         assert_eq!((overview.scheduled, overview.dead), (0, 100), "{store:?}");
     }
 }

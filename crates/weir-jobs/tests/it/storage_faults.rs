@@ -18,11 +18,7 @@ const TRIES: u32 = 3_000;
 fn settings(fsync: Fsync) -> Settings {
     Settings {
         fsync,
-        limits: Limits {
-            segment_bytes: 64 << 10,
-            reserve_bytes: 16 << 10,
-            ..Limits::default()
-        },
+        limits: Limits { segment_bytes: 64 << 10, reserve_bytes: 16 << 10, ..Limits::default() },
         ..Settings::default()
     }
 }
@@ -38,33 +34,21 @@ fn open(disk: &SimulatedDisk, fsync: Fsync) -> EmbeddedStore<SimulatedDisk> {
 }
 
 async fn push(store: &EmbeddedStore<SimulatedDisk>, nth: u32) -> Result<(), StoreError> {
-    let json = format!(
-        r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{}"]}}"#,
-        "x".repeat(500)
-    );
+    let json = format!(r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{}"]}}"#, "x".repeat(500));
     let mut batch = JobBatch::new();
     let now = Clock::system().now();
-    let job = batch
-        .parse_one(json.as_bytes(), now, &Limits::default())
-        .expect("a job");
+    let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).expect("a job");
     store.push(&[job]).await
 }
 
 async fn fetch(store: &EmbeddedStore<SimulatedDisk>) -> Option<Delivery> {
     let queues = [QueueName::parse("default", &Limits::default()).expect("a name")];
-    let request = FetchRequest {
-        wid: None,
-        queues: &queues,
-        max: 1,
-        wait: Duration::ZERO,
-    };
+    let request = FetchRequest { wid: None, queues: &queues, max: 1, wait: Duration::ZERO };
     store.fetch(request).await.expect("fetch works").pop()
 }
 
 fn run<F: Future<Output = ()>>(test: F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), test);
 }
 
@@ -101,25 +85,15 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
             if allocates {
                 for _ in 0..20 {
                     let delivery = fetch(&store).await.expect("a waiting job");
-                    store
-                        .ack(&[&delivery.jid])
-                        .await
-                        .expect("an ACK on a full disk");
+                    store.ack(&[&delivery.jid]).await.expect("an ACK on a full disk");
                 }
                 let jid = fetch(&store).await.expect("a waiting job").jid;
-                let report = FailureReport {
-                    jid,
-                    ..FailureReport::default()
-                };
+                let report = FailureReport { jid, ..FailureReport::default() };
                 store.fail(report).await.expect("a FAIL on a full disk");
             }
             let counts = store.counts();
             let there = counts.queues[0].depth + counts.retries + counts.processed_total.min(20);
-            assert_eq!(
-                there,
-                u64::from(stored),
-                "refused jobs are not there, stored ones are"
-            );
+            assert_eq!(there, u64::from(stored), "refused jobs are not there, stored ones are");
 
             disk.set_space(None);
             let mut resumed = false;
@@ -130,10 +104,7 @@ fn on_a_full_disk_pushes_are_refused_and_workers_go_on() {
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            assert!(
-                resumed,
-                "pushes resume by themselves ({fsync:?}, {allocates})"
-            );
+            assert!(resumed, "pushes resume by themselves ({fsync:?}, {allocates})");
             store.close().await.expect("a clean end");
         });
     }
@@ -151,9 +122,6 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         let failed = push(&store, 3).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
         assert!(matches!(store.storage().condition, Condition::Failed(_)));
-        store
-            .close()
-            .await
-            .expect_err("what was not synced is not claimed to be");
+        store.close().await.expect_err("what was not synced is not claimed to be");
     });
 }

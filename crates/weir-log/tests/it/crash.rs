@@ -93,10 +93,7 @@ impl Run {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Append {
-                head_bytes,
-                body_bytes,
-            } => self.append(head_bytes, body_bytes),
+            Step::Append { head_bytes, body_bytes } => self.append(head_bytes, body_bytes),
             Step::Flush => {
                 if let Ok(lsn) = self.log.flush() {
                     assert_eq!(lsn, self.log.end());
@@ -129,23 +126,15 @@ impl Run {
     fn append(&mut self, head_bytes: usize, body_bytes: usize) {
         self.appended += 1;
         let mut rng = fastrand::Rng::with_seed(self.appended);
-        let head: Vec<u8> = std::iter::repeat_with(|| rng.u8(..))
-            .take(head_bytes)
-            .collect();
-        let body: Vec<u8> = std::iter::repeat_with(|| rng.u8(..))
-            .take(body_bytes)
-            .collect();
+        let head: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(head_bytes).collect();
+        let body: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(body_bytes).collect();
         let (left, right) = body.split_at(body_bytes / 3);
         match self.log.append(Class::Job, &head, &[left, right]) {
             Ok(position) => {
                 if let Some(last) = self.records.last() {
                     assert!(position > last.position);
                 }
-                self.records.push(Record {
-                    position,
-                    head,
-                    body,
-                });
+                self.records.push(Record { position, head, body });
             }
             Err(AppendError::Backpressure | AppendError::NoSpace | AppendError::Poisoned(_)) => {}
             Err(error) => panic!("{error}"),
@@ -154,11 +143,7 @@ impl Run {
 
     fn check_reads(&self) {
         let mut buffer = Vec::new();
-        let first = self
-            .log
-            .segments()
-            .first()
-            .map_or(0, |segment| segment.number);
+        let first = self.log.segments().first().map_or(0, |segment| segment.number);
         for record in self.records.iter().rev().take(20) {
             let read = self.log.reader().read(record.position, &mut buffer);
             if record.position.segment < first {
@@ -194,34 +179,16 @@ impl Run {
     /// Opens the log and compares: at least `promised` of the records are there.
     fn reopen(&mut self, promised: usize) {
         let opened = Log::open(self.disk.clone(), options());
-        self.log = opened
-            .unwrap_or_else(|error| panic!("after a power cut: {error}"))
-            .0;
+        self.log = opened.unwrap_or_else(|error| panic!("after a power cut: {error}")).0;
         let found = stored(&self.log);
-        let first = self
-            .log
-            .segments()
-            .first()
-            .map_or(u32::MAX, |segment| segment.number);
-        let start = self
-            .records
-            .partition_point(|record| record.position.segment < first);
+        let first = self.log.segments().first().map_or(u32::MAX, |segment| segment.number);
+        let start = self.records.partition_point(|record| record.position.segment < first);
         let end = start + found.len();
         assert!(end <= self.records.len(), "more is there than was appended");
-        assert_eq!(
-            found,
-            self.records[start..end],
-            "exactly what was appended, in order"
-        );
-        assert!(
-            end >= promised,
-            "{end} records are there, {promised} were promised"
-        );
+        assert_eq!(found, self.records[start..end], "exactly what was appended, in order");
+        assert!(end >= promised, "{end} records are there, {promised} were promised");
         for (segment, records_then) in &self.removed {
-            assert!(
-                *segment >= first || end >= *records_then,
-                "removed before it was safe"
-            );
+            assert!(*segment >= first || end >= *records_then, "removed before it was safe");
         }
         let removed = self.removed.last().map_or(1, |(segment, _)| segment + 1);
         assert!(first <= removed, "segments that were not removed are there");
@@ -246,16 +213,10 @@ fn stored(log: &Log<SimulatedDisk>) -> Vec<Record> {
     let reader = log.reader();
     let mut buffer = Vec::new();
     let read = |(position, head, record_bytes): (Position, Vec<u8>, u32)| {
-        let parts = reader
-            .read_sized(position, record_bytes, &mut buffer)
-            .expect("readable");
+        let parts = reader.read_sized(position, record_bytes, &mut buffer).expect("readable");
         assert_eq!(buffer.len(), record_bytes as usize);
         assert_eq!(&buffer[parts.head], &head);
-        Record {
-            position,
-            head,
-            body: buffer[parts.body].to_vec(),
-        }
+        Record { position, head, body: buffer[parts.body].to_vec() }
     };
     heads.into_iter().map(read).collect()
 }

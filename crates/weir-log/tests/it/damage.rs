@@ -22,9 +22,7 @@ fn closed(seed: u64) -> (SimulatedDisk, Vec<Position>) {
 }
 
 fn flip(disk: &SimulatedDisk, at: Position) {
-    damage(disk, &file(at.segment), |bytes| {
-        bytes[at.offset as usize + 20] ^= 1
-    });
+    damage(disk, &file(at.segment), |bytes| bytes[at.offset as usize + 20] ^= 1);
 }
 
 fn try_open(disk: &SimulatedDisk) -> Result<Log<SimulatedDisk>, OpenError> {
@@ -35,17 +33,13 @@ fn try_open(disk: &SimulatedDisk) -> Result<Log<SimulatedDisk>, OpenError> {
 /// process finds it.
 fn check_salvaged(disk: &SimulatedDisk, positions: &[Position], lost: &[u32]) -> SimulatedDisk {
     let mut log = open(disk);
-    let expected: Vec<u32> = (0..RECORDS)
-        .filter(|number| !lost.contains(number))
-        .collect();
+    let expected: Vec<u32> = (0..RECORDS).filter(|number| !lost.contains(number)).collect();
     assert_eq!(numbers(&log), expected);
     for number in expected {
         let body = read(&log, positions[number as usize]).expect("kept where it was");
         assert_eq!(body, body_of(number));
     }
-    let next = log
-        .append(Class::Job, &RECORDS.to_le_bytes(), &[])
-        .expect("goes on");
+    let next = log.append(Class::Job, &RECORDS.to_le_bytes(), &[]).expect("goes on");
     log.syncer().sync().expect("synced");
     let disk = disk.crash();
     assert_eq!(read(&open(&disk), next).expect("durable"), b"");
@@ -59,15 +53,9 @@ fn a_sound_log_verifies_and_salvage_leaves_it_alone() {
     let (disk, positions) = closed(1);
     let verification = verify(&disk).expect("readable");
     assert!(verification.is_sound(), "{verification:?}");
-    assert_eq!(
-        (verification.records, verification.torn_bytes),
-        (u64::from(RECORDS), 0)
-    );
+    assert_eq!((verification.records, verification.torn_bytes), (u64::from(RECORDS), 0));
     let report = salvage(&disk).expect("salvaged");
-    assert_eq!(
-        (report.records, report.damages, report.files.len()),
-        (RECORDS.into(), 0, 0)
-    );
+    assert_eq!((report.records, report.damages, report.files.len()), (RECORDS.into(), 0, 0));
     check_salvaged(&disk, &positions, &[]);
 }
 
@@ -75,32 +63,18 @@ fn a_sound_log_verifies_and_salvage_leaves_it_alone() {
 fn damage_in_the_newest_segment_below_a_mark_stops_opening_and_salvage_keeps_the_rest() {
     let (disk, positions) = closed(2);
     let newest = positions[RECORDS as usize - 1].segment;
-    let number = positions
-        .iter()
-        .position(|p| p.segment == newest)
-        .expect("a record")
-        + 1;
+    let number = positions.iter().position(|p| p.segment == newest).expect("a record") + 1;
     flip(&disk, positions[number]);
     let error = try_open(&disk).expect_err("refuses");
     let message = error.to_string();
-    let named = [
-        file(newest),
-        positions[number].offset.to_string(),
-        "--salvage".into(),
-    ];
+    let named = [file(newest), positions[number].offset.to_string(), "--salvage".into()];
     assert!(named.iter().all(|part| message.contains(part)), "{message}");
     let verification = verify(&disk).expect("readable");
     assert_eq!(verification.damages_total, 1);
     assert_eq!(verification.damages[0].offset, positions[number].offset);
     let report = salvage(&disk).expect("salvaged");
-    assert_eq!(
-        report.files[0].set_aside,
-        Some(format!("{}.damaged", file(newest)))
-    );
-    assert_eq!(
-        (report.records, report.damages),
-        (u64::from(RECORDS) - 1, 1)
-    );
+    assert_eq!(report.files[0].set_aside, Some(format!("{}.damaged", file(newest))));
+    assert_eq!((report.records, report.damages), (u64::from(RECORDS) - 1, 1));
     check_salvaged(&disk, &positions, &[u32::try_from(number).expect("small")]);
 }
 
@@ -109,28 +83,15 @@ fn damage_in_an_older_segment_is_met_when_the_record_is_read() {
     let (disk, positions) = closed(3);
     flip(&disk, positions[7]);
     let log = try_open(&disk).expect("older segments are not read in full");
-    assert!(matches!(
-        read(&log, positions[7]),
-        Err(ReadError::Damaged { .. })
-    ));
+    assert!(matches!(read(&log, positions[7]), Err(ReadError::Damaged { .. })));
     assert_eq!(read(&log, positions[8]).expect("sound"), body_of(8));
-    assert_eq!(
-        numbers(&log).len(),
-        RECORDS as usize,
-        "the footer still lists it"
-    );
+    assert_eq!(numbers(&log).len(), RECORDS as usize, "the footer still lists it");
     drop(log);
     let found = verify(&disk).expect("readable");
-    assert_eq!(
-        (found.damages_total, found.damages[0].offset),
-        (1, positions[7].offset)
-    );
+    assert_eq!((found.damages_total, found.damages[0].offset), (1, positions[7].offset));
     salvage(&disk).expect("salvaged");
     let disk = check_salvaged(&disk, &positions, &[7]);
-    assert!(
-        verify(&disk).expect("readable").gap_bytes > 100,
-        "it remembers what it gave up"
-    );
+    assert!(verify(&disk).expect("readable").gap_bytes > 100, "it remembers what it gave up");
 }
 
 #[test]
@@ -153,10 +114,7 @@ fn a_missing_segment_stops_opening_and_salvage_goes_on_without_it() {
     let (disk, positions) = closed(5);
     disk.take_file(&file(2));
     let error = try_open(&disk).expect_err("refuses").to_string();
-    assert!(
-        error.contains(&file(2)) && error.contains("missing"),
-        "{error}"
-    );
+    assert!(error.contains(&file(2)) && error.contains("missing"), "{error}");
     assert!(!verify(&disk).expect("readable").is_sound());
     salvage(&disk).expect("salvaged");
     let in_it = |number: &u32| positions[*number as usize].segment == 2;
@@ -183,13 +141,8 @@ fn a_segment_cut_short_is_corruption_and_salvage_keeps_its_beginning() {
     salvage(&disk).expect("salvaged");
     let lost: Vec<u32> = (0..RECORDS)
         .filter(|number| {
-            let (at, next) = (
-                positions[*number as usize],
-                positions.get(*number as usize + 1),
-            );
-            let end = next
-                .filter(|next| next.segment == 2)
-                .map_or(u32::MAX, |next| next.offset);
+            let (at, next) = (positions[*number as usize], positions.get(*number as usize + 1));
+            let end = next.filter(|next| next.segment == 2).map_or(u32::MAX, |next| next.offset);
             at.segment == 2 && end > 4000
         })
         .collect();
@@ -202,15 +155,8 @@ fn a_segment_of_another_log_is_not_touched() {
     let (disk, _) = closed(8);
     let (other, _) = closed(9);
     disk.put_file(&file(2), other.file_bytes(&file(2)).expect("there"));
-    for result in [
-        try_open(&disk).err(),
-        salvage(&disk).err(),
-        verify(&disk).err(),
-    ] {
-        assert!(
-            matches!(result, Some(OpenError::Foreign { .. })),
-            "{result:?}"
-        );
+    for result in [try_open(&disk).err(), salvage(&disk).err(), verify(&disk).err()] {
+        assert!(matches!(result, Some(OpenError::Foreign { .. })), "{result:?}");
     }
     assert_eq!(disk.file_bytes(&file(2)), other.file_bytes(&file(2)));
 }
@@ -231,10 +177,7 @@ fn other_files_in_the_directory_are_left_alone() {
     assert_eq!(numbers(&open(&disk)).len(), RECORDS as usize);
     salvage(&disk).expect("salvaged");
     assert_eq!(disk.file_bytes("1.log"), Some(b"mine".to_vec()));
-    assert_eq!(
-        disk.file_bytes("0000000001.log.damaged"),
-        Some(b"mine".to_vec())
-    );
+    assert_eq!(disk.file_bytes("0000000001.log.damaged"), Some(b"mine".to_vec()));
 }
 
 #[test]
@@ -257,11 +200,8 @@ fn a_salvage_that_was_interrupted_anywhere_can_be_repeated() {
 fn what_was_cut_does_not_come_back_behind_new_records() {
     let disk = SimulatedDisk::new(12);
     let (mut log, _) = filled(&disk, 1);
-    let torn = log
-        .append(Class::Job, &1u32.to_le_bytes(), &[b"torn"])
-        .expect("appended");
-    log.append(Class::Job, &2u32.to_le_bytes(), &[b"cut off"])
-        .expect("appended");
+    let torn = log.append(Class::Job, &1u32.to_le_bytes(), &[b"torn"]).expect("appended");
+    log.append(Class::Job, &2u32.to_le_bytes(), &[b"cut off"]).expect("appended");
     log.flush().expect("flushed");
     let mark = torn.offset - 18;
     damage(&disk, &file(1), |bytes| bytes[mark as usize + 12] ^= 1);
@@ -270,9 +210,7 @@ fn what_was_cut_does_not_come_back_behind_new_records() {
     let cut = report.cut.expect("and is reported");
     assert!(cut.bytes > 35 && cut.position.offset == mark, "{cut:?}");
     // It begins with a mark as well, so it comes to lie in the torn one's place.
-    let again = log
-        .append(Class::Job, &3u32.to_le_bytes(), &[b"anew"])
-        .expect("appended");
+    let again = log.append(Class::Job, &3u32.to_le_bytes(), &[b"anew"]).expect("appended");
     assert_eq!(again, torn);
     log.syncer().sync().expect("synced");
     assert_eq!(numbers(&open(&disk.crash())), [0, 3]);

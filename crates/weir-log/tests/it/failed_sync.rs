@@ -9,16 +9,12 @@ fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
     let disk = SimulatedDisk::new(1);
     let (mut log, positions) = filled(&disk, 20);
     let durable = log.durable();
-    log.append(Class::Job, &20u32.to_le_bytes(), &[&body_of(20)])
-        .expect("appended");
+    log.append(Class::Job, &20u32.to_le_bytes(), &[&body_of(20)]).expect("appended");
     disk.fail_sync_after(0);
     assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
     // The disk works again, but what it lost it will never write.
     assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
-    assert!(matches!(
-        log.syncer().maintain(),
-        Err(SyncError::Poisoned(_))
-    ));
+    assert!(matches!(log.syncer().maintain(), Err(SyncError::Poisoned(_))));
     assert!(matches!(log.flush(), Err(SyncError::Poisoned(_))));
     let append = log.append(Class::Essential, b"", &[]);
     assert!(matches!(append, Err(AppendError::Poisoned(_))));
@@ -26,10 +22,7 @@ fn a_failed_sync_poisons_and_a_later_one_does_not_pretend() {
     assert_eq!(log.durable(), durable);
     let what = log.poisoned().expect("it says why").what().to_owned();
     assert!(what.contains("sync 0000000001.log"), "{what}");
-    assert_eq!(
-        read(&log, positions[3]).expect("reading goes on"),
-        body_of(3)
-    );
+    assert_eq!(read(&log, positions[3]).expect("reading goes on"), body_of(3));
     let survivors = numbers(&open(&disk.crash()));
     assert!(survivors.len() >= 20, "what was durable before is there");
 }
@@ -40,10 +33,7 @@ fn a_failed_sync_of_the_directory_poisons_too() {
     let (mut log, _) = filled(&disk, 5);
     log.rotate().expect("rotated");
     disk.fail_sync_after(1); // the new segment's header, then its name
-    assert!(matches!(
-        log.syncer().maintain(),
-        Err(SyncError::Poisoned(_))
-    ));
+    assert!(matches!(log.syncer().maintain(), Err(SyncError::Poisoned(_))));
     assert!(matches!(log.syncer().sync(), Err(SyncError::Poisoned(_))));
 }
 
@@ -58,8 +48,7 @@ fn a_log_taken_over_on_a_full_disk_has_durable_names() {
         let disk = disk.kill();
         disk.set_space(Some(disk.used_bytes()));
         let mut log = open(&disk);
-        log.append(Class::Job, &0u32.to_le_bytes(), &[&body_of(0)])
-            .expect("the file has room");
+        log.append(Class::Job, &0u32.to_le_bytes(), &[&body_of(0)]).expect("the file has room");
         log.syncer().sync().expect("synced");
         assert_eq!(numbers(&open(&disk.crash())), [0], "seed {seed}");
     }

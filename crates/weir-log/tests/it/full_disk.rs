@@ -28,33 +28,20 @@ fn jobs_are_refused_at_the_reserve_essential_records_at_the_end_and_space_brings
 
     let (jobs, refusal) = append_until_refused(&mut log, Class::Job, 0);
     assert!(matches!(refusal, AppendError::NoSpace), "{refusal}");
-    let Space::Low {
-        room_bytes,
-        job_bytes,
-    } = log.space()
-    else {
-        panic!("{:?}", log.space())
-    };
+    let Space::Low { room_bytes, job_bytes } = log.space() else { panic!("{:?}", log.space()) };
     assert!(room_bytes >= 2 * 1024, "the reserve is untouched");
     assert!(job_bytes < 200, "no job fits, {job_bytes} bytes are left");
 
     let (all, refusal) = append_until_refused(&mut log, Class::Essential, jobs);
     assert!(matches!(refusal, AppendError::NoSpace), "{refusal}");
-    assert!(
-        all >= jobs + 10,
-        "the reserve of 2 KiB takes some ten records of 150 bytes"
-    );
-    assert_eq!(
-        log.syncer().sync().expect("what was accepted has its room"),
-        log.end()
-    );
+    assert!(all >= jobs + 10, "the reserve of 2 KiB takes some ten records of 150 bytes");
+    assert_eq!(log.syncer().sync().expect("what was accepted has its room"), log.end());
     assert!(matches!(log.syncer().maintain(), Err(SyncError::NoSpace)));
 
     disk.set_space(Some(8 * 8 * 1024));
     log.syncer().maintain().expect("there is space again");
     assert!(matches!(log.space(), Space::Ok { .. }));
-    log.append(Class::Job, &all.to_le_bytes(), &[&body_of(all)])
-        .expect("accepted again");
+    log.append(Class::Job, &all.to_le_bytes(), &[&body_of(all)]).expect("accepted again");
     log.syncer().sync().expect("synced");
     let log = open(&disk.crash());
     assert_eq!(numbers(&log), (0..=all).collect::<Vec<_>>());
@@ -71,9 +58,7 @@ fn a_log_on_a_full_disk_reopens_with_its_reserve() {
     assert_eq!(numbers(&log), (0..jobs).collect::<Vec<_>>());
     let job = log.append(Class::Job, b"job!", &[&body_of(0)]);
     assert!(matches!(job, Err(AppendError::NoSpace)));
-    let essential = log
-        .append(Class::Essential, b"done", &[&body_of(1)])
-        .expect("the reserve");
+    let essential = log.append(Class::Essential, b"done", &[&body_of(1)]).expect("the reserve");
     log.syncer().sync().expect("synced");
     assert_eq!(read(&log, essential).expect("readable"), body_of(1));
 }
@@ -88,8 +73,7 @@ fn removing_a_segment_makes_room() {
     log.remove_first_segment();
     log.syncer().sync().expect("synced");
     log.syncer().maintain().expect("the files are gone");
-    log.append(Class::Job, &jobs.to_le_bytes(), &[&body_of(jobs)])
-        .expect("accepted again");
+    log.append(Class::Job, &jobs.to_le_bytes(), &[&body_of(jobs)]).expect("accepted again");
 }
 
 #[test]
@@ -100,8 +84,7 @@ fn where_room_cannot_be_reserved_a_full_disk_keeps_bytes_in_memory_until_there_i
     let mut log = open(&disk);
     disk.set_space(Some(disk.used_bytes() + 1000));
     for number in 0..20u32 {
-        log.append(Class::Job, &number.to_le_bytes(), &[&body_of(number)])
-            .expect("in memory");
+        log.append(Class::Job, &number.to_le_bytes(), &[&body_of(number)]).expect("in memory");
     }
     let durable = log.durable();
     assert!(matches!(log.syncer().sync(), Err(SyncError::NoSpace)));
@@ -110,13 +93,11 @@ fn where_room_cannot_be_reserved_a_full_disk_keeps_bytes_in_memory_until_there_i
     assert!(log.poisoned().is_none(), "a full disk is no reason to stop");
     let refused = log.append(Class::Job, b"job!", &[]);
     assert!(matches!(refused, Err(AppendError::NoSpace)));
-    log.append(Class::Essential, &20u32.to_le_bytes(), &[&body_of(20)])
-        .expect("in memory");
+    log.append(Class::Essential, &20u32.to_le_bytes(), &[&body_of(20)]).expect("in memory");
 
     disk.set_space(None);
     assert_eq!(log.syncer().sync().expect("tried again"), log.end());
-    log.append(Class::Job, &21u32.to_le_bytes(), &[&body_of(21)])
-        .expect("accepted again");
+    log.append(Class::Job, &21u32.to_le_bytes(), &[&body_of(21)]).expect("accepted again");
     log.syncer().sync().expect("synced");
     assert_eq!(numbers(&open(&disk.crash())), (0..22).collect::<Vec<_>>());
 }
@@ -126,14 +107,12 @@ fn a_sync_thread_that_is_behind_means_backpressure_not_a_full_disk() {
     let disk = SimulatedDisk::new(5);
     let mut log = open(&disk);
     let refusal = (0..10_000u32).find_map(|number| {
-        log.append(Class::Job, &number.to_le_bytes(), &[&body_of(number)])
-            .err()
+        log.append(Class::Job, &number.to_le_bytes(), &[&body_of(number)]).err()
     });
     assert!(matches!(refusal, Some(AppendError::Backpressure)));
     log.syncer().sync().expect("synced");
     log.syncer().maintain().expect("maintained");
-    log.append(Class::Job, b"more", &[])
-        .expect("accepted again");
+    log.append(Class::Job, b"more", &[]).expect("accepted again");
 }
 
 #[test]
@@ -142,8 +121,7 @@ fn memory_is_bounded_by_what_may_be_buffered() {
     options.buffered_bytes_max = 3000;
     let (mut log, _) = Log::open(SimulatedDisk::new(6), options).expect("opens");
     while !log.must_wait() {
-        log.append(Class::Job, b"", &[&[0; 200]])
-            .expect("below the limit");
+        log.append(Class::Job, b"", &[&[0; 200]]).expect("below the limit");
     }
     let refused = log.append(Class::Essential, b"", &[]);
     assert!(matches!(refused, Err(AppendError::Backpressure)));
@@ -156,16 +134,8 @@ fn memory_is_bounded_by_what_may_be_buffered() {
 fn a_record_over_the_limit_is_refused_and_one_at_the_limit_is_kept() {
     let (mut log, _) = filled(&SimulatedDisk::new(7), 3);
     let refused = log.append(Class::Job, b"head", &[&[0; 1021]]);
-    assert!(matches!(
-        refused,
-        Err(AppendError::TooLarge {
-            bytes: 1025,
-            max: 1024
-        })
-    ));
-    let position = log
-        .append(Class::Job, b"head", &[&[1; 1020]])
-        .expect("at the limit");
+    assert!(matches!(refused, Err(AppendError::TooLarge { bytes: 1025, max: 1024 })));
+    let position = log.append(Class::Job, b"head", &[&[1; 1020]]).expect("at the limit");
     log.flush().expect("flushed");
     assert_eq!(read(&log, position).expect("readable"), [1; 1020]);
 }

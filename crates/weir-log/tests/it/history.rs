@@ -23,10 +23,7 @@ pub(crate) fn filled(disk: &SimulatedDisk, records: u32) -> (Log<SimulatedDisk>,
     let mut positions = Vec::new();
     for number in 0..records {
         let head = number.to_le_bytes();
-        positions.push(
-            log.append(Class::Job, &head, &[&body_of(number)])
-                .expect("appended"),
-        );
+        positions.push(log.append(Class::Job, &head, &[&body_of(number)]).expect("appended"));
         if number % 10 == 9 {
             syncer.sync().expect("synced");
             syncer.maintain().expect("maintained");
@@ -54,9 +51,7 @@ pub(crate) fn numbers(log: &Log<SimulatedDisk>) -> Vec<u32> {
     let mut numbers = Vec::new();
     for segment in log.segments() {
         log.heads(segment.number, &mut |head| {
-            numbers.push(u32::from_le_bytes(
-                head.head.try_into().expect("four bytes"),
-            ));
+            numbers.push(u32::from_le_bytes(head.head.try_into().expect("four bytes")));
         })
         .expect("heads are readable");
     }

@@ -26,10 +26,8 @@ fn body(log: &Log<RealDisk>, position: Position) -> Result<Vec<u8>, ReadError> {
 fn heads(log: &Log<RealDisk>) -> Vec<(Position, Vec<u8>)> {
     let mut seen = Vec::new();
     for segment in log.segments() {
-        log.heads(segment.number, &mut |head| {
-            seen.push((head.position, head.head.to_vec()))
-        })
-        .expect("readable");
+        log.heads(segment.number, &mut |head| seen.push((head.position, head.head.to_vec())))
+            .expect("readable");
     }
     seen
 }
@@ -38,22 +36,14 @@ fn heads(log: &Log<RealDisk>) -> Vec<(Position, Vec<u8>)> {
 fn records_are_read_before_and_after_every_stage() {
     let directory = TempDir::new().expect("tempdir");
     let mut log = open(&directory);
-    let position = log
-        .append(Class::Job, b"head", &[b"one ", b"record"])
-        .expect("appended");
+    let position = log.append(Class::Job, b"head", &[b"one ", b"record"]).expect("appended");
     assert_eq!(body(&log, position).expect("from memory"), b"one record");
     log.flush().expect("flushed");
-    assert_eq!(
-        body(&log, position).expect("from the page cache"),
-        b"one record"
-    );
+    assert_eq!(body(&log, position).expect("from the page cache"), b"one record");
     assert_eq!(log.syncer().sync().expect("synced"), log.end());
     drop(log);
     let log = open(&directory);
-    assert_eq!(
-        body(&log, position).expect("after reopening"),
-        b"one record"
-    );
+    assert_eq!(body(&log, position).expect("after reopening"), b"one record");
     assert_eq!(heads(&log), [(position, b"head".to_vec())]);
     assert_eq!(log.end(), Lsn(0));
 }
@@ -66,9 +56,7 @@ fn the_log_grows_over_segments_and_reopens_whole() {
     let mut written = Vec::new();
     for number in 0..2000u32 {
         let head = number.to_le_bytes();
-        let position = log
-            .append(Class::Job, &head, &[&[b'x'; 100]])
-            .expect("appended");
+        let position = log.append(Class::Job, &head, &[&[b'x'; 100]]).expect("appended");
         written.push((position, head.to_vec()));
         if number % 50 == 0 {
             syncer.sync().expect("synced");
@@ -94,20 +82,13 @@ fn a_removed_segment_is_gone_at_once_and_its_file_after_the_next_sync() {
     let first = log.append(Class::Job, b"a", &[b"first"]).expect("appended");
     syncer.sync().expect("synced");
     log.rotate().expect("rotated");
-    log.append(Class::Essential, b"b", &[b"replaces it"])
-        .expect("appended");
+    log.append(Class::Essential, b"b", &[b"replaces it"]).expect("appended");
     assert!(log.remove_first_segment());
     assert!(!log.remove_first_segment(), "the one being written stays");
-    assert!(matches!(
-        body(&log, first),
-        Err(ReadError::Gone { segment: 1 })
-    ));
+    assert!(matches!(body(&log, first), Err(ReadError::Gone { segment: 1 })));
     let file = directory.path().join("0000000001.log");
     syncer.maintain().expect("maintained");
-    assert!(
-        file.exists(),
-        "what replaces the segment is not yet durable"
-    );
+    assert!(file.exists(), "what replaces the segment is not yet durable");
     syncer.sync().expect("synced");
     syncer.maintain().expect("maintained");
     assert!(!file.exists());

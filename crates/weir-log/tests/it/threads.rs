@@ -75,10 +75,8 @@ fn readers_and_the_syncer_never_get_in_the_owners_way() {
         done.store(true, Ordering::Release);
     });
     log.syncer().sync().expect("synced");
-    let (first, records) = (
-        log.segments()[0].number,
-        log.segments().iter().map(|s| s.records).sum::<u32>(),
-    );
+    let (first, records) =
+        (log.segments()[0].number, log.segments().iter().map(|s| s.records).sum::<u32>());
     drop(log);
     let (log, report) = Log::open(disk, options).expect("opens");
     assert_eq!(report.cut, None);

@@ -9,10 +9,7 @@ use weir_net::listener::{BindOptions, ListenError, Listener};
 use weir_net::unix_path;
 
 fn bind(address: &str) -> Result<Listener, ListenError> {
-    Listener::bind(
-        &address.parse().expect("an address"),
-        BindOptions::default(),
-    )
+    Listener::bind(&address.parse().expect("an address"), BindOptions::default())
 }
 
 fn tcp_port(listener: &Listener) -> u16 {
@@ -42,14 +39,8 @@ fn an_address_in_use_says_who_has_it() {
     let address = first.address().expect("an address").to_string();
     let error = bind(&address).expect_err("in use").to_string();
     let pid = std::process::id();
-    assert!(
-        error.starts_with(&format!("{address} is in use by pid {pid} (")),
-        "{error}"
-    );
-    assert!(
-        error.ends_with("stop that process or choose another address"),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("{address} is in use by pid {pid} (")), "{error}");
+    assert!(error.ends_with("stop that process or choose another address"), "{error}");
 }
 
 #[test]
@@ -66,10 +57,7 @@ fn a_foreign_address_is_refused_with_advice() {
 fn an_inherited_listener_keeps_the_connections_that_wait() {
     let listener = bind("127.0.0.1:0").expect("bound");
     let mut client = TcpStream::connect(("127.0.0.1", tcp_port(&listener))).expect("connects");
-    let inherited = listener
-        .as_fd()
-        .try_clone_to_owned()
-        .expect("a second descriptor");
+    let inherited = listener.as_fd().try_clone_to_owned().expect("a second descriptor");
     drop(listener);
     let Listener::Tcp(adopted) = Listener::adopt("jobs", inherited).expect("adopted") else {
         panic!("a TCP listener stays one");
@@ -86,10 +74,7 @@ fn an_inherited_listener_keeps_the_connections_that_wait() {
 fn a_descriptor_that_does_not_listen_is_refused() {
     let file = OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
     let error = Listener::adopt("jobs", file).expect_err("no socket");
-    assert_eq!(
-        error.to_string(),
-        "inherited descriptor jobs is not a listening stream socket"
-    );
+    assert_eq!(error.to_string(), "inherited descriptor jobs is not a listening stream socket");
     let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
     assert!(Listener::adopt("jobs", one.into()).is_err());
 }
@@ -102,10 +87,7 @@ fn a_unix_socket_is_private_and_replaces_a_stale_file() {
     drop(Listener::bind(&address, BindOptions::default()).expect("bound"));
     assert!(path.exists(), "the file stays behind");
     let listener = Listener::bind(&address, BindOptions::default()).expect("bound again");
-    let mode = std::fs::metadata(&path)
-        .expect("its file")
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(&path).expect("its file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     unix_path::connect(&path).expect("connects");
     let error = Listener::bind(&address, BindOptions::default()).expect_err("in use");
@@ -132,8 +114,5 @@ fn a_name_too_long_by_itself_is_refused_clearly() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = ListenAddress::Unix(folder.path().join("n".repeat(120)));
     let error = Listener::bind(&address, BindOptions::default()).expect_err("too long");
-    assert!(
-        error.to_string().contains("choose a shorter name"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("choose a shorter name"), "{error}");
 }

@@ -21,10 +21,7 @@ fn identity() -> Identity {
 }
 
 fn write(folder: &Path, cert: &str, key: &str) -> TlsFiles {
-    let files = TlsFiles {
-        cert: folder.join("cert.pem"),
-        key: folder.join("key.pem"),
-    };
+    let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
     std::fs::write(&files.cert, cert).expect("written");
     std::fs::write(&files.key, key).expect("written");
     files
@@ -47,10 +44,8 @@ async fn handshake(tls: &Tls, trusted: CertificateDer<'static>) -> std::io::Resu
     let (client, server) = tokio::io::duplex(1 << 16);
     let name = ServerName::try_from("localhost").expect("a name");
     let connector = connector(trusted);
-    let (client, server) = tokio::join!(
-        connector.connect(name, client),
-        tls.acceptor().accept(server)
-    );
+    let (client, server) =
+        tokio::join!(connector.connect(name, client), tls.acceptor().accept(server));
     let (mut client, mut server) = (client?, server?);
     client.write_all(b"hello").await?;
     client.shutdown().await?;
@@ -64,34 +59,16 @@ async fn files_serve_and_a_reload_serves_the_new_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (identity(), identity());
     let tls = Tls::load(write(folder.path(), &first.cert_pem, &first.key_pem)).expect("loaded");
-    assert_eq!(
-        handshake(&tls, first.cert_der.clone())
-            .await
-            .expect("served"),
-        b"hello"
-    );
+    assert_eq!(handshake(&tls, first.cert_der.clone()).await.expect("served"), b"hello");
 
     write(folder.path(), &second.cert_pem, &second.key_pem);
     tls.reload().expect("reloaded");
-    assert_eq!(
-        handshake(&tls, second.cert_der.clone())
-            .await
-            .expect("served"),
-        b"hello"
-    );
-    assert!(
-        handshake(&tls, first.cert_der).await.is_err(),
-        "the old certificate is gone"
-    );
+    assert_eq!(handshake(&tls, second.cert_der.clone()).await.expect("served"), b"hello");
+    assert!(handshake(&tls, first.cert_der).await.is_err(), "the old certificate is gone");
 
     write(folder.path(), &second.cert_pem, "no key");
     tls.reload().expect_err("refused");
-    assert_eq!(
-        handshake(&tls, second.cert_der)
-            .await
-            .expect("the old one stays"),
-        b"hello"
-    );
+    assert_eq!(handshake(&tls, second.cert_der).await.expect("the old one stays"), b"hello");
 }
 
 #[test]
@@ -108,19 +85,14 @@ fn each_mistake_names_the_file() {
         "{nothing}"
     );
     let swapped = load(&one.cert_pem, &one.cert_pem);
-    assert!(
-        swapped.to_string().contains("key.pem holds no private key"),
-        "{swapped}"
-    );
+    assert!(swapped.to_string().contains("key.pem holds no private key"), "{swapped}");
     let mismatch = load(&one.cert_pem, &other.key_pem);
     assert!(matches!(mismatch, TlsError::Mismatch { .. }), "{mismatch}");
     let cut = load(&one.cert_pem[..one.cert_pem.len() / 2], &one.key_pem);
     assert!(cut.to_string().contains("cert.pem"), "{cut}");
 
-    let missing = TlsFiles {
-        cert: folder.path().join("absent.pem"),
-        key: folder.path().join("key.pem"),
-    };
+    let missing =
+        TlsFiles { cert: folder.path().join("absent.pem"), key: folder.path().join("key.pem") };
     let error = Tls::load(missing).expect_err("refused").to_string();
     assert!(
         error.starts_with("cannot read certificate ") && error.contains("absent.pem"),

@@ -5,9 +5,7 @@ use std::time::Duration;
 use weir_supervisor::notify::Notify;
 
 fn receive(socket: &UnixDatagram) -> String {
-    socket
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a timeout");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
     let mut buffer = [0; 500];
     let bytes = socket.recv(&mut buffer).expect("a datagram");
     String::from_utf8_lossy(&buffer[..bytes]).into_owned()
@@ -22,10 +20,7 @@ fn a_socket_in_the_file_system_hears_every_state() {
     assert_eq!(notify.watchdog(), Some(Duration::from_secs(7)));
     notify.ready("serving");
     let pid = std::process::id();
-    assert_eq!(
-        receive(&socket),
-        format!("READY=1\nSTATUS=serving\nMAINPID={pid}\n")
-    );
+    assert_eq!(receive(&socket), format!("READY=1\nSTATUS=serving\nMAINPID={pid}\n"));
     notify.reloading();
     assert!(receive(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
     notify.alive();
@@ -39,9 +34,7 @@ fn an_abstract_socket_is_found_by_its_name() {
     let name = format!("weir-notify-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(name.as_bytes()).expect("a name");
     let socket = UnixDatagram::bind_addr(&address).expect("bound");
-    Notify::to(format!("@{name}").as_ref(), None)
-        .expect("made")
-        .stopping();
+    Notify::to(format!("@{name}").as_ref(), None).expect("made").stopping();
     assert_eq!(receive(&socket), "STOPPING=1\n");
 }
 

@@ -59,18 +59,11 @@ impl Running {
         let thread = std::thread::spawn(move || {
             Supervisor::new(children, source, Notify::nobody(), output).run(&mut Tell(tell))
         });
-        Self {
-            requests,
-            events,
-            thread,
-        }
+        Self { requests, events, thread }
     }
 
     fn wait_for(&self, event: &str) {
-        let next = self
-            .events
-            .recv_timeout(Duration::from_secs(60))
-            .expect("an event");
+        let next = self.events.recv_timeout(Duration::from_secs(60)).expect("an event");
         assert_eq!(next, event);
     }
 
@@ -129,38 +122,21 @@ fn a_listening_socket_outlives_the_process_that_serves_it() {
     let running = Running::start(vec![child(&script, vec![("jobs".into(), listener.into())])]);
     running.wait_for("ready");
     let lines = wait_for_lines(&log, 3);
-    assert!(
-        lines
-            .iter()
-            .all(|line| line == "jobs=3,status=4,life=5 hello"),
-        "{lines:?}"
-    );
+    assert!(lines.iter().all(|line| line == "jobs=3,status=4,life=5 hello"), "{lines:?}");
     for _ in 0..10 {
         TcpStream::connect(address).expect("connects while nobody serves");
     }
     running.stop();
-    assert_eq!(
-        running.outcome(),
-        Outcome::Killed,
-        "sh without a trap dies of SIGTERM"
-    );
+    assert_eq!(running.outcome(), Outcome::Killed, "sh without a trap dies of SIGTERM");
 }
 
 #[test]
 fn a_crash_loop_is_given_up_with_the_last_lines() {
     let script = "echo ready >&3; echo the reason >&2; exit 7";
     let running = Running::start(vec![child(script, Vec::new())]);
-    let Outcome::GaveUp(text) = running.outcome() else {
-        panic!("not given up")
-    };
-    assert!(
-        text.starts_with("script exited with code 7, 4 deaths in a row: crash loop"),
-        "{text}"
-    );
-    assert!(
-        text.ends_with("; its last lines:\n  | the reason"),
-        "{text}"
-    );
+    let Outcome::GaveUp(text) = running.outcome() else { panic!("not given up") };
+    assert!(text.starts_with("script exited with code 7, 4 deaths in a row: crash loop"), "{text}");
+    assert!(text.ends_with("; its last lines:\n  | the reason"), "{text}");
 }
 
 #[test]
@@ -178,10 +154,7 @@ fn a_program_that_does_not_exist_is_named() {
     let Outcome::GaveUp(text) = Running::start(vec![spec]).outcome() else {
         panic!("not given up")
     };
-    assert!(
-        text.starts_with("script: /nonexistent/weir can't be started:"),
-        "{text}"
-    );
+    assert!(text.starts_with("script: /nonexistent/weir can't be started:"), "{text}");
 }
 
 #[test]
@@ -202,11 +175,7 @@ fn a_second_request_ends_at_once() {
     running.wait_for("ready");
     running.stop();
     running.stop();
-    assert_eq!(
-        running.outcome(),
-        Outcome::Killed,
-        "the deadline is an hour away"
-    );
+    assert_eq!(running.outcome(), Outcome::Killed, "the deadline is an hour away");
 }
 
 #[test]

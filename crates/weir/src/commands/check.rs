@@ -32,11 +32,7 @@ pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
 }
 
 fn print(source: &Source, loaded: &Loaded) {
-    let from = if source.is_default {
-        "no weir.toml: defaults"
-    } else {
-        source.name.as_str()
-    };
+    let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
     for value in &loaded.values {
         let mark = if value.is_set { "" } else { "  # default" };
@@ -45,14 +41,8 @@ fn print(source: &Source, loaded: &Loaded) {
     let settings = &loaded.settings;
     output::line("");
     output::line(&format!("would listen on {} (jobs)", settings.jobs.listen));
-    output::line(&format!(
-        "would listen on {} (console)",
-        settings.console.listen
-    ));
-    output::line(&format!(
-        "would listen on {} (admin)",
-        settings.admin_socket().display()
-    ));
+    output::line(&format!("would listen on {} (console)", settings.console.listen));
+    output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"));
     }

@@ -36,11 +36,8 @@ pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
     };
-    file.write_all(text.as_bytes())
-        .with_context(|| format!("cannot write {shown}"))?;
-    output::line(&format!(
-        "wrote {shown}; `weir check` says what is in effect"
-    ));
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
+    output::line(&format!("wrote {shown}; `weir check` says what is in effect"));
     Ok(Exit::Fine)
 }
 

@@ -46,20 +46,12 @@ fn cli_markdown() -> String {
 }
 
 fn describe(page: &mut String, command: &Command, path: &str) {
-    for child in command
-        .get_subcommands()
-        .filter(|child| !child.is_hide_set())
-    {
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         let path = format!("{path} {}", child.get_name());
-        let about = child
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let about = child.get_about().map(ToString::to_string).unwrap_or_default();
         let _ = write!(page, "\n## `{path}`\n\n{about}.\n");
-        if let Some(more) = child
-            .get_long_about()
-            .map(ToString::to_string)
-            .filter(|more| *more != about)
+        if let Some(more) =
+            child.get_long_about().map(ToString::to_string).filter(|more| *more != about)
         {
             let _ = write!(page, "\n{more}\n");
         }
@@ -83,10 +75,7 @@ fn shape(argument: &Arg) -> String {
 }
 
 fn meaning(argument: &Arg) -> String {
-    let mut text = argument
-        .get_help()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let mut text = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let values: Vec<String> = argument
         .get_possible_values()
         .iter()
@@ -96,11 +85,8 @@ fn meaning(argument: &Arg) -> String {
     if !values.is_empty() {
         let _ = write!(text, " ({})", values.join(", "));
     }
-    let defaults: Vec<_> = argument
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy())
-        .collect();
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if argument.get_action().takes_values() && !defaults.is_empty() {
         let _ = write!(text, " [default: {}]", defaults.join(", "));
     }

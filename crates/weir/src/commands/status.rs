@@ -52,10 +52,7 @@ fn print(status: &Status) {
         ("scheduled", jobs.scheduled.to_string()),
         ("retries", jobs.retries.to_string()),
         ("dead", jobs.dead.to_string()),
-        (
-            "processed",
-            format!("{} ({} failed)", jobs.processed_total, jobs.failed_total),
-        ),
+        ("processed", format!("{} ({} failed)", jobs.processed_total, jobs.failed_total)),
         ("connections", jobs.connections.to_string()),
     ];
     for (name, value) in rows {
@@ -82,11 +79,7 @@ pub(super) fn seconds(seconds: f64) -> String {
             return format!("{whole}{unit} {rest}{smaller}");
         }
     }
-    if seconds >= 10.0 {
-        format!("{seconds:.0}s")
-    } else {
-        format!("{seconds:.1}s")
-    }
+    if seconds >= 10.0 { format!("{seconds:.0}s") } else { format!("{seconds:.1}s") }
 }
 
 #[cfg(test)]

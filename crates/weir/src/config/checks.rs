@@ -53,10 +53,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     };
     match (jobs.settings.store, jobs.settings.fsync) {
         (StoreKind::Memory, _) => {
-            warn(
-                true,
-                "jobs.store = \"memory\": every job is gone when Weir ends",
-            );
+            warn(true, "jobs.store = \"memory\": every job is gone when Weir ends");
         }
         (_, Fsync::Never) => warn(
             true,

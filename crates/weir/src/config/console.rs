@@ -28,10 +28,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
         listen,
     );
     keys.secret(
-        Key::fixed(
-            "password",
-            "What people type to get in. None: no login, on loopback only.",
-        ),
+        Key::fixed("password", "What people type to get in. None: no login, on loopback only."),
         password,
     );
     keys.secret(
@@ -46,10 +43,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
         hosts,
     );
     keys.flag(
-        Key::fixed(
-            "metrics_without_login",
-            "/metrics answers without login or token.",
-        ),
+        Key::fixed("metrics_without_login", "/metrics answers without login or token."),
         metrics_without_login,
     );
     keys.flag(
@@ -60,18 +54,12 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
         cookie_secure,
     );
     keys.duration(
-        Key::fixed(
-            "session_idle_max",
-            "A session ends after this long without a request.",
-        ),
+        Key::fixed("session_idle_max", "A session ends after this long without a request."),
         MILLISECOND..=DAY * 400,
         session_idle_max,
     );
     keys.duration(
-        Key::fixed(
-            "session_age_max",
-            "A session ends this long after its login.",
-        ),
+        Key::fixed("session_age_max", "A session ends this long after its login."),
         MILLISECOND..=DAY * 400,
         session_age_max,
     );
@@ -97,26 +85,10 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.streams_max,
         "Live streams at once; one more is asked to try again later.",
     );
-    count(
-        "page_jobs",
-        &mut limits.page_jobs,
-        "Jobs on one page of a list.",
-    );
-    count(
-        "page_queues",
-        &mut limits.page_queues,
-        "Queues on one page.",
-    );
-    count(
-        "page_workers",
-        &mut limits.page_workers,
-        "Workers, and their jobs, on one page.",
-    );
-    count(
-        "chart_points_max",
-        &mut limits.chart_points_max,
-        "Points of one chart.",
-    );
+    count("page_jobs", &mut limits.page_jobs, "Jobs on one page of a list.");
+    count("page_queues", &mut limits.page_queues, "Queues on one page.");
+    count("page_workers", &mut limits.page_workers, "Workers, and their jobs, on one page.");
+    count("chart_points_max", &mut limits.chart_points_max, "Points of one chart.");
     keys.number(
         Key::fixed("login_burst", "Logins that one address may try at once .."),
         1..=COUNT_MAX,
@@ -129,11 +101,7 @@ fn read_waits_and_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait = |name, field: &mut Duration, doc| {
         keys.duration(Key::fixed(name, doc), MILLISECOND..=DAY, field);
     };
-    wait(
-        "login_interval",
-        &mut limits.login_interval,
-        ".. and one more after each of these.",
-    );
+    wait("login_interval", &mut limits.login_interval, ".. and one more after each of these.");
     wait(
         "request_timeout",
         &mut limits.request_timeout,
@@ -148,11 +116,7 @@ fn read_waits_and_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut size = |name, field: &mut usize, doc| {
         keys.size(Key::fixed(name, doc), 1..=1 << 30, field);
     };
-    size(
-        "body_bytes_max",
-        &mut limits.body_bytes_max,
-        "Bytes of a form.",
-    );
+    size("body_bytes_max", &mut limits.body_bytes_max, "Bytes of a form.");
     size(
         "payload_display_bytes_max",
         &mut limits.payload_display_bytes_max,

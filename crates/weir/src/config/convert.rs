@@ -13,9 +13,7 @@ use super::units;
 
 /// `; did you mean "listen"?`, or nothing.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    hint::closest(word, known)
-        .map(|meant| format!("; did you mean {meant:?}?"))
-        .unwrap_or_default()
+    hint::closest(word, known).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default()
 }
 
 pub(super) fn quoted(text: &str) -> String {
@@ -31,27 +29,19 @@ pub(super) fn expected(what: &str, value: &DeValue<'_>) -> String {
 }
 
 fn article(kind: &str) -> String {
-    let article = if kind.starts_with(['a', 'i', 'o']) {
-        "an"
-    } else {
-        "a"
-    };
+    let article = if kind.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
     format!("{article} {kind}")
 }
 
 pub(super) fn to_integer(value: &DeValue<'_>) -> Result<u64, String> {
-    let integer = value
-        .as_integer()
-        .ok_or_else(|| expected("a number", value))?;
+    let integer = value.as_integer().ok_or_else(|| expected("a number", value))?;
     u64::from_str_radix(integer.as_str(), integer.radix())
         .map_err(|_| format!("{integer} is not a number from 0 to {}", u64::MAX))
 }
 
 pub(super) fn fit<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>) -> Result<T, String> {
-    let fitting = range
-        .contains(&number)
-        .then_some(number)
-        .and_then(|number| T::try_from(number).ok());
+    let fitting =
+        range.contains(&number).then_some(number).and_then(|number| T::try_from(number).ok());
     fitting.ok_or_else(|| format!("must be from {} to {}", range.start(), range.end()))
 }
 
@@ -67,10 +57,8 @@ pub(super) fn to_duration(
     if range.contains(&duration) {
         return Ok(duration);
     }
-    let (low, high) = (
-        units::format_duration(*range.start()),
-        units::format_duration(*range.end()),
-    );
+    let (low, high) =
+        (units::format_duration(*range.start()), units::format_duration(*range.end()));
     Err(format!("must be from {low} to {high}"))
 }
 
@@ -91,26 +79,19 @@ pub(super) fn to_size<T: TryFrom<u64>>(
         other => to_integer(other).map_err(|_| expected("a size like \"64MiB\"", other))?,
     };
     fit(bytes, range).map_err(|_| {
-        let (low, high) = (
-            units::format_size(*range.start()),
-            units::format_size(*range.end()),
-        );
+        let (low, high) = (units::format_size(*range.start()), units::format_size(*range.end()));
         format!("must be from {low} to {high}")
     })
 }
 
 /// `IP:port`; what Weir's TCP services listen on.
 pub(super) fn to_tcp_address(value: &DeValue<'_>) -> Result<SocketAddr, String> {
-    let text = value
-        .as_str()
-        .ok_or_else(|| expected("an address", value))?;
-    match text
-        .parse::<ListenAddress>()
-        .map_err(|error| error.to_string())?
-    {
+    let text = value.as_str().ok_or_else(|| expected("an address", value))?;
+    match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {
         ListenAddress::Tcp(address) => Ok(address),
-        ListenAddress::Unix(_) => Err(
-            "a unix socket is not supported here; write for example \"127.0.0.1:7419\"".to_owned(),
-        ),
+        ListenAddress::Unix(_) => {
+            Err("a unix socket is not supported here; write for example \"127.0.0.1:7419\""
+                .to_owned())
+        }
     }
 }

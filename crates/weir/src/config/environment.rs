@@ -4,10 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 /// The value of a variable, when it is set and is text.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is where the environment is read"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

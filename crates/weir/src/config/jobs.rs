@@ -23,28 +23,16 @@ pub(crate) struct Jobs {
 impl Default for Jobs {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 7419));
-        Self {
-            listen,
-            tls: None,
-            settings: Settings::default(),
-        }
+        Self { listen, tls: None, settings: Settings::default() }
     }
 }
 
 impl Jobs {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        keys.address(
-            Key::fixed("listen", "Where Faktory clients connect."),
-            &mut self.listen,
-        );
+        keys.address(Key::fixed("listen", "Where Faktory clients connect."), &mut self.listen);
         keys.section("tls", |keys| self.tls = read_tls(keys));
         self.read_storage(keys);
-        let Settings {
-            allow_flush,
-            password,
-            limits,
-            ..
-        } = &mut self.settings;
+        let Settings { allow_flush, password, limits, .. } = &mut self.settings;
         keys.flag(
             Key::live(
                 "allow_flush",
@@ -65,14 +53,8 @@ impl Jobs {
     }
 
     fn read_storage(&mut self, keys: &mut Keys<'_>) {
-        let Settings {
-            store,
-            fsync,
-            fsync_acks,
-            ack_sync_max,
-            gather_wait,
-            ..
-        } = &mut self.settings;
+        let Settings { store, fsync, fsync_acks, ack_sync_max, gather_wait, .. } =
+            &mut self.settings;
         keys.choice(
             Key::fixed("store", "Where jobs are kept: the segment log under data_dir, or memory (nothing survives; for tests and development).").with_later(&["redis"]),
             &[("embedded", StoreKind::Embedded), ("memory", StoreKind::Memory)],
@@ -96,10 +78,7 @@ impl Jobs {
             ack_sync_max,
         );
         keys.duration(
-            Key::fixed(
-                "gather_wait",
-                "How long a sync waits for more records to join it.",
-            ),
+            Key::fixed("gather_wait", "How long a sync waits for more records to join it."),
             Duration::ZERO..=Duration::from_secs(1),
             gather_wait,
         );
@@ -109,11 +88,7 @@ impl Jobs {
         let Settings { queues, limits, .. } = &mut self.settings;
         keys.named("queues", |name, keys| {
             let mut queue = QueueSettings::default();
-            let QueueSettings {
-                target_latency,
-                concurrency,
-                fresh_lane,
-            } = &mut queue;
+            let QueueSettings { target_latency, concurrency, fresh_lane } = &mut queue;
             keys.optional_duration(
                 Key::live(
                     "target_latency",
@@ -152,10 +127,7 @@ fn read_tls(keys: &mut Keys<'_>) -> Option<TlsFiles> {
         &mut cert,
     );
     keys.optional_path(
-        Key::fixed(
-            "key",
-            "PEM file: the private key. Its content is read again on SIGHUP.",
-        ),
+        Key::fixed("key", "PEM file: the private key. Its content is read again on SIGHUP."),
         &mut key,
     );
     match (cert, key) {

@@ -33,22 +33,12 @@ pub(crate) struct Key {
 impl Key {
     /// A key that only a restart changes.
     pub(crate) const fn fixed(name: &'static str, doc: &'static str) -> Self {
-        Self {
-            name,
-            doc,
-            live: false,
-            later: &[],
-        }
+        Self { name, doc, live: false, later: &[] }
     }
 
     /// A key that SIGHUP changes.
     pub(crate) const fn live(name: &'static str, doc: &'static str) -> Self {
-        Self {
-            name,
-            doc,
-            live: true,
-            later: &[],
-        }
+        Self { name, doc, live: true, later: &[] }
     }
 }
 
@@ -62,9 +52,7 @@ impl Key {
     fn reject_later(self, value: &DeValue<'_>) -> Result<(), String> {
         let is_meant = |later: &str| {
             value.as_str() == Some(later)
-                || value
-                    .as_table()
-                    .is_some_and(|table| table.contains_key(later))
+                || value.as_table().is_some_and(|table| table.contains_key(later))
         };
         match self.later.iter().find(|later| is_meant(later)) {
             Some(later) => Err(format!("{later} is not in this version of Weir yet")),
@@ -102,10 +90,7 @@ pub(crate) struct Report {
 impl Report {
     /// Nothing has come to light about `text` yet.
     pub(crate) fn of(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            ..Self::default()
-        }
+        Self { text: text.to_owned(), ..Self::default() }
     }
 
     /// A mistake at `path`, or at the nearest table around it that is in the file.
@@ -155,20 +140,12 @@ impl<'a> Keys<'a> {
         report: &'a mut Report,
         context: Context<'a>,
     ) -> Self {
-        Self {
-            table,
-            path: String::new(),
-            known: Vec::new(),
-            report,
-            context,
-        }
+        Self { table, path: String::new(), known: Vec::new(), report, context }
     }
 
     pub(crate) fn flag(&mut self, key: Key, field: &mut bool) {
         self.read(key, "true or false", field, ToString::to_string, |value| {
-            value
-                .as_bool()
-                .ok_or_else(|| expected("true or false", value))
+            value.as_bool().ok_or_else(|| expected("true or false", value))
         });
     }
 
@@ -188,9 +165,7 @@ impl<'a> Keys<'a> {
     ) {
         let show = |field: &Option<u32>| field.map_or_else(none, |number| number.to_string());
         let read = |value: &DeValue<'_>| {
-            to_integer(value)
-                .and_then(|number| fit(number, &range))
-                .map(Some)
+            to_integer(value).and_then(|number| fit(number, &range)).map(Some)
         };
         self.read(key, "number", field, show, read);
     }
@@ -210,9 +185,7 @@ impl<'a> Keys<'a> {
         field: &mut Duration,
     ) {
         let show = |field: &Duration| quoted(&units::format_duration(*field));
-        self.read(key, "duration", field, show, |value| {
-            to_duration(value, &range)
-        });
+        self.read(key, "duration", field, show, |value| to_duration(value, &range));
     }
 
     pub(crate) fn optional_duration(
@@ -224,9 +197,7 @@ impl<'a> Keys<'a> {
         let show = |field: &Option<Duration>| {
             field.map_or_else(none, |duration| quoted(&units::format_duration(duration)))
         };
-        self.read(key, "duration", field, show, |value| {
-            to_duration(value, &range).map(Some)
-        });
+        self.read(key, "duration", field, show, |value| to_duration(value, &range).map(Some));
     }
 
     /// One of a few words.
@@ -248,11 +219,7 @@ impl<'a> Keys<'a> {
             }
             let words: Vec<_> = choices.iter().map(|(word, _)| quoted(word)).collect();
             let hint = did_you_mean(word, choices.iter().map(|(word, _)| *word));
-            Err(format!(
-                "{} is none of {}{hint}",
-                quoted(word),
-                words.join(", ")
-            ))
+            Err(format!("{} is none of {}{hint}", quoted(word), words.join(", ")))
         });
     }
 
@@ -268,9 +235,7 @@ impl<'a> Keys<'a> {
             format!("[{}]", entries.join(", "))
         };
         self.read(key, "list of texts", field, show, |value| {
-            let entries = value
-                .as_array()
-                .ok_or_else(|| expected("a list of texts", value))?;
+            let entries = value.as_array().ok_or_else(|| expected("a list of texts", value))?;
             let text = |entry: Found<'_>| entry.get_ref().as_str().map(str::to_owned);
             let texts: Option<Vec<_>> = entries.iter().map(text).collect();
             texts.ok_or_else(|| "expected a list of texts".to_owned())
@@ -295,13 +260,9 @@ impl<'a> Keys<'a> {
     pub(crate) fn optional_path(&mut self, key: Key, field: &mut Option<PathBuf>) {
         let folder = self.context.folder;
         let show = |field: &Option<PathBuf>| {
-            field
-                .as_ref()
-                .map_or_else(none, |path| quoted(&path.display().to_string()))
+            field.as_ref().map_or_else(none, |path| quoted(&path.display().to_string()))
         };
-        self.read(key, "path", field, show, |value| {
-            Ok(Some(folder.join(to_path(value)?)))
-        });
+        self.read(key, "path", field, show, |value| Ok(Some(folder.join(to_path(value)?))));
     }
 
     /// `{ env = "NAME" }` or `{ file = "PATH" }`.
@@ -322,8 +283,7 @@ impl<'a> Keys<'a> {
         if let Some(value) = value {
             self.report.places.push((path.clone(), value.span()));
             if table.is_none() {
-                self.report
-                    .mistake(&value.span(), format!("expected a table [{path}]"));
+                self.report.mistake(&value.span(), format!("expected a table [{path}]"));
             }
         }
         self.enter(path, table, read);
@@ -338,18 +298,14 @@ impl<'a> Keys<'a> {
         }
         let Some(value) = value else { return };
         let Some(entries) = value.get_ref().as_table() else {
-            return self
-                .report
-                .mistake(&value.span(), format!("expected tables [{path}.NAME]"));
+            return self.report.mistake(&value.span(), format!("expected tables [{path}.NAME]"));
         };
         for (entry, value) in entries {
             let path = format!("{path}.{}", entry.get_ref());
             self.report.places.push((path.clone(), entry.span()));
             match value.get_ref().as_table() {
                 Some(table) => self.enter(path, Some(table), |keys| read(entry.get_ref(), keys)),
-                None => self
-                    .report
-                    .mistake(&value.span(), format!("expected a table [{path}]")),
+                None => self.report.mistake(&value.span(), format!("expected a table [{path}]")),
             }
         }
     }
@@ -380,13 +336,7 @@ impl<'a> Keys<'a> {
         read: impl FnOnce(&mut Keys<'_>),
     ) {
         let report = &mut *self.report;
-        let mut keys = Keys {
-            table,
-            path,
-            known: Vec::new(),
-            report,
-            context: self.context,
-        };
+        let mut keys = Keys { table, path, known: Vec::new(), report, context: self.context };
         read(&mut keys);
         keys.reject_unknown();
     }
@@ -398,8 +348,7 @@ impl<'a> Keys<'a> {
             if !self.known.contains(&name) {
                 let path = self.full(name);
                 let hint = did_you_mean(name, self.known.iter().copied());
-                self.report
-                    .mistake(&key.span(), format!("{path} is not a setting{hint}"));
+                self.report.mistake(&key.span(), format!("{path} is not a setting{hint}"));
             }
         }
     }
@@ -419,9 +368,7 @@ impl<'a> Keys<'a> {
             self.report.places.push((path.clone(), value.span()));
             match read(value.get_ref()) {
                 Ok(read) => *field = read,
-                Err(message) => self
-                    .report
-                    .mistake(&value.span(), format!("{path}: {message}")),
+                Err(message) => self.report.mistake(&value.span(), format!("{path}: {message}")),
             }
         }
         let (doc, live, is_set) = (key.doc, key.live, value.is_some());
@@ -442,10 +389,6 @@ impl<'a> Keys<'a> {
     }
 
     fn full(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 }

@@ -44,16 +44,8 @@ fn read_connections(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.password_checks_max,
         "Passwords that wait for their check at once; more are refused.",
     );
-    count(
-        "workers_max",
-        &mut limits.workers_max,
-        "Worker processes known at once.",
-    );
-    count(
-        "worker_labels_max",
-        &mut limits.worker_labels_max,
-        "Labels kept of one worker.",
-    );
+    count("workers_max", &mut limits.workers_max, "Worker processes known at once.");
+    count("worker_labels_max", &mut limits.worker_labels_max, "Labels kept of one worker.");
     keys.number(
         Key::live(
             "wrong_passwords_max",
@@ -69,11 +61,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait = |name, field: &mut Duration, doc| {
         keys.duration(Key::live(name, doc), MILLISECOND..=DAY, field);
     };
-    wait(
-        "hello_timeout",
-        &mut limits.hello_timeout,
-        "HELLO must arrive within this long.",
-    );
+    wait("hello_timeout", &mut limits.hello_timeout, "HELLO must arrive within this long.");
     wait(
         "line_timeout",
         &mut limits.line_timeout,
@@ -122,10 +110,7 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.buffered_bytes_max,
     );
     keys.size(
-        Key::live(
-            "hello_bytes_max",
-            "Bytes of the HELLO line, which anybody may send.",
-        ),
+        Key::live("hello_bytes_max", "Bytes of the HELLO line, which anybody may send."),
         256..=1 << 20,
         &mut limits.hello_bytes_max,
     );
@@ -140,12 +125,7 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut count = |name, field: &mut usize, max, doc| {
         keys.number(Key::live(name, doc), 1..=max, field);
     };
-    count(
-        "pushb_jobs_max",
-        &mut limits.pushb_jobs_max,
-        COUNT_MAX,
-        "Jobs in one PUSHB.",
-    );
+    count("pushb_jobs_max", &mut limits.pushb_jobs_max, COUNT_MAX, "Jobs in one PUSHB.");
     count(
         "waiting_fetches_max",
         &mut limits.waiting_fetches_max,
@@ -164,12 +144,7 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
         1_000,
         "How deep the JSON of a job may nest.",
     );
-    count(
-        "id_bytes_max",
-        &mut limits.id_bytes_max,
-        4_096,
-        "Bytes of a jid, a wid, a jobtype.",
-    );
+    count("id_bytes_max", &mut limits.id_bytes_max, 4_096, "Bytes of a jid, a wid, a jobtype.");
     count(
         "queue_name_bytes_max",
         &mut limits.queue_name_bytes_max,
@@ -185,10 +160,7 @@ fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.queues_max,
     );
     keys.number(
-        Key::fixed(
-            "dead_jobs_max",
-            "Jobs in the dead set; the oldest go first.",
-        ),
+        Key::fixed("dead_jobs_max", "Jobs in the dead set; the oldest go first."),
         1..=COUNT_MAX,
         &mut limits.dead_jobs_max,
     );

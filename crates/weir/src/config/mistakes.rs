@@ -37,16 +37,8 @@ impl fmt::Display for Mistakes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mistake) in self.mistakes.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            let Mistake {
-                line,
-                column,
-                message,
-            } = mistake;
-            write!(
-                formatter,
-                "{separator}{}:{line}:{column}: {message}",
-                self.file
-            )?;
+            let Mistake { line, column, message } = mistake;
+            write!(formatter, "{separator}{}:{line}:{column}: {message}", self.file)?;
         }
         Ok(())
     }
@@ -63,11 +55,7 @@ mod tests {
         let text = "a = 1\nö = 2\n";
         for (byte, line, column) in [(0, 1, 1), (4, 1, 5), (6, 2, 1), (9, 2, 3), (99, 3, 1)] {
             let mistake = Mistake::at(text, &(byte..byte), String::new());
-            assert_eq!(
-                (mistake.line, mistake.column),
-                (line, column),
-                "byte {byte}"
-            );
+            assert_eq!((mistake.line, mistake.column), (line, column), "byte {byte}");
         }
     }
 }

@@ -89,19 +89,12 @@ pub(crate) fn parse(
     let (settings, report) = read(source, environment, false);
     if report.mistakes.is_empty() {
         let warnings = checks::warnings(&settings);
-        return Ok(Loaded {
-            settings,
-            values: report.values,
-            warnings,
-        });
+        return Ok(Loaded { settings, values: report.values, warnings });
     }
     let mut mistakes = report.mistakes;
     mistakes.sort();
     mistakes.dedup();
-    Err(Mistakes {
-        file: source.name.clone(),
-        mistakes,
-    })
+    Err(Mistakes { file: source.name.clone(), mistakes })
 }
 
 fn read(
@@ -113,18 +106,12 @@ fn read(
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        report
-            .mistakes
-            .push(Mistake::at(&source.text, &span, error.message().to_owned()));
+        report.mistakes.push(Mistake::at(&source.text, &span, error.message().to_owned()));
     }
     let mut settings = Settings::default();
     settings.data_dir = source.folder.join(settings.data_dir);
     if report.mistakes.is_empty() {
-        let context = Context {
-            folder: &source.folder,
-            environment,
-            describe,
-        };
+        let context = Context { folder: &source.folder, environment, describe };
         let mut keys = Keys::new(Some(table.get_ref()), &mut report, context);
         read_all(&mut keys, &mut settings);
         keys.reject_unknown();
@@ -140,19 +127,14 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
         &mut settings.data_dir,
     );
     keys.duration(
-        Key::fixed(
-            "shutdown_deadline",
-            "After SIGTERM, work in hand has this long to finish.",
-        ),
+        Key::fixed("shutdown_deadline", "After SIGTERM, work in hand has this long to finish."),
         Duration::ZERO..=process::HOUR,
         &mut settings.shutdown_deadline,
     );
     keys.section("log", |keys| settings.log.read(keys));
     keys.section("jobs", |keys| settings.jobs.read(keys));
     keys.section("console", |keys| console::read(keys, &mut settings.console));
-    keys.section("history", |keys| {
-        process::read_history(keys, &mut settings.history)
-    });
+    keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));
     keys.later(&["realtime", "front", "workers", "budget", "observe", "gems"]);

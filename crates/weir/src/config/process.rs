@@ -63,10 +63,7 @@ pub(crate) struct Admin {
 
 impl Default for Log {
     fn default() -> Self {
-        Self {
-            level: LogLevel::Info,
-            format: LogFormat::Text,
-        }
+        Self { level: LogLevel::Info, format: LogFormat::Text }
     }
 }
 
@@ -110,13 +107,8 @@ impl LogLevel {
 
 impl Log {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        let levels = [
-            LogLevel::Error,
-            LogLevel::Warn,
-            LogLevel::Info,
-            LogLevel::Debug,
-            LogLevel::Trace,
-        ];
+        let levels =
+            [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
         keys.choice(
             Key::live(
                 "level",
@@ -138,12 +130,8 @@ impl Log {
 
 impl Supervisor {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        let RestartPolicy {
-            backoff_min,
-            backoff_max,
-            restarts_max,
-            healthy_after,
-        } = &mut self.restart;
+        let RestartPolicy { backoff_min, backoff_max, restarts_max, healthy_after } =
+            &mut self.restart;
         keys.duration(
             Key::fixed("backoff_min", "The wait before a service process that died is started again; it doubles with every death in a row."),
             MILLISECOND..=HOUR,
@@ -215,10 +203,7 @@ impl Admin {
             &mut self.body_bytes_max,
         );
         keys.duration(
-            Key::fixed(
-                "head_timeout",
-                "The head of a request must arrive within this long.",
-            ),
+            Key::fixed("head_timeout", "The head of a request must arrive within this long."),
             MILLISECOND..=HOUR,
             &mut self.head_timeout,
         );
@@ -234,12 +219,8 @@ impl Admin {
 }
 
 pub(super) fn read_history(keys: &mut Keys<'_>, settings: &mut weir_base::history::Settings) {
-    let weir_base::history::Settings {
-        directory: _,
-        seconds_kept,
-        minutes_kept,
-        memory_rows_max,
-    } = settings;
+    let weir_base::history::Settings { directory: _, seconds_kept, minutes_kept, memory_rows_max } =
+        settings;
     keys.duration(
         Key::fixed("seconds_kept", "How long the charts know every second."),
         Duration::from_secs(60)..=DAY * 7,
@@ -251,10 +232,7 @@ pub(super) fn read_history(keys: &mut Keys<'_>, settings: &mut weir_base::histor
         minutes_kept,
     );
     keys.number(
-        Key::fixed(
-            "memory_rows_max",
-            "Rows that are kept in memory while the disk takes none.",
-        ),
+        Key::fixed("memory_rows_max", "Rows that are kept in memory while the disk takes none."),
         1..=1_000_000,
         memory_rows_max,
     );

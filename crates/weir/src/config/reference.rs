@@ -16,26 +16,17 @@ pub(crate) fn values() -> Vec<Value> {
 pub(crate) fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
     for (section, values) in by_section(values()) {
-        let title = if section.is_empty() {
-            "Top level".into()
-        } else {
-            format!("`[{section}]`")
-        };
+        let title = if section.is_empty() { "Top level".into() } else { format!("`[{section}]`") };
         let _ = write!(
             page,
             "\n## {title}\n\n| setting | type | default | reload | what it does |\n| --- | --- | --- | --- | --- |\n"
         );
         for value in values {
             let reload = if value.live { "yes" } else { "restart" };
-            let Value {
-                kind, default, doc, ..
-            } = &value;
+            let Value { kind, default, doc, .. } = &value;
             let name = last(&value.path);
             let doc = doc.replace('|', "\\|");
-            let _ = writeln!(
-                page,
-                "| `{name}` | {kind} | `{default}` | {reload} | {doc} |"
-            );
+            let _ = writeln!(page, "| `{name}` | {kind} | `{default}` | {reload} | {doc} |");
         }
     }
     page
@@ -46,11 +37,8 @@ pub(crate) fn commented_file() -> String {
     let mut file = String::from(HEADER);
     for (section, values) in by_section(values()) {
         if !section.is_empty() {
-            let commented = if section.contains("NAME") || section == "jobs.tls" {
-                "# "
-            } else {
-                ""
-            };
+            let commented =
+                if section.contains("NAME") || section == "jobs.tls" { "# " } else { "" };
             let _ = write!(file, "\n{commented}[{section}]\n");
         }
         for value in values {
@@ -97,11 +85,7 @@ This page is generated from the code (`make docs`); a test fails when it is out 
 fn by_section(values: Vec<Value>) -> Vec<(String, Vec<Value>)> {
     let mut sections: Vec<(String, Vec<Value>)> = Vec::new();
     for value in values {
-        let section = value
-            .path
-            .rsplit_once('.')
-            .map_or("", |(section, _)| section)
-            .to_owned();
+        let section = value.path.rsplit_once('.').map_or("", |(section, _)| section).to_owned();
         match sections.iter_mut().find(|(known, _)| *known == section) {
             Some((_, values)) => values.push(value),
             None => sections.push((section, vec![value])),

@@ -47,9 +47,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     let bytes = fs::metadata(path).map_err(cannot)?.len();
     if bytes > SECRET_BYTES_MAX {
         let path = path.display();
-        return Err(format!(
-            "{path} has {bytes} bytes; a secret has at most {SECRET_BYTES_MAX}"
-        ));
+        return Err(format!("{path} has {bytes} bytes; a secret has at most {SECRET_BYTES_MAX}"));
     }
     let text = fs::read_to_string(path).map_err(cannot)?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())

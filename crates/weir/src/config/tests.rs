@@ -5,15 +5,11 @@ use super::*;
 
 fn load(text: &str) -> Result<Loaded, Mistakes> {
     let source = Source::of(Path::new("weir.toml"), text, None);
-    parse(&source, &|name| {
-        (name == "PASSWORD").then(|| "correct horse".to_owned())
-    })
+    parse(&source, &|name| (name == "PASSWORD").then(|| "correct horse".to_owned()))
 }
 
 fn settings(text: &str) -> Settings {
-    load(text)
-        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
-        .settings
+    load(text).unwrap_or_else(|mistakes| panic!("{mistakes}")).settings
 }
 
 fn mistakes(text: &str) -> String {
@@ -27,10 +23,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.jobs.listen.to_string(), "127.0.0.1:7419");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:7420");
     assert_eq!(settings.jobs.settings.directory, Path::new("data/jobs"));
-    assert_eq!(
-        settings.jobs.settings.limits,
-        weir_jobs::settings::Limits::default()
-    );
+    assert_eq!(settings.jobs.settings.limits, weir_jobs::settings::Limits::default());
 }
 
 #[test]
@@ -65,10 +58,7 @@ hosts = ["weir.example"]
     assert_eq!(jobs.fsync, weir_jobs::settings::Fsync::EverySecond);
     assert!(jobs.fsync_acks);
     assert_eq!(jobs.gather_wait, Duration::from_millis(2));
-    assert_eq!(
-        jobs.password.as_ref().expect("a password").expose(),
-        "correct horse"
-    );
+    assert_eq!(jobs.password.as_ref().expect("a password").expose(), "correct horse");
     assert_eq!(jobs.limits.line_bytes_max, 1 << 20);
     assert_eq!(jobs.limits.pushb_jobs_max, 5);
     assert_eq!(jobs.limits.dead_age_max, Duration::from_secs(30 * 86_400));
@@ -258,20 +248,13 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
         assert!(file.contains(value.doc.split(' ').next().expect("a word")));
     }
     // Defaults are written as they are read.
-    for value in reference::values()
-        .iter()
-        .filter(|value| value.default != "none")
-    {
+    for value in reference::values().iter().filter(|value| value.default != "none") {
         let text = match value.path.rsplit_once('.') {
             Some((section, name)) => format!("[{section}]\n{name} = {}\n", value.default),
             None => format!("{} = {}\n", value.path, value.default),
         };
         let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
-        let read = loaded
-            .values
-            .iter()
-            .find(|read| read.path == value.path)
-            .expect("read");
+        let read = loaded.values.iter().find(|read| read.path == value.path).expect("read");
         assert!(read.is_set);
         assert_eq!(read.shown, value.default, "{text}");
     }
@@ -279,11 +262,8 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
 
 /// The field names of a struct, from what `{:#?}` shows.
 fn fields(shown: &str) -> Vec<String> {
-    let own = shown
-        .lines()
-        .filter(|line| line.starts_with("    ") && !line.starts_with("     "));
-    own.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned()))
-        .collect()
+    let own = shown.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    own.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned())).collect()
 }
 
 #[test]
@@ -291,30 +271,20 @@ fn no_field_of_a_part_is_without_its_key() {
     let console = weir_console::settings::Settings::default();
     let jobs = weir_jobs::settings::Settings::default();
     let history = weir_base::history::Settings::default();
-    let known: Vec<String> = reference::values()
-        .into_iter()
-        .map(|value| value.path)
-        .collect();
+    let known: Vec<String> = reference::values().into_iter().map(|value| value.path).collect();
     for (section, shown) in [
         ("jobs", format!("{jobs:#?}")),
         ("jobs.limits", format!("{:#?}", jobs.limits)),
-        (
-            "jobs.queues.NAME",
-            format!("{:#?}", weir_jobs::settings::QueueSettings::default()),
-        ),
+        ("jobs.queues.NAME", format!("{:#?}", weir_jobs::settings::QueueSettings::default())),
         ("console", format!("{console:#?}")),
         ("console.limits", format!("{:#?}", console.limits)),
         ("history", format!("{history:#?}")),
-        (
-            "supervisor",
-            format!("{:#?}", weir_supervisor::RestartPolicy::default()),
-        ),
+        ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
         for field in fields(&shown) {
             let path = format!("{section}.{field}");
-            let has_key = known
-                .iter()
-                .any(|known| *known == path || known.starts_with(&format!("{path}.")));
+            let has_key =
+                known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
             // Derived from data_dir.
             assert!(has_key || field == "directory", "{path} has no key");
         }

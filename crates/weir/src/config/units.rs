@@ -38,13 +38,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         )
     };
     let (number, unit) = split(text).ok_or_else(how)?;
-    let (_, nanoseconds) = DURATIONS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(how)?;
-    let total = number
-        .checked_mul(*nanoseconds)
-        .ok_or_else(|| format!("{text:?} is too long"))?;
+    let (_, nanoseconds) = DURATIONS.iter().find(|(name, _)| *name == unit).ok_or_else(how)?;
+    let total = number.checked_mul(*nanoseconds).ok_or_else(|| format!("{text:?} is too long"))?;
     Ok(Duration::from_nanos(total))
 }
 
@@ -65,29 +60,18 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Ok(bytes);
     }
     let (number, unit) = split(text).ok_or_else(how)?;
-    let (_, bytes) = SIZES
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(how)?;
-    number
-        .checked_mul(*bytes)
-        .ok_or_else(|| format!("{text:?} is too large"))
+    let (_, bytes) = SIZES.iter().find(|(name, _)| *name == unit).ok_or_else(how)?;
+    number.checked_mul(*bytes).ok_or_else(|| format!("{text:?} is too large"))
 }
 
 /// Writes a size in the largest unit that needs no fraction, above 1,000 bytes.
 pub(crate) fn format_size(bytes: u64) -> String {
-    let of_units = if bytes < 1_000 {
-        None
-    } else {
-        format_in(bytes, &SIZES)
-    };
+    let of_units = if bytes < 1_000 { None } else { format_in(bytes, &SIZES) };
     of_units.unwrap_or_else(|| format!("{bytes}B"))
 }
 
 fn format_in(total: u64, units: &[(&str, u64)]) -> Option<String> {
-    let (unit, size) = units
-        .iter()
-        .find(|(_, size)| total > 0 && total.is_multiple_of(*size))?;
+    let (unit, size) = units.iter().find(|(_, size)| total > 0 && total.is_multiple_of(*size))?;
     Some(format!("{}{unit}", total / size))
 }
 
@@ -115,28 +99,12 @@ mod tests {
             ("0", 0),
             ("0s", 0),
         ] {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_millis(milliseconds)),
-                "{text}"
-            );
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "10",
-            "1.5s",
-            "-1s",
-            "10 parsecs",
-            "99999999999999999999s",
-            "1s ",
-        ] {
+        for text in ["", "s", "10", "1.5s", "-1s", "10 parsecs", "99999999999999999999s", "1s "] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-        assert_eq!(
-            parse_duration("999999999999d"),
-            Err("\"999999999999d\" is too long".into())
-        );
+        assert_eq!(parse_duration("999999999999d"), Err("\"999999999999d\" is too long".into()));
     }
 
     #[test]

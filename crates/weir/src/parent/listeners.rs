@@ -23,14 +23,9 @@ pub(crate) struct Listeners {
 impl Listeners {
     /// Binds those of the parts in `only` (empty: all), and the admin socket.
     pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
-        let options = BindOptions {
-            backlog: settings.supervisor.backlog,
-            ..BindOptions::default()
-        };
-        let wanted = [
-            (Part::Jobs, settings.jobs.listen),
-            (Part::Console, settings.console.listen),
-        ];
+        let options =
+            BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
+        let wanted = [(Part::Jobs, settings.jobs.listen), (Part::Console, settings.console.listen)];
         let mut tcp = Vec::new();
         for (part, address) in wanted {
             if only.is_empty() || only.contains(&part) {
@@ -43,11 +38,7 @@ impl Listeners {
         let admin_path = settings.admin_socket();
         let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
             .context("the admin socket")?;
-        Ok(Self {
-            tcp,
-            admin,
-            admin_path,
-        })
+        Ok(Self { tcp, admin, admin_path })
     }
 
     /// What `weir up` prints once everything serves; scripts read it.
@@ -72,10 +63,7 @@ impl Listeners {
 
     /// The descriptors with their names, for the service.
     pub(crate) fn into_descriptors(self) -> Vec<(String, OwnedFd)> {
-        let tcp = self
-            .tcp
-            .into_iter()
-            .map(|(part, listener, _)| (part.name(), listener));
+        let tcp = self.tcp.into_iter().map(|(part, listener, _)| (part.name(), listener));
         tcp.chain([(ADMIN, self.admin)])
             .map(|(name, listener)| (name.to_owned(), listener.into()))
             .collect()

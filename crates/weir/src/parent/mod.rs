@@ -45,13 +45,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;
-    let mut parent = Parent {
-        handover,
-        text,
-        log,
-        ready_line,
-        addresses,
-    };
+    let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let outcome = Supervisor::new(vec![child], requests, notify()?, stderr).run(&mut parent);
     // Gone with the service; a stale file would only puzzle.
@@ -153,11 +147,7 @@ impl Parent {
 /// file has no say, so it may be broken or absent.
 pub(crate) fn admin_socket(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
     if let Some(data_dir) = &flags.data_dir {
-        return Ok(Settings {
-            data_dir: data_dir.clone(),
-            ..Settings::default()
-        }
-        .admin_socket());
+        return Ok(Settings { data_dir: data_dir.clone(), ..Settings::default() }.admin_socket());
     }
     let source = Source::find(flags.config.as_deref(), None)?;
     let loaded = config::parse(&source, &environment::variable)?;

@@ -27,23 +27,14 @@ fn a_job_moves_from_place_to_place() {
     push(&weir, "it-job-0002", &["--in", "1h"]);
     assert_eq!(jids(&weir, "default"), ["it-job-0001"]);
     assert_eq!(jids(&weir, "scheduled"), ["it-job-0002"]);
-    assert_eq!(
-        weir.site.ok(&["jobs", "kill", "it-job-0002"]),
-        "1 job moved to the dead set\n"
-    );
+    assert_eq!(weir.site.ok(&["jobs", "kill", "it-job-0002"]), "1 job moved to the dead set\n");
     assert_eq!(jids(&weir, "dead"), ["it-job-0002"]);
     let retried = weir.site.ok(&["jobs", "retry", "--from", "dead", "--yes"]);
     assert_eq!(retried, "1 job put into their queues\n");
     assert_eq!(jids(&weir, "default"), ["it-job-0001", "it-job-0002"]);
     let shown = weir.site.ok(&["jobs", "show", "it-job-0001"]);
-    assert!(
-        shown.starts_with("Hello it-job-0001 in default: waiting ("),
-        "{shown}"
-    );
-    assert_eq!(
-        weir.site.ok(&["jobs", "clear", "default", "--yes"]),
-        "2 jobs deleted\n"
-    );
+    assert!(shown.starts_with("Hello it-job-0001 in default: waiting ("), "{shown}");
+    assert_eq!(weir.site.ok(&["jobs", "clear", "default", "--yes"]), "2 jobs deleted\n");
     assert_eq!(jids(&weir, "default"), Vec::<String>::new());
     assert!(weir.stop().success());
 }
@@ -78,15 +69,9 @@ fn queues_are_paused_and_resumed() {
     -- stderr
     error: there is no queue "mailer"; did you mean "mailers"?
     "#);
-    assert_eq!(
-        weir.site.ok(&["jobs", "pause", "mailers"]),
-        "1 queue paused\n"
-    );
+    assert_eq!(weir.site.ok(&["jobs", "pause", "mailers"]), "1 queue paused\n");
     assert_eq!(json(&weir, &["jobs", "list", "--json"])[0]["paused"], true);
-    assert_eq!(
-        weir.site.ok(&["jobs", "resume", "--all"]),
-        "1 queue resumed\n"
-    );
+    assert_eq!(weir.site.ok(&["jobs", "resume", "--all"]), "1 queue resumed\n");
     assert_eq!(json(&weir, &["jobs", "list", "--json"])[0]["paused"], false);
     assert!(weir.stop().success());
 }
@@ -95,11 +80,7 @@ fn queues_are_paused_and_resumed() {
 fn an_export_imported_elsewhere_is_the_same_export() {
     let weir = Weir::start();
     for number in 1..=30 {
-        push(
-            &weir,
-            &format!("it-job-{number:04}"),
-            &["--queue", ["a", "b"][number % 2]],
-        );
+        push(&weir, &format!("it-job-{number:04}"), &["--queue", ["a", "b"][number % 2]]);
     }
     push(&weir, "it-job-late", &["--in", "1h"]);
     push(&weir, "it-job-dead", &["--in", "1h"]);
@@ -108,10 +89,7 @@ fn an_export_imported_elsewhere_is_the_same_export() {
     let file = file.to_str().expect("text");
     weir.site.ok(&["jobs", "export", "--output", file]);
     let other = Weir::start();
-    assert_eq!(
-        other.site.ok(&["jobs", "import", file]),
-        "32 jobs imported, 0 rejected\n"
-    );
+    assert_eq!(other.site.ok(&["jobs", "import", file]), "32 jobs imported, 0 rejected\n");
     for place in ["a", "b", "scheduled", "dead"] {
         assert_eq!(jids(&other, place), jids(&weir, place), "{place}");
     }
@@ -123,27 +101,14 @@ fn an_export_imported_elsewhere_is_the_same_export() {
 fn lines_that_are_refused_are_named_by_number() {
     let weir = Weir::start();
     let mut import = program();
-    import
-        .current_dir(weir.site.path())
-        .args(["jobs", "import"]);
-    import
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    import.current_dir(weir.site.path()).args(["jobs", "import"]);
+    import.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut import = import.spawn().expect("runs");
     let lines = "{\"jid\":\"it-job-0001\",\"jobtype\":\"Hello\",\"args\":[]}\nnot JSON\n";
-    import
-        .stdin
-        .take()
-        .expect("piped")
-        .write_all(lines.as_bytes())
-        .expect("written");
+    import.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
     let output = import.wait_with_output().expect("ended");
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "1 job imported, 1 rejected\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 job imported, 1 rejected\n");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.starts_with("line 2: "), "{error}");
     assert!(weir.stop().success());

@@ -32,19 +32,10 @@ fn check_prints_what_is_in_effect() {
     let site = Site::new("");
     site.write("[jobs]\nfsync = \"never\"\n");
     let shown = site.ok(&["check"]);
-    assert!(
-        shown.starts_with("# weir.toml\ndata_dir = \"data\"  # default\n"),
-        "{shown}"
-    );
+    assert!(shown.starts_with("# weir.toml\ndata_dir = \"data\"  # default\n"), "{shown}");
     assert!(shown.contains("\njobs.fsync = \"never\"\n"), "{shown}");
-    assert!(
-        shown.contains("\nwould listen on 127.0.0.1:7419 (jobs)\n"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("\nwarning: jobs.fsync = \"never\": a power cut"),
-        "{shown}"
-    );
+    assert!(shown.contains("\nwould listen on 127.0.0.1:7419 (jobs)\n"), "{shown}");
+    assert!(shown.contains("\nwarning: jobs.fsync = \"never\": a power cut"), "{shown}");
     let json: serde_json::Value =
         serde_json::from_str(&site.ok(&["check", "--json"])).expect("JSON");
     assert_eq!(json["listen"]["console"], "127.0.0.1:7420");
@@ -77,8 +68,5 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
     -- stderr
     ");
     site.ok(&["check"]);
-    assert!(
-        site.ok(&["init", "production", "--output", "-"])
-            .contains("fsync = \"always\"")
-    );
+    assert!(site.ok(&["init", "production", "--output", "-"]).contains("fsync = \"always\""));
 }

@@ -15,15 +15,9 @@ use client::Client;
 use ledger::Ledger;
 use server::{Server, Victim};
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a long run by hand asks for more kills"
-)]
+#[expect(clippy::disallowed_methods, reason = "a long run by hand asks for more kills")]
 fn number_from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// A worker that drains for long must say that it lives.
@@ -40,11 +34,7 @@ fn what_was_acknowledged_survives_kill_9() {
         let load = load::start(&server, &ledger, &mut random);
         // How long the load runs is what makes the moment random; nothing waits for it.
         std::thread::sleep(Duration::from_millis(random.u64(5..250)));
-        let victim = if random.bool() {
-            Victim::Everything
-        } else {
-            Victim::Service
-        };
+        let victim = if random.bool() { Victim::Everything } else { Victim::Service };
         server.kill(victim);
         load.end();
         server.restart(victim);

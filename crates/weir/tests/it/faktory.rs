@@ -22,20 +22,14 @@ impl Client {
     pub(crate) fn dial(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("connects");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut client = Self {
-            stream: BufReader::new(stream),
-            greeting: String::new(),
-        };
+        let mut client = Self { stream: BufReader::new(stream), greeting: String::new() };
         client.greeting = client.line();
         client
     }
 
     pub(crate) fn send(&mut self, command: &str) {
         let line = format!("{command}\r\n");
-        self.stream
-            .get_mut()
-            .write_all(line.as_bytes())
-            .expect("written");
+        self.stream.get_mut().write_all(line.as_bytes()).expect("written");
     }
 
     /// The next reply: a simple string or error as it is, a bulk's text, `nil`; empty: closed.

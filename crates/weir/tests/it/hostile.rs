@@ -30,11 +30,7 @@ fn a_client_that_never_ends_its_request_is_cut_off() {
 #[test]
 fn garbage_on_every_port_harms_nobody() {
     let weir = crate::weir::Weir::start();
-    for garbage in [
-        &b"\x00\xff\xfe\r\n\r\n"[..],
-        b"GET / HTTP/9.9\r\n\r\n",
-        &[b'A'; 100_000],
-    ] {
+    for garbage in [&b"\x00\xff\xfe\r\n\r\n"[..], b"GET / HTTP/9.9\r\n\r\n", &[b'A'; 100_000]] {
         for address in [weir.console(), weir.jobs()] {
             let mut stream = TcpStream::connect(address).expect("connects");
             stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -16,33 +16,20 @@ pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> (String, St
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("read");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    (
-        head.lines().next().unwrap_or_default().to_owned(),
-        body.to_owned(),
-    )
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
 #[test]
 fn health_ready_and_metrics_answer() {
     let weir = Weir::start();
     let console = weir.console();
-    assert_eq!(
-        get(console, "/health", ""),
-        ("HTTP/1.1 200 OK".into(), "ok\n".into())
-    );
-    assert_eq!(
-        get(console, "/ready", ""),
-        ("HTTP/1.1 200 OK".into(), "ready\n".into())
-    );
+    assert_eq!(get(console, "/health", ""), ("HTTP/1.1 200 OK".into(), "ok\n".into()));
+    assert_eq!(get(console, "/ready", ""), ("HTTP/1.1 200 OK".into(), "ready\n".into()));
     let mut client = Client::connect(weir.jobs());
     client.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[]}"#);
     let (status, metrics) = get(console, "/metrics", "");
     assert_eq!(status, "HTTP/1.1 200 OK");
-    for name in [
-        "weir_jobs_",
-        "process_cpu_seconds_total",
-        "process_resident_memory_bytes",
-    ] {
+    for name in ["weir_jobs_", "process_cpu_seconds_total", "process_resident_memory_bytes"] {
         assert!(metrics.contains(name), "{name} is missing:\n{metrics}");
     }
     assert!(weir.stop().success());
@@ -67,11 +54,7 @@ fn the_admin_api_over_tcp_takes_the_token_only() {
         command.output().expect("runs")
     };
     let status = run("0123456789abcdef0123");
-    assert!(
-        status.status.success(),
-        "{}",
-        String::from_utf8_lossy(&status.stderr)
-    );
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     let wrong = run("wrong");
     assert_eq!(wrong.status.code(), Some(2));
     let error = String::from_utf8_lossy(&wrong.stderr).into_owned();

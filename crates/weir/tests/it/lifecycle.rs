@@ -96,10 +96,7 @@ fn a_service_whose_parent_is_killed_ends_and_the_next_weir_starts() {
     let service = weir.service();
     let site = weir.kill_parent();
     let next = site.start();
-    assert!(
-        !is_running(service),
-        "the folder was free, so its holder is gone"
-    );
+    assert!(!is_running(service), "the folder was free, so its holder is gone");
     assert!(next.stop().success());
 }
 
@@ -115,10 +112,7 @@ fn a_port_in_use_is_named_with_its_setting() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
     let pid = std::process::id();
-    assert!(
-        error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")),
-        "{error}"
-    );
+    assert!(error.contains(&format!("jobs.listen: {address} is in use by pid {pid}")), "{error}");
 }
 
 #[test]

@@ -9,10 +9,7 @@ fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
     assert_eq!(second.status.code(), Some(2));
     let error = String::from_utf8_lossy(&second.stderr);
     let pid = weir.pid().as_raw_nonzero();
-    assert!(
-        error.contains(&format!("is in use by pid {pid}; stop it")),
-        "{error}"
-    );
+    assert!(error.contains(&format!("is in use by pid {pid}; stop it")), "{error}");
     assert!(weir.stop().success());
 }
 
@@ -20,11 +17,7 @@ fn a_second_weir_is_kept_off_the_folder_and_told_who_has_it() {
 fn the_folder_and_the_socket_are_for_this_user_alone() {
     let weir = Weir::start();
     let mode = |path: &std::path::Path| {
-        std::fs::metadata(path)
-            .expect("it exists")
-            .permissions()
-            .mode()
-            & 0o777
+        std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
     };
     assert_eq!(mode(&weir.data_dir()), 0o700);
     assert_eq!(mode(&weir.data_dir().join("weir.sock")), 0o600);
@@ -40,15 +33,8 @@ fn a_data_folder_with_a_long_path_works() {
     let weir = site.start_with(|command| {
         command.args(["--data-dir", &deep]);
     });
-    let status = program()
-        .args(["status", "--data-dir", &deep])
-        .output()
-        .expect("runs");
-    assert!(
-        status.status.success(),
-        "{}",
-        String::from_utf8_lossy(&status.stderr)
-    );
+    let status = program().args(["status", "--data-dir", &deep]).output().expect("runs");
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     assert!(weir.stop().success());
 }
 
@@ -62,37 +48,20 @@ fn a_damaged_store_stops_the_start_and_salvage_keeps_what_holds() {
     );
     let weir = site.start();
     for jid in ["it-job-0001", "it-job-0002", "it-job-0003"] {
-        weir.site.ok(&[
-            "jobs",
-            "push",
-            "Hello",
-            "[\"a payload to be found\"]",
-            "--jid",
-            jid,
-        ]);
+        weir.site.ok(&["jobs", "push", "Hello", "[\"a payload to be found\"]", "--jid", jid]);
     }
     let site = weir.kill_parent();
     damage_second(&site.path().join("data/jobs"), b"it-job-0002");
-    let refused = crate::weir::program()
-        .current_dir(site.path())
-        .arg("up")
-        .output()
-        .expect("runs");
+    let refused = crate::weir::program().current_dir(site.path()).arg("up").output().expect("runs");
     assert_eq!(refused.status.code(), Some(2));
     let error = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        error.contains("is damaged at offset") && error.contains("--salvage"),
-        "{error}"
-    );
+    assert!(error.contains("is damaged at offset") && error.contains("--salvage"), "{error}");
 
     let weir = site.start_with(|command| {
         command.arg("--salvage");
     });
     let jobs = weir.site.ok(&["jobs", "list", "default"]);
-    assert!(
-        jobs.contains("it-job-0001") && jobs.contains("it-job-0003"),
-        "{jobs}"
-    );
+    assert!(jobs.contains("it-job-0001") && jobs.contains("it-job-0003"), "{jobs}");
     assert!(!jobs.contains("it-job-0002"), "{jobs}");
     assert!(weir.stop().success());
 }

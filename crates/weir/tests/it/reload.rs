@@ -56,8 +56,7 @@ fn a_restarted_service_has_the_last_sound_settings() {
     let site = Site::new("");
     site.write(BEFORE);
     let mut weir = site.start();
-    weir.site
-        .write(&BEFORE.replace("[console]", "allow_flush = true\n[console]"));
+    weir.site.write(&BEFORE.replace("[console]", "allow_flush = true\n[console]"));
     weir.signal(Signal::HUP);
     weir.wait_for_log("settings reloaded");
     weir.site.write("not even TOML");

@@ -12,10 +12,7 @@ impl Systemd {
     fn wait_for(&self, text: &str) -> String {
         let mut buffer = [0; 500];
         loop {
-            let bytes = self
-                .socket
-                .recv(&mut buffer)
-                .unwrap_or_else(|_| panic!("never {text:?}"));
+            let bytes = self.socket.recv(&mut buffer).unwrap_or_else(|_| panic!("never {text:?}"));
             let message = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
             if message.contains(text) {
                 return message;
@@ -32,15 +29,10 @@ fn systemd_hears_ready_alive_reloading_and_stopping() {
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let systemd = Systemd { socket };
     let mut weir = site.start_with(|command| {
-        command
-            .env("NOTIFY_SOCKET", &path)
-            .env("WATCHDOG_USEC", "2000000");
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
     });
     let ready = systemd.wait_for("READY=1");
-    assert!(
-        ready.contains(&format!("MAINPID={}\n", weir.pid().as_raw_nonzero())),
-        "{ready}"
-    );
+    assert!(ready.contains(&format!("MAINPID={}\n", weir.pid().as_raw_nonzero())), "{ready}");
     systemd.wait_for("WATCHDOG=1");
     weir.signal(Signal::HUP);
     systemd.wait_for("RELOADING=1");

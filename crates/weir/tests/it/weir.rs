@@ -32,9 +32,7 @@ pub(crate) struct Site {
 impl Site {
     /// With `extra` before the usual sections of the settings.
     pub(crate) fn new(extra: &str) -> Self {
-        let site = Self {
-            folder: tempfile::tempdir().expect("a folder"),
-        };
+        let site = Self { folder: tempfile::tempdir().expect("a folder") };
         site.write(&format!("{extra}\n{PORTS}"));
         site
     }
@@ -49,11 +47,8 @@ impl Site {
 
     /// Runs a command to its end here.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let output = program()
-            .current_dir(self.path())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output();
+        let output =
+            program().current_dir(self.path()).args(arguments).stdin(Stdio::null()).output();
         output.expect("the program runs")
     }
 
@@ -104,22 +99,14 @@ impl Weir {
 
     fn start_in(site: Site, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = program();
-        command
-            .current_dir(site.path())
-            .args(["up", "--log-level", "debug"]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.current_dir(site.path()).args(["up", "--log-level", "debug"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut command);
         let mut parent = command.spawn().expect("the program starts");
         let (sender, log) = mpsc::channel();
         let stderr = BufReader::new(parent.stderr.take().expect("piped"));
         std::thread::spawn(move || {
-            stderr
-                .lines()
-                .map_while(Result::ok)
-                .try_for_each(|line| sender.send(line))
+            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let mut ready_line = String::new();
         let mut stdout = BufReader::new(parent.stdout.take().expect("piped"));
@@ -141,16 +128,11 @@ impl Weir {
 
     fn field(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}=");
-        self.ready_line
-            .split(' ')
-            .find_map(|field| field.strip_prefix(&prefix))
+        self.ready_line.split(' ').find_map(|field| field.strip_prefix(&prefix))
     }
 
     fn address(&self, part: &str) -> SocketAddr {
-        self.field(part)
-            .expect("in the ready line")
-            .parse()
-            .expect("an address")
+        self.field(part).expect("in the ready line").parse().expect("an address")
     }
 
     pub(crate) fn jobs(&self) -> SocketAddr {
@@ -244,9 +226,5 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Whether a process runs (a zombie doesn't).
 pub(crate) fn is_running(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    stat.is_ok_and(|stat| {
-        !stat
-            .rsplit_once(')')
-            .is_some_and(|(_, rest)| rest.starts_with(" Z"))
-    })
+    stat.is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
 }

@@ -9,12 +9,8 @@ use super::harness::Harness;
 use super::world::{World, queue_name, seconds};
 
 fn allocate<H: Harness>(world: &World<H>, rules: &[(&str, QueueAllocation)]) {
-    let queues = rules
-        .iter()
-        .map(|(name, rules)| (queue_name(name), rules.clone()));
-    world.store().allocate(Allocation {
-        queues: queues.collect::<BTreeMap<_, _>>(),
-    });
+    let queues = rules.iter().map(|(name, rules)| (queue_name(name), rules.clone()));
+    world.store().allocate(Allocation { queues: queues.collect::<BTreeMap<_, _>>() });
 }
 
 async fn push_many<H: Harness>(world: &World<H>, queue: &str, count: usize) {
@@ -33,10 +29,7 @@ async fn served<H: Harness>(world: &World<H>, queues: &str, fetches: usize) -> S
 }
 
 pub(crate) async fn a_cap_holds_over_all_workers<H: Harness>(world: World<H>) {
-    let capped = QueueAllocation {
-        concurrency: Some(2),
-        ..QueueAllocation::default()
-    };
+    let capped = QueueAllocation { concurrency: Some(2), ..QueueAllocation::default() };
     allocate(&world, &[("a", capped)]);
     push_many(&world, "a", 5).await;
     push_many(&world, "b", 2).await;
@@ -50,10 +43,7 @@ pub(crate) async fn a_cap_holds_over_all_workers<H: Harness>(world: World<H>) {
 }
 
 pub(crate) async fn a_guarantee_goes_before_the_order<H: Harness>(world: World<H>) {
-    let guaranteed = QueueAllocation {
-        guaranteed_slots: 2,
-        ..QueueAllocation::default()
-    };
+    let guaranteed = QueueAllocation { guaranteed_slots: 2, ..QueueAllocation::default() };
     allocate(&world, &[("b", guaranteed)]);
     push_many(&world, "a", 5).await;
     push_many(&world, "b", 5).await;
@@ -63,10 +53,7 @@ pub(crate) async fn a_guarantee_goes_before_the_order<H: Harness>(world: World<H
 }
 
 pub(crate) async fn shares_are_kept<H: Harness>(world: World<H>) {
-    let share = |share| QueueAllocation {
-        share: Some(share),
-        ..QueueAllocation::default()
-    };
+    let share = |share| QueueAllocation { share: Some(share), ..QueueAllocation::default() };
     allocate(&world, &[("a", share(3)), ("b", share(1))]);
     push_many(&world, "a", 20).await;
     push_many(&world, "b", 20).await;
@@ -79,18 +66,10 @@ pub(crate) async fn a_late_queue_serves_the_newest_and_a_share_of_the_backlog<H:
     world: World<H>,
 ) {
     let target_latency = Some(seconds(5));
-    let fresh = QueueAllocation {
-        fresh_lane: true,
-        target_latency,
-        ..QueueAllocation::default()
-    };
+    let fresh = QueueAllocation { fresh_lane: true, target_latency, ..QueueAllocation::default() };
     allocate(&world, &[("a", fresh)]);
     push_many(&world, "a", 10).await;
-    assert_eq!(
-        world.fetch("a").await.as_deref(),
-        Some("a-000000"),
-        "in time: the oldest first"
-    );
+    assert_eq!(world.fetch("a").await.as_deref(), Some("a-000000"), "in time: the oldest first");
     world.advance(seconds(6)).await;
     let mut numbers = String::new();
     for _ in 0..9 {

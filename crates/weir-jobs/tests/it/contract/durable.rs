@@ -32,29 +32,15 @@ pub(crate) async fn a_restart_keeps_every_state<H: Durable>(world: World<H>) {
     for (name, jobs) in lists {
         assert_eq!(world.list(&place(name)).await, jobs, "{name}");
     }
-    let totals = (
-        counts.pushed_total,
-        counts.processed_total,
-        counts.failed_total,
-    );
+    let totals = (counts.pushed_total, counts.processed_total, counts.failed_total);
     let after = world.counts();
-    assert_eq!(
-        (
-            after.pushed_total,
-            after.processed_total,
-            after.failed_total
-        ),
-        totals
-    );
+    assert_eq!((after.pushed_total, after.processed_total, after.failed_total), totals);
     assert!(world.queue("paused").unwrap().paused);
     assert_eq!(world.queue("gone"), None);
     assert_eq!(world.drain("paused a").await, "job-a-01 job-a-02 job-a-03");
     world.advance(seconds(3_600)).await;
     let again = world.drain("default").await;
-    assert!(
-        again.contains("sched-001") && again.contains("retry-001"),
-        "{again}"
-    );
+    assert!(again.contains("sched-001") && again.contains("retry-001"), "{again}");
 }
 
 pub(crate) async fn a_crash_puts_reserved_jobs_back_in_their_places<H: Durable>(world: World<H>) {
@@ -72,10 +58,7 @@ pub(crate) async fn a_late_ack_after_a_crash_removes_the_job<H: Durable>(world: 
     world.push_to("a", "job-a-01 job-a-02").await;
     world.fetch("a").await;
     let world = world.crash().await;
-    assert_eq!(
-        world.found("job-a-01").await.unwrap().state,
-        JobState::Enqueued
-    );
+    assert_eq!(world.found("job-a-01").await.unwrap().state, JobState::Enqueued);
     assert_eq!(world.ack("job-a-01").await, 1);
     assert_eq!(world.drain("a").await, "job-a-02");
     world.push_to("a", "job-a-03").await;
@@ -90,8 +73,5 @@ pub(crate) async fn order_goes_on_after_a_restart<H: Durable>(world: World<H>) {
     world.push_to("a", "job-a-03").await;
     let world = world.crash().await;
     world.push_to("a", "job-a-04").await;
-    assert_eq!(
-        world.drain("a").await,
-        "job-a-01 job-a-02 job-a-03 job-a-04"
-    );
+    assert_eq!(world.drain("a").await, "job-a-01 job-a-02 job-a-03 job-a-04");
 }

@@ -33,11 +33,7 @@ impl Harness for MemoryHarness {
     type Store = MemoryStore;
 
     fn open(settings: Settings, clock: Clock) -> Self {
-        Self(Rc::new(MemoryStore::open(
-            &settings,
-            clock,
-            JobsMetrics::detached(),
-        )))
+        Self(Rc::new(MemoryStore::open(&settings, clock, JobsMetrics::detached())))
     }
 
     fn store(&self) -> &Rc<MemoryStore> {
@@ -65,12 +61,7 @@ impl EmbeddedHarness {
         settings.directory = directory.path().join("jobs");
         let opened = EmbeddedStore::open(&settings, clock.clone(), JobsMetrics::detached());
         let (store, _) = opened.unwrap();
-        Self {
-            store: Rc::new(store),
-            settings,
-            clock,
-            directory,
-        }
+        Self { store: Rc::new(store), settings, clock, directory }
     }
 }
 
@@ -80,10 +71,7 @@ impl Harness for EmbeddedHarness {
     fn open(settings: Settings, clock: Clock) -> Self {
         // What a power cut leaves is tested on the simulated disk; here a sync would only take
         // time. Small segments, so that they are sealed, compacted and removed meanwhile.
-        let mut settings = Settings {
-            fsync: Fsync::Never,
-            ..settings
-        };
+        let mut settings = Settings { fsync: Fsync::Never, ..settings };
         settings.limits.segment_bytes = SEGMENT_BYTES;
         settings.limits.reserve_bytes = RESERVE_BYTES;
         Self::open_in(tempfile::tempdir().unwrap(), settings, clock)
@@ -100,17 +88,8 @@ impl Harness for EmbeddedHarness {
 
 impl Durable for EmbeddedHarness {
     fn reopen(self) -> Self {
-        let Self {
-            store,
-            settings,
-            clock,
-            directory,
-        } = self;
-        assert_eq!(
-            Rc::strong_count(&store),
-            1,
-            "somebody still uses the old store"
-        );
+        let Self { store, settings, clock, directory } = self;
+        assert_eq!(Rc::strong_count(&store), 1, "somebody still uses the old store");
         drop(store);
         Self::open_in(directory, settings, clock)
     }

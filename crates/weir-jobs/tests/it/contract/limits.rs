@@ -10,10 +10,7 @@ pub(crate) async fn the_memory_has_a_size<H: Harness>(_: World<H>) {
     world.push_to("default", "job-00001 job-00002").await;
     let refused = world.push_json(&job_with("job-00003", "")).await;
     let is_named = |text: &str| text.contains("jobs.limits.memory_bytes_max");
-    assert!(
-        matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)), "{refused:?}");
     assert_eq!(world.census().await, (2, 0, 0, 0, 0));
     world.fetch("default").await;
     world.ack("job-00001").await;

@@ -23,11 +23,7 @@ const OPERATIONS_MAX: usize = 120;
 /// and a look at everything after each of them.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    ProptestConfig {
-        cases: default.cases.div_ceil(4),
-        max_shrink_iters: 4_096,
-        ..default
-    }
+    ProptestConfig { cases: default.cases.div_ceil(4), max_shrink_iters: 4_096, ..default }
 }
 
 proptest! {

@@ -21,10 +21,7 @@ pub(crate) async fn queues_are_served_in_the_order_of_the_request<H: Harness>(wo
     world.push_to("low", "low-0001").await;
     world.push_to("high", "high-0001 high-0002").await;
     world.push_to("other", "other-001").await;
-    assert_eq!(
-        world.drain("high low").await,
-        "high-0001 high-0002 low-0001"
-    );
+    assert_eq!(world.drain("high low").await, "high-0001 high-0002 low-0001");
     assert_eq!(world.depth("other"), 1);
 }
 
@@ -36,9 +33,7 @@ pub(crate) async fn a_payload_arrives_as_it_was_pushed<H: Harness>(world: World<
     let delivery = world.fetch_as("w1", "default").await.unwrap();
     let text = String::from_utf8(delivery.json).unwrap();
     let kept = &pushed[..pushed.len() - 1];
-    let added = text
-        .strip_prefix(kept)
-        .expect("the pushed text comes first, byte for byte");
+    let added = text.strip_prefix(kept).expect("the pushed text comes first, byte for byte");
     let added: Value =
         serde_json::from_str(&format!("{{{}", added.strip_prefix(',').unwrap())).unwrap();
     let now = weir_jobs::stamp::rfc3339(world.now());
@@ -52,19 +47,9 @@ pub(crate) async fn one_fetch_takes_up_to_its_maximum<H: Harness>(world: World<H
     let (wid, queues) = (Wid::new("w1"), queue_names("b a"));
     let mut found = Vec::new();
     for max in [3, 3, 3] {
-        let request = FetchRequest {
-            wid: Some(&wid),
-            queues: &queues,
-            max,
-            wait: Duration::ZERO,
-        };
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait: Duration::ZERO };
         let jobs = world.store().fetch(request).await.unwrap();
-        found.push(
-            jobs.iter()
-                .map(|job| &*job.jid)
-                .collect::<Vec<_>>()
-                .join(" "),
-        );
+        found.push(jobs.iter().map(|job| &*job.jid).collect::<Vec<_>>().join(" "));
     }
     assert_eq!(found, ["job-b-01 job-a-01 job-a-02", "job-a-03", ""]);
     assert_eq!(world.store().busy(&wid), 4);
@@ -86,9 +71,7 @@ pub(crate) async fn a_batch_is_stored_whole_or_not_at_all<H: Harness>(_: World<H
         .map(|queue| job_with(&format!("job-{queue}-01"), &format!(r#""queue":"{queue}""#)));
     let mut batch = JobBatch::new();
     let text = format!("[{}]", array.join(","));
-    let rejected = batch
-        .parse_array(text.as_bytes(), world.now(), &Limits::default())
-        .unwrap();
+    let rejected = batch.parse_array(text.as_bytes(), world.now(), &Limits::default()).unwrap();
     assert!(rejected.is_empty());
     let result = world.store().push(&batch.jobs()).await;
     assert!(

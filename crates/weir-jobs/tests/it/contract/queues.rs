@@ -44,11 +44,7 @@ pub(crate) async fn removing_forgets_the_queue_but_not_what_workers_hold<H: Harn
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
     world.fail("job-a-01").await;
     world.advance(seconds(60)).await;
-    assert_eq!(
-        world.drain("a").await,
-        "job-a-01",
-        "its retry brings the queue back"
-    );
+    assert_eq!(world.drain("a").await, "job-a-01", "its retry brings the queue back");
     assert_eq!(world.queue("a").unwrap().reserved, 1);
 }
 
@@ -59,21 +55,14 @@ pub(crate) async fn a_removed_queue_comes_back_with_its_next_job<H: Harness>(wor
     assert_eq!(world.queue("a"), None);
     world.push_to("a", "job-a-02").await;
     let queue = world.queue("a").unwrap();
-    assert_eq!(
-        (queue.depth, queue.paused, queue.pushed_total),
-        (1, false, 1)
-    );
+    assert_eq!((queue.depth, queue.paused, queue.pushed_total), (1, false, 1));
     assert_eq!(world.drain("a").await, "job-a-02");
 }
 
 pub(crate) async fn unknown_queues_are_ignored<H: Harness>(world: World<H>) {
     world.push_to("a", "job-a-01").await;
-    for action in [
-        QueueAction::Pause,
-        QueueAction::Resume,
-        QueueAction::Clear,
-        QueueAction::Remove,
-    ] {
+    for action in [QueueAction::Pause, QueueAction::Resume, QueueAction::Clear, QueueAction::Remove]
+    {
         assert_eq!(world.queue_action("nobody", action).await, 0);
     }
     assert_eq!(world.fetch("nobody").await, None);
@@ -84,9 +73,7 @@ pub(crate) async fn there_are_only_so_many_queues<H: Harness>(_: World<H>) {
     let world = World::<H>::with_limits(|limits| limits.queues_max = 2);
     world.push_to("a", "job-a-01").await;
     world.push_to("b", "job-b-01").await;
-    let refused = world
-        .push_json(&job_with("job-c-01", r#""queue":"c""#))
-        .await;
+    let refused = world.push_json(&job_with("job-c-01", r#""queue":"c""#)).await;
     assert!(
         matches!(&refused, Err(StoreError::Limit(text)) if text.contains("jobs.limits.queues_max"))
     );

@@ -9,17 +9,9 @@ use super::harness::Harness;
 use super::world::{World, seconds};
 
 pub(crate) async fn an_ack_ends_the_job<H: Harness>(world: World<H>) {
-    world
-        .push_to("default", "job-00001 job-00002 job-00003")
-        .await;
+    world.push_to("default", "job-00001 job-00002 job-00003").await;
     world.drain("default").await;
-    assert_eq!(
-        world
-            .store()
-            .ack(&["job-00001", "unknown-1", "job-00003"])
-            .await,
-        Ok(2)
-    );
+    assert_eq!(world.store().ack(&["job-00001", "unknown-1", "job-00003"]).await, Ok(2));
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
     assert_eq!(world.ack("job-00001").await, 0);
     assert_eq!(world.counts().processed_total, 2);
@@ -28,27 +20,20 @@ pub(crate) async fn an_ack_ends_the_job<H: Harness>(world: World<H>) {
 
 pub(crate) async fn a_lapsed_reservation_counts_as_a_failure<H: Harness>(world: World<H>) {
     world.push_with("job-00001", r#""reserve_for":60"#).await;
-    world
-        .push_with("job-00002", r#""reserve_for":60,"retry":0"#)
-        .await;
+    world.push_with("job-00002", r#""reserve_for":60,"retry":0"#).await;
     world.drain("default").await;
     world.advance(seconds(60)).await;
     assert_eq!(world.census().await, (0, 0, 0, 1, 0));
     let failure = world.found("job-00001").await.unwrap().failure.unwrap();
     assert_eq!(failure.errtype, "ReservationExpired");
     assert_eq!((failure.retry_count, failure.failed_at), (0, world.now()));
-    assert_eq!(
-        (world.counts().failed_total, world.counts().processed_total),
-        (2, 2)
-    );
+    assert_eq!((world.counts().failed_total, world.counts().processed_total), (2, 2));
 }
 
 pub(crate) async fn a_reservation_lapses_to_the_microsecond<H: Harness>(world: World<H>) {
     world.push_to("default", "job-00001").await;
     world.fetch("default").await;
-    world
-        .advance(seconds(1_800) - Duration::from_micros(1))
-        .await;
+    world.advance(seconds(1_800) - Duration::from_micros(1)).await;
     assert_eq!(world.census().await, (0, 1, 0, 0, 0));
     world.advance(Duration::from_micros(1)).await;
     assert_eq!(world.census().await, (0, 0, 0, 1, 0));
@@ -58,18 +43,9 @@ pub(crate) async fn a_reservation_can_be_extended_but_not_shortened<H: Harness>(
     world.push_with("job-00001", r#""reserve_for":60"#).await;
     world.fetch("default").await;
     let now = world.now();
-    assert_eq!(
-        world.store().extend("job-00001", now + seconds(100)).await,
-        Ok(true)
-    );
-    assert_eq!(
-        world.store().extend("job-00001", now + seconds(1)).await,
-        Ok(true)
-    );
-    assert_eq!(
-        world.store().extend("unknown-1", now + seconds(100)).await,
-        Ok(false)
-    );
+    assert_eq!(world.store().extend("job-00001", now + seconds(100)).await, Ok(true));
+    assert_eq!(world.store().extend("job-00001", now + seconds(1)).await, Ok(true));
+    assert_eq!(world.store().extend("unknown-1", now + seconds(100)).await, Ok(false));
     world.advance(seconds(99)).await;
     assert_eq!(world.counts().reserved, 1);
     world.advance(seconds(1)).await;
@@ -77,28 +53,17 @@ pub(crate) async fn a_reservation_can_be_extended_but_not_shortened<H: Harness>(
 }
 
 pub(crate) async fn a_vanished_worker_gives_its_jobs_back_in_order<H: Harness>(world: World<H>) {
-    world
-        .push_to("a", "job-a-01 job-a-02 job-a-03 job-a-04")
-        .await;
+    world.push_to("a", "job-a-01 job-a-02 job-a-03 job-a-04").await;
     world.push_to("b", "job-b-01").await;
     for worker in ["w1", "w2", "w1"] {
         assert!(world.fetch_as(worker, "a").await.is_some());
     }
     assert!(world.fetch_as("w1", "b").await.is_some());
     let (first, second) = (Wid::new("w1"), Wid::new("w2"));
-    assert_eq!(
-        (world.store().busy(&first), world.store().busy(&second)),
-        (3, 1)
-    );
+    assert_eq!((world.store().busy(&first), world.store().busy(&second)), (3, 1));
     assert_eq!(world.store().release(&first).await, Ok(3));
-    assert_eq!(
-        (world.store().busy(&first), world.store().busy(&second)),
-        (0, 1)
-    );
-    assert_eq!(
-        world.drain("a b").await,
-        "job-a-01 job-a-03 job-a-04 job-b-01"
-    );
+    assert_eq!((world.store().busy(&first), world.store().busy(&second)), (0, 1));
+    assert_eq!(world.drain("a b").await, "job-a-01 job-a-03 job-a-04 job-b-01");
     assert_eq!(world.store().release(&Wid::new("nobody")).await, Ok(0));
     assert_eq!(world.counts().failed_total, 0);
 }
@@ -152,15 +117,9 @@ pub(crate) async fn reservations_are_listed_oldest_first<H: Harness>(world: Worl
     let held = world.store().reservations(10);
     let jids: Vec<_> = held.iter().map(|held| &*held.jid).collect();
     assert_eq!(jids, ["job-00001", "job-00002"]);
-    assert_eq!(
-        (held[0].since, held[0].expires_at),
-        (since, since + seconds(600))
-    );
+    assert_eq!((held[0].since, held[0].expires_at), (since, since + seconds(600)));
     assert_eq!(held[1].wid, Some(Wid::new("w2")));
-    assert_eq!(
-        (&*held[0].jobtype, held[0].queue.as_str()),
-        ("Test", "default")
-    );
+    assert_eq!((&*held[0].jobtype, held[0].queue.as_str()), ("Test", "default"));
     assert_eq!(world.store().reservations(1).len(), 1);
     let found = world.found("job-00002").await.unwrap();
     let (wid, expires_at) = (Some(Wid::new("w2")), since + seconds(61));

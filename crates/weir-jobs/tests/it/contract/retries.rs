@@ -26,15 +26,10 @@ pub(crate) async fn a_failed_job_is_tried_again_when_its_time_comes<H: Harness>(
     assert_eq!((listed.at, listed.key.order), (next, next.as_micros()));
     let failure = listed.failure.unwrap();
     assert_eq!((failure.retry_count, failure.remaining), (0, 25));
-    assert_eq!(
-        (failure.failed_at, failure.next_at),
-        (failed_at, Some(next))
-    );
+    assert_eq!((failure.failed_at, failure.next_at), (failed_at, Some(next)));
     assert_eq!((&*failure.errtype, &*failure.message), ("Oops", "it broke"));
 
-    world
-        .advance(next.since(world.now()) - std::time::Duration::from_micros(1))
-        .await;
+    world.advance(next.since(world.now()) - std::time::Duration::from_micros(1)).await;
     assert_eq!(world.fetch("default").await, None);
     world.advance(std::time::Duration::from_micros(1)).await;
     let again = world.fetch_as("w1", "default").await.unwrap();
@@ -52,10 +47,7 @@ pub(crate) async fn every_retry_waits_by_the_formula<H: Harness>(world: World<H>
         assert_eq!(world.fetch("default").await.as_deref(), Some("job-00001"));
         let delay = next_at(world.fail("job-00001").await).since(world.now());
         let least = count.pow(4) + 15;
-        let jitter = delay
-            .checked_sub(seconds(least))
-            .expect("never earlier")
-            .as_secs();
+        let jitter = delay.checked_sub(seconds(least)).expect("never earlier").as_secs();
         assert!(
             jitter < 30 * (count + 1) && jitter.is_multiple_of(count + 1),
             "{count}: {delay:?}"
@@ -78,26 +70,18 @@ pub(crate) async fn a_job_dies_when_its_retries_are_used_up<H: Harness>(world: W
     let dead = world.list(&place("dead")).await.remove(0);
     assert_eq!(dead.at, world.now());
     let failure = dead.failure.unwrap();
-    assert_eq!(
-        (failure.retry_count, failure.remaining, failure.next_at),
-        (1, 0, None)
-    );
+    assert_eq!((failure.retry_count, failure.remaining, failure.next_at), (1, 0, None));
 }
 
 pub(crate) async fn retry_0_throws_the_job_away<H: Harness>(world: World<H>) {
-    assert_eq!(
-        world.push_and_fail("job-00001", r#""retry":0"#).await,
-        FailOutcome::Discarded
-    );
+    assert_eq!(world.push_and_fail("job-00001", r#""retry":0"#).await, FailOutcome::Discarded);
     assert_eq!(world.census().await, (0, 0, 0, 0, 0));
     assert_eq!(world.found("job-00001").await, None);
 }
 
 pub(crate) async fn a_negative_retry_goes_straight_to_the_dead<H: Harness>(world: World<H>) {
     for (jid, retry) in [("job-00001", "-1"), ("job-00002", "-5")] {
-        let outcome = world
-            .push_and_fail(jid, &format!(r#""retry":{retry}"#))
-            .await;
+        let outcome = world.push_and_fail(jid, &format!(r#""retry":{retry}"#)).await;
         assert_eq!(outcome, FailOutcome::Dead);
     }
     assert_eq!(world.census().await, (0, 0, 0, 0, 2));
@@ -129,9 +113,6 @@ pub(crate) async fn only_a_reserved_job_can_fail<H: Harness>(world: World<H>) {
         assert_eq!(error, StoreError::NotFound(Box::from(jid)));
         assert_eq!(error.to_string(), format!("Job not found {jid}"));
     }
-    assert_eq!(
-        world.found("job-00001").await.unwrap().state,
-        JobState::Enqueued
-    );
+    assert_eq!(world.found("job-00001").await.unwrap().state, JobState::Enqueued);
     assert_eq!(world.counts().failed_total, 0);
 }

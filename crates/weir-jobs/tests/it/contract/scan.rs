@@ -24,13 +24,9 @@ pub(crate) async fn a_place_is_paged_through_in_both_directions<H: Harness>(worl
         let found: Vec<_> = listed.iter().map(|job| job.key.jid.to_string()).collect();
         assert_eq!(found, jids);
         assert!(
-            listed
-                .windows(2)
-                .all(|pair| pair[0].key < pair[1].key && pair[0].at <= pair[1].at)
+            listed.windows(2).all(|pair| pair[0].key < pair[1].key && pair[0].at <= pair[1].at)
         );
-        let backwards = world
-            .list_where(&place(name), Filter::default(), true)
-            .await;
+        let backwards = world.list_where(&place(name), Filter::default(), true).await;
         assert_eq!(backwards, listed.into_iter().rev().collect::<Vec<_>>());
     }
     assert!(world.list(&place("dead")).await.is_empty());
@@ -39,10 +35,7 @@ pub(crate) async fn a_place_is_paged_through_in_both_directions<H: Harness>(worl
 
 pub(crate) async fn a_page_looks_at_only_so_many_jobs<H: Harness>(world: World<H>) {
     let jids = schedule_many(&world, 10).await;
-    let filter = Filter {
-        jids: vec![jids[7].clone()],
-        ..Filter::default()
-    };
+    let filter = Filter { jids: vec![jids[7].clone()], ..Filter::default() };
     let request = |after: Option<EntryKey>| ScanRequest {
         place: place("scheduled"),
         after,
@@ -64,18 +57,9 @@ pub(crate) async fn filters_choose_jobs<H: Harness>(world: World<H>) {
     let json = |jid: &str, jobtype: &str, args: &str| {
         format!(r#"{{"jid":"{jid}","jobtype":"{jobtype}","args":[{args}]}}"#)
     };
-    world
-        .push_json(&json("job-00001", "Mail", r#""uid:1""#))
-        .await
-        .unwrap();
-    world
-        .push_json(&json("job-00002", "Mail", r#""uid:2""#))
-        .await
-        .unwrap();
-    world
-        .push_json(&json("job-00003", "Report", r#""uid:1""#))
-        .await
-        .unwrap();
+    world.push_json(&json("job-00001", "Mail", r#""uid:1""#)).await.unwrap();
+    world.push_json(&json("job-00002", "Mail", r#""uid:2""#)).await.unwrap();
+    world.push_json(&json("job-00003", "Report", r#""uid:1""#)).await.unwrap();
     let queue = place("queue:default");
     let found = async |pattern: Option<&str>, jobtype: Option<&str>, jids: &[&str]| {
         let filter = Filter {
@@ -84,23 +68,14 @@ pub(crate) async fn filters_choose_jobs<H: Harness>(world: World<H>) {
             jids: jids.iter().map(|jid| (*jid).to_owned()).collect(),
         };
         let jobs = world.list_where(&queue, filter, false).await;
-        jobs.iter()
-            .map(|job| job.key.jid.replace("job-0000", ""))
-            .collect::<String>()
+        jobs.iter().map(|job| job.key.jid.replace("job-0000", "")).collect::<String>()
     };
     assert_eq!(found(None, None, &[]).await, "123");
     assert_eq!(found(Some("*uid:1*"), None, &[]).await, "13");
-    assert_eq!(
-        found(Some("uid:1"), None, &[]).await,
-        "",
-        "a glob is over the whole text"
-    );
+    assert_eq!(found(Some("uid:1"), None, &[]).await, "", "a glob is over the whole text");
     assert_eq!(found(Some("*uid:?*"), Some("Mail"), &[]).await, "12");
     assert_eq!(found(None, Some("Report"), &[]).await, "3");
-    assert_eq!(
-        found(Some("*nowhere*"), Some("None"), &["job-00002", "x"]).await,
-        "2"
-    );
+    assert_eq!(found(Some("*nowhere*"), Some("None"), &["job-00002", "x"]).await, "2");
 }
 
 pub(crate) async fn a_scan_of_a_changing_set_misses_nothing_that_stays<H: Harness>(
@@ -111,20 +86,14 @@ pub(crate) async fn a_scan_of_a_changing_set_misses_nothing_that_stays<H: Harnes
     let (mut seen, mut after, mut pages) = (BTreeSet::new(), None, 0);
     let leaving: BTreeSet<&String> = jids.iter().skip(2).step_by(3).collect();
     loop {
-        let page = world
-            .page(&scheduled, after, &Filter::default(), false)
-            .await;
+        let page = world.page(&scheduled, after, &Filter::default(), false).await;
         seen.extend(page.jobs.iter().map(|job| job.key.jid.to_string()));
         // The last job of the page leaves, so the walk goes on from a key that is gone.
-        if let Some(last) = page
-            .jobs
-            .last()
-            .filter(|job| leaving.contains(&job.key.jid.to_string()))
+        if let Some(last) =
+            page.jobs.last().filter(|job| leaving.contains(&job.key.jid.to_string()))
         {
             let key = last.key.clone();
-            world
-                .act("scheduled", Selection::Entries(vec![key]), Action::Discard)
-                .await;
+            world.act("scheduled", Selection::Entries(vec![key]), Action::Discard).await;
         }
         world.schedule(&format!("new-{pages:05}"), seconds(5)).await;
         pages += 1;
@@ -135,10 +104,7 @@ pub(crate) async fn a_scan_of_a_changing_set_misses_nothing_that_stays<H: Harnes
     }
     assert!(pages >= 6);
     for jid in &jids {
-        assert!(
-            seen.contains(jid),
-            "{jid} was there all the time, or until it was seen"
-        );
+        assert!(seen.contains(jid), "{jid} was there all the time, or until it was seen");
     }
 }
 
@@ -148,9 +114,7 @@ pub(crate) async fn jobs_of_the_same_time_are_all_listed<H: Harness>(world: Worl
         world.schedule(jid, seconds(60)).await;
     }
     for newest_first in [false, true] {
-        let listed = world
-            .list_where(&place("scheduled"), Filter::default(), newest_first)
-            .await;
+        let listed = world.list_where(&place("scheduled"), Filter::default(), newest_first).await;
         assert_eq!(listed.len(), 10);
         let found: BTreeSet<String> = listed.iter().map(|job| job.key.jid.to_string()).collect();
         assert_eq!(found, jids);
@@ -168,9 +132,7 @@ pub(crate) async fn a_walk_goes_on_when_its_last_job_leaves_others_of_its_time<H
         let scheduled = place("scheduled");
         let (mut seen, mut after) = (BTreeSet::new(), None);
         loop {
-            let page = world
-                .page(&scheduled, after, &Filter::default(), newest_first)
-                .await;
+            let page = world.page(&scheduled, after, &Filter::default(), newest_first).await;
             seen.extend(page.jobs.iter().map(|job| job.key.jid.to_string()));
             after = page.next;
             let Some(key) = after.clone() else { break };
@@ -178,22 +140,16 @@ pub(crate) async fn a_walk_goes_on_when_its_last_job_leaves_others_of_its_time<H
             world.act("scheduled", last, Action::Discard).await;
         }
         assert_eq!(seen, jids, "newest first: {newest_first}");
-        world
-            .act("scheduled", Selection::All, Action::Discard)
-            .await;
+        world.act("scheduled", Selection::All, Action::Discard).await;
     }
 }
 
 pub(crate) async fn the_last_page_says_so<H: Harness>(world: World<H>) {
     schedule_many(&world, 6).await;
     let scheduled = place("scheduled");
-    let first = world
-        .page(&scheduled, None, &Filter::default(), false)
-        .await;
+    let first = world.page(&scheduled, None, &Filter::default(), false).await;
     assert_eq!(first.jobs.len(), 3);
-    let last = world
-        .page(&scheduled, first.next, &Filter::default(), false)
-        .await;
+    let last = world.page(&scheduled, first.next, &Filter::default(), false).await;
     assert_eq!((last.jobs.len(), last.next), (3, None));
 }
 
@@ -202,46 +158,17 @@ pub(crate) async fn an_action_never_hits_another_job<H: Harness>(world: World<H>
     world.schedule("job-00002", seconds(10)).await;
     let stale = world.key("scheduled", "job-00001").await;
     let wrong = [
-        EntryKey {
-            order: stale.order + 1,
-            jid: stale.jid.clone(),
-        },
-        EntryKey {
-            order: stale.order,
-            jid: Box::from("job-00003"),
-        },
+        EntryKey { order: stale.order + 1, jid: stale.jid.clone() },
+        EntryKey { order: stale.order, jid: Box::from("job-00003") },
     ];
     let selection = Selection::Entries(wrong.to_vec());
     assert_eq!(world.act("scheduled", selection, Action::Discard).await, 0);
     let selection = Selection::Entries(vec![stale.clone()]);
-    assert_eq!(
-        world
-            .act("retries", selection.clone(), Action::Discard)
-            .await,
-        0,
-        "elsewhere"
-    );
-    assert_eq!(
-        world
-            .act("queue:default", selection.clone(), Action::Discard)
-            .await,
-        0
-    );
-    world
-        .act("scheduled", selection.clone(), Action::Requeue)
-        .await;
-    assert_eq!(
-        world
-            .act("scheduled", selection.clone(), Action::Kill)
-            .await,
-        0,
-        "it has left"
-    );
-    assert_eq!(
-        world.act("queue:default", selection, Action::Kill).await,
-        0,
-        "with a new place"
-    );
+    assert_eq!(world.act("retries", selection.clone(), Action::Discard).await, 0, "elsewhere");
+    assert_eq!(world.act("queue:default", selection.clone(), Action::Discard).await, 0);
+    world.act("scheduled", selection.clone(), Action::Requeue).await;
+    assert_eq!(world.act("scheduled", selection.clone(), Action::Kill).await, 0, "it has left");
+    assert_eq!(world.act("queue:default", selection, Action::Kill).await, 0, "with a new place");
     let twice = world.key("queue:default", "job-00001").await;
     let twice = Selection::Entries(vec![twice.clone(), twice]);
     assert_eq!(world.act("queue:default", twice, Action::Discard).await, 1);
@@ -257,36 +184,13 @@ pub(crate) async fn an_action_never_hits_another_job<H: Harness>(world: World<H>
 
 pub(crate) async fn an_action_on_all_says_how_many<H: Harness>(world: World<H>) {
     let jids = schedule_many(&world, 600).await;
-    assert_eq!(
-        world
-            .act("scheduled", Selection::All, Action::Requeue)
-            .await,
-        600
-    );
-    assert_eq!(
-        world
-            .act("scheduled", Selection::All, Action::Requeue)
-            .await,
-        0
-    );
+    assert_eq!(world.act("scheduled", Selection::All, Action::Requeue).await, 600);
+    assert_eq!(world.act("scheduled", Selection::All, Action::Requeue).await, 0);
     assert_eq!(world.depth("default"), 600);
     assert_eq!(world.jids("queue:default").await, jids.join(" "));
-    assert_eq!(
-        world
-            .act("queue:default", Selection::All, Action::Kill)
-            .await,
-        600
-    );
-    assert_eq!(
-        world.act("dead", Selection::All, Action::Requeue).await,
-        600
-    );
-    assert_eq!(
-        world
-            .act("queue:default", Selection::All, Action::Discard)
-            .await,
-        600
-    );
+    assert_eq!(world.act("queue:default", Selection::All, Action::Kill).await, 600);
+    assert_eq!(world.act("dead", Selection::All, Action::Requeue).await, 600);
+    assert_eq!(world.act("queue:default", Selection::All, Action::Discard).await, 600);
     assert_eq!(world.census().await, (0, 0, 0, 0, 0));
 }
 
@@ -294,29 +198,17 @@ pub(crate) async fn a_job_is_found_wherever_it_is<H: Harness>(world: World<H>) {
     let state = async |jid: &str| world.found(jid).await.map(|job| job.state);
     assert_eq!(state("job-00001").await, None);
     world.schedule("job-00001", seconds(5)).await;
-    assert_eq!(
-        state("job-00001").await,
-        Some(JobState::In(SetName::Scheduled))
-    );
+    assert_eq!(state("job-00001").await, Some(JobState::In(SetName::Scheduled)));
     world.advance(seconds(5)).await;
     let found = world.found("job-00001").await.unwrap();
     assert_eq!(found.state, JobState::Enqueued);
-    assert_eq!(
-        (found.retry, found.reserve_for_seconds, found.at),
-        (25, 1_800, world.now())
-    );
+    assert_eq!((found.retry, found.reserve_for_seconds, found.at), (25, 1_800, world.now()));
     assert_eq!((&*found.jobtype, found.queue.as_str()), ("Test", "default"));
     let delivery = world.fetch_as("w1", "default").await.unwrap();
     assert_eq!(delivery.json, found.json);
-    assert!(matches!(
-        state("job-00001").await,
-        Some(JobState::Reserved { .. })
-    ));
+    assert!(matches!(state("job-00001").await, Some(JobState::Reserved { .. })));
     world.fail("job-00001").await;
-    assert_eq!(
-        state("job-00001").await,
-        Some(JobState::In(SetName::Retries))
-    );
+    assert_eq!(state("job-00001").await, Some(JobState::In(SetName::Retries)));
     world.act_on("retries", "job-00001", Action::Kill).await;
     assert_eq!(state("job-00001").await, Some(JobState::In(SetName::Dead)));
 }

@@ -27,15 +27,9 @@ pub(crate) async fn due_jobs_are_enqueued_in_the_order_of_their_times<H: Harness
     for (jid, after) in [("job-00003", 30), ("job-00001", 10), ("job-00002", 20)] {
         world.schedule(jid, seconds(after)).await;
     }
-    assert_eq!(
-        world.jids("scheduled").await,
-        "job-00001 job-00002 job-00003"
-    );
+    assert_eq!(world.jids("scheduled").await, "job-00001 job-00002 job-00003");
     world.advance(seconds(3_600)).await;
-    assert_eq!(
-        world.drain("default").await,
-        "job-00001 job-00002 job-00003"
-    );
+    assert_eq!(world.drain("default").await, "job-00001 job-00002 job-00003");
 }
 
 pub(crate) async fn a_due_job_goes_behind_those_that_wait<H: Harness>(world: World<H>) {
@@ -43,10 +37,7 @@ pub(crate) async fn a_due_job_goes_behind_those_that_wait<H: Harness>(world: Wor
     world.push_to("default", "job-00001").await;
     world.advance(seconds(20)).await;
     world.push_to("default", "job-00003").await;
-    assert_eq!(
-        world.drain("default").await,
-        "job-00001 job-00002 job-00003"
-    );
+    assert_eq!(world.drain("default").await, "job-00001 job-00002 job-00003");
 }
 
 pub(crate) async fn nobody_has_to_ask_for_what_is_due<H: Harness>(_: World<H>) {

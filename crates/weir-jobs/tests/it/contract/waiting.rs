@@ -119,12 +119,7 @@ pub(crate) async fn what_another_worker_holds_by_now_is_not_given_back<H: Harnes
 pub(crate) async fn a_fetch_that_waits_in_vain_comes_back_empty<H: Harness>(world: World<H>) {
     let (wid, queues) = (Wid::new("w1"), queue_names("a b"));
     let wait = Duration::from_millis(5);
-    let request = FetchRequest {
-        wid: Some(&wid),
-        queues: &queues,
-        max: 1,
-        wait,
-    };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
     assert_eq!(world.store().fetch(request).await, Ok(vec![]));
     assert_eq!(world.counts().fetches_waiting, 0);
 }
@@ -144,55 +139,31 @@ pub(crate) async fn a_fetch_wakes_for_everything_that_brings_work<H: Harness>(wo
     world.schedule("sched-001", seconds(5)).await;
     let fetching = world.wait_as("w1", "default").await;
     world.advance(seconds(5)).await;
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("sched-001"),
-        "a due job"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "a due job");
 
     world.fail("sched-001").await;
     let fetching = world.wait_as("w1", "default").await;
     world.advance(seconds(60)).await;
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("sched-001"),
-        "a retry"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "a retry");
 
     let fetching = world.wait_as("w2", "default").await;
     assert_eq!(world.store().release(&Wid::new("w1")).await, Ok(1));
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("sched-001"),
-        "a vanished worker's job"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "a vanished worker's job");
 
     world.fail("sched-001").await;
     let fetching = world.wait_as("w1", "default").await;
     world.act_on("retries", "sched-001", Action::Requeue).await;
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("sched-001"),
-        "an operator's requeue"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("sched-001"), "an operator's requeue");
 
     cap(&world, 1);
     world.push_to("default", "job-00002 job-00003").await;
     let fetching = world.wait_as("w1", "default").await;
     assert!(fetching.is_waiting(), "the cap holds");
     world.ack("sched-001").await;
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("job-00002"),
-        "a free slot"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("job-00002"), "a free slot");
     let fetching = world.wait_as("w1", "default").await;
     cap(&world, 2);
-    assert_eq!(
-        fetching.jid().await.as_deref(),
-        Some("job-00003"),
-        "a raised cap"
-    );
+    assert_eq!(fetching.jid().await.as_deref(), Some("job-00003"), "a raised cap");
 }
 
 pub(crate) async fn a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot<H: Harness>(
@@ -210,10 +181,7 @@ pub(crate) async fn a_fetch_wakes_when_a_lapsed_reservation_frees_a_slot<H: Harn
 }
 
 fn cap<H: Harness>(world: &World<H>, concurrency: u32) {
-    let rules = QueueAllocation {
-        concurrency: Some(concurrency),
-        ..QueueAllocation::default()
-    };
+    let rules = QueueAllocation { concurrency: Some(concurrency), ..QueueAllocation::default() };
     let queues = BTreeMap::from([(queue_name("default"), rules)]);
     world.store().allocate(Allocation { queues });
 }
@@ -223,18 +191,10 @@ pub(crate) async fn only_so_many_fetches_wait<H: Harness>(_: World<H>) {
     let fetching = world.wait_as("w1", "a").await;
     let (wid, queues) = (Wid::new("w2"), queue_names("a"));
     let wait = seconds(600);
-    let request = FetchRequest {
-        wid: Some(&wid),
-        queues: &queues,
-        max: 1,
-        wait,
-    };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
     let refused = world.store().fetch(request).await;
     let is_named = |text: &str| text.contains("jobs.limits.waiting_fetches_max");
-    assert!(
-        matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Err(StoreError::Limit(text)) if is_named(text)), "{refused:?}");
     fetching.hang_up().await;
     let fetching = world.wait_as("w2", "a").await;
     assert!(fetching.is_waiting());

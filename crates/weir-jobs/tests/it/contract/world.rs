@@ -34,14 +34,9 @@ pub(crate) fn run<H: Harness, F: Future<Output = ()>>(test: impl FnOnce(World<H>
 
 /// Runs `test` where stores live: on one thread, in a `LocalSet`.
 pub(crate) fn run_local(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();
-    let ended = tasks.block_on(&runtime, async {
-        tokio::time::timeout(TEST_TIME_MAX, test).await
-    });
+    let ended = tasks.block_on(&runtime, async { tokio::time::timeout(TEST_TIME_MAX, test).await });
     ended.expect("the test ends in time");
 }
 
@@ -54,19 +49,13 @@ pub(crate) struct World<H: Harness> {
 impl<H: Harness> World<H> {
     pub(crate) fn open(settings: Settings) -> Self {
         let clock = Clock::manual(START);
-        Self {
-            harness: H::open(settings, clock.clone()),
-            clock,
-        }
+        Self { harness: H::open(settings, clock.clone()), clock }
     }
 
     /// A store whose time passes by itself.
     pub(crate) fn on_the_system_clock() -> Self {
         let clock = Clock::system();
-        Self {
-            harness: H::open(Settings::default(), clock.clone()),
-            clock,
-        }
+        Self { harness: H::open(Settings::default(), clock.clone()), clock }
     }
 
     /// A second store, with other limits.
@@ -95,9 +84,7 @@ impl<H: Harness> World<H> {
     /// Pushes one job as a client writes it.
     pub(crate) async fn push_json(&self, json: &str) -> Result<(), StoreError> {
         let mut batch = JobBatch::new();
-        let job = batch
-            .parse_one(json.as_bytes(), self.now(), &Limits::default())
-            .unwrap();
+        let job = batch.parse_one(json.as_bytes(), self.now(), &Limits::default()).unwrap();
         self.store().push(&[job]).await
     }
 
@@ -123,16 +110,12 @@ impl<H: Harness> World<H> {
 
     /// What is there now for a worker `w1` of these queues; the jid.
     pub(crate) async fn fetch(&self, queues: &str) -> Option<String> {
-        self.fetch_as("w1", queues)
-            .await
-            .map(|delivery| delivery.jid.into())
+        self.fetch_as("w1", queues).await.map(|delivery| delivery.jid.into())
     }
 
     /// What is there now for a worker of these queues.
     pub(crate) async fn fetch_as(&self, worker: &str, queues: &str) -> Option<Delivery> {
-        fetch_one(self.store(), worker, queues, Duration::ZERO)
-            .await
-            .unwrap()
+        fetch_one(self.store(), worker, queues, Duration::ZERO).await.unwrap()
     }
 
     /// Fetches all there is; the jids.
@@ -205,10 +188,7 @@ impl<H: Harness> World<H> {
     // --- Operators ---------------------------------------------------------------------------
 
     pub(crate) async fn queue_action(&self, names: &str, action: QueueAction) -> u64 {
-        self.store()
-            .act_on_queues(&queue_names(names), action)
-            .await
-            .unwrap()
+        self.store().act_on_queues(&queue_names(names), action).await.unwrap()
     }
 
     /// All jobs of a place, a page of three at a time.
@@ -242,24 +222,14 @@ impl<H: Harness> World<H> {
         newest_first: bool,
     ) -> ScanPage {
         let (place, filter) = (place.clone(), filter.clone());
-        let request = ScanRequest {
-            place,
-            after,
-            newest_first,
-            limit: 3,
-            scan_max: 3,
-            filter,
-        };
+        let request = ScanRequest { place, after, newest_first, limit: 3, scan_max: 3, filter };
         self.store().scan(request).await.unwrap()
     }
 
     /// The jids in a place: `queue:NAME`, `scheduled`, `retries` or `dead`.
     pub(crate) async fn jids(&self, place_name: &str) -> String {
         let jobs = self.list(&place(place_name)).await;
-        jobs.iter()
-            .map(|job| &*job.key.jid)
-            .collect::<Vec<_>>()
-            .join(" ")
+        jobs.iter().map(|job| &*job.key.jid).collect::<Vec<_>>().join(" ")
     }
 
     /// The key of a job that rests in a place.
@@ -270,16 +240,12 @@ impl<H: Harness> World<H> {
     }
 
     pub(crate) async fn act(&self, place_name: &str, what: Selection, action: Action) -> u64 {
-        self.store()
-            .act(&place(place_name), &what, action)
-            .await
-            .unwrap()
+        self.store().act(&place(place_name), &what, action).await.unwrap()
     }
 
     pub(crate) async fn act_on(&self, place_name: &str, jid: &str, action: Action) -> u64 {
         let key = self.key(place_name, jid).await;
-        self.act(place_name, Selection::Entries(vec![key]), action)
-            .await
+        self.act(place_name, Selection::Entries(vec![key]), action).await
     }
 
     pub(crate) async fn found(&self, jid: &str) -> Option<StoredJob> {
@@ -293,10 +259,7 @@ impl<H: Harness> World<H> {
     }
 
     pub(crate) fn queue(&self, name: &str) -> Option<QueueCounts> {
-        self.counts()
-            .queues
-            .into_iter()
-            .find(|queue| queue.name.as_str() == name)
+        self.counts().queues.into_iter().find(|queue| queue.name.as_str() == name)
     }
 
     pub(crate) fn depth(&self, name: &str) -> u64 {
@@ -311,45 +274,22 @@ impl<H: Harness> World<H> {
         for queue in &counts.queues {
             let jobs = self.list(&Place::Queue(queue.name.clone())).await;
             assert_eq!(jobs.len() as u64, queue.depth, "depth of {}", queue.name);
-            assert_eq!(
-                jobs.first().map(|job| job.at),
-                queue.oldest,
-                "oldest of {}",
-                queue.name
-            );
+            assert_eq!(jobs.first().map(|job| job.at), queue.oldest, "oldest of {}", queue.name);
             waiting += queue.depth;
         }
-        for (set, count) in SetName::ALL
-            .iter()
-            .zip([counts.scheduled, counts.retries, counts.dead])
+        for (set, count) in SetName::ALL.iter().zip([counts.scheduled, counts.retries, counts.dead])
         {
-            assert_eq!(
-                self.list(&Place::Set(*set)).await.len() as u64,
-                count,
-                "{set:?}"
-            );
+            assert_eq!(self.list(&Place::Set(*set)).await.len() as u64, count, "{set:?}");
         }
-        assert_eq!(
-            self.store().reservations(usize::MAX).len() as u64,
-            counts.reserved
-        );
-        (
-            waiting,
-            counts.reserved,
-            counts.scheduled,
-            counts.retries,
-            counts.dead,
-        )
+        assert_eq!(self.store().reservations(usize::MAX).len() as u64, counts.reserved);
+        (waiting, counts.reserved, counts.scheduled, counts.retries, counts.dead)
     }
 }
 
 impl<H: Durable> World<H> {
     /// The process ends without a goodbye and starts again.
     pub(crate) async fn crash(self) -> Self {
-        Self {
-            harness: self.harness.reopen(),
-            clock: self.clock,
-        }
+        Self { harness: self.harness.reopen(), clock: self.clock }
     }
 
     /// The process ends in order and starts again.
@@ -389,12 +329,7 @@ async fn fetch_one<S: Store>(
     wait: Duration,
 ) -> Result<Option<Delivery>, StoreError> {
     let (wid, queues) = (Wid::new(worker), queue_names(queues));
-    let request = FetchRequest {
-        wid: Some(&wid),
-        queues: &queues,
-        max: 1,
-        wait,
-    };
+    let request = FetchRequest { wid: Some(&wid), queues: &queues, max: 1, wait };
     let mut deliveries = store.fetch(request).await?;
     assert!(deliveries.len() <= 1);
     Ok(deliveries.pop())

@@ -113,11 +113,7 @@ async fn act_on_matching(
         return Ok(None);
     }
     let which = Which::Matching { search, jobtype };
-    let act = Act {
-        place,
-        which,
-        action: verb.action(),
-    };
+    let act = Act { place, which, action: verb.action() };
     let Count { count } = client.post("/v1/jobs/act", &act).await?;
     Ok(Some(count))
 }
@@ -142,11 +138,7 @@ async fn act_on_named(
     }
     let mut total = 0;
     for (place, keys) in places {
-        let act = Act {
-            place,
-            which: Which::Keys(keys),
-            action: verb.action(),
-        };
+        let act = Act { place, which: Which::Keys(keys), action: verb.action() };
         let Count { count } = client.post("/v1/jobs/act", &act).await?;
         total += count;
     }

@@ -30,10 +30,7 @@ pub(crate) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let place = query::place(&arguments.place);
-    let all = Query {
-        place: place.clone(),
-        ..Query::default()
-    };
+    let all = Query { place: place.clone(), ..Query::default() };
     let Count { count } = client.get(&query::path("count", &all)).await?;
     let question = format!("Delete {} of {place}?", jobs(count));
     if count > 0 && !confirm(&question, arguments.yes)? {
@@ -43,22 +40,12 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Count { count } = match place.strip_prefix("queue:") {
         Some(queue) => {
             let queues = Queues::Named(vec![queue.to_owned()]);
-            let act = ActOnQueues {
-                queues,
-                action: QueueVerb::Clear,
-            };
+            let act = ActOnQueues { queues, action: QueueVerb::Clear };
             client.post("/v1/jobs/queues/act", &act).await?
         }
         None => {
-            let which = Which::Matching {
-                search: None,
-                jobtype: None,
-            };
-            let act = Act {
-                place,
-                which,
-                action: JobAction::Discard,
-            };
+            let which = Which::Matching { search: None, jobtype: None };
+            let act = Act { place, which, action: JobAction::Discard };
             client.post("/v1/jobs/act", &act).await?
         }
     };

@@ -23,9 +23,5 @@ pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
 
 /// `1 job`, `5 jobs`.
 pub(super) fn jobs(count: u64) -> String {
-    if count == 1 {
-        "1 job".to_owned()
-    } else {
-        format!("{count} jobs")
-    }
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

@@ -42,20 +42,9 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let (mut queries, mut total) = (Vec::new(), 0);
     for place in places {
         let (search, jobtype) = (arguments.search.clone(), arguments.jobtype.clone());
-        let query = Query {
-            place,
-            search,
-            jobtype,
-            ..Query::default()
-        };
-        let first = Query {
-            limit: Some(1),
-            ..query.clone()
-        };
-        total += client
-            .get::<Page>(&query::path("list", &first))
-            .await?
-            .total;
+        let query = Query { place, search, jobtype, ..Query::default() };
+        let first = Query { limit: Some(1), ..query.clone() };
+        total += client.get::<Page>(&query::path("list", &first)).await?.total;
         queries.push(query);
     }
     let progress = ProgressBar::new(total);
@@ -80,12 +69,8 @@ async fn places(client: &mut AdminClient, named: &[String]) -> anyhow::Result<Ve
         return Ok(named.iter().map(|name| query::place(name)).collect());
     }
     let queues: Vec<Queue> = client.get("/v1/jobs/queues").await?;
-    let queues = queues
-        .into_iter()
-        .map(|queue| format!("queue:{}", queue.name));
-    Ok(queues
-        .chain(["scheduled", "retries", "dead"].map(str::to_owned))
-        .collect())
+    let queues = queues.into_iter().map(|queue| format!("queue:{}", queue.name));
+    Ok(queues.chain(["scheduled", "retries", "dead"].map(str::to_owned)).collect())
 }
 
 /// Where the lines go.
@@ -102,21 +87,14 @@ impl Writer {
         } else {
             Box::new(File::create(path).with_context(|| format!("cannot write {name}"))?)
         };
-        Ok(Self {
-            file: BufWriter::new(file),
-            name,
-        })
+        Ok(Self { file: BufWriter::new(file), name })
     }
 
     fn write(&mut self, piece: &[u8]) -> anyhow::Result<()> {
-        self.file
-            .write_all(piece)
-            .with_context(|| format!("cannot write {}", self.name))
+        self.file.write_all(piece).with_context(|| format!("cannot write {}", self.name))
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        self.file
-            .flush()
-            .with_context(|| format!("cannot write {}", self.name))
+        self.file.flush().with_context(|| format!("cannot write {}", self.name))
     }
 }

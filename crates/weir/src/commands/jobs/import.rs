@@ -35,19 +35,16 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
     let (mut input, bytes) = open(&arguments.file)?;
     let progress = match bytes {
-        Some(bytes) => ProgressBar::new(bytes).with_style(ProgressStyle::with_template(
-            "{wide_bar} {bytes}/{total_bytes} {eta}",
-        )?),
+        Some(bytes) => ProgressBar::new(bytes)
+            .with_style(ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}")?),
         None => ProgressBar::new_spinner(),
     };
     let mut done = Pushed::default();
     let mut lines_before = 0;
     while let Some(batch) = Batch::read(&mut input)? {
         progress.inc(u64::try_from(batch.text.len()).unwrap_or_default());
-        let pushed: Pushed = client
-            .post_lines("/v1/jobs/import", batch.text)
-            .await
-            .with_context(|| {
+        let pushed: Pushed =
+            client.post_lines("/v1/jobs/import", batch.text).await.with_context(|| {
                 format!("stopped behind line {lines_before}; the lines before are in")
             })?;
         done.accepted += pushed.accepted;
@@ -59,11 +56,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     progress.finish_and_clear();
     report(arguments, &done)?;
-    Ok(if done.rejected.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Failed
-    })
+    Ok(if done.rejected.is_empty() { Exit::Fine } else { Exit::Failed })
 }
 
 fn report(arguments: &Arguments, done: &Pushed) -> anyhow::Result<()> {
@@ -72,16 +65,10 @@ fn report(arguments: &Arguments, done: &Pushed) -> anyhow::Result<()> {
     }
     for rejected in &done.rejected {
         let jid = rejected.jid.as_deref().unwrap_or("-");
-        output::note(&format!(
-            "line {}: {jid}: {}",
-            rejected.line, rejected.error
-        ));
+        output::note(&format!("line {}: {jid}: {}", rejected.line, rejected.error));
     }
     let (accepted, rejected) = (done.accepted, done.rejected.len());
-    output::line(&format!(
-        "{} imported, {rejected} rejected",
-        super::confirm::jobs(accepted)
-    ));
+    output::line(&format!("{} imported, {rejected} rejected", super::confirm::jobs(accepted)));
     Ok(())
 }
 
@@ -105,15 +92,10 @@ struct Batch {
 
 impl Batch {
     fn read(input: &mut impl BufRead) -> anyhow::Result<Option<Self>> {
-        let mut batch = Self {
-            text: Vec::new(),
-            lines: 0,
-        };
+        let mut batch = Self { text: Vec::new(), lines: 0 };
         while batch.lines < BATCH_LINES && batch.text.len() < BATCH_BYTES {
             // A line longer than any limit of the server is sent in part, to be refused there.
-            let read = input
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut batch.text)?;
+            let read = input.take(LINE_BYTES_MAX).read_until(b'\n', &mut batch.text)?;
             if read == 0 {
                 break;
             }

@@ -52,16 +52,7 @@ async fn list_queues(client: &mut AdminClient, json: bool) -> anyhow::Result<()>
     }
     let rows: Vec<Vec<String>> = queues.iter().map(queue_row).collect();
     output::table(
-        &[
-            "QUEUE",
-            "WAITING",
-            "WORKING",
-            "LATENCY",
-            "IN/S",
-            "OUT/S",
-            "DRAINED IN",
-            "STATE",
-        ],
+        &["QUEUE", "WAITING", "WORKING", "LATENCY", "IN/S", "OUT/S", "DRAINED IN", "STATE"],
         &rows,
     );
     Ok(())
@@ -124,11 +115,5 @@ fn job_row(job: &Job, now: f64) -> Vec<String> {
         let message: String = failure.message.chars().take(60).collect();
         format!("{}: {message}", failure.errtype)
     });
-    vec![
-        job.jid.clone(),
-        job.jobtype.clone(),
-        job.queue.clone(),
-        when,
-        error.unwrap_or_default(),
-    ]
+    vec![job.jid.clone(), job.jobtype.clone(), job.queue.clone(), when, error.unwrap_or_default()]
 }

@@ -49,19 +49,9 @@ pub(super) async fn run(arguments: &Arguments, verb: Verb) -> anyhow::Result<Exi
             bail!("there is no queue {name:?}{hint}");
         }
     }
-    let queues = if arguments.all {
-        Queues::All
-    } else {
-        Queues::Named(arguments.queues.clone())
-    };
-    let _: Count = client
-        .post("/v1/jobs/queues/act", &ActOnQueues { queues, action })
-        .await?;
-    let count = if arguments.all {
-        known.len()
-    } else {
-        arguments.queues.len()
-    };
+    let queues = if arguments.all { Queues::All } else { Queues::Named(arguments.queues.clone()) };
+    let _: Count = client.post("/v1/jobs/queues/act", &ActOnQueues { queues, action }).await?;
+    let count = if arguments.all { known.len() } else { arguments.queues.len() };
     if arguments.json {
         output::json(&json!({ "queues": count }))?;
     } else {

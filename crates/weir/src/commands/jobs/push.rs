@@ -83,24 +83,10 @@ fn job(arguments: &Arguments, jid: &str) -> anyhow::Result<Vec<u8>> {
     if !args.get().starts_with('[') {
         bail!("{how}");
     }
-    let Arguments {
-        jobtype,
-        queue,
-        retry,
-        reserve_for,
-        ..
-    } = arguments;
+    let Arguments { jobtype, queue, retry, reserve_for, .. } = arguments;
     let at = arguments.after.map(after).transpose()?;
     let (retry, reserve_for) = (*retry, *reserve_for);
-    Ok(serde_json::to_vec(&Job {
-        jid,
-        jobtype,
-        queue,
-        args,
-        at,
-        retry,
-        reserve_for,
-    })?)
+    Ok(serde_json::to_vec(&Job { jid, jobtype, queue, args, at, retry, reserve_for })?)
 }
 
 fn after(wait: Duration) -> anyhow::Result<String> {

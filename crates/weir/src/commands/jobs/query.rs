@@ -6,11 +6,7 @@ use weir_jobs::handle::Query;
 pub(super) fn path(request: &str, query: &Query) -> String {
     let mut parameters = form_urlencoded::Serializer::new(String::new());
     parameters.append_pair("place", &query.place);
-    let texts = [
-        ("search", &query.search),
-        ("jobtype", &query.jobtype),
-        ("after", &query.after),
-    ];
+    let texts = [("search", &query.search), ("jobtype", &query.jobtype), ("after", &query.after)];
     for (name, value) in texts {
         if let Some(value) = value {
             parameters.append_pair(name, value);
@@ -28,9 +24,8 @@ pub(super) fn path(request: &str, query: &Query) -> String {
 /// `/v1/jobs/job/JID`, whatever the jid holds.
 pub(super) fn job_path(jid: &str) -> String {
     // A path takes %20 where a form takes +.
-    let encoded: String = form_urlencoded::byte_serialize(jid.as_bytes())
-        .collect::<String>()
-        .replace('+', "%20");
+    let encoded: String =
+        form_urlencoded::byte_serialize(jid.as_bytes()).collect::<String>().replace('+', "%20");
     format!("/v1/jobs/job/{encoded}")
 }
 

@@ -41,22 +41,13 @@ fn print(job: &Job) {
         State::Dead => "dead",
     };
     let at = time(job.at);
-    output::line(&format!(
-        "{} {} in {}: {state} ({at})",
-        job.jobtype, job.jid, job.queue
-    ));
+    output::line(&format!("{} {} in {}: {state} ({at})", job.jobtype, job.jid, job.queue));
     if let Some(wid) = &job.wid {
         output::line(&format!("worker   {wid}"));
     }
     if let Some(failure) = &job.failure {
-        output::line(&format!(
-            "failed   {}: {}",
-            failure.errtype, failure.message
-        ));
-        output::line(&format!(
-            "retries  {} done, {} left",
-            failure.retry_count, failure.remaining
-        ));
+        output::line(&format!("failed   {}: {}", failure.errtype, failure.message));
+        output::line(&format!("retries  {} done, {} left", failure.retry_count, failure.remaining));
         for line in &failure.backtrace {
             output::line(&format!("         {line}"));
         }
@@ -68,7 +59,5 @@ fn print(job: &Job) {
 fn time(seconds: f64) -> String {
     let duration = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let whole = i64::try_from(duration.as_secs()).unwrap_or_default();
-    jiff::Timestamp::from_second(whole)
-        .map(|time| time.to_string())
-        .unwrap_or_default()
+    jiff::Timestamp::from_second(whole).map(|time| time.to_string()).unwrap_or_default()
 }

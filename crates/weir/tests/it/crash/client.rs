@@ -17,9 +17,7 @@ impl Client {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
         stream.set_nodelay(true).ok()?;
-        let mut client = Self {
-            reader: BufReader::new(stream),
-        };
+        let mut client = Self { reader: BufReader::new(stream) };
         client.line()?;
         let hello = format!(r#"HELLO {{"v":2,"wid":"{wid}","pid":1,"hostname":"h","labels":[]}}"#);
         (client.ask(&hello)? == "OK").then_some(client)

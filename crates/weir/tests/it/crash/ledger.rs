@@ -37,9 +37,7 @@ pub(super) struct Counts {
 
 impl Ledger {
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(super) fn begin_life(&self) {
@@ -53,10 +51,7 @@ impl Ledger {
     /// Checks what a worker was given against what the server had promised.
     pub(super) fn fetched(&self, jid: &str, queue: &str, number: u64) {
         let mut entries = self.entries();
-        assert!(
-            !entries.acked.contains(jid),
-            "{jid} was acknowledged as done and came again"
-        );
+        assert!(!entries.acked.contains(jid), "{jid} was acknowledged as done and came again");
         entries.fetches += 1;
         let again = !entries.fetched.insert(jid.to_owned());
         entries.fetched_again += u64::from(again);
@@ -91,20 +86,10 @@ impl Ledger {
             .iter()
             .filter(|jid| !entries.ack_sent.contains(*jid) && !left.contains(*jid))
             .collect();
-        assert!(
-            lost.is_empty(),
-            "{} acknowledged jobs are lost: {lost:?}",
-            lost.len()
-        );
+        assert!(lost.is_empty(), "{} acknowledged jobs are lost: {lost:?}", lost.len());
         let repeated: Vec<_> = left.intersection(&entries.acked).collect();
-        assert!(
-            repeated.is_empty(),
-            "acknowledged ACKs are repeated: {repeated:?}"
-        );
-        assert!(
-            !entries.pushed.is_empty() && !entries.acked.is_empty(),
-            "the load did nothing"
-        );
+        assert!(repeated.is_empty(), "acknowledged ACKs are repeated: {repeated:?}");
+        assert!(!entries.pushed.is_empty() && !entries.acked.is_empty(), "the load did nothing");
         Counts {
             pushed: entries.pushed.len(),
             acked: entries.acked.len(),
@@ -118,14 +103,7 @@ impl Ledger {
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            pushed,
-            acked,
-            failed,
-            fetches,
-            fetched_again,
-            drained,
-        } = self;
+        let Self { pushed, acked, failed, fetches, fetched_again, drained } = self;
         write!(
             formatter,
             "{pushed} pushes acknowledged, {fetches} fetches ({fetched_again} of them again), \

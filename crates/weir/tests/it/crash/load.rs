@@ -63,11 +63,7 @@ fn push_until_over(
     over: &AtomicBool,
 ) -> Option<()> {
     while !over.load(Ordering::SeqCst) {
-        let count = if random.u8(..10) == 0 {
-            random.usize(2..40)
-        } else {
-            1
-        };
+        let count = if random.u8(..10) == 0 { random.usize(2..40) } else { 1 };
         let jobs: Vec<_> = (0..count).map(|_| job(queue, &mut random)).collect();
         let texts: Vec<&str> = jobs.iter().map(|job| job.1.as_str()).collect();
         let jids: Vec<String> = jobs.iter().map(|job| job.0.clone()).collect();

@@ -43,12 +43,7 @@ impl Server {
         );
         std::fs::write(folder.path().join("weir.toml"), settings).expect("a writable folder");
         let (parent, service) = launch(folder.path());
-        Self {
-            folder,
-            address,
-            parent,
-            service,
-        }
+        Self { folder, address, parent, service }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -97,10 +92,7 @@ impl Drop for Server {
 }
 
 fn launch(folder: &Path) -> (Child, Pid) {
-    let log = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join("log"));
+    let log = std::fs::File::options().create(true).append(true).open(folder.join("log"));
     let mut parent = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["up", "--config", "weir.toml"])
         .current_dir(folder)
@@ -110,9 +102,7 @@ fn launch(folder: &Path) -> (Child, Pid) {
         .expect("the binary under test");
     let stdout = parent.stdout.take().expect("a piped stdout");
     let ready = BufReader::new(stdout).lines().map_while(Result::ok);
-    let ready = ready
-        .into_iter()
-        .find(|line| line.starts_with("weir ready"));
+    let ready = ready.into_iter().find(|line| line.starts_with("weir ready"));
     let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
     assert!(ready.is_some(), "Weir did not start again:\n{}", log());
     let service = await_some(|| service_of(&parent));

@@ -74,13 +74,7 @@ pub(crate) struct Pushed {
 
 impl Pushed {
     pub(crate) const fn plain(queue: usize) -> Self {
-        Self {
-            queue,
-            after: 0,
-            retry: 25,
-            reserve_for: 60,
-            bytes: 0,
-        }
+        Self { queue, after: 0, retry: 25, reserve_for: 60, bytes: 0 }
     }
 }
 
@@ -141,11 +135,7 @@ fn queues() -> impl Strategy<Value = Vec<usize>> {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![
-        Just(Action::Requeue),
-        Just(Action::Kill),
-        Just(Action::Discard)
-    ]
+    prop_oneof![Just(Action::Requeue), Just(Action::Kill), Just(Action::Discard)]
 }
 
 fn queue_action() -> impl Strategy<Value = QueueAction> {

@@ -62,14 +62,8 @@ impl Pair {
         let embedded = EmbeddedHarness::open(settings.clone(), clock.clone());
         let memory = MemoryHarness::open(settings, clock.clone());
         Self {
-            embedded: Some(World {
-                harness: embedded,
-                clock: clock.clone(),
-            }),
-            memory: World {
-                harness: memory,
-                clock: clock.clone(),
-            },
+            embedded: Some(World { harness: embedded, clock: clock.clone() }),
+            memory: World { harness: memory, clock: clock.clone() },
             clock,
             waits: Vec::new(),
             jids: Vec::new(),
@@ -94,20 +88,14 @@ impl Pair {
     }
 
     fn embedded(&self) -> &World<EmbeddedHarness> {
-        self.embedded
-            .as_ref()
-            .expect("it is open between operations")
+        self.embedded.as_ref().expect("it is open between operations")
     }
 
     pub(crate) async fn apply(&mut self, operation: &Operation) {
         self.clock.advance(Duration::from_micros(1));
         match operation {
             Operation::Push(jobs) => self.push(jobs).await,
-            Operation::Fetch {
-                worker,
-                queues,
-                max,
-            } => self.fetch(*worker, queues, *max).await,
+            Operation::Fetch { worker, queues, max } => self.fetch(*worker, queues, *max).await,
             Operation::Wait { worker, queues } => self.wait(*worker, queues).await,
             Operation::TakeWait(nth) => self.take_wait(*nth).await,
             Operation::DropWait(nth) => {
@@ -122,24 +110,14 @@ impl Pair {
                 both!(self, |world| world.store().extend(&jid, until).await);
             }
             Operation::Release(worker) => self.release(WORKERS[*worker]).await,
-            Operation::Act {
-                place,
-                entry,
-                action,
-            } => {
+            Operation::Act { place, entry, action } => {
                 self.act(PLACES[*place], *entry, *action).await;
             }
             Operation::ActOnAll { place, action } => self.act_on_all(PLACES[*place], *action).await,
             Operation::ActOnQueue { queue, action } => {
-                both!(self, |world| world
-                    .queue_action(QUEUES[*queue], *action)
-                    .await);
+                both!(self, |world| world.queue_action(QUEUES[*queue], *action).await);
             }
-            Operation::Allocate {
-                share,
-                cap,
-                guaranteed,
-            } => {
+            Operation::Allocate { share, cap, guaranteed } => {
                 self.allocation = allocation(*share, *cap, *guaranteed);
                 self.allocate();
             }
@@ -174,9 +152,7 @@ impl Pair {
         }
         let array = format!("[{}]", texts.join(","));
         let mut batch = JobBatch::new();
-        batch
-            .parse_array(array.as_bytes(), self.clock.now(), &Limits::default())
-            .unwrap();
+        batch.parse_array(array.as_bytes(), self.clock.now(), &Limits::default()).unwrap();
         let jobs = batch.jobs();
         both!(self, |world| world.store().push(&jobs).await);
     }
@@ -185,12 +161,7 @@ impl Pair {
         let wid = Wid::new(WORKERS[worker]);
         let queues: Vec<_> = queues.iter().map(|nth| queue_name(QUEUES[*nth])).collect();
         let wait = Duration::ZERO;
-        let request = FetchRequest {
-            wid: Some(&wid),
-            queues: &queues,
-            max,
-            wait,
-        };
+        let request = FetchRequest { wid: Some(&wid), queues: &queues, max, wait };
         both!(self, |world| {
             world
                 .store()
@@ -248,15 +219,9 @@ impl Pair {
     async fn fail(&mut self, job: usize) {
         let held = self.memory.store().reservations(usize::MAX);
         let place = job.checked_rem(held.len() + 1);
-        let held = place
-            .and_then(|place| held.get(place))
-            .map(|held| held.jid.to_string());
+        let held = place.and_then(|place| held.get(place)).map(|held| held.jid.to_string());
         let jid = held.unwrap_or_else(|| self.jid(job));
-        both!(self, |world| world
-            .store()
-            .fail(report(&jid))
-            .await
-            .map(kind));
+        both!(self, |world| world.store().fail(report(&jid)).await.map(kind));
     }
 
     /// A worker that held jobs of several queues while others wait is left alone: whose queue is
@@ -264,9 +229,7 @@ impl Pair {
     async fn release(&mut self, worker: &str) {
         let wid = Wid::new(worker);
         let held = self.memory.store().reservations(usize::MAX);
-        let held = held
-            .into_iter()
-            .filter(|held| held.wid.as_ref() == Some(&wid));
+        let held = held.into_iter().filter(|held| held.wid.as_ref() == Some(&wid));
         let queues: BTreeSet<_> = held.map(|held| held.queue).collect();
         if self.waits.is_empty() || queues.len() < 2 {
             both!(self, |world| world.store().release(&wid).await);
@@ -287,9 +250,7 @@ impl Pair {
     /// Sets are acted on one by one in the order of jids, because equal times have none.
     async fn act_on_all(&mut self, place_name: &str, action: Action) {
         if action == Action::Discard || place_name.starts_with("queue:") && action != Action::Kill {
-            both!(self, |world| world
-                .act(place_name, Selection::All, action)
-                .await);
+            both!(self, |world| world.act(place_name, Selection::All, action).await);
             return;
         }
         for jid in sorted_jids(&self.memory, place_name).await {
@@ -331,16 +292,9 @@ impl Pair {
         let carriers = [0, 1, 2, 3].map(Pushed::plain);
         self.push(&carriers).await;
         let old = self.embedded.take().expect("it is open between operations");
-        self.embedded = Some(World {
-            harness: old.harness.reopen(),
-            clock: self.clock.clone(),
-        });
+        self.embedded = Some(World { harness: old.harness.reopen(), clock: self.clock.clone() });
         for worker in WORKERS {
-            self.memory
-                .store()
-                .release(&Wid::new(worker))
-                .await
-                .unwrap();
+            self.memory.store().release(&Wid::new(worker)).await.unwrap();
         }
         self.restarted = true;
         // Whose turn it is is forgotten by a restart; the model forgets it with the allocation.
@@ -352,9 +306,7 @@ impl Pair {
 /// The first lines that differ, with the one where their job or queue begins.
 fn first_difference(embedded: &impl Debug, memory: &impl Debug) -> String {
     let (embedded, memory) = (format!("{embedded:#?}"), format!("{memory:#?}"));
-    let pairs = embedded
-        .lines()
-        .zip(memory.lines().chain(std::iter::repeat("")));
+    let pairs = embedded.lines().zip(memory.lines().chain(std::iter::repeat("")));
     let mut context = "";
     for (left, right) in pairs {
         if left != right {
@@ -369,19 +321,11 @@ fn first_difference(embedded: &impl Debug, memory: &impl Debug) -> String {
 }
 
 async fn sorted_jids<H: Harness>(world: &World<H>, place_name: &str) -> Vec<String> {
-    let mut jobs: Vec<EntryKey> = world
-        .list(&place(place_name))
-        .await
-        .into_iter()
-        .map(|job| job.key)
-        .collect();
+    let mut jobs: Vec<EntryKey> =
+        world.list(&place(place_name)).await.into_iter().map(|job| job.key).collect();
     let is_retries = place(place_name) == weir_jobs::model::Place::Set(SetName::Retries);
     jobs.sort_by(|a, b| {
-        let order = if is_retries {
-            std::cmp::Ordering::Equal
-        } else {
-            a.order.cmp(&b.order)
-        };
+        let order = if is_retries { std::cmp::Ordering::Equal } else { a.order.cmp(&b.order) };
         order.then_with(|| a.jid.cmp(&b.jid))
     });
     jobs.into_iter().map(|key| key.jid.into()).collect()
@@ -403,37 +347,11 @@ fn kind(outcome: FailOutcome) -> &'static str {
 /// `a` and `b` share, `c` has a cap, `d` a guarantee.
 fn allocation(share: u32, cap: u32, guaranteed_slots: u32) -> Allocation {
     let rules = [
-        (
-            "a",
-            QueueAllocation {
-                share: Some(share),
-                ..QueueAllocation::default()
-            },
-        ),
-        (
-            "b",
-            QueueAllocation {
-                share: Some(2),
-                ..QueueAllocation::default()
-            },
-        ),
-        (
-            "c",
-            QueueAllocation {
-                concurrency: Some(cap),
-                ..QueueAllocation::default()
-            },
-        ),
-        (
-            "d",
-            QueueAllocation {
-                guaranteed_slots,
-                ..QueueAllocation::default()
-            },
-        ),
+        ("a", QueueAllocation { share: Some(share), ..QueueAllocation::default() }),
+        ("b", QueueAllocation { share: Some(2), ..QueueAllocation::default() }),
+        ("c", QueueAllocation { concurrency: Some(cap), ..QueueAllocation::default() }),
+        ("d", QueueAllocation { guaranteed_slots, ..QueueAllocation::default() }),
     ];
     let rules = rules.map(|(name, rules)| (queue_name(name), rules));
-    Allocation {
-        queues: BTreeMap::from(rules),
-    }
+    Allocation { queues: BTreeMap::from(rules) }
 }

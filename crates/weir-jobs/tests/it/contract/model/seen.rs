@@ -37,47 +37,30 @@ pub(super) async fn seen<H: Harness>(world: &World<H>, restarted: bool) -> Seen 
         counts.queues.iter_mut().for_each(forget_totals);
     }
     let sets = PLACES.iter().filter(|name| !name.starts_with("queue:"));
-    let queues = counts
-        .queues
-        .iter()
-        .map(|queue| format!("queue:{}", queue.name));
+    let queues = counts.queues.iter().map(|queue| format!("queue:{}", queue.name));
     let names: Vec<String> = queues.chain(sets.map(|name| (*name).to_owned())).collect();
     let mut places = Vec::new();
     for name in names {
         let place = place(&name);
         let mut jobs: Vec<SeenJob> = world.list(&place).await.into_iter().map(seen_job).collect();
         if matches!(place, Place::Set(_)) {
-            assert!(
-                jobs.is_sorted_by_key(|job| job.at),
-                "{name} is in the order of time"
-            );
+            assert!(jobs.is_sorted_by_key(|job| job.at), "{name} is in the order of time");
             jobs.sort_by(|a, b| (a.at, &a.jid).cmp(&(b.at, &b.jid)));
         }
         places.push((name, jobs));
     }
     let mut reserved = world.store().reservations(usize::MAX);
     reserved.sort_by(|a, b| (a.since, &a.jid).cmp(&(b.since, &b.jid)));
-    Seen {
-        counts,
-        places,
-        reserved,
-    }
+    Seen { counts, places, reserved }
 }
 
 fn forget_totals(queue: &mut QueueCounts) {
-    (
-        queue.pushed_total,
-        queue.processed_total,
-        queue.failed_total,
-    ) = (0, 0, 0);
+    (queue.pushed_total, queue.processed_total, queue.failed_total) = (0, 0, 0);
 }
 
 pub(super) fn seen_job(job: StoredJob) -> SeenJob {
     let is_retry = job.state == JobState::In(weir_jobs::model::SetName::Retries);
-    let failure = job.failure.map(|failure| Failure {
-        next_at: None,
-        ..failure
-    });
+    let failure = job.failure.map(|failure| Failure { next_at: None, ..failure });
     SeenJob {
         jid: job.key.jid.into(),
         state: job.state,
@@ -93,9 +76,7 @@ pub(super) fn seen_job(job: StoredJob) -> SeenJob {
 /// The text with `next_at`, which the jitter decides, blanked, and long payloads shortened.
 pub(super) fn without_next_at(json: &[u8]) -> String {
     const MEMBER: &str = r#""next_at":""#;
-    let mut text = String::from_utf8(json.to_vec())
-        .unwrap()
-        .replace(&"x".repeat(64), "");
+    let mut text = String::from_utf8(json.to_vec()).unwrap().replace(&"x".repeat(64), "");
     if let Some(at) = text.find(MEMBER) {
         let from = at + MEMBER.len();
         let to = from + text[from..].find('"').unwrap();
