@@ -70,6 +70,22 @@ pub enum ReadError {
     Io { file: String, source: io::Error },
 }
 
+impl ReadError {
+    /// Whether the same read may work in a moment: descriptors or memory ran out, and nothing is
+    /// known of the record.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        use rustix::io::Errno;
+        const PASSING: [Errno; 5] =
+            [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::INTR];
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        let code = source.raw_os_error();
+        PASSING.iter().any(|passing| code == Some(passing.raw_os_error()))
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot {what}: {source}")]

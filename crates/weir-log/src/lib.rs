@@ -8,6 +8,7 @@
 //!                                 │ short mutex
 //! syncer: Syncer::sync ── write, fdatasync ── durable Lsn ── Syncer::maintain (delete, allocate)
 //! anyone: Reader::read ── from memory or with one pread, checksum checked
+//! owner:  ReadAhead::read ── the same, with one pread for many records in a row
 //! ```
 //!
 //! Promises, each behind a test on a simulated disk that loses what was not synced:
@@ -35,6 +36,7 @@ mod log;
 mod options;
 mod pending;
 mod position;
+mod read_ahead;
 mod reader;
 mod real_disk;
 mod recovery;
@@ -58,6 +60,7 @@ pub use index::Head;
 pub use log::{Class, Log, Room};
 pub use options::Options;
 pub use position::{Lsn, Position};
+pub use read_ahead::{ReadAhead, Record};
 pub use reader::{Reader, RecordParts};
 pub use real_disk::{RealDisk, RealFile};
 pub use recovery::{Cut, Report};

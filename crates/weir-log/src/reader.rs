@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::disk::{self, Disk};
 use crate::error::ReadError;
-use crate::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, Seal, TRAILER_BYTES, Trailer};
+use crate::format::{
+    self, Kind, RECORD_HEADER_BYTES, RecordHeader, Seal, Seed, TRAILER_BYTES, Trailer,
+};
 use crate::index::{self, Head};
 use crate::position::Position;
 use crate::scan;
@@ -14,7 +16,7 @@ use crate::segment::Segment;
 use crate::shared::{Shared, locked};
 
 /// Read first when the caller does not know the record's size: a typical job in one call.
-const GUESS_BYTES: u32 = 512;
+pub(crate) const GUESS_BYTES: u32 = 512;
 
 /// Reads a log. Cheap to clone.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub struct RecordParts {
 }
 
 /// Why bytes that should be a record are none.
-type Flaw = &'static str;
+pub(crate) type Flaw = &'static str;
 
 impl<D: Disk> Reader<D> {
     pub(crate) fn new(shared: Arc<Shared<D>>) -> Reader<D> {
@@ -66,16 +68,28 @@ impl<D: Disk> Reader<D> {
     ) -> Result<RecordParts, ReadError> {
         let segment = self.segment(position.segment)?;
         let offset = position.offset;
-        let from_memory = offset >= segment.written() && self.copy_pending(&segment, offset, into);
-        if !from_memory {
-            self.fetch(&segment, offset, record_bytes, into)
-                .map_err(|source| ReadError::Io { file: segment.name(), source })?;
-        }
-        check_data(&segment, offset, into).map_err(|why| ReadError::Damaged {
+        self.bring(&segment, offset, record_bytes, into)?;
+        check_data(segment.seed, offset, into).map_err(|why| ReadError::Damaged {
             file: segment.name(),
             offset,
             why,
         })
+    }
+
+    /// Brings the record at `offset` into `into`, and what follows it up to `bytes` in all if they
+    /// are in the file. Fewer bytes if the segment ends before.
+    pub(crate) fn bring(
+        &self,
+        segment: &Arc<Segment<D::File>>,
+        offset: u32,
+        bytes: u32,
+        into: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        if offset >= segment.written() && self.copy_pending(segment, offset, into) {
+            return Ok(());
+        }
+        self.fetch(segment, offset, bytes, into)
+            .map_err(|source| ReadError::Io { file: segment.name(), source })
     }
 
     /// Shows the data records of a sealed segment, in order: from its footer, or by reading the
@@ -122,7 +136,7 @@ impl<D: Disk> Reader<D> {
         Ok(sound.then_some(bytes))
     }
 
-    fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, ReadError> {
+    pub(crate) fn segment(&self, number: u32) -> Result<Arc<Segment<D::File>>, ReadError> {
         let found = locked(&self.shared.catalogue).find(number);
         found.ok_or(ReadError::Gone { segment: number })
     }
@@ -144,7 +158,7 @@ impl<D: Disk> Reader<D> {
         true
     }
 
-    /// Reads a record out of the file; fewer bytes if the segment ends before it does.
+    /// Reads out of the file: `guess_bytes`, or the whole record if that is longer.
     fn fetch(
         &self,
         segment: &Arc<Segment<D::File>>,
@@ -169,17 +183,16 @@ impl<D: Disk> Reader<D> {
                 disk::read_full(&*file, &mut into[first..], u64::from(offset) + first as u64)?;
             into.truncate(first + more);
         }
-        into.truncate(wanted);
         Ok(())
     }
 }
 
-/// Checks that `bytes` is one whole data record.
-fn check_data<F>(segment: &Segment<F>, offset: u32, bytes: &[u8]) -> Result<RecordParts, Flaw> {
+/// Checks that `bytes` begin with a whole data record.
+pub(crate) fn check_data(seed: Seed, offset: u32, bytes: &[u8]) -> Result<RecordParts, Flaw> {
     let header = RecordHeader::decode(bytes).ok_or("no record begins here")?;
     let whole = header.record_bytes() as usize;
     let record = bytes.get(..whole).ok_or("the record is longer than its segment")?;
-    if segment.seed.checksum(offset, &record[4..]) != header.checksum {
+    if seed.checksum(offset, &record[4..]) != header.checksum {
         return Err("the record's checksum does not match");
     }
     if header.kind != Kind::Data {

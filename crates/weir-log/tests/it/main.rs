@@ -5,5 +5,6 @@ mod damage;
 mod failed_sync;
 mod full_disk;
 mod history;
+mod read_ahead;
 mod real_disk;
 mod threads;
