@@ -3,12 +3,15 @@
 //! From the inside out:
 //! - `arena`, `index`, `lane`, `queues`, `reservations`, `segments`, `state`: what memory holds.
 //! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`: what the log holds, and the way back.
-//! - `core`, `push`, `work`, `moves`, `timers`, `reclaim`, `look`: the operations. No waiting.
+//! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations. No waiting.
 //! - `sync_thread`, `durability`, `scan`, `inner`, `embedded`: the waiting around them.
 
 mod arena;
 mod body;
+mod bulk;
+mod cleared;
 mod core;
+mod due;
 mod durability;
 mod embedded;
 mod head;
@@ -30,8 +33,10 @@ mod simulation;
 mod snapshot;
 mod state;
 mod sync_thread;
-mod timers;
+mod timer;
+
 mod varint;
+mod waits;
 mod work;
 
 pub use core::EngineOpenError;

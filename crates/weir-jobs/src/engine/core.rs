@@ -2,14 +2,15 @@
 //! the same breath; none of them waits. Who must wait for the disk asks [`Engine::end`].
 //!
 //! The operations are in the files beside this one: `push`, `work` (take, ack, fail), `moves`
-//! (requeue, kill, discard, clear), `timers`, `reclaim`, `look` (counts, scan, find).
+//! (requeue, kill, discard, clear), `due`, `reclaim`, `look` (counts, scan, find).
 
 use std::collections::HashMap;
 
 use weir_base::clock::Timestamp;
-use weir_log::{AppendError, Disk, Log, Lsn, OpenError, Options, ReadError, Report};
+use weir_log::{AppendError, Disk, Log, Lsn, OpenError, Options, ReadAhead, ReadError, Report};
 
-use super::arena::JobIndex;
+use super::arena::{Entry, JobIndex};
+use super::head::{Gone, Head};
 use super::journal::Journal;
 use super::reclaim::Reclaim;
 use super::recover::{self, RecoverError};
@@ -53,6 +54,25 @@ impl From<AppendError> for EngineError {
     }
 }
 
+/// What becomes of a job whose record can't be read.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// It is left out from now on.
+    Dropped,
+    /// It stays: the machine lacks something that the next try may have.
+    JustNow(StoreError),
+}
+
+impl Unreadable {
+    /// For callers that have nothing left to do without the job.
+    pub(crate) fn or_stop(self) -> Result<(), EngineError> {
+        match self {
+            Self::Dropped => Ok(()),
+            Self::JustNow(error) => Err(error.into()),
+        }
+    }
+}
+
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineOpenError {
@@ -72,6 +92,8 @@ pub enum EngineOpenError {
 #[derive(Debug)]
 pub(crate) struct Engine<D: Disk> {
     pub(crate) journal: Journal<D>,
+    /// For what is read in the order of the log: jobs on their way to workers, compaction.
+    pub(crate) ahead: ReadAhead<D>,
     pub(crate) state: State,
     pub(crate) settings: Settings,
     pub(crate) allocation: Allocation,
@@ -102,6 +124,7 @@ impl<D: Disk> Engine<D> {
             recover::recover(&log, metrics.clone(), &settings.limits)?
         };
         let mut engine = Self {
+            ahead: ReadAhead::new(log.reader()),
             journal: Journal::new(log),
             state,
             settings: settings.clone(),
@@ -131,18 +154,23 @@ impl<D: Disk> Engine<D> {
     }
 
     /// A job's record can't be read: it leaves memory, loudly. Damage is final and noted in the
-    /// log; a failed read gets another chance at the next start.
-    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &ReadError) {
+    /// log; a failed read gets another chance at the next start. What may work in a moment changes
+    /// nothing.
+    pub(crate) fn drop_unreadable(&mut self, job: JobIndex, error: &ReadError) -> Unreadable {
+        if error.is_passing() {
+            tracing::warn!(%error, "a job's record can't be read just now");
+            return Unreadable::JustNow(StoreError::Failed(format!("{error}; try again")));
+        }
         self.records_damaged += 1;
         let position = self.state.arena.get(job).position;
         tracing::error!(%error, ?position, "a job's record can't be read: the job is left out");
         if matches!(error, ReadError::Damaged { .. }) {
-            let gone = super::head::Gone::Deleted;
-            let head = super::head::Head::Remove { gone, position };
+            let head = Head::Remove { gone: Gone::Deleted, position };
             // Without the note it is found, and reported, once more at the next start.
             let _ = self.journal.note(&head, &self.state);
         }
         self.forget(job);
+        Unreadable::Dropped
     }
 
     /// A job's record in `segment` has ended.
@@ -154,15 +182,34 @@ impl<D: Disk> Engine<D> {
 
     /// Removes a job from memory; a removed queue goes with its last job.
     pub(crate) fn forget(&mut self, job: JobIndex) {
-        self.returns.remove(&job);
         let entry = self.state.remove(job);
+        self.forgotten(job, entry);
+    }
+
+    /// Removes jobs of emptied places from memory, `max` at most.
+    pub(crate) fn forget_cleared(&mut self, max: usize) {
+        for _ in 0..max {
+            let Some(job) = self.state.cleared.pop() else {
+                return;
+            };
+            let entry = self.state.remove_unplaced(job);
+            self.forgotten(job, entry);
+        }
+    }
+
+    fn forgotten(&mut self, job: JobIndex, entry: Entry) {
+        self.returns.remove(&job);
         self.note_release(entry.position.segment);
-        let queue = self.state.queues.get(entry.queue);
-        if queue.hidden && queue.jobs == 0 {
-            let head = super::head::Head::QueueForgotten { queue: entry.queue };
-            if self.journal.note(&head, &self.state).is_ok() {
-                self.state.queues.forget(entry.queue);
-            }
+        self.forget_removed(entry.queue);
+    }
+
+    /// Forgets a queue that was removed, if that was its last job.
+    pub(crate) fn forget_removed(&mut self, queue: u16) {
+        let removed = self.state.queues.get(queue);
+        if removed.hidden && removed.jobs == 0 {
+            // Without the note the next start finds an empty hidden queue and forgets it.
+            let _ = self.journal.note(&Head::QueueForgotten { queue }, &self.state);
+            self.state.queues.forget(queue);
         }
     }
 }

@@ -5,6 +5,7 @@ use weir_base::clock::Timestamp;
 use weir_log::Disk;
 
 use super::core::{Engine, EngineError};
+use super::moves::CLEARED_SLICE_JOBS;
 use crate::model::SetName;
 
 /// Jobs handled before others get their turn.
@@ -56,6 +57,7 @@ impl<D: Disk> Engine<D> {
             self.discard(job)?;
             left -= 1;
         }
+        self.forget_cleared(CLEARED_SLICE_JOBS);
         let more_to_reclaim = self.reclaim_slice()?;
         let next = if left == 0 || more_to_reclaim { Next::Now } else { self.next_time() };
         Ok(Ticked { next, queues })
@@ -67,7 +69,7 @@ impl<D: Disk> Engine<D> {
 
     /// When there is something to do next.
     pub(crate) fn next_time(&self) -> Next {
-        if self.reclaim_due() {
+        if self.reclaim_due() || !self.state.cleared.is_empty() {
             return Next::Now;
         }
         let first = |set| self.state.set(set).first().map(|(at, _)| Timestamp::from_micros(*at));

@@ -8,10 +8,10 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_log::{Disk, RealDisk, Report};
 
 use super::core::{Engine, EngineError, EngineOpenError};
+use super::due::Next;
 use super::inner::{Fetcher, Inner};
 use super::push::Arrival;
-use super::scan::Walk;
-use super::timers::Next;
+use super::scan::{Found, Walk};
 use super::work::Taken;
 use crate::allocation::Allocation;
 use crate::metrics::{JobsMetrics, Limit};
@@ -198,12 +198,12 @@ impl<D: Disk> Store for EmbeddedStore<D> {
             let aside = tokio::task::spawn_blocking(|| walk.read()).await;
             let read = aside
                 .map_err(|error| StoreError::Failed(format!("the search ended early: {error}")))?;
-            if let Some(page) = read {
-                return Ok(page);
+            if let Some(found) = read {
+                return self.inner.page(found);
             }
         }
         // Here nothing moves meanwhile.
-        Ok(self.inner.walk(&request).read().unwrap_or_default())
+        self.inner.page(self.inner.walk(&request).read().unwrap_or_default())
     }
 
     async fn find(&self, jid: &str) -> Result<Option<StoredJob>, StoreError> {
@@ -289,8 +289,16 @@ impl<D: Disk> Inner<D> {
             stops: stops.into_iter().map(named).collect(),
             filter: request.filter.clone(),
             limit: request.limit,
-            newest_first: request.newest_first,
             more,
         }
+    }
+
+    /// The page, once those of its jobs that can't be read are dropped.
+    fn page(&self, found: Found) -> Result<ScanPage, StoreError> {
+        let mut engine = self.engine.borrow_mut();
+        for (stop, error) in &found.unreadable {
+            engine.drop_stop(stop, error)?;
+        }
+        Ok(found.page)
     }
 }

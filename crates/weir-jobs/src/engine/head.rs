@@ -31,6 +31,8 @@ pub(crate) enum Gone {
     FailedForGood,
     /// An operator, or a cap, removed it.
     Deleted,
+    /// The batch that it was pushed in could not be stored whole: it was never accepted.
+    Refused,
 }
 
 /// Where a stored job rests.
@@ -83,6 +85,11 @@ pub(crate) enum Head<'a> {
     QueueForgotten {
         queue: u16,
     },
+    /// The queue was removed while jobs of it were with workers or in sets: it is shown again once
+    /// a job waits in it.
+    QueueHidden {
+        queue: u16,
+    },
     /// All jobs of the set are gone.
     SetCleared {
         set: SetName,
@@ -114,6 +121,7 @@ impl Head<'_> {
             Self::QueueForgotten { queue } => tagged(into, 6, *queue),
             Self::SetCleared { set } => into.extend_from_slice(&[7, set_code(*set)]),
             Self::Flushed => into.push(8),
+            Self::QueueHidden { queue } => tagged(into, 9, *queue),
         }
     }
 }
@@ -144,6 +152,7 @@ impl<'a> Head<'a> {
             6 => Self::QueueForgotten { queue: fields.narrow()? },
             7 => Self::SetCleared { set: set_from(fields.byte()?)? },
             8 => Self::Flushed,
+            9 => Self::QueueHidden { queue: fields.narrow()? },
             _ => return Err(Malformed),
         })
     }
@@ -221,6 +230,7 @@ impl Gone {
             Self::Acked => 0,
             Self::FailedForGood => 1,
             Self::Deleted => 2,
+            Self::Refused => 3,
         }
     }
 
@@ -229,6 +239,7 @@ impl Gone {
             0 => Ok(Self::Acked),
             1 => Ok(Self::FailedForGood),
             2 => Ok(Self::Deleted),
+            3 => Ok(Self::Refused),
             _ => Err(Malformed),
         }
     }
@@ -294,7 +305,7 @@ mod tests {
     }
 
     fn head() -> impl Strategy<Value = Head<'static>> {
-        let gone = (0..3u8).prop_map(|code| Gone::from_code(code).unwrap());
+        let gone = (0..4u8).prop_map(|code| Gone::from_code(code).unwrap());
         let set = (1..4u8).prop_map(|code| set_from(code).unwrap());
         prop_oneof![
             put(),
@@ -305,6 +316,7 @@ mod tests {
             any::<u16>().prop_map(|queue| Head::QueueResumed { queue }),
             any::<u16>().prop_map(|queue| Head::QueueCleared { queue }),
             any::<u16>().prop_map(|queue| Head::QueueForgotten { queue }),
+            any::<u16>().prop_map(|queue| Head::QueueHidden { queue }),
             set.prop_map(|set| Head::SetCleared { set }),
             Just(Head::Flushed),
         ]

@@ -1,42 +1,28 @@
 //! What the embedded store's operations and its background tasks share: the engine, the line of
-//! waiting FETCHes, the promises, the sync thread.
+//! waiting FETCHes, the promises, the sync thread. The tasks and the waits are in `timer`, `waits`
+//! and `bulk`.
 //!
 //! The engine is borrowed for the length of one operation and never across an await.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use weir_base::clock::{Clock, Timestamp};
-use weir_log::{Disk, Lsn, Position, Report, Space, SyncError};
+use weir_log::{Disk, Position, Report, Space};
 
 use super::arena::JobIndex;
 use super::core::{Engine, EngineError, EngineOpenError};
 use super::durability::Promises;
 use super::push::Arrival;
 use super::sync_thread::{Pace, SyncThread};
-use super::timers::Next;
 use super::work::Taken;
 use crate::allocation::Allocation;
 use crate::metrics::JobsMetrics;
-use crate::model::{EntryKey, Place, QueueName, Wid};
+use crate::model::{QueueName, Wid};
 use crate::settings::{Fsync, Settings};
-use crate::store::{Action, Condition, Storage, StoreError};
+use crate::store::{Condition, Storage, StoreError};
 use crate::waiters::Waiters;
-
-/// Jobs that one action handles before others get their turn.
-const SLICE_JOBS: usize = 256;
-
-/// The timer looks at the clock at least this often: somebody may set it.
-const TIMER_SLEEP_MAX: Duration = Duration::from_secs(30);
-
-/// How long the timer waits when the disk is full before it tries again.
-const TIMER_RETRY: Duration = Duration::from_secs(1);
-
-/// How often `fsync = "everysec"` syncs.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// With less room than this on a full disk, pushes count as refused: the next larger one is.
 const JOB_BYTES_LOW: u64 = 64 << 10;
@@ -57,20 +43,20 @@ pub(super) struct Inner<D: Disk> {
     pub(super) waiters: Waiters<QueueName, Fetcher, Vec<Taken>>,
     pub(super) clock: Clock,
     pub(super) metrics: JobsMetrics,
-    promises: Promises,
-    sync: RefCell<SyncThread>,
+    pub(super) promises: Promises,
+    pub(super) sync: RefCell<SyncThread>,
     /// A lazy sync was asked for and is not over.
-    sync_is_due: Cell<bool>,
-    flush_wanted: Notify,
+    pub(super) sync_is_due: Cell<bool>,
+    pub(super) flush_wanted: Notify,
     /// Something is due earlier than the timer knows.
-    timer_changed: Notify,
+    pub(super) timer_changed: Notify,
     /// When the timer wakes next.
-    timer_at: Cell<Timestamp>,
+    pub(super) timer_at: Cell<Timestamp>,
     /// A round of the sync thread is over: for those whom it held up.
-    round_over: Notify,
-    closed: Cell<bool>,
-    fsync: Fsync,
-    fsync_acks: bool,
+    pub(super) round_over: Notify,
+    pub(super) closed: Cell<bool>,
+    pub(super) fsync: Fsync,
+    pub(super) fsync_acks: bool,
 }
 
 impl<D: Disk> Inner<D> {
@@ -107,7 +93,6 @@ impl<D: Disk> Inner<D> {
     }
 
     // --- Work handed out -------------------------------------------------------------------
-
     pub(super) fn take(
         &self,
         wid: Option<&Wid>,
@@ -210,7 +195,7 @@ impl<D: Disk> Inner<D> {
     }
 
     /// A full disk is tried again until space returns: the sync thread does so once it knows.
-    fn note_full<T>(&self, result: &Result<T, EngineError>) {
+    pub(super) fn note_full<T>(&self, result: &Result<T, EngineError>) {
         if matches!(result, Err(EngineError::Store(StoreError::DiskFull))) {
             self.sync.borrow().request();
         }
@@ -231,240 +216,6 @@ impl<D: Disk> Inner<D> {
             self.take_back(stored);
         }
         result
-    }
-
-    // --- Waiting for the disk --------------------------------------------------------------
-
-    /// Resolves when all that was done so far is as durable as the settings promise.
-    pub(super) async fn promise(&self) -> Result<(), StoreError> {
-        self.rearm();
-        let end = self.engine.borrow().end();
-        match self.fsync {
-            Fsync::Always => self.sync.borrow().request(),
-            Fsync::EverySecond | Fsync::Never => self.flush_wanted.notify_one(),
-        }
-        self.promises.until(end).await
-    }
-
-    /// Like [`Inner::promise`], but an ACK only waits with `fsync_acks`.
-    pub(super) async fn promise_of_ack(&self) -> Result<(), StoreError> {
-        if self.fsync_acks {
-            return self.promise().await;
-        }
-        self.rearm();
-        if !self.sync_is_due.replace(true) {
-            self.sync.borrow().request_soon();
-        }
-        Ok(())
-    }
-
-    /// Resolves when the sync thread has caught up with an append that found no room.
-    pub(super) async fn room(&self) -> Result<(), StoreError> {
-        let over = self.round_over.notified();
-        self.sync.borrow().request_room();
-        over.await;
-        self.check_open()
-    }
-
-    /// Runs an operation, again and again while the sync thread is behind.
-    pub(super) async fn retrying<T>(
-        &self,
-        mut operation: impl FnMut(&mut Engine<D>, Timestamp) -> Result<T, EngineError>,
-    ) -> Result<T, StoreError> {
-        self.check_open()?;
-        loop {
-            let result = operation(&mut self.engine.borrow_mut(), self.clock.now());
-            self.note_full(&result);
-            match result {
-                Ok(done) => return Ok(done),
-                Err(EngineError::Behind) => self.room().await?,
-                Err(EngineError::Store(error)) => return Err(error),
-            }
-        }
-    }
-
-    pub(super) fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
-    }
-
-    // --- Actions on many jobs --------------------------------------------------------------
-
-    pub(super) async fn act_on_entries(
-        &self,
-        place: &Place,
-        keys: &[EntryKey],
-        action: Action,
-    ) -> Result<u64, StoreError> {
-        let mut count = 0;
-        for slice in keys.chunks(SLICE_JOBS) {
-            let mut queues = Vec::new();
-            for key in slice {
-                let act = |engine: &mut Engine<D>, now| match engine.entry(place, key) {
-                    Some(job) => engine.act(job, action, now).map(Some),
-                    None => Ok(None),
-                };
-                if let Some(queue) = self.retrying(act).await? {
-                    count += 1;
-                    queues.extend(queue);
-                }
-            }
-            self.offer_numbered(queues);
-            tokio::task::yield_now().await;
-        }
-        Ok(count)
-    }
-
-    /// Requeues or kills all jobs that are in the place now.
-    pub(super) async fn act_on_all(
-        &self,
-        place: &Place,
-        action: Action,
-    ) -> Result<u64, StoreError> {
-        let Some(last) = self.engine.borrow().last_order(place) else {
-            return Ok(0);
-        };
-        if *place == Place::Set(crate::model::SetName::Dead) && action == Action::Kill {
-            return Ok(0);
-        }
-        let mut count = 0;
-        loop {
-            let mut queues = Vec::new();
-            for _ in 0..SLICE_JOBS {
-                let act = |engine: &mut Engine<D>, now| match engine.first_up_to(place, last) {
-                    Some(job) => engine.act(job, action, now).map(Some),
-                    None => Ok(None),
-                };
-                let Some(queue) = self.retrying(act).await? else {
-                    self.offer_numbered(queues);
-                    return Ok(count);
-                };
-                count += 1;
-                queues.extend(queue);
-            }
-            self.offer_numbered(queues);
-            tokio::task::yield_now().await;
-        }
-    }
-
-    // --- Background tasks ------------------------------------------------------------------
-
-    pub(super) fn spawn_tasks(inner: &Rc<Self>) -> Vec<JoinHandle<()>> {
-        let mut tasks = vec![
-            tokio::task::spawn_local(Rc::clone(inner).run_timer()),
-            tokio::task::spawn_local(Rc::clone(inner).run_promises()),
-        ];
-        if inner.fsync != Fsync::Always {
-            tasks.push(tokio::task::spawn_local(Rc::clone(inner).run_flushes()));
-        }
-        if inner.fsync == Fsync::EverySecond {
-            tasks.push(tokio::task::spawn_local(Rc::clone(inner).run_syncs()));
-        }
-        tasks
-    }
-
-    /// Does what is due and sleeps until more is.
-    async fn run_timer(self: Rc<Self>) {
-        loop {
-            let sleep = match self.tick().await {
-                Ok(Next::Now) => {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-                Ok(Next::At(at)) => at.since(self.clock.now()).min(TIMER_SLEEP_MAX),
-                Ok(Next::Idle) => TIMER_SLEEP_MAX,
-                Err(error) => {
-                    tracing::warn!(%error, "due jobs wait");
-                    TIMER_RETRY
-                }
-            };
-            self.timer_at.set(self.clock.now() + sleep);
-            // Whichever comes first; both lead back to the clock.
-            let _ = tokio::time::timeout(sleep, self.timer_changed.notified()).await;
-        }
-    }
-
-    /// One slice of what is due.
-    pub(super) async fn tick(&self) -> Result<Next, StoreError> {
-        let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
-        self.offer_numbered(ticked.queues);
-        Ok(ticked.next)
-    }
-
-    /// Tells the timer if something is due before it wakes.
-    fn rearm(&self) {
-        let next = self.engine.borrow().next_time();
-        let earlier = match next {
-            Next::Now => true,
-            Next::At(at) => at < self.timer_at.get(),
-            Next::Idle => false,
-        };
-        if earlier {
-            self.timer_at.set(Timestamp::default());
-            self.timer_changed.notify_one();
-        }
-    }
-
-    /// Keeps promises as the sync thread reports.
-    async fn run_promises(self: Rc<Self>) {
-        let finished = self.sync.borrow().finished();
-        loop {
-            finished.notified().await;
-            self.after_round();
-        }
-    }
-
-    fn after_round(&self) {
-        let (durable, problem) = {
-            let sync = self.sync.borrow();
-            (sync.durable(), sync.problem())
-        };
-        if self.fsync == Fsync::Always {
-            self.promises.keep(durable);
-        }
-        let end = self.engine.borrow().end();
-        match problem {
-            Some(SyncError::Poisoned(poison)) => self.fail_promises(end, poison.to_string()),
-            Some(SyncError::NoSpace) => self.promises.break_up_to(end, StoreError::DiskFull),
-            Some(SyncError::Upkeep { .. }) | None => {}
-        }
-        self.sync_is_due.set(false);
-        if durable < end && self.fsync == Fsync::Always {
-            self.sync_is_due.set(true);
-            self.sync.borrow().request_soon();
-        }
-        self.round_over.notify_waiters();
-    }
-
-    fn fail_promises(&self, end: Lsn, reason: String) {
-        self.promises.break_up_to(end, StoreError::Failed(reason));
-    }
-
-    /// Writes what was appended into the page cache, once for all who asked meanwhile.
-    async fn run_flushes(self: Rc<Self>) {
-        loop {
-            self.flush_wanted.notified().await;
-            let result = self.engine.borrow_mut().journal.log.flush();
-            match result {
-                Ok(written) => self.promises.keep(written),
-                Err(SyncError::Poisoned(poison)) => {
-                    let end = self.engine.borrow().end();
-                    self.fail_promises(end, poison.to_string());
-                }
-                Err(SyncError::NoSpace | SyncError::Upkeep { .. }) => {
-                    let end = self.engine.borrow().end();
-                    self.promises.break_up_to(end, StoreError::DiskFull);
-                }
-            }
-        }
-    }
-
-    async fn run_syncs(self: Rc<Self>) {
-        loop {
-            tokio::time::sleep(SYNC_INTERVAL).await;
-            if self.sync.borrow().durable() < self.engine.borrow().end() {
-                self.sync.borrow().request();
-            }
-        }
     }
 
     // --- The end, and how it looks ---------------------------------------------------------

@@ -1,7 +1,7 @@
 //! The log as the engine uses it: typed records in, typed records out, and the snapshot at the
 //! head of every segment.
 
-use weir_log::{AppendError, Class, Disk, Log, Position, ReadError, Reader, Room};
+use weir_log::{AppendError, Class, Disk, Log, Position, ReadAhead, ReadError, Reader, Room};
 
 use super::body::Body;
 use super::head::{Head, Put};
@@ -109,7 +109,19 @@ pub(crate) fn read_body<'b, D: Disk>(
     buffer: &'b mut Vec<u8>,
 ) -> Result<Body<'b>, ReadError> {
     let parts = reader.read(position, buffer)?;
-    Body::read(&buffer[parts.body]).map_err(|_| ReadError::Damaged {
+    parse_body(position, &buffer[parts.body])
+}
+
+/// Like [`read_body`], for one thread that mostly reads jobs in the order in which they came.
+pub(crate) fn read_body_ahead<D: Disk>(
+    ahead: &mut ReadAhead<D>,
+    position: Position,
+) -> Result<Body<'_>, ReadError> {
+    parse_body(position, ahead.read(position)?.body)
+}
+
+fn parse_body(position: Position, bytes: &[u8]) -> Result<Body<'_>, ReadError> {
+    Body::read(bytes).map_err(|_| ReadError::Damaged {
         file: format!("segment {}", position.segment),
         offset: position.offset,
         why: "the record is not a job's",

@@ -79,10 +79,10 @@ impl Lane {
         self.len -= 1;
     }
 
-    /// Empties the lane.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = JobIndex> + use<> {
-        self.len = 0;
-        std::mem::take(&mut self.runs).into_iter().flatten()
+    /// Whether the job is in the lane.
+    pub(crate) fn contains(&self, job: JobIndex, arena: &Arena) -> bool {
+        let (run, place) = self.seek(arena.get(job).order, arena);
+        self.runs.get(run).and_then(|run| run.get(place)) == Some(&job)
     }
 
     /// Jobs behind `after` (exclusive) in order.

@@ -2,19 +2,22 @@
 //! a place. The walk only collects positions here; the records are read by whoever asked, on a
 //! thread of their own ([`super::scan`]).
 
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
 use weir_base::clock::Timestamp;
-use weir_log::{Disk, Position};
+use weir_log::{Disk, Position, ReadError};
 
 use super::arena::{Entry, JobIndex, Rest};
 use super::body::Body;
-use super::core::Engine;
+use super::core::{Engine, Unreadable};
 use crate::job_text;
 use crate::model::{EntryKey, Place, SetName};
-use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoredJob};
+use crate::store::{Counts, JobState, QueueCounts, Reserved, ScanRequest, StoreError, StoredJob};
 
 /// A job that a walk came by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
+    pub(crate) job: JobIndex,
     pub(crate) position: Position,
     pub(crate) order: u64,
     pub(crate) rest: Rest,
@@ -116,25 +119,24 @@ impl<D: Disk> Engine<D> {
         after: Option<&EntryKey>,
         request: &ScanRequest,
     ) -> Vec<Stop> {
-        let place = Place::Set(set);
+        let max = request.scan_max.saturating_add(1);
+        let jobs = self.state.set(set);
+        let stop = |(_, job): &(u64, JobIndex)| self.stop(*job);
         // A key whose job has left: go on with the first job of the same time, so that none of
         // them is passed over. Showing one twice does no harm.
-        let gone = if request.newest_first { JobIndex(u32::MAX) } else { JobIndex(0) };
-        let at = |key: &EntryKey| (key.order, self.entry(&place, key).unwrap_or(gone));
-        let after = after.map(at);
-        let stop = |(_, job)| self.stop(job);
+        let place = Place::Set(set);
         if request.newest_first {
-            self.state
-                .set_before(set, after)
-                .take(request.scan_max.saturating_add(1))
-                .map(stop)
-                .collect()
+            let until = after.map_or(Unbounded, |key| match self.entries(&place, key).min() {
+                Some(job) => Excluded((key.order, job)),
+                None => Included((key.order, JobIndex(u32::MAX))),
+            });
+            jobs.range((Unbounded, until)).rev().take(max).map(stop).collect()
         } else {
-            self.state
-                .set_after(set, after)
-                .take(request.scan_max.saturating_add(1))
-                .map(stop)
-                .collect()
+            let from = after.map_or(Unbounded, |key| match self.entries(&place, key).max() {
+                Some(job) => Excluded((key.order, job)),
+                None => Included((key.order, JobIndex(0))),
+            });
+            jobs.range((from, Unbounded)).take(max).map(stop).collect()
         }
     }
 
@@ -164,7 +166,20 @@ impl<D: Disk> Engine<D> {
 
     pub(crate) fn stop(&self, job: JobIndex) -> Stop {
         let Entry { position, order, rest, queue, .. } = *self.state.arena.get(job);
-        Stop { position, order, rest, queue }
+        Stop { job, position, order, rest, queue }
+    }
+
+    /// A walk could not read this job's record: it is dropped, if it still rests there.
+    pub(crate) fn drop_stop(&mut self, stop: &Stop, error: &ReadError) -> Result<(), StoreError> {
+        let entry = self.state.arena.lookup(stop.job);
+        let same = |entry: &Entry| entry.position == stop.position && entry.rest == stop.rest;
+        if !entry.is_some_and(same) || self.state.is_cleared(stop.job) {
+            return Ok(());
+        }
+        match self.drop_unreadable(stop.job, error) {
+            Unreadable::Dropped => Ok(()),
+            Unreadable::JustNow(error) => Err(error),
+        }
     }
 
     /// A job in full, from its record. For a reserved job the caller adds the reservation.

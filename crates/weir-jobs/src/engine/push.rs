@@ -3,7 +3,7 @@
 use weir_base::clock::Timestamp;
 use weir_log::{Class, Disk, Position};
 
-use super::arena::{JobIndex, Rest};
+use super::arena::{Entry, JobIndex, Rest};
 use super::body::Body;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Gone, Head, Put, Stored};
@@ -74,13 +74,18 @@ impl<D: Disk> Engine<D> {
     /// Takes back a job of a batch that could not be stored whole, unless it has gone its way.
     pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
         let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
-        if entry.is_none_or(|entry| entry.rest == Rest::Reserved) {
+        let Some(&Entry { queue, rest, .. }) = entry else {
+            return;
+        };
+        if rest == Rest::Reserved || self.state.is_cleared(job) {
             return;
         }
-        let head = Head::Remove { gone: Gone::Deleted, position };
+        let head = Head::Remove { gone: Gone::Refused, position };
         if let Err(error) = self.journal.note(&head, &self.state) {
             tracing::error!(%error, "part of a refused batch stays in the log");
         }
+        self.state.totals.count_gone(Gone::Refused);
+        self.state.queues.get_mut(queue).pushed_total -= 1;
         self.forget(job);
     }
 

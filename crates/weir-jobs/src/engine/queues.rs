@@ -17,12 +17,24 @@ pub(crate) struct Queue {
     pub(crate) reserved: u32,
     /// Its live jobs anywhere: while there are any, the number can't be given again.
     pub(crate) jobs: u32,
-    /// Removed by an operator, but not yet without jobs (held by workers, or in a set).
+    /// Removed by an operator, but not yet without jobs (held by workers, in a set, or not yet
+    /// forgotten). A push, or a job that comes to wait, shows it again.
     pub(crate) hidden: bool,
     pub(crate) pushed_total: u64,
     pub(crate) processed_total: u64,
     pub(crate) failed_total: u64,
     pub(crate) metrics: QueueMetrics,
+}
+
+impl Queue {
+    /// An operator removed it, but it still has jobs somewhere.
+    pub(crate) const fn hide(&mut self) {
+        self.hidden = true;
+        self.paused = false;
+        self.pushed_total = 0;
+        self.processed_total = 0;
+        self.failed_total = 0;
+    }
 }
 
 /// All queues, by number and by name.
@@ -84,6 +96,15 @@ impl Queues {
         }
     }
 
+    /// Removed queues whose last job went without a word on it (a crash came between).
+    pub(crate) fn forget_removed(&mut self) {
+        let over = self.iter().filter(|(_, queue)| queue.hidden && queue.jobs == 0);
+        let over: Vec<u16> = over.map(|(number, _)| number).collect();
+        for number in over {
+            self.forget(number);
+        }
+    }
+
     /// A queue that is there.
     pub(crate) fn get(&self, number: u16) -> &Queue {
         let queue = self.by_number.get(usize::from(number)).and_then(Option::as_ref);
@@ -117,6 +138,7 @@ impl Queues {
             number,
             name: queue.name.as_str().to_owned(),
             paused: queue.paused,
+            hidden: queue.hidden,
         };
         self.iter().map(facts).collect()
     }

@@ -157,10 +157,11 @@ impl<D: Disk> Engine<D> {
         match candidate {
             Candidate::Record(position, hash) => {
                 let mut candidates = self.state.index.candidates(hash, arena);
-                candidates.find(|job| arena.get(*job).position == position)
+                let found = candidates.find(|job| arena.get(*job).position == position);
+                found.filter(|job| !self.state.is_cleared(*job))
             }
             Candidate::Unindexed(job) => {
-                let entry = arena.lookup(job)?;
+                let entry = arena.lookup(job).filter(|_| !self.state.is_cleared(job))?;
                 (!entry.indexed && Some(entry.position.segment) == oldest).then_some(job)
             }
         }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use weir_log::{Disk, Log, Position, ReadError};
 
-use super::arena::Rest;
 use super::head::{Cause, Gone, Head, Put, Stored, read_positions};
 use super::snapshot::{QueueFacts, Snapshot, Totals};
 use super::state::{NewEntry, State};
@@ -49,6 +48,8 @@ struct Ended {
     sets_cleared: [Option<Position>; 3],
     flushed: Option<Position>,
     queues: HashMap<u16, QueueFacts>,
+    /// Whether a queue may be hidden: most logs know none, and need not look at each record.
+    any_hidden: bool,
     totals: Totals,
     seed: Option<u64>,
     next_order: u64,
@@ -82,7 +83,9 @@ pub(crate) fn recover<D: Disk>(
         let limits = Limits { queue_name_bytes_max: usize::MAX, ..limits.clone() };
         if let Ok(name) = QueueName::parse(&facts.name, &limits) {
             state.queues.define(facts.number, name);
-            state.queues.get_mut(facts.number).paused = facts.paused;
+            let queue = state.queues.get_mut(facts.number);
+            queue.paused = facts.paused;
+            queue.hidden = facts.hidden;
         }
     }
     state.next_order = ended.next_order;
@@ -103,6 +106,7 @@ pub(crate) fn recover<D: Disk>(
         Ok(())
     })?;
     state.index_all(&mut unindexed);
+    state.queues.forget_removed();
     Ok(state)
 }
 
@@ -117,10 +121,7 @@ impl Put {
 }
 
 fn entry(position: Position, put: &Put) -> NewEntry {
-    let rest = match put.stored {
-        Stored::Queue => Rest::Waiting,
-        Stored::Set(set) => Rest::in_set(set),
-    };
+    let rest = put.stored.rest();
     NewEntry { position, order: put.order, hash: put.hash, queue: put.queue, rest }
 }
 
@@ -182,6 +183,7 @@ impl Ended {
         self.seed = Some(snapshot.seed);
         self.next_order = self.next_order.max(snapshot.next_order);
         self.totals = snapshot.totals;
+        self.any_hidden = snapshot.queues.iter().any(|facts| facts.hidden);
         self.queues = snapshot.queues.into_iter().map(|facts| (facts.number, facts)).collect();
     }
 
@@ -191,17 +193,28 @@ impl Ended {
                 self.puts += 1;
                 self.totals.count_put(put.cause);
                 self.records.extend(put.replaces.map(Position::to_u64));
+                if self.any_hidden {
+                    self.show(&put);
+                }
             }
             Head::Remove { gone, position } => {
                 self.totals.count_gone(gone);
                 self.records.push(position.to_u64());
             }
             Head::QueueDefined { queue, name } => {
-                let facts = QueueFacts { number: queue, name: name.to_owned(), paused: false };
+                let name = name.to_owned();
+                let facts = QueueFacts { number: queue, name, paused: false, hidden: false };
                 self.queues.insert(queue, facts);
             }
-            Head::QueuePaused { queue } => self.pause(queue, true),
-            Head::QueueResumed { queue } => self.pause(queue, false),
+            Head::QueuePaused { queue } => self.change(queue, |facts| facts.paused = true),
+            Head::QueueResumed { queue } => self.change(queue, |facts| facts.paused = false),
+            Head::QueueHidden { queue } => {
+                self.any_hidden = true;
+                self.change(queue, |facts| {
+                    facts.hidden = true;
+                    facts.paused = false;
+                });
+            }
             Head::QueueForgotten { queue } => {
                 self.clear(queue, position, Vec::new());
                 self.queues.remove(&queue);
@@ -225,9 +238,17 @@ impl Ended {
         self.queues_cleared.insert(queue, Cleared { at, kept });
     }
 
-    fn pause(&mut self, queue: u16, paused: bool) {
+    /// A removed queue comes back with a push, or with a job that comes to wait in it.
+    fn show(&mut self, put: &Put) {
+        let comes_to_wait = put.stored == Stored::Queue && put.cause != Cause::Copied;
+        if put.cause == Cause::Pushed || comes_to_wait {
+            self.change(put.queue, |facts| facts.hidden = false);
+        }
+    }
+
+    fn change(&mut self, queue: u16, change: impl FnOnce(&mut QueueFacts)) {
         if let Some(facts) = self.queues.get_mut(&queue) {
-            facts.paused = paused;
+            change(facts);
         }
     }
 }
@@ -252,6 +273,7 @@ impl Totals {
                 self.failed += 1;
             }
             Gone::Deleted => {}
+            Gone::Refused => self.pushed = self.pushed.saturating_sub(1),
         }
     }
 }

@@ -14,17 +14,25 @@ pub(crate) struct Walk<D: Disk> {
     pub(crate) stops: Vec<(Stop, QueueName)>,
     pub(crate) filter: Filter,
     pub(crate) limit: usize,
-    pub(crate) newest_first: bool,
     /// Whether there is more behind the last stop.
     pub(crate) more: bool,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) page: ScanPage,
+    /// Jobs whose records can't be read: no part of the page, and the owner's to drop.
+    pub(crate) unreadable: Vec<(Stop, ReadError)>,
 }
 
 impl<D: Disk> Walk<D> {
     /// Reads until the page is full or the stops are over. None: a record had moved meanwhile
     /// (compaction), so the walk has to be taken anew; on the thread that owns the log that
     /// can't happen.
-    pub(crate) fn read(self) -> Option<ScanPage> {
-        let mut page = ScanPage::default();
+    pub(crate) fn read(self) -> Option<Found> {
+        let mut found = Found::default();
+        let page = &mut found.page;
         let (mut buffer, mut last) = (Vec::new(), None);
         let count = self.stops.len();
         for (stop, queue) in self.stops {
@@ -38,8 +46,9 @@ impl<D: Disk> Walk<D> {
                 }
                 Err(ReadError::Gone { .. }) => return None,
                 Err(error) => {
-                    tracing::error!(%error, "a job's record can't be read");
-                    last = Some(key_behind(&stop, self.newest_first));
+                    // Dropped by its owner, it is not in the way of who goes on from here.
+                    last.get_or_insert(EntryKey { order: stop.order, jid: Box::default() });
+                    found.unreadable.push((stop, error));
                 }
             }
             if page.jobs.len() >= self.limit {
@@ -48,13 +57,6 @@ impl<D: Disk> Walk<D> {
         }
         let unread = page.scanned < count;
         page.next = last.filter(|_| unread || self.more);
-        Some(page)
+        Some(found)
     }
-}
-
-/// Where to go on behind a job whose jid is not known: with the next moment.
-fn key_behind(stop: &Stop, newest_first: bool) -> EntryKey {
-    let order =
-        if newest_first { stop.order.saturating_sub(1) } else { stop.order.saturating_add(1) };
-    EntryKey { order, jid: Box::default() }
 }

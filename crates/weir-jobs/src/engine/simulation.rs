@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_log::{SimulatedDisk, Syncer};
 
-use super::arena::Rest;
+use super::arena::{Entry, Rest};
 use super::core::{Engine, EngineError};
 use super::head::Stored;
 use crate::job::JobBatch;
@@ -259,7 +259,7 @@ impl Run {
 
     /// Jobs that an operation ended besides the one it was about.
     fn note_vanished(&mut self) {
-        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let end = self.engine.end().0;
         for jid in self.ledger.pushed.keys() {
             if !live.contains(&self.engine.state.hash(jid)) {
@@ -309,7 +309,7 @@ impl Run {
     }
 
     fn check_promises(&self, promised: u64) {
-        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         assert_eq!(self.engine.state.arena.len(), live.len(), "a job came back twice");
         for (jid, end) in &self.ledger.pushed {
             let there = live.contains(&self.engine.state.hash(jid));
@@ -338,7 +338,7 @@ impl Run {
 
     /// Everything that is in the log now is durable.
     fn start_new_life(&mut self) {
-        let live: BTreeSet<u32> = self.engine.state.arena.iter().map(|(_, e)| e.hash).collect();
+        let live: BTreeSet<u32> = live(&self.engine).map(|e| e.hash).collect();
         let seed = self.engine.state.seed;
         let there = |jid: &String| live.contains(&super::index::hash_of(jid, seed));
         let pushed: BTreeSet<String> =
@@ -359,10 +359,13 @@ impl Run {
         let mut by_segment: BTreeMap<u32, u32> = BTreeMap::new();
         let mut by_queue: BTreeMap<u16, (usize, u32, u32)> = BTreeMap::new();
         let mut in_sets = [0; 3];
-        for (_, entry) in state.arena.iter() {
+        for (job, entry) in state.arena.iter() {
             *by_segment.entry(entry.position.segment).or_default() += 1;
             let queue = by_queue.entry(entry.queue).or_default();
             queue.2 += 1;
+            if state.is_cleared(job) {
+                continue;
+            }
             match entry.rest {
                 Rest::Waiting => queue.0 += 1,
                 Rest::Reserved => queue.1 += 1,
@@ -388,13 +391,18 @@ fn open(disk: &SimulatedDisk, seed: u64) -> (Engine<SimulatedDisk>, weir_log::Re
     Engine::open(disk.clone(), &settings(), JobsMetrics::detached(), random).unwrap()
 }
 
+/// The jobs that are there for everybody.
+fn live(engine: &Engine<SimulatedDisk>) -> impl Iterator<Item = &Entry> {
+    let state = &engine.state;
+    state.arena.iter().filter(|(job, _)| !state.is_cleared(*job)).map(|(_, entry)| entry)
+}
+
 fn view(engine: &Engine<SimulatedDisk>) -> View {
     let place = |rest: Rest| match rest.set().map_or(Stored::Queue, Stored::Set) {
         Stored::Queue => 0,
         Stored::Set(set) => 1 + set as u8,
     };
-    let entries = engine.state.arena.iter();
-    entries.map(|(_, entry)| (place(entry.rest), entry.queue, entry.order, entry.hash)).collect()
+    live(engine).map(|entry| (place(entry.rest), entry.queue, entry.order, entry.hash)).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a long run by hand asks for more seeds")]

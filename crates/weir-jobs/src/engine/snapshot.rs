@@ -18,7 +18,12 @@ pub(crate) struct QueueFacts {
     pub(crate) number: u16,
     pub(crate) name: String,
     pub(crate) paused: bool,
+    /// See [`super::queues::Queue::hidden`].
+    pub(crate) hidden: bool,
 }
+
+const PAUSED: u8 = 1;
+const HIDDEN: u8 = 2;
 
 /// The body of a [`super::head::Head::Snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +50,9 @@ impl Snapshot {
         }
         for queue in &self.queues {
             varint::put(into, u64::from(queue.number));
-            into.push(u8::from(queue.paused));
+            let paused = if queue.paused { PAUSED } else { 0 };
+            let hidden = if queue.hidden { HIDDEN } else { 0 };
+            into.push(paused | hidden);
             varint::put_text(into, &queue.name);
         }
     }
@@ -64,10 +71,12 @@ impl Snapshot {
             queues: Vec::new(),
         };
         for _ in 0..fields.number()? {
+            let (number, flags) = (fields.narrow()?, fields.byte()?);
             snapshot.queues.push(QueueFacts {
-                number: fields.narrow()?,
-                paused: fields.byte()? != 0,
+                number,
                 name: fields.text()?.to_owned(),
+                paused: flags & PAUSED != 0,
+                hidden: flags & HIDDEN != 0,
             });
         }
         Ok(snapshot)
@@ -83,14 +92,15 @@ mod tests {
         #[test]
         fn a_snapshot_comes_back(
             numbers in prop::array::uniform5(any::<u64>()),
-            queues in prop::collection::vec((any::<u16>(), any::<bool>(), "[a-z]{1,9}"), 0..9),
+            queues in prop::collection::vec((any::<u16>(), any::<(bool, bool)>(), "[a-z]{1,9}"), 0..9),
         ) {
             let queues = queues.into_iter();
+            let facts = |(number, (paused, hidden), name)| QueueFacts { number, name, paused, hidden };
             let snapshot = Snapshot {
                 seed: numbers[0],
                 next_order: numbers[1],
                 totals: Totals { pushed: numbers[2], processed: numbers[3], failed: numbers[4] },
-                queues: queues.map(|(number, paused, name)| QueueFacts { number, name, paused }).collect(),
+                queues: queues.map(facts).collect(),
             };
             let mut bytes = Vec::new();
             snapshot.write(&mut bytes);

@@ -2,11 +2,12 @@
 //! no clock: live running and recovery make the same changes.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use weir_log::Position;
 
 use super::arena::{Arena, Entry, JobIndex, Rest};
+use super::cleared::Cleared;
+use super::head::Stored;
 use super::index::{JidIndex, hash_of};
 use super::queues::Queues;
 use super::reservations::Reservations;
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     sets: [TimeSet; 3],
     pub(crate) reserved: Reservations,
+    /// Jobs of emptied places that still take up memory.
+    pub(crate) cleared: Cleared,
     pub(crate) segments: LiveCounts,
     pub(crate) totals: Totals,
     /// Of the jid hashes.
@@ -42,6 +45,16 @@ pub(crate) struct NewEntry {
     pub(crate) hash: u32,
     pub(crate) queue: u16,
     pub(crate) rest: Rest,
+}
+
+impl Stored {
+    /// Where a job rests whose newest record says so.
+    pub(crate) const fn rest(self) -> Rest {
+        match self {
+            Self::Queue => Rest::Waiting,
+            Self::Set(set) => Rest::in_set(set),
+        }
+    }
 }
 
 impl Rest {
@@ -71,6 +84,7 @@ impl State {
             queues: Queues::new(metrics),
             sets: [TimeSet::new(), TimeSet::new(), TimeSet::new()],
             reserved: Reservations::default(),
+            cleared: Cleared::default(),
             segments: LiveCounts::default(),
             totals: Totals::default(),
             seed,
@@ -122,6 +136,11 @@ impl State {
     /// Forgets a job, wherever it rests. A reserved one must have left its reservation.
     pub(crate) fn remove(&mut self, job: JobIndex) -> Entry {
         self.unplace(job);
+        self.remove_unplaced(job)
+    }
+
+    /// Forgets a job that has left its place already.
+    pub(crate) fn remove_unplaced(&mut self, job: JobIndex) -> Entry {
         let entry = *self.arena.get(job);
         if entry.indexed {
             self.index.remove(entry.hash, job);
@@ -159,26 +178,6 @@ impl State {
         Some(job)
     }
 
-    /// Jobs of a set behind `after` in order of time.
-    pub(crate) fn set_after(
-        &self,
-        set: SetName,
-        after: Option<(u64, JobIndex)>,
-    ) -> impl Iterator<Item = (u64, JobIndex)> + '_ {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.set(set).range((from, Bound::Unbounded)).copied()
-    }
-
-    /// Jobs of a set before `before`, the latest first.
-    pub(crate) fn set_before(
-        &self,
-        set: SetName,
-        before: Option<(u64, JobIndex)>,
-    ) -> impl Iterator<Item = (u64, JobIndex)> + '_ {
-        let to = before.map_or(Bound::Unbounded, Bound::Excluded);
-        self.set(set).range((Bound::Unbounded, to)).rev().copied()
-    }
-
     /// What outlives the records that said it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -189,6 +188,39 @@ impl State {
         }
     }
 
+    /// Takes all jobs out of a queue's lane at once; [`State::cleared`] holds them until they are
+    /// forgotten. Returns how many.
+    pub(crate) fn clear_lane(&mut self, queue: u16) -> usize {
+        let lane = std::mem::take(&mut self.queues.get_mut(queue).lane);
+        let jobs = lane.len();
+        self.cleared.add_lane(lane);
+        jobs
+    }
+
+    /// As [`State::clear_lane`], of a set.
+    pub(crate) fn clear_set(&mut self, set: SetName) -> usize {
+        let jobs = std::mem::take(&mut self.sets[set as usize]);
+        let count = jobs.len();
+        self.cleared.add_set(jobs);
+        count
+    }
+
+    /// Whether a job went with its place and only takes up memory.
+    pub(crate) fn is_cleared(&self, job: JobIndex) -> bool {
+        !self.cleared.is_empty() && !self.is_in_place(job)
+    }
+
+    fn is_in_place(&self, job: JobIndex) -> bool {
+        let entry = self.arena.get(job);
+        match entry.rest.set() {
+            Some(set) => self.set(set).contains(&(entry.order, job)),
+            None if entry.rest == Rest::Waiting => {
+                self.queues.get(entry.queue).lane.contains(job, &self.arena)
+            }
+            None => true,
+        }
+    }
+
     fn place(&mut self, job: JobIndex) {
         let entry = *self.arena.get(job);
         match entry.rest.set() {
@@ -196,7 +228,9 @@ impl State {
                 self.sets[set as usize].insert((entry.order, job));
             }
             None if entry.rest == Rest::Waiting => {
-                self.queues.get_mut(entry.queue).lane.insert(job, &self.arena);
+                let queue = self.queues.get_mut(entry.queue);
+                queue.lane.insert(job, &self.arena);
+                queue.hidden = false;
             }
             None => self.queues.get_mut(entry.queue).reserved += 1,
         }

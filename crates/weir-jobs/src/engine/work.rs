@@ -1,13 +1,13 @@
 //! Work going out to workers and coming back: take, ack, fail, lapse, release.
 
 use weir_base::clock::Timestamp;
-use weir_log::{Class, Disk, Position};
+use weir_log::Disk;
 
 use super::arena::{Entry, JobIndex, Rest};
 use super::body::Body;
-use super::core::{Engine, EngineError};
-use super::head::{Cause, Gone, Head, Put, Stored};
-use super::journal::read_body;
+use super::core::{Engine, EngineError, Unreadable};
+use super::head::{Cause, Gone, Head, Stored};
+use super::journal::{read_body, read_body_ahead};
 use super::reservations::Reservation;
 use crate::dispatch::{Candidate, End};
 use crate::job_text;
@@ -35,8 +35,13 @@ impl<D: Disk> Engine<D> {
         loop {
             let (queue, end) = self.choose(queues, now)?;
             let job = self.state.take(queue, end == End::Newest)?;
-            if let Some(taken) = self.hand_out(job, wid, now) {
-                return Some(taken);
+            match self.hand_out(job, wid, now) {
+                Ok(taken) => return Some(taken),
+                Err(Unreadable::Dropped) => {}
+                Err(Unreadable::JustNow(_)) => {
+                    self.wait_again(job);
+                    return None;
+                }
             }
         }
     }
@@ -56,15 +61,17 @@ impl<D: Disk> Engine<D> {
         Some((number, chosen.end))
     }
 
-    /// Reads a job that was taken and reserves it. None: its record can't be read.
-    fn hand_out(&mut self, job: JobIndex, wid: Option<&Wid>, now: Timestamp) -> Option<Taken> {
+    /// Reads a job that was taken and reserves it.
+    fn hand_out(
+        &mut self,
+        job: JobIndex,
+        wid: Option<&Wid>,
+        now: Timestamp,
+    ) -> Result<Taken, Unreadable> {
         let Entry { position, order, queue, .. } = *self.state.arena.get(job);
-        let body = match read_body(&self.journal.reader, position, &mut self.buffer) {
+        let body = match read_body_ahead(&mut self.ahead, position) {
             Ok(body) => body,
-            Err(error) => {
-                self.drop_unreadable(job, &error);
-                return None;
-            }
+            Err(error) => return Err(self.drop_unreadable(job, &error)),
         };
         let expires_at = now + std::time::Duration::from_secs(body.reserve_for_seconds.into());
         let jid: Box<str> = Box::from(body.jid);
@@ -74,7 +81,7 @@ impl<D: Disk> Engine<D> {
         self.state.reserved.insert(Reservation { ticket, job, jid, wid, since: now, expires_at });
         let waited = now.since(Timestamp::from_micros(order)).as_secs_f64();
         self.state.queues.get(queue).metrics.wait.observe(waited);
-        Some(Taken { ticket, delivery })
+        Ok(Taken { ticket, delivery })
     }
 
     /// A job that was taken never reached its worker: it goes back to its place, unless its
@@ -140,13 +147,13 @@ impl<D: Disk> Engine<D> {
         report: FailureReport,
         now: Timestamp,
     ) -> Result<FailOutcome, EngineError> {
-        let Entry { position, queue, hash, .. } = *self.state.arena.get(job);
+        let Entry { position, queue, .. } = *self.state.arena.get(job);
         let mut buffer = Vec::new();
         let body = match self.journal.read(position, &mut buffer) {
             Ok(body) => body,
             Err(error) => {
+                self.drop_unreadable(job, &error).or_stop()?;
                 self.state.reserved.remove_job(&report.jid, job);
-                self.drop_unreadable(job, &error);
                 return Err(StoreError::NotFound(report.jid).into());
             }
         };
@@ -173,25 +180,12 @@ impl<D: Disk> Engine<D> {
                 return Ok(outcome);
             }
         };
-        let stored = Stored::Set(set);
-        let replaces = Some(position);
-        let put = Put { cause: Cause::Failed, stored, queue, order, hash, replaces };
-        let position = self.journal.put(Class::Essential, &put, &body, &self.state)?;
+        self.put_anew(job, &body, Cause::Failed, Stored::Set(set), order)?;
         self.state.totals.count_put(Cause::Failed);
         self.count_failure(queue);
         self.state.reserved.remove_job(&jid, job);
-        self.settle(job, position, Rest::in_set(set), order);
         self.trim_dead()?;
         Ok(outcome)
-    }
-
-    /// The job's new record is at `position`, and it rests there now.
-    pub(crate) fn settle(&mut self, job: JobIndex, position: Position, rest: Rest, order: u64) {
-        let old = self.state.arena.get(job).position;
-        self.state.rest(job, rest, order);
-        self.state.relocate(job, position);
-        self.note_release(old.segment);
-        self.returns.remove(&job);
     }
 
     fn count_failure(&mut self, queue: u16) {
@@ -263,18 +257,27 @@ impl<D: Disk> Engine<D> {
     fn wait_again(&mut self, job: JobIndex) -> u16 {
         let Entry { order, queue, .. } = *self.state.arena.get(job);
         self.state.rest(job, Rest::Waiting, order);
-        self.state.queues.get_mut(queue).hidden = false;
         queue
     }
 
     /// The live job with this jid whose entry is `wanted`.
     pub(crate) fn find(&self, jid: &str, wanted: impl Fn(&Entry) -> bool) -> Option<JobIndex> {
+        self.find_all(jid, wanted).next()
+    }
+
+    /// The live jobs with this jid whose entries are `wanted`.
+    pub(crate) fn find_all<'a>(
+        &'a self,
+        jid: &'a str,
+        wanted: impl Fn(&Entry) -> bool + 'a,
+    ) -> impl Iterator<Item = JobIndex> + 'a {
         let hash = self.state.hash(jid);
-        let mut candidates = self.state.index.candidates(hash, &self.state.arena);
+        let candidates = self.state.index.candidates(hash, &self.state.arena);
         let mut buffer = Vec::new();
-        candidates.find(|job| {
+        candidates.filter(move |job| {
             let entry = self.state.arena.get(*job);
-            let body = wanted(entry).then(|| self.journal.read(entry.position, &mut buffer));
+            let meant = wanted(entry) && !self.state.is_cleared(*job);
+            let body = meant.then(|| self.journal.read(entry.position, &mut buffer));
             matches!(body, Some(Ok(body)) if body.jid == jid)
         })
     }

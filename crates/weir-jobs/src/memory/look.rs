@@ -90,8 +90,13 @@ impl State {
     /// Where `key` is, or was: a walk whose last job has left goes on with the first of the same
     /// time, so that none is passed over. Showing one twice does no harm.
     fn set_place(&self, request: &ScanRequest, key: &EntryKey) -> (u64, JobId) {
-        let gone = if request.newest_first { JobId::LAST } else { JobId::FIRST };
-        (key.order, self.entry(&request.place, key).unwrap_or(gone))
+        let twins = self.entries(&request.place, key);
+        let job = if request.newest_first {
+            twins.min().unwrap_or(JobId::AFTER_ALL)
+        } else {
+            twins.max().unwrap_or(JobId::BEFORE_ALL)
+        };
+        (key.order, job)
     }
 }
 

@@ -61,7 +61,20 @@ impl State {
 
     /// The resting job that `key` names in `place`.
     pub(super) fn entry(&self, place: &Place, key: &EntryKey) -> Option<JobId> {
-        self.find_where(&key.jid, |job| job.order == key.order && job.rests_in(place))
+        self.entries(place, key).next()
+    }
+
+    /// The resting jobs that `key` names: several only if a producer used a jid twice in one batch.
+    pub(super) fn entries<'a>(
+        &'a self,
+        place: &'a Place,
+        key: &'a EntryKey,
+    ) -> impl Iterator<Item = JobId> + 'a {
+        let twins = self.by_jid.get(&key.jid).into_iter().flatten().copied();
+        twins.filter(move |id| {
+            let job = self.job(*id);
+            job.order == key.order && job.rests_in(place)
+        })
     }
 
     /// Puts a resting job at the end of its queue.
@@ -119,8 +132,7 @@ impl State {
     fn remove(&mut self, name: &QueueName) -> u64 {
         let gone = self.clear(name);
         if let Some(queue) = self.queues.get_mut(name) {
-            queue.paused = false;
-            queue.hidden = true;
+            queue.hide();
             if queue.jobs == 0 {
                 self.queues.remove(name);
             }

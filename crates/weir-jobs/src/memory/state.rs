@@ -18,8 +18,8 @@ use crate::settings::Limits;
 pub(super) struct JobId(u64);
 
 impl JobId {
-    pub(super) const FIRST: Self = Self(0);
-    pub(super) const LAST: Self = Self(u64::MAX);
+    pub(super) const BEFORE_ALL: Self = Self(0);
+    pub(super) const AFTER_ALL: Self = Self(u64::MAX);
 }
 
 /// A live job.
@@ -70,6 +70,15 @@ pub(super) struct Queue {
     pub(super) jobs: u64,
     pub(super) totals: Totals,
     pub(super) metrics: QueueMetrics,
+}
+
+impl Queue {
+    /// An operator removed it, but it still has jobs somewhere.
+    pub(super) fn hide(&mut self) {
+        self.hidden = true;
+        self.paused = false;
+        self.totals = Totals::default();
+    }
 }
 
 /// Counts since the start.

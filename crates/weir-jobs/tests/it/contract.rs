@@ -74,6 +74,7 @@ contract_of_all_stores!({
         clearing_leaves_what_workers_hold,
         removing_forgets_the_queue_but_not_what_workers_hold,
         a_removed_queue_comes_back_with_its_next_job,
+        a_queue_of_thousands_is_empty_at_once,
         unknown_queues_are_ignored,
         there_are_only_so_many_queues;
     waiting:
@@ -108,6 +109,7 @@ contract_of_all_stores!({
         filters_choose_jobs,
         a_scan_of_a_changing_set_misses_nothing_that_stays,
         jobs_of_the_same_time_are_all_listed,
+        a_jid_used_twice_does_not_hold_up_a_walk,
         a_walk_goes_on_when_its_last_job_leaves_others_of_its_time,
         the_last_page_says_so,
         an_action_never_hits_another_job,
@@ -147,7 +149,9 @@ mod survives {
             a_restart_keeps_every_state,
             a_crash_puts_reserved_jobs_back_in_their_places,
             a_late_ack_after_a_crash_removes_the_job,
-            order_goes_on_after_a_restart;
+            order_goes_on_after_a_restart,
+            what_was_emptied_stays_empty,
+            a_removed_queue_stays_away_while_its_jobs_are_in_sets;
     });
     use super::durable;
 }

@@ -3,9 +3,10 @@
 //! An ACK alone is promised only after a bounded time (its job may be served again after a crash);
 //! a push that is acknowledged after it carries it along.
 
-use weir_jobs::store::{JobState, QueueAction};
+use weir_jobs::store::{Action, JobState, QueueAction, Selection};
 
 use super::harness::Durable;
+use super::queues::{THOUSANDS, many_jids};
 use super::world::{World, place, seconds};
 
 async fn fill<H: Durable>(world: &World<H>) {
@@ -74,4 +75,32 @@ pub(crate) async fn order_goes_on_after_a_restart<H: Durable>(world: World<H>) {
     let world = world.crash().await;
     world.push_to("a", "job-a-04").await;
     assert_eq!(world.drain("a").await, "job-a-01 job-a-02 job-a-03 job-a-04");
+}
+
+pub(crate) async fn what_was_emptied_stays_empty<H: Durable>(world: World<H>) {
+    world.push_to("a", &many_jids()).await;
+    world.schedule("sched-001", seconds(60)).await;
+    assert_eq!(world.fetch("a").await.as_deref(), Some("job-00000"));
+    let all = THOUSANDS as u64 - 1;
+    assert_eq!(world.act("queue:a", Selection::All, Action::Discard).await, all);
+    assert_eq!(world.act("scheduled", Selection::All, Action::Discard).await, 1);
+    world.push_to("a", "job-a-01").await;
+    // Most of what was cleared is still in memory.
+    let world = world.crash().await;
+    assert_eq!(world.census().await, (2, 0, 0, 0, 0));
+    assert_eq!(world.drain("a").await, "job-00000 job-a-01");
+}
+
+pub(crate) async fn a_removed_queue_stays_away_while_its_jobs_are_in_sets<H: Durable>(
+    world: World<H>,
+) {
+    world.push_and_fail("retry-001", "").await;
+    world.queue_action("default", QueueAction::Remove).await;
+    assert_eq!(world.queue("default"), None);
+    let world = world.restart().await.restart().await;
+    assert_eq!(world.queue("default"), None);
+    world.advance(seconds(60)).await;
+    assert_eq!(world.depth("default"), 1, "its retry brings the queue back");
+    let world = world.restart().await;
+    assert_eq!(world.drain("default").await, "retry-001");
 }

@@ -59,6 +59,32 @@ pub(crate) async fn a_removed_queue_comes_back_with_its_next_job<H: Harness>(wor
     assert_eq!(world.drain("a").await, "job-a-02");
 }
 
+/// More than a store forgets at once.
+pub(crate) const THOUSANDS: usize = 10_000;
+
+/// `job-00000 job-00001 ...`
+pub(crate) fn many_jids() -> String {
+    (0..THOUSANDS).map(|n| format!("job-{n:05}")).collect::<Vec<_>>().join(" ")
+}
+
+pub(crate) async fn a_queue_of_thousands_is_empty_at_once<H: Harness>(world: World<H>) {
+    world.push_to("a", &many_jids()).await;
+    assert_eq!(world.queue_action("a", QueueAction::Clear).await, THOUSANDS as u64);
+    assert_eq!(world.depth("a"), 0);
+    for jid in ["job-00000", "job-05000", "job-09999"] {
+        assert_eq!(world.found(jid).await, None);
+        assert_eq!(world.ack(jid).await, 0);
+    }
+    world.push_to("a", "job-00000 job-a-01").await;
+    assert!(world.found("job-00000").await.is_some(), "its namesake is gone, it is not");
+    assert_eq!(world.queue_action("a", QueueAction::Remove).await, 2);
+    assert!(world.counts().queues.is_empty());
+    world.push_to("a", "job-a-02").await;
+    world.advance(seconds(1)).await;
+    assert_eq!(world.queue("a").unwrap().pushed_total, 1, "a removed queue begins anew");
+    assert_eq!(world.drain("a").await, "job-a-02");
+}
+
 pub(crate) async fn unknown_queues_are_ignored<H: Harness>(world: World<H>) {
     world.push_to("a", "job-a-01").await;
     for action in [QueueAction::Pause, QueueAction::Resume, QueueAction::Clear, QueueAction::Remove]

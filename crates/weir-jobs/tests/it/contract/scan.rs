@@ -121,6 +121,16 @@ pub(crate) async fn jobs_of_the_same_time_are_all_listed<H: Harness>(world: Worl
     }
 }
 
+pub(crate) async fn a_jid_used_twice_does_not_hold_up_a_walk<H: Harness>(world: World<H>) {
+    for jid in ["twin-001", "twin-001", "twin-001", "twin-001", "other-01"] {
+        world.schedule(jid, seconds(60)).await;
+    }
+    for newest_first in [false, true] {
+        let listed = world.list_where(&place("scheduled"), Filter::default(), newest_first).await;
+        assert!(listed.iter().any(|job| &*job.key.jid == "other-01"), "{newest_first}");
+    }
+}
+
 pub(crate) async fn a_walk_goes_on_when_its_last_job_leaves_others_of_its_time<H: Harness>(
     world: World<H>,
 ) {

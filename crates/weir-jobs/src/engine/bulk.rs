@@ -1,0 +1,70 @@
+//! Actions on many jobs, in slices, so that others get their turn.
+
+use weir_log::Disk;
+
+use super::core::Engine;
+use super::inner::Inner;
+use crate::model::{EntryKey, Place};
+use crate::store::{Action, StoreError};
+
+/// Jobs that one action handles before others get their turn.
+const SLICE_JOBS: usize = 256;
+
+impl<D: Disk> Inner<D> {
+    pub(super) async fn act_on_entries(
+        &self,
+        place: &Place,
+        keys: &[EntryKey],
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let mut count = 0;
+        for slice in keys.chunks(SLICE_JOBS) {
+            let mut queues = Vec::new();
+            for key in slice {
+                let act = |engine: &mut Engine<D>, now| match engine.entry(place, key) {
+                    Some(job) => engine.act(job, action, now).map(Some),
+                    None => Ok(None),
+                };
+                if let Some(queue) = self.retrying(act).await? {
+                    count += 1;
+                    queues.extend(queue);
+                }
+            }
+            self.offer_numbered(queues);
+            tokio::task::yield_now().await;
+        }
+        Ok(count)
+    }
+
+    /// Requeues or kills all jobs that are in the place now.
+    pub(super) async fn act_on_all(
+        &self,
+        place: &Place,
+        action: Action,
+    ) -> Result<u64, StoreError> {
+        let Some(last) = self.engine.borrow().last_order(place) else {
+            return Ok(0);
+        };
+        if *place == Place::Set(crate::model::SetName::Dead) && action == Action::Kill {
+            return Ok(0);
+        }
+        let mut count = 0;
+        loop {
+            let mut queues = Vec::new();
+            for _ in 0..SLICE_JOBS {
+                let act = |engine: &mut Engine<D>, now| match engine.first_up_to(place, last) {
+                    Some(job) => engine.act(job, action, now).map(Some),
+                    None => Ok(None),
+                };
+                let Some(queue) = self.retrying(act).await? else {
+                    self.offer_numbered(queues);
+                    return Ok(count);
+                };
+                count += 1;
+                queues.extend(queue);
+            }
+            self.offer_numbered(queues);
+            tokio::task::yield_now().await;
+        }
+    }
+}

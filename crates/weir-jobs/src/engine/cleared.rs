@@ -1,0 +1,49 @@
+//! Jobs of queues and sets that were emptied: gone for everybody from that moment on, but each still
+//! has its entry, its place in the index and its count. They are forgotten in slices, so that
+//! emptying a queue of millions holds nobody up.
+
+use super::arena::JobIndex;
+use super::lane::Lane;
+use super::state::TimeSet;
+
+/// What is left of emptied places.
+#[derive(Debug, Default)]
+pub(crate) struct Cleared {
+    lanes: Vec<Lane>,
+    sets: Vec<TimeSet>,
+}
+
+impl Cleared {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty() && self.sets.is_empty()
+    }
+
+    pub(crate) fn add_lane(&mut self, lane: Lane) {
+        if lane.len() > 0 {
+            self.lanes.push(lane);
+        }
+    }
+
+    pub(crate) fn add_set(&mut self, set: TimeSet) {
+        if !set.is_empty() {
+            self.sets.push(set);
+        }
+    }
+
+    /// The next job to forget.
+    pub(crate) fn pop(&mut self) -> Option<JobIndex> {
+        if let Some(lane) = self.lanes.last_mut() {
+            let job = lane.pop_last();
+            if lane.len() == 0 {
+                self.lanes.pop();
+            }
+            return job;
+        }
+        let set = self.sets.last_mut()?;
+        let job = set.pop_last().map(|(_, job)| job);
+        if set.is_empty() {
+            self.sets.pop();
+        }
+        job
+    }
+}

@@ -1,0 +1,77 @@
+//! The store's background tasks, and the one that does what time brings ([`super::due`]).
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use weir_base::clock::Timestamp;
+use weir_log::Disk;
+
+use super::due::Next;
+use super::inner::Inner;
+use crate::settings::Fsync;
+use crate::store::StoreError;
+
+/// The timer looks at the clock at least this often: somebody may set it.
+const TIMER_SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// How long the timer waits when the disk is full before it tries again.
+const TIMER_RETRY: Duration = Duration::from_secs(1);
+
+impl<D: Disk> Inner<D> {
+    pub(super) fn spawn_tasks(inner: &Rc<Self>) -> Vec<JoinHandle<()>> {
+        let mut tasks = vec![
+            tokio::task::spawn_local(Rc::clone(inner).run_timer()),
+            tokio::task::spawn_local(Rc::clone(inner).run_promises()),
+        ];
+        if inner.fsync != Fsync::Always {
+            tasks.push(tokio::task::spawn_local(Rc::clone(inner).run_flushes()));
+        }
+        if inner.fsync == Fsync::EverySecond {
+            tasks.push(tokio::task::spawn_local(Rc::clone(inner).run_syncs()));
+        }
+        tasks
+    }
+
+    /// Does what is due and sleeps until more is.
+    async fn run_timer(self: Rc<Self>) {
+        loop {
+            let sleep = match self.tick().await {
+                Ok(Next::Now) => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Ok(Next::At(at)) => at.since(self.clock.now()).min(TIMER_SLEEP_MAX),
+                Ok(Next::Idle) => TIMER_SLEEP_MAX,
+                Err(error) => {
+                    tracing::warn!(%error, "due jobs wait");
+                    TIMER_RETRY
+                }
+            };
+            self.timer_at.set(self.clock.now() + sleep);
+            // Whichever comes first; both lead back to the clock.
+            let _ = tokio::time::timeout(sleep, self.timer_changed.notified()).await;
+        }
+    }
+
+    /// One slice of what is due.
+    pub(super) async fn tick(&self) -> Result<Next, StoreError> {
+        let ticked = self.retrying(|engine, now| engine.tick(now)).await?;
+        self.offer_numbered(ticked.queues);
+        Ok(ticked.next)
+    }
+
+    /// Tells the timer if something is due before it wakes.
+    pub(super) fn rearm(&self) {
+        let next = self.engine.borrow().next_time();
+        let earlier = match next {
+            Next::Now => true,
+            Next::At(at) => at < self.timer_at.get(),
+            Next::Idle => false,
+        };
+        if earlier {
+            self.timer_at.set(Timestamp::default());
+            self.timer_changed.notify_one();
+        }
+    }
+}

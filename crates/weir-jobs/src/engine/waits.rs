@@ -1,0 +1,132 @@
+//! Waiting for the disk: promises to clients, room for appends, and the tasks that keep both.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_log::{Disk, Lsn, SyncError};
+
+use super::core::{Engine, EngineError};
+use super::inner::Inner;
+use crate::settings::Fsync;
+use crate::store::StoreError;
+
+/// How often `fsync = "everysec"` syncs.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+impl<D: Disk> Inner<D> {
+    /// Resolves when all that was done so far is as durable as the settings promise.
+    pub(super) async fn promise(&self) -> Result<(), StoreError> {
+        self.rearm();
+        let end = self.engine.borrow().end();
+        match self.fsync {
+            Fsync::Always => self.sync.borrow().request(),
+            Fsync::EverySecond | Fsync::Never => self.flush_wanted.notify_one(),
+        }
+        self.promises.until(end).await
+    }
+
+    /// Like [`Inner::promise`], but an ACK only waits with `fsync_acks`.
+    pub(super) async fn promise_of_ack(&self) -> Result<(), StoreError> {
+        if self.fsync_acks {
+            return self.promise().await;
+        }
+        self.rearm();
+        if !self.sync_is_due.replace(true) {
+            self.sync.borrow().request_soon();
+        }
+        Ok(())
+    }
+
+    /// Resolves when the sync thread has caught up with an append that found no room.
+    pub(super) async fn room(&self) -> Result<(), StoreError> {
+        let over = self.round_over.notified();
+        self.sync.borrow().request_room();
+        over.await;
+        self.check_open()
+    }
+
+    /// Runs an operation, again and again while the sync thread is behind.
+    pub(super) async fn retrying<T>(
+        &self,
+        mut operation: impl FnMut(&mut Engine<D>, Timestamp) -> Result<T, EngineError>,
+    ) -> Result<T, StoreError> {
+        self.check_open()?;
+        loop {
+            let result = operation(&mut self.engine.borrow_mut(), self.clock.now());
+            self.note_full(&result);
+            match result {
+                Ok(done) => return Ok(done),
+                Err(EngineError::Behind) => self.room().await?,
+                Err(EngineError::Store(error)) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.get() { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// Keeps promises as the sync thread reports.
+    pub(super) async fn run_promises(self: Rc<Self>) {
+        let finished = self.sync.borrow().finished();
+        loop {
+            finished.notified().await;
+            self.after_round();
+        }
+    }
+
+    fn after_round(&self) {
+        let (durable, problem) = {
+            let sync = self.sync.borrow();
+            (sync.durable(), sync.problem())
+        };
+        if self.fsync == Fsync::Always {
+            self.promises.keep(durable);
+        }
+        let end = self.engine.borrow().end();
+        match problem {
+            Some(SyncError::Poisoned(poison)) => self.fail_promises(end, poison.to_string()),
+            Some(SyncError::NoSpace) => self.promises.break_up_to(end, StoreError::DiskFull),
+            Some(SyncError::Upkeep { .. }) | None => {}
+        }
+        self.sync_is_due.set(false);
+        if durable < end && self.fsync == Fsync::Always {
+            self.sync_is_due.set(true);
+            self.sync.borrow().request_soon();
+        }
+        self.round_over.notify_waiters();
+    }
+
+    fn fail_promises(&self, end: Lsn, reason: String) {
+        self.promises.break_up_to(end, StoreError::Failed(reason));
+    }
+
+    /// Writes what was appended into the page cache, once for all who asked meanwhile.
+    pub(super) async fn run_flushes(self: Rc<Self>) {
+        loop {
+            self.flush_wanted.notified().await;
+            let result = self.engine.borrow_mut().journal.log.flush();
+            match result {
+                Ok(written) => self.promises.keep(written),
+                Err(SyncError::Poisoned(poison)) => {
+                    let end = self.engine.borrow().end();
+                    self.fail_promises(end, poison.to_string());
+                }
+                Err(SyncError::NoSpace | SyncError::Upkeep { .. }) => {
+                    let end = self.engine.borrow().end();
+                    self.promises.break_up_to(end, StoreError::DiskFull);
+                }
+            }
+        }
+    }
+
+    pub(super) async fn run_syncs(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(SYNC_INTERVAL).await;
+            if self.sync.borrow().durable() < self.engine.borrow().end() {
+                self.sync.borrow().request();
+            }
+        }
+    }
+}
