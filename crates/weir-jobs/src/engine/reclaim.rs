@@ -117,9 +117,11 @@ impl<D: Disk> Engine<D> {
             tracing::error!(%error, "the oldest segment of the jobs log can't be read: it stays");
             return;
         }
-        let unindexed = self.state.arena.iter().filter(|(_, entry)| !entry.indexed);
-        let unindexed = unindexed.filter(|(_, entry)| entry.position.segment == first);
-        jobs.extend(unindexed.map(|(job, _)| Candidate::Unindexed(job)));
+        if self.state.unindexed > 0 {
+            let unindexed = self.state.arena.iter().filter(|(_, entry)| !entry.indexed);
+            let unindexed = unindexed.filter(|(_, entry)| entry.position.segment == first);
+            jobs.extend(unindexed.map(|(job, _)| Candidate::Unindexed(job)));
+        }
         jobs.reverse();
         self.reclaim.copying = Some(jobs);
     }

@@ -372,6 +372,8 @@ impl Run {
                 rest => in_sets[rest.set().unwrap() as usize] += 1,
             }
         }
+        let unindexed = state.arena.iter().filter(|(_, entry)| !entry.indexed).count();
+        assert_eq!(state.unindexed, unindexed);
         for (segment, live) in by_segment {
             assert_eq!(state.segments.live(segment), live, "live jobs of segment {segment}");
         }

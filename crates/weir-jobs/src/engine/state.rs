@@ -30,6 +30,8 @@ pub(crate) struct State {
     /// Jobs of emptied places that still take up memory.
     pub(crate) cleared: Cleared,
     pub(crate) segments: LiveCounts,
+    /// Live jobs that only a look at all of them finds; see [`Entry::indexed`].
+    pub(crate) unindexed: usize,
     pub(crate) totals: Totals,
     /// Of the jid hashes.
     pub(crate) seed: u64,
@@ -86,6 +88,7 @@ impl State {
             reserved: Reservations::default(),
             cleared: Cleared::default(),
             segments: LiveCounts::default(),
+            unindexed: 0,
             totals: Totals::default(),
             seed,
             next_order: 1,
@@ -118,8 +121,10 @@ impl State {
     }
 
     fn index(&mut self, hash: u32, job: JobIndex) {
-        let indexed = self.index.insert(hash, job, &self.arena);
-        self.arena.get_mut(job).indexed = indexed;
+        if self.index.insert(hash, job, &self.arena) {
+            self.arena.get_mut(job).indexed = true;
+            self.unindexed -= 1;
+        }
     }
 
     /// Adds a job that [`State::index_all`] will add to the index.
@@ -127,6 +132,7 @@ impl State {
         let NewEntry { position, order, hash, queue, rest } = new;
         let entry = Entry { position, order, hash, queue, rest, indexed: false };
         let job = self.arena.insert(entry);
+        self.unindexed += 1;
         self.segments.add(position.segment);
         self.queues.get_mut(queue).jobs += 1;
         self.place(job);
@@ -144,6 +150,8 @@ impl State {
         let entry = *self.arena.get(job);
         if entry.indexed {
             self.index.remove(entry.hash, job);
+        } else {
+            self.unindexed -= 1;
         }
         self.arena.remove(job);
         self.segments.release(entry.position.segment);
