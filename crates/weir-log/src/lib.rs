@@ -70,4 +70,4 @@ pub use segment::SegmentInfo;
 pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
 pub use syncer::Syncer;
-pub use verify::{Damage, Verification, verify};
+pub use verify::{Damage, Progress, SegmentCheck, Verification, verify};

@@ -48,7 +48,7 @@ impl AdminClient {
     }
 
     async fn connect_to_socket(target: &Target) -> anyhow::Result<Self> {
-        let path = parent::admin_socket(&target.settings)?;
+        let path = parent::settings(&target.settings)?.admin_socket();
         let short = ShortPath::to(&path)
             .and_then(|short| std::os::unix::net::UnixStream::connect(short.as_path()));
         let stream = short.map_err(|error| not_running(&path, &error))?;

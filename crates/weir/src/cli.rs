@@ -12,8 +12,8 @@ use crate::part::Part;
 /// Keeps a web application standing: durable background jobs and their console.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check), 2 could not do it, \
-                        64 wrong usage.")]
+#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify), 2 could \
+                        not do it, 64 wrong usage.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -37,7 +37,7 @@ fn options() -> Options {
 }
 
 fn check(disk: &SimulatedDisk) {
-    let before = verify(disk);
+    let before = verify(disk, &mut |_| ());
     if let Ok((mut log, _)) = Log::open(disk.clone(), options()) {
         read_all(&log);
         let _ = log.append(Class::Job, b"head", &[b"body"]);

@@ -75,6 +75,13 @@ pub(crate) struct Loaded {
 }
 
 impl Settings {
+    /// The defaults, with everything in `data_dir`.
+    pub(crate) fn in_data_dir(data_dir: &Path) -> Self {
+        let mut settings = Self::default();
+        settings.settle(Some(data_dir));
+        settings
+    }
+
     /// Where the admin API listens.
     pub(crate) fn admin_socket(&self) -> PathBuf {
         self.data_dir.join("weir.sock")

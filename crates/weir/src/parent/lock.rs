@@ -14,6 +14,8 @@ use rustix::io::Errno;
 /// The name of its descriptor.
 pub(crate) const DESCRIPTOR: &str = "lock";
 
+const FILE_NAME: &str = "weir.lock";
+
 /// How often a lock that is held is looked at again.
 const ORPHAN_LOOK: Duration = Duration::from_millis(20);
 
@@ -31,7 +33,7 @@ impl Lock {
             .mode(0o700)
             .create(data_dir)
             .with_context(|| format!("cannot make data_dir {shown}"))?;
-        let path = data_dir.join("weir.lock");
+        let path = data_dir.join(FILE_NAME);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -40,21 +42,27 @@ impl Lock {
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        let mut waited = Duration::ZERO;
-        while !try_lock(&file)? {
-            let holder = holder(&mut file);
-            if holder.is_some_and(is_alive) || waited >= orphan_wait {
-                let who =
-                    holder.map_or_else(|| "another Weir".to_owned(), |pid| format!("pid {pid}"));
-                bail!("data_dir {shown} is in use by {who}; stop it, or choose another data_dir");
-            }
-            std::thread::sleep(ORPHAN_LOOK);
-            waited += ORPHAN_LOOK;
-        }
+        lock(&mut file, FlockOperation::NonBlockingLockExclusive, data_dir, orphan_wait)?;
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
         Ok(Self(file))
+    }
+
+    /// Keeps every Weir off the folder while it is read, and writes nothing: a folder without a
+    /// lock file was never used by a Weir (it is a copy, say), and whoever reads it may be somebody
+    /// else than the user that runs Weir.
+    pub(crate) fn share(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Option<Self>> {
+        let path = data_dir.join(FILE_NAME);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+            }
+        };
+        lock(&mut file, FlockOperation::NonBlockingLockShared, data_dir, orphan_wait)?;
+        Ok(Some(Self(file)))
     }
 
     /// A second descriptor of the same lock.
@@ -63,8 +71,30 @@ impl Lock {
     }
 }
 
-fn try_lock(file: &File) -> anyhow::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+/// Locks; waits for a service whose parent was killed, and for nobody who is known to live.
+fn lock(
+    file: &mut File,
+    operation: FlockOperation,
+    data_dir: &Path,
+    orphan_wait: Duration,
+) -> anyhow::Result<()> {
+    let mut waited = Duration::ZERO;
+    while !try_lock(file, operation)? {
+        let living = holder(file).filter(|pid| is_alive(*pid));
+        if living.is_some() || waited >= orphan_wait {
+            let who =
+                living.map_or_else(|| "another process".to_owned(), |pid| format!("pid {pid}"));
+            let shown = data_dir.display();
+            bail!("data_dir {shown} is in use by {who}; stop it, or choose another data_dir");
+        }
+        std::thread::sleep(ORPHAN_LOOK);
+        waited += ORPHAN_LOOK;
+    }
+    Ok(())
+}
+
+fn try_lock(file: &File, operation: FlockOperation) -> anyhow::Result<bool> {
+    match rustix::fs::flock(file, operation) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error).context("cannot lock weir.lock"),

@@ -17,7 +17,7 @@ use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 pub(crate) use self::listeners::ADMIN;
 use self::listeners::Listeners;
-use self::lock::Lock;
+pub(crate) use self::lock::Lock;
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -143,13 +143,12 @@ impl Parent {
     }
 }
 
-/// Where a running Weir's admin socket is, for the other commands. With `--data-dir` the settings
-/// file has no say, so it may be broken or absent.
-pub(crate) fn admin_socket(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
+/// The settings by which the other commands find a data_dir and what is in it. With `--data-dir`
+/// the settings file has no say, so it may be broken or absent.
+pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
-        return Ok(Settings { data_dir: data_dir.clone(), ..Settings::default() }.admin_socket());
+        return Ok(Settings::in_data_dir(data_dir));
     }
     let source = Source::find(flags.config.as_deref(), None)?;
-    let loaded = config::parse(&source, &environment::variable)?;
-    Ok(loaded.settings.admin_socket())
+    Ok(config::parse(&source, &environment::variable)?.settings)
 }

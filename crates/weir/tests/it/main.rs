@@ -4,6 +4,7 @@ mod admin;
 mod cli;
 mod config;
 mod crash;
+mod damage;
 mod faktory;
 mod hostile;
 mod http;

@@ -195,10 +195,21 @@ impl Weir {
         self.wait()
     }
 
+    /// Ends it gracefully and gives back its folder.
+    pub(crate) fn end(mut self) -> Site {
+        self.signal(Signal::TERM);
+        assert!(self.wait().success());
+        self.leave()
+    }
+
     /// Kills the parent with nothing said, as the kernel does when memory runs out.
     pub(crate) fn kill_parent(mut self) -> Site {
         let _ = self.parent.kill();
         let _ = self.parent.wait();
+        self.leave()
+    }
+
+    fn leave(mut self) -> Site {
         let site = std::mem::replace(&mut self.site, Site::new(""));
         drop(self);
         site

@@ -10,6 +10,7 @@ mod pause;
 mod push;
 mod query;
 mod show;
+mod verify;
 
 use clap::Subcommand;
 
@@ -41,6 +42,8 @@ pub(crate) enum JobsCommand {
     Export(export::Arguments),
     /// Read JSON lines: exported ones, or plain jobs
     Import(import::Arguments),
+    /// Check every checksum of the job store, while no Weir runs on it; changes nothing
+    Verify(verify::Arguments),
 }
 
 pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
@@ -58,6 +61,7 @@ pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Resume(arguments) => pause::run(&arguments, pause::Verb::Resume).await,
             JobsCommand::Export(arguments) => export::run(&arguments).await,
             JobsCommand::Import(arguments) => import::run(&arguments).await,
+            JobsCommand::Verify(arguments) => verify::run(&arguments),
         }
     })
 }
