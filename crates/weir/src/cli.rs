@@ -65,7 +65,7 @@ pub(crate) struct SettingsArguments {
 pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// Run only these parts
+    /// Serve only these parts; the job store is open and the admin socket is there in any case
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// First repair a damaged job store: keep every record whose checksum holds, set damaged files

@@ -36,7 +36,9 @@ pub(crate) struct Facts {
     clock: Clock,
     started: Timestamp,
     data_dir: String,
+    /// None: started without the part that serves jobs.
     jobs_listen: Option<SocketAddr>,
+    jobs_listen_setting: SocketAddr,
     has_tls: bool,
 }
 
@@ -47,14 +49,20 @@ impl Facts {
             started: clock.now(),
             data_dir: settings.data_dir.display().to_string(),
             jobs_listen,
+            jobs_listen_setting: settings.jobs.listen,
             has_tls: settings.jobs.tls.is_some(),
         }
     }
 
-    /// What a Faktory client is told to connect to.
+    /// What a Faktory client is told to connect to; a remark is a comment to a shell.
     pub(crate) fn jobs_url(&self) -> String {
         let scheme = if self.has_tls { "tcp+tls" } else { "tcp" };
-        self.jobs_listen.map(|address| format!("{scheme}://{address}")).unwrap_or_default()
+        match (self.jobs_listen, self.jobs_listen_setting) {
+            (Some(address), _) => format!("{scheme}://{address}"),
+            (None, setting) => {
+                format!("{scheme}://{setting} # not served: Weir was started with --only console")
+            }
+        }
     }
 }
 

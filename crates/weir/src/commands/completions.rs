@@ -1,6 +1,6 @@
 //! `weir completions`.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -9,7 +9,17 @@ use crate::output;
 
 pub(super) fn run(shell: Shell) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);
+    clap_complete::generate(shell, &mut visible(&Cli::command()), "weir", &mut script);
     output::raw(&String::from_utf8_lossy(&script));
     Exit::Fine
+}
+
+/// The command line without its hidden verbs: the generators offer those as well.
+fn visible(whole: &Command) -> Command {
+    let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    Command::new("weir")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(verbs)
 }

@@ -29,7 +29,8 @@ fn print(status: &Status) {
         None => output::line("takes jobs"),
         Some(problem) => output::line(&format!("PROBLEM: {problem}")),
     }
-    let listen = status.jobs_listen.as_deref().unwrap_or("nowhere");
+    let listen =
+        status.jobs_listen.as_deref().unwrap_or("no address (started with --only console)");
     let rows = [
         ("jobs at", listen.to_owned()),
         ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),

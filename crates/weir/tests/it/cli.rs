@@ -66,8 +66,15 @@ fn completions_know_every_verb() {
     let site = Site::new("");
     for shell in ["bash", "zsh", "fish"] {
         let script = site.ok(&["completions", shell]);
-        for verb in ["up", "check", "init", "status", "jobs", "export"] {
+        for verb in ["up", "check", "init", "status", "jobs", "export", "verify"] {
             assert!(script.contains(verb), "{shell}: {verb}");
+        }
+        for hidden in ["service", "reference"] {
+            let is_offered = |line: &str| {
+                line.contains(hidden) && !line.contains("replace") // help texts mention them
+            };
+            let offered = script.lines().find(|line| is_offered(line));
+            assert_eq!(offered, None, "{shell}: {hidden}");
         }
     }
 }

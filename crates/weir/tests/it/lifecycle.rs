@@ -3,6 +3,7 @@ use std::net::TcpStream;
 use rustix::process::Signal;
 
 use crate::faktory::Client;
+use crate::http::get;
 use crate::weir::{Site, Weir, is_running, wait_until};
 
 #[test]
@@ -16,12 +17,44 @@ fn the_ready_line_names_every_address_and_all_of_them_serve() {
 
 #[test]
 fn only_what_is_asked_for_runs() {
-    let weir = Site::new("").start_with(|command| {
-        command.args(["--only", "jobs"]);
-    });
+    let weir = start_only("jobs");
     assert!(weir.serves("jobs") && weir.serves("admin"));
     assert!(!weir.serves("console"));
+    assert_eq!(Client::connect(weir.jobs()).ask("FETCH default"), "nil");
     assert!(weir.stop().success());
+}
+
+#[test]
+fn a_console_alone_shows_the_store_and_says_that_no_client_can_connect() {
+    let weir = start_only("console");
+    assert!(weir.serves("console") && weir.serves("admin"));
+    assert!(!weir.serves("jobs"));
+    weir.site.ok(&["jobs", "push", "Hello", "[1]"]);
+    let (_, page) = get(weir.console(), "/", "");
+    let remark = "tcp://127.0.0.1:0 # not served: Weir was started with --only console";
+    assert!(page.contains(remark), "{page}");
+    let status = weir.site.ok(&["status"]);
+    assert!(status.contains("no address (started with --only console)"), "{status}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_part_that_is_no_part_is_wrong_usage() {
+    insta::assert_snapshot!(Site::new("").shown(&["up", "--only", "jobs,web"]), @r"
+    exit: 64
+    -- stdout
+    -- stderr
+    error: invalid value 'web' for '--only <PART>'
+      [possible values: jobs, console]
+
+    For more information, try '--help'.
+    ");
+}
+
+fn start_only(parts: &str) -> Weir {
+    Site::new("").start_with(|command| {
+        command.args(["--only", parts]);
+    })
 }
 
 #[test]
