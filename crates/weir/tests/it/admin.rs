@@ -1,8 +1,6 @@
 //! `weir jobs ..` against a running Weir.
 
-use std::io::Write;
-use std::process::Stdio;
-
+use crate::process::output_with_input;
 use crate::weir::{Weir, program};
 
 fn push(weir: &Weir, jid: &str, more: &[&str]) {
@@ -102,11 +100,8 @@ fn lines_that_are_refused_are_named_by_number() {
     let weir = Weir::start();
     let mut import = program();
     import.current_dir(weir.site.path()).args(["jobs", "import"]);
-    import.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut import = import.spawn().expect("runs");
     let lines = "{\"jid\":\"it-job-0001\",\"jobtype\":\"Hello\",\"args\":[]}\nnot JSON\n";
-    import.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
-    let output = import.wait_with_output().expect("ended");
+    let output = output_with_input(&mut import, lines.as_bytes());
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1 job imported, 1 rejected\n");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::weir::{Site, Weir, program};
+use crate::weir::{Site, Weir};
 
 /// Small segments keep the files small.
 const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[jobs.limits]\nsegment_bytes = \"2MiB\"\n\
@@ -83,7 +83,7 @@ fn verify(site: &Site, code: i32) -> Value {
 fn a_damaged_store_stops_the_start_and_salvage_keeps_what_holds() {
     let site = stopped();
     flip(&site, JIDS[1]);
-    let refused = program().current_dir(site.path()).arg("up").output().expect("runs");
+    let refused = site.run(&["up"]);
     assert_eq!(refused.status.code(), Some(2));
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(error.contains("is damaged at offset") && error.contains("--salvage"), "{error}");

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::weir::{PATIENCE, Weir};
+use crate::process::{PATIENCE, is_timeout};
+use crate::weir::Weir;
 
 /// One connection.
 pub(crate) struct Client {
@@ -49,7 +50,10 @@ impl Client {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let _ = self.stream.read_line(&mut line);
+        if let Err(error) = self.stream.read_line(&mut line) {
+            // Closed is an answer, silence is none.
+            assert!(!is_timeout(&error), "no answer in {PATIENCE:?}");
+        }
         line.trim_end().to_owned()
     }
 }

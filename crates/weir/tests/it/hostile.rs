@@ -5,7 +5,8 @@ use std::net::TcpStream;
 
 use crate::faktory::Client;
 use crate::http::get;
-use crate::weir::{PATIENCE, Site};
+use crate::process::PATIENCE;
+use crate::weir::Site;
 
 #[test]
 fn a_client_that_never_ends_its_request_is_cut_off() {

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::faktory::Client;
-use crate::weir::{PATIENCE, Site, Weir};
+use crate::process::{PATIENCE, output_of};
+use crate::weir::{Site, Weir};
 
 /// Status line and body of a GET.
 pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
@@ -51,7 +52,7 @@ fn the_admin_api_over_tcp_takes_the_token_only() {
         let mut command = crate::weir::program();
         command.env("WEIR_TEST_TOKEN", token);
         command.args(["status", "--url", &url, "--token-env", "WEIR_TEST_TOKEN"]);
-        command.output().expect("runs")
+        output_of(&mut command)
     };
     let status = run("0123456789abcdef0123");
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));

@@ -4,7 +4,8 @@ use rustix::process::Signal;
 
 use crate::faktory::Client;
 use crate::http::get;
-use crate::weir::{Site, Weir, is_running, wait_until};
+use crate::process::wait_until;
+use crate::weir::{Site, Weir, is_running};
 
 #[test]
 fn the_ready_line_names_every_address_and_all_of_them_serve() {

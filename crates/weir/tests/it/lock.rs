@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
+use crate::process::output_of;
 use crate::weir::{Weir, program};
 
 #[test]
@@ -33,7 +34,7 @@ fn a_data_folder_with_a_long_path_works() {
     let weir = site.start_with(|command| {
         command.args(["--data-dir", &deep]);
     });
-    let status = program().args(["status", "--data-dir", &deep]).output().expect("runs");
+    let status = output_of(program().args(["status", "--data-dir", &deep]));
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     assert!(weir.stop().success());
 }

@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod lifecycle;
 mod lock;
+mod process;
 mod reference;
 mod reload;
 mod systemd;

@@ -2,7 +2,11 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 
-use crate::weir::{PATIENCE, Site};
+use crate::process::PATIENCE;
+use crate::weir::Site;
+
+/// Signs of life come all the while; among so many, what is waited for must be.
+const MESSAGES_MAX: usize = 100;
 
 struct Systemd {
     socket: UnixDatagram,
@@ -11,13 +15,14 @@ struct Systemd {
 impl Systemd {
     fn wait_for(&self, text: &str) -> String {
         let mut buffer = [0; 500];
-        loop {
+        for _ in 0..MESSAGES_MAX {
             let bytes = self.socket.recv(&mut buffer).unwrap_or_else(|_| panic!("never {text:?}"));
             let message = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
             if message.contains(text) {
                 return message;
             }
         }
+        panic!("{text:?} was not among {MESSAGES_MAX} messages");
     }
 }
 

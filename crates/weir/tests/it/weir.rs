@@ -1,17 +1,16 @@
 //! The DSL: a Weir in a folder of its own, its commands, its end.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
+use crate::process::{PATIENCE, lines_of, output_of, wait_for};
+
+/// Far more than any test writes: a log that never ends must not make a wait endless.
+const LOG_LINES_MAX: usize = 10_000;
 
 /// What every test's settings start with: ports that the system chooses.
 const PORTS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
@@ -47,9 +46,7 @@ impl Site {
 
     /// Runs a command to its end here.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let output =
-            program().current_dir(self.path()).args(arguments).stdin(Stdio::null()).output();
-        output.expect("the program runs")
+        output_of(program().current_dir(self.path()).args(arguments))
     }
 
     /// Its standard output, where it must succeed.
@@ -103,25 +100,18 @@ impl Weir {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut command);
         let mut parent = command.spawn().expect("the program starts");
-        let (sender, log) = mpsc::channel();
-        let stderr = BufReader::new(parent.stderr.take().expect("piped"));
-        std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
-        let mut ready_line = String::new();
-        let mut stdout = BufReader::new(parent.stdout.take().expect("piped"));
-        stdout.read_line(&mut ready_line).expect("a line");
-        let mut weir = Self {
-            site,
-            parent,
-            ready_line: ready_line.trim_end().to_owned(),
-            log,
-            seen: Vec::new(),
-        };
-        if !weir.ready_line.starts_with("weir ready ") {
-            let _ = weir.parent.wait();
-            weir.seen.extend(weir.log.iter());
-            panic!("not ready: {:?}\n{}", weir.ready_line, weir.seen.join("\n"));
+        let log = lines_of(parent.stderr.take().expect("piped"));
+        let ready_line = lines_of(parent.stdout.take().expect("piped")).recv_timeout(PATIENCE);
+        let mut weir = Self { site, parent, ready_line: String::new(), log, seen: Vec::new() };
+        match ready_line {
+            Ok(line) if line.starts_with("weir ready ") => weir.ready_line = line,
+            said => {
+                let _ = weir.parent.kill();
+                while let Ok(line) = weir.log.recv_timeout(PATIENCE) {
+                    weir.seen.push(line);
+                }
+                panic!("not ready: {said:?}\n{}", weir.seen.join("\n"));
+            }
         }
         weir
     }
@@ -170,23 +160,19 @@ impl Weir {
 
     /// The first line of the log, not looked at before, that holds `text`.
     pub(crate) fn wait_for_log(&mut self, text: &str) -> String {
-        loop {
+        for _ in 0..LOG_LINES_MAX {
             match self.log.recv_timeout(PATIENCE) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(line) => self.seen.push(line),
-                Err(_) => panic!("{text:?} never came to the log:\n{}", self.seen.join("\n")),
+                Err(_) => break,
             }
         }
+        panic!("{text:?} never came to the log:\n{}", self.seen.join("\n"));
     }
 
     /// Waits for its end by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_until("Weir ends", || {
-            status = self.parent.try_wait().expect("waited");
-            status.is_some()
-        });
-        status.expect("it ended")
+        wait_for(&mut self.parent)
     }
 
     /// Ends it gracefully.
@@ -221,17 +207,6 @@ impl Drop for Weir {
         let _ = self.parent.kill();
         let _ = self.parent.wait();
     }
-}
-
-/// Looks until `is_so`, at most for [`PATIENCE`].
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(LOOK);
-    }
-    panic!("it never came to pass that {what}");
 }
 
 /// Whether a process runs (a zombie doesn't).

@@ -2,10 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-/// Longer than any answer takes; a server that hangs is a failure, not a wait for ever.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::process::{PATIENCE, is_timeout};
 
 pub(super) struct Client {
     reader: BufReader<TcpStream>,
@@ -15,7 +13,7 @@ impl Client {
     /// None: the server is gone.
     pub(super) fn connect(address: SocketAddr, wid: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.set_nodelay(true).ok()?;
         let mut client = Self { reader: BufReader::new(stream) };
         client.line()?;
@@ -42,17 +40,23 @@ impl Client {
 
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = self.reader.read_line(&mut line).ok()?;
+        let read = answered(self.reader.read_line(&mut line))?;
         // A line that was cut off by the kill says nothing.
         (read > 0 && line.ends_with('\n')).then(|| line.trim_end().to_owned())
     }
 
     fn bulk(&mut self, length: usize) -> Option<String> {
         let mut bytes = vec![0; length + 2];
-        self.reader.read_exact(&mut bytes).ok()?;
+        answered(self.reader.read_exact(&mut bytes))?;
         bytes.truncate(length);
         String::from_utf8(bytes).ok()
     }
+}
+
+/// What was read. A server that is gone closes the connection; one that hangs is a failure.
+fn answered<T>(read: std::io::Result<T>) -> Option<T> {
+    assert!(!read.as_ref().is_err_and(is_timeout), "no answer in {PATIENCE:?}");
+    read.ok()
 }
 
 /// The jid in the answer to a FETCH; None: there was no job.

@@ -1,12 +1,13 @@
 //! The binary under test, as an operator starts it.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process::{PATIENCE, lines_of, wait_for};
 
 /// A start takes milliseconds; this only bounds a failure.
 const START_TRIES: u32 = 2_000;
@@ -78,7 +79,7 @@ impl Server {
     pub(super) fn stop(mut self) {
         let parent = Pid::from_child(&self.parent);
         kill_process(parent, Signal::TERM).expect("the parent is ours");
-        let status = self.parent.wait().expect("the parent is ours");
+        let status = wait_for(&mut self.parent);
         assert!(status.success(), "a graceful stop ends with {status}");
     }
 }
@@ -101,10 +102,13 @@ fn launch(folder: &Path) -> (Child, Pid) {
         .spawn()
         .expect("the binary under test");
     let stdout = parent.stdout.take().expect("a piped stdout");
-    let ready = BufReader::new(stdout).lines().map_while(Result::ok);
-    let ready = ready.into_iter().find(|line| line.starts_with("weir ready"));
+    let said = lines_of(stdout).recv_timeout(PATIENCE);
     let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-    assert!(ready.is_some(), "Weir did not start again:\n{}", log());
+    let is_ready = said.as_ref().is_ok_and(|line| line.starts_with("weir ready"));
+    if !is_ready {
+        let _ = parent.kill();
+        panic!("Weir did not start again: {said:?}\n{}", log());
+    }
     let service = await_some(|| service_of(&parent));
     (parent, service)
 }
