@@ -1,14 +1,15 @@
 //! `[console]`.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weir_console::settings::{Limits, Settings};
 
-use super::keys::{Key, Keys};
-use super::process::{DAY, MILLISECOND};
+use super::keys::{Key, Keys, WAIT};
+use super::units::{DAY, MILLISECOND};
 
 /// More of anything than a console needs.
-const COUNT_MAX: u64 = 1_000_000;
+const COUNT: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Reads the section; every field is named, so a new one can't be forgotten.
 pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
@@ -68,7 +69,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
 
 fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut count = |name, field: &mut usize, doc| {
-        keys.number(Key::fixed(name, doc), 1..=COUNT_MAX, field);
+        keys.number(Key::fixed(name, doc), COUNT, field);
     };
     count(
         "sessions_max",
@@ -91,7 +92,7 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     count("chart_points_max", &mut limits.chart_points_max, "Points of one chart.");
     keys.number(
         Key::fixed("login_burst", "Logins that one address may try at once .."),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.login_burst,
     );
     read_waits_and_sizes(keys, limits);
@@ -99,7 +100,7 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
 
 fn read_waits_and_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait = |name, field: &mut Duration, doc| {
-        keys.duration(Key::fixed(name, doc), MILLISECOND..=DAY, field);
+        keys.duration(Key::fixed(name, doc), WAIT, field);
     };
     wait("login_interval", &mut limits.login_interval, ".. and one more after each of these.");
     wait(

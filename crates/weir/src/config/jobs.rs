@@ -10,7 +10,7 @@ use weir_net::TlsFiles;
 
 use super::keys::{Key, Keys};
 use super::limits;
-use super::process::{DAY, HOUR, MILLISECOND};
+use super::units::{DAY, HOUR, MILLISECOND};
 
 /// The job server and where it listens.
 #[derive(Clone, Debug)]

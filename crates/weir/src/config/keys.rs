@@ -21,6 +21,9 @@ use super::mistakes::Mistake;
 use super::secrets::{self, Environment};
 use super::units;
 
+/// How long anything in hand may be made to wait.
+pub(super) const WAIT: RangeInclusive<Duration> = units::MILLISECOND..=units::DAY;
+
 /// A key's definition, beside its type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {

@@ -1,18 +1,23 @@
 //! `[jobs.limits]`: every limit of the job server.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weir_jobs::settings::Limits;
 
-use super::keys::{Key, Keys};
-use super::process::{DAY, MILLISECOND};
+use super::keys::{Key, Keys, WAIT};
+use super::units::{DAY, MILLISECOND};
 
 /// More of anything than a machine holds.
 const COUNT_MAX: u64 = 100_000_000;
+const COUNT: RangeInclusive<u64> = 1..=COUNT_MAX;
+/// What a log segment may be: the length of a record takes 28 bits.
+const SEGMENT: RangeInclusive<u64> = 1 << 20..=1 << 28;
 
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut Limits) {
     read_connections(keys, limits);
     read_waits(keys, limits);
+    read_buffers(keys, limits);
     read_commands(keys, limits);
     read_jobs(keys, limits);
     read_administration(keys, limits);
@@ -20,7 +25,7 @@ pub(super) fn read(keys: &mut Keys<'_>, limits: &mut Limits) {
 
 fn read_connections(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut count = |name, field: &mut usize, doc| {
-        keys.number(Key::live(name, doc), 1..=COUNT_MAX, field);
+        keys.number(Key::live(name, doc), COUNT, field);
     };
     count(
         "connections_max",
@@ -52,14 +57,14 @@ fn read_connections(keys: &mut Keys<'_>, limits: &mut Limits) {
             "Wrong passwords a minute from one address that are answered at once; after that \
              every password from there waits wrong_password_delay.",
         ),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.wrong_passwords_max,
     );
 }
 
 fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait = |name, field: &mut Duration, doc| {
-        keys.duration(Key::live(name, doc), MILLISECOND..=DAY, field);
+        keys.duration(Key::live(name, doc), WAIT, field);
     };
     wait("hello_timeout", &mut limits.hello_timeout, "HELLO must arrive within this long.");
     wait(
@@ -95,7 +100,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
 }
 
-fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
+fn read_buffers(keys: &mut Keys<'_>, limits: &mut Limits) {
     keys.size(
         Key::live("line_bytes_max", "Bytes of one command line, job included."),
         1 << 10..=1 << 30,
@@ -122,6 +127,9 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
         1 << 20..=1 << 40,
         &mut limits.memory_bytes_max,
     );
+}
+
+fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut count = |name, field: &mut usize, max, doc| {
         keys.number(Key::live(name, doc), 1..=max, field);
     };
@@ -156,12 +164,12 @@ fn read_commands(keys: &mut Keys<'_>, limits: &mut Limits) {
 fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
     keys.number(
         Key::fixed("queues_max", "Queues that exist at once."),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.queues_max,
     );
     keys.number(
         Key::fixed("dead_jobs_max", "Jobs in the dead set; the oldest go first."),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.dead_jobs_max,
     );
     keys.duration(
@@ -179,7 +187,7 @@ fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
     keys.size(
         Key::fixed("segment_bytes", "Bytes of one log segment."),
-        1 << 20..=1 << 30,
+        SEGMENT,
         &mut limits.segment_bytes,
     );
     keys.size(
@@ -187,7 +195,7 @@ fn read_jobs(keys: &mut Keys<'_>, limits: &mut Limits) {
             "reserve_bytes",
             "Room on the disk that pushes may not use, kept for ACK and FAIL.",
         ),
-        1 << 20..=1 << 30,
+        SEGMENT,
         &mut limits.reserve_bytes,
     );
 }
@@ -198,12 +206,12 @@ fn read_administration(keys: &mut Keys<'_>, limits: &mut Limits) {
             "admin_requests_max",
             "Requests of the console, the admin API and the command line that run or wait at once.",
         ),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.admin_requests_max,
     );
     keys.number(
         Key::live("page_jobs_max", "Jobs in one page of a list."),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.page_jobs_max,
     );
     keys.number(
@@ -211,7 +219,7 @@ fn read_administration(keys: &mut Keys<'_>, limits: &mut Limits) {
             "scan_jobs_max",
             "Jobs that a search or MUTATE looks at before it lets others run.",
         ),
-        1..=COUNT_MAX,
+        COUNT,
         &mut limits.scan_jobs_max,
     );
     keys.number(

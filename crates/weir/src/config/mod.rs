@@ -135,7 +135,7 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     );
     keys.duration(
         Key::fixed("shutdown_deadline", "After SIGTERM, work in hand has this long to finish."),
-        Duration::ZERO..=process::HOUR,
+        Duration::ZERO..=units::HOUR,
         &mut settings.shutdown_deadline,
     );
     keys.section("log", |keys| settings.log.read(keys));

@@ -6,11 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_supervisor::RestartPolicy;
 
 use super::keys::{Key, Keys};
-
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
-pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+use super::units::{DAY, HOUR, MILLISECOND, SECOND};
 
 /// What goes to standard error, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,31 +126,7 @@ impl Log {
 
 impl Supervisor {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
-        let RestartPolicy { backoff_min, backoff_max, restarts_max, healthy_after } =
-            &mut self.restart;
-        keys.duration(
-            Key::fixed("backoff_min", "The wait before a service process that died is started again; it doubles with every death in a row."),
-            MILLISECOND..=HOUR,
-            backoff_min,
-        );
-        keys.duration(
-            Key::fixed("backoff_max", "That wait never grows beyond this."),
-            MILLISECOND..=HOUR,
-            backoff_max,
-        );
-        keys.number(
-            Key::fixed(
-                "restarts_max",
-                "After so many deaths in a row Weir gives up and ends (crash loop).",
-            ),
-            0..=1_000_000,
-            restarts_max,
-        );
-        keys.duration(
-            Key::fixed("healthy_after", "A service process that served this long is healthy: the count of deaths starts anew."),
-            MILLISECOND..=DAY,
-            healthy_after,
-        );
+        read_restarts(keys, &mut self.restart);
         keys.duration(
             Key::fixed(
                 "kill_after",
@@ -185,6 +157,36 @@ impl Supervisor {
             &mut self.backlog,
         );
     }
+}
+
+fn read_restarts(keys: &mut Keys<'_>, policy: &mut RestartPolicy) {
+    let RestartPolicy { backoff_min, backoff_max, restarts_max, healthy_after } = policy;
+    keys.duration(
+        Key::fixed("backoff_min", "The wait before a service process that died is started again; it doubles with every death in a row."),
+        MILLISECOND..=HOUR,
+        backoff_min,
+    );
+    keys.duration(
+        Key::fixed("backoff_max", "That wait never grows beyond this."),
+        MILLISECOND..=HOUR,
+        backoff_max,
+    );
+    keys.number(
+        Key::fixed(
+            "restarts_max",
+            "After so many deaths in a row Weir gives up and ends (crash loop).",
+        ),
+        0..=1_000_000,
+        restarts_max,
+    );
+    keys.duration(
+        Key::fixed(
+            "healthy_after",
+            "A service process that served this long is healthy: the count of deaths starts anew.",
+        ),
+        MILLISECOND..=DAY,
+        healthy_after,
+    );
 }
 
 impl Admin {

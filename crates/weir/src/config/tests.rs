@@ -219,6 +219,12 @@ backoff_min = "1m"
 }
 
 #[test]
+fn a_segment_is_no_larger_than_the_log_can_make_it() {
+    insta::assert_snapshot!(mistakes("[jobs.limits]\nsegment_bytes = \"257MiB\"\n"), @"weir.toml:2:17: jobs.limits.segment_bytes: must be from 1MiB to 256MiB");
+    load("[jobs.limits]\nsegment_bytes = \"256MiB\"\n").expect("sound");
+}
+
+#[test]
 fn hostile_files_are_refused_not_suffered() {
     let deep = format!("a = {}{}", "[".repeat(100_000), "]".repeat(100_000));
     let nested: String = (0..10_000).map(|level| format!("a{level}.")).collect();

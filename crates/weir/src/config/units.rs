@@ -3,6 +3,11 @@
 
 use std::time::Duration;
 
+pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Unit and nanoseconds, largest first.
 const DURATIONS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
