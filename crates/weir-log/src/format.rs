@@ -37,6 +37,8 @@ pub(crate) const ENTRY_BYTES_MAX: u32 = 15;
 /// What a segment with one record holds beside that record's head (twice) and body.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u32 =
     HEADER_BYTES + MARK_BYTES + RECORD_HEADER_BYTES + ENTRY_BYTES_MAX + SEAL_BYTES;
+/// A record's checksum, which covers what stands behind it.
+pub(crate) const CHECKSUM_BYTES: u32 = 4;
 const LENGTH_BITS: u32 = 28;
 /// Above every record, segment and offset.
 pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << LENGTH_BITS;
@@ -68,7 +70,12 @@ impl Seed {
 
     /// The checksum of a record at `offset`; `bytes` is the record without its first 4 bytes.
     pub(crate) fn checksum(self, offset: u32, bytes: &[u8]) -> u32 {
-        crc32c::crc32c_append(self.0 ^ offset, bytes)
+        crc32c::crc32c_append(self.start(offset), bytes)
+    }
+
+    /// What the checksum of a record at `offset` starts from.
+    pub(crate) fn start(self, offset: u32) -> u32 {
+        self.0 ^ offset
     }
 }
 
@@ -115,6 +122,17 @@ impl RecordHeader {
     pub(crate) fn record_bytes(&self) -> u32 {
         RECORD_HEADER_BYTES + self.length
     }
+}
+
+/// The first place in `bytes` where [`RecordHeader::decode`] may succeed. It looks at three bytes of
+/// the ten, so that a search can afford to try every place; text has none, and zeros have none.
+pub(crate) fn first_kind(bytes: &[u8]) -> Option<usize> {
+    const KIND_AT: usize = 7; // the highest byte of the word, then the head's length
+    bytes.get(KIND_AT..)?.windows(3).position(|window| match window[0] >> (LENGTH_BITS % 8) {
+        1 => true,
+        2..=4 => window[1] == 0 && window[2] == 0,
+        _ => false,
+    })
 }
 
 /// Appends a record to `out`, whose present length need not be 0. `length` (the sum of head and
@@ -292,6 +310,24 @@ mod tests {
             assert_ne!(header.checksum, elsewhere.checksum(100, &out[4..]));
         }
         assert_ne!(header.checksum, seed.checksum(101, &out[4..]));
+    }
+
+    #[test]
+    fn every_header_is_found_where_it_may_begin() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut found = 0;
+        for _ in 0..100_000 {
+            let mut bytes: [u8; 10] = std::array::from_fn(|_| rng.u8(..) & rng.u8(..) & rng.u8(..));
+            bytes[4..7].fill(0);
+            bytes[4] = 8;
+            if RecordHeader::decode(&bytes).is_some() {
+                assert_eq!(first_kind(&bytes), Some(0), "{bytes:?}");
+                found += 1;
+            }
+        }
+        assert!(found > 1000, "{found}");
+        assert_eq!(first_kind(br#"{"jid":"0123456789abcdef","args":["ABC", 1.5E3]}"#), None);
+        assert_eq!(first_kind(&[0; 100]), None);
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod simulated_disk;
 #[cfg(any(test, feature = "simulation"))]
 mod simulated_state;
 mod space;
+mod stretch;
 mod survey;
 mod syncer;
 mod verify;

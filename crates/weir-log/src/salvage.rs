@@ -53,11 +53,13 @@ pub fn salvage<D: Disk>(disk: &D) -> Result<Salvage, OpenError> {
         return Ok(report);
     };
     let salvager = Salvager { disk, directory: &directory, log_id };
-    let last = salvager.last_used()?;
+    let (last, mut last_survey) = salvager.last_used()?;
     let mut files = directory.files.iter().peekable();
     for number in directory.first()..=last {
         let found = files.next_if(|found| found.number == number);
-        let done = salvager.segment(number, found, number == last, &mut report)?;
+        let is_last = number == last;
+        let known = last_survey.take_if(|_| is_last);
+        let done = salvager.segment(number, found, is_last, known, &mut report)?;
         report.damages += done.as_ref().map_or(0, |file| file.damages);
         report.bytes_lost += done.as_ref().map_or(0, |file| file.bytes_lost);
         report.files.extend(done);
@@ -79,15 +81,15 @@ struct Salvager<'a, D: Disk> {
 }
 
 impl<D: Disk> Salvager<'_, D> {
-    /// The newest segment that holds anything.
-    fn last_used(&self) -> Result<u32, OpenError> {
+    /// The newest segment that holds anything, and what is known of it.
+    fn last_used(&self) -> Result<(u32, Option<Survey>), OpenError> {
         for found in self.directory.files.iter().rev() {
             let survey = self.survey(found.number)?;
             if survey.offset > HEADER_BYTES || survey.sealed {
-                return Ok(found.number);
+                return Ok((found.number, Some(survey)));
             }
         }
-        Ok(self.directory.first())
+        Ok((self.directory.first(), None))
     }
 
     fn survey(&self, number: u32) -> Result<Survey, OpenError> {
@@ -102,6 +104,7 @@ impl<D: Disk> Salvager<'_, D> {
         number: u32,
         found: Option<&Found>,
         last: bool,
+        known: Option<Survey>,
         report: &mut Salvage,
     ) -> Result<Option<SalvagedFile>, OpenError> {
         let file = format::file_name(number);
@@ -111,7 +114,7 @@ impl<D: Disk> Salvager<'_, D> {
                 SalvagedFile { file, set_aside: None, records: 0, damages: 1, bytes_lost: 0 };
             return Ok(Some(done));
         };
-        let survey = self.survey(number)?;
+        let survey = known.map_or_else(|| self.survey(number), Ok)?;
         let records = survey.index.records();
         report.records += u64::from(records);
         let complete = last || survey.sealed;

@@ -84,6 +84,14 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         self.size
     }
 
+    pub(crate) fn file(&self) -> &'a F {
+        self.file
+    }
+
+    pub(crate) fn seed(&self) -> Seed {
+        self.seed
+    }
+
     /// `length` bytes at `offset`; fewer where the file ends.
     pub(crate) fn bytes(&mut self, offset: u32, length: u32) -> io::Result<&[u8]> {
         let end = self.size.min(offset.saturating_add(length));
@@ -216,7 +224,7 @@ impl<'a, F: DiskFile> Scanner<'a, F> {
         let mut durable = Position::default();
         let mut at = offset;
         while at + format::MARK_BYTES <= self.size {
-            let bytes = self.bytes(at, WINDOW_BYTES)?;
+            let bytes = self.window(at)?;
             let found = bytes.windows(10).position(|window| window[4..] == signature);
             let Some(found) = found else {
                 at += as_u32(bytes.len()).saturating_sub(9).max(1);
@@ -258,8 +266,11 @@ fn as_u32(bytes: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
-    use crate::disk::Disk;
+    use crate::disk::{Allocation, Disk};
     use crate::format::SegmentHeader;
     use crate::simulated_disk::SimulatedDisk;
 
@@ -276,5 +287,56 @@ mod tests {
             assert_eq!(scanned.ending == Ending::Open, believed);
             assert_eq!(scanned.durable == durable, believed);
         }
+    }
+
+    /// A file in memory that counts the bytes read of it.
+    #[derive(Debug)]
+    struct Counted {
+        bytes: Vec<u8>,
+        read: AtomicUsize,
+    }
+
+    impl DiskFile for Counted {
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+            let read = (&self.bytes[usize::try_from(offset).expect("small")..]).read(into)?;
+            self.read.fetch_add(read, Ordering::Relaxed);
+            Ok(read)
+        }
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("a scan writes nothing")
+        }
+        fn allocate(&self, _: u64) -> io::Result<Allocation> {
+            unreachable!("a scan writes nothing")
+        }
+        fn truncate(&self, _: u64) -> io::Result<()> {
+            unreachable!("a scan writes nothing")
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("a scan writes nothing")
+        }
+    }
+
+    /// Every sync leaves a mark, so a segment may hold hundreds of thousands of them.
+    #[test]
+    fn a_damaged_segment_is_read_a_few_times_however_many_marks_it_holds() {
+        let (seed, size) = (Seed::new(7, 3), 4 * WINDOW_BYTES as usize);
+        let mut bytes = SegmentHeader::encode(7, 3);
+        bytes.resize(size, b'x');
+        let mut highest = Position::default();
+        for at in (1000..size - 100).step_by(50_000) {
+            let offset = as_u32(at);
+            let mut mark = Vec::new();
+            highest = Position { segment: 3, offset };
+            format::put_mark(&mut mark, seed, offset, highest);
+            bytes[at..at + mark.len()].copy_from_slice(&mark);
+        }
+        let file = Counted { bytes, read: AtomicUsize::new(0) };
+        let scanned = Scanner::new(&file, 7, 3).and_then(Scanner::scan).expect("readable");
+        assert_eq!(scanned.durable, highest);
+        let read = file.read.load(Ordering::Relaxed);
+        assert!(read <= 3 * size, "{read} bytes of {size} were read");
     }
 }

@@ -3,17 +3,11 @@
 use std::io;
 
 use crate::disk::DiskFile;
-use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::{self, CHECKSUM_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader};
 use crate::index::Index;
 use crate::position::Position;
 use crate::scan::{Scanner, Step};
-
-/// Checksums behind damage may read each byte of the file so many times: enough for any real
-/// payload, and a bound for one made of bytes that all look like the beginning of a long record.
-const CHECKSUM_PASSES_MAX: u64 = 8;
-/// The same for records up to `SHORT_RECORD_BYTES`, which are tried for longer.
-const SHORT_CHECKSUM_PASSES_MAX: u64 = 64;
-const SHORT_RECORD_BYTES: u32 = 4096;
+use crate::stretch::Stretches;
 
 /// Bytes that belong to no valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +44,13 @@ pub(crate) fn survey<F: DiskFile>(mut scanner: Scanner<'_, F>) -> io::Result<Sur
         durable: Position::default(),
         gap_bytes: 0,
     };
-    let mut budget = Budget { spent: 0, size: scanner.size().into() };
+    let mut search = Search::new(&scanner);
     while !survey.sealed {
         let start = survey.offset;
         let Some(why) = survey.take(scanner.step(start)?) else {
             continue;
         };
-        let Some(end) = next_valid(&mut scanner, start, &mut budget)? else {
+        let Some(end) = search.next_valid(&mut scanner, start)? else {
             let last = scanner.last_byte(start)?;
             survey.torn = last.map(|last| Hole { start, end: last + 1, why });
             break;
@@ -86,56 +80,77 @@ impl Survey {
     }
 }
 
-/// How much may still be read to check places that look like records.
-struct Budget {
-    spent: u64,
-    size: u64,
+/// Finds records behind damage. Every place is tried where a record of any length may begin, so
+/// none whose checksum holds is missed, whatever the damage looks like.
+struct Search<'a, F> {
+    file: &'a F,
+    /// Made for the first place that needs it: most segments are sound.
+    stretches: Option<Stretches<'a, F>>,
 }
 
-impl Budget {
-    fn allows(&mut self, record_bytes: u32) -> bool {
-        let passes = if record_bytes <= SHORT_RECORD_BYTES {
-            SHORT_CHECKSUM_PASSES_MAX
-        } else {
-            CHECKSUM_PASSES_MAX
-        };
-        let allowed = self.spent + u64::from(record_bytes) <= passes * self.size;
-        self.spent += if allowed { record_bytes.into() } else { 0 };
-        allowed
+impl<'a, F: DiskFile> Search<'a, F> {
+    fn new(scanner: &Scanner<'a, F>) -> Self {
+        Search { file: scanner.file(), stretches: None }
     }
-}
 
-/// Where the next valid record behind a damaged one begins. It leaves room for a gap record.
-fn next_valid<F: DiskFile>(
-    scanner: &mut Scanner<'_, F>,
-    damaged: u32,
-    budget: &mut Budget,
-) -> io::Result<Option<u32>> {
-    let mut at = damaged + RECORD_HEADER_BYTES;
-    let left = |at: u32, scanner: &Scanner<'_, F>| scanner.size().saturating_sub(at);
-    while left(at, scanner) >= RECORD_HEADER_BYTES {
-        let size = scanner.size();
-        let bytes = scanner.window(at)?;
-        if bytes.len() < RECORD_HEADER_BYTES as usize {
-            break;
-        }
-        let mut plausible = None;
-        for (place, start) in (at..).zip(bytes.windows(RECORD_HEADER_BYTES as usize)) {
-            let header = RecordHeader::decode(start);
-            if let Some(header) = header.filter(|h| h.record_bytes() <= size - place) {
-                plausible = Some((place, header.record_bytes()));
-                break;
-            }
-            at = place + 1;
-        }
-        if let Some((place, record_bytes)) = plausible {
-            let valid = budget.allows(record_bytes)
+    /// Where the next valid record behind a damaged one begins. It leaves room for a gap record.
+    fn next_valid(
+        &mut self,
+        scanner: &mut Scanner<'_, F>,
+        damaged: u32,
+    ) -> io::Result<Option<u32>> {
+        let mut at = damaged + RECORD_HEADER_BYTES;
+        while let Some((place, header)) = next_plausible(scanner, at)? {
+            let is_valid = self.checksum_holds(scanner, place, header)?
                 && !matches!(scanner.step(place)?.0, Step::Damaged(_) | Step::Nothing);
-            if valid {
+            if is_valid {
                 return Ok(Some(place));
             }
             at = place + 1;
         }
+        Ok(None)
     }
-    Ok(None)
+
+    fn checksum_holds(
+        &mut self,
+        scanner: &Scanner<'_, F>,
+        place: u32,
+        header: RecordHeader,
+    ) -> io::Result<bool> {
+        let stretches = match &mut self.stretches {
+            Some(stretches) => stretches,
+            none => none.insert(Stretches::new(self.file, scanner.size())?),
+        };
+        let start = scanner.seed().start(place);
+        let (from, to) = (place + CHECKSUM_BYTES, place + header.record_bytes());
+        Ok(stretches.append(start, from, to)? == header.checksum)
+    }
+}
+
+/// From `at` on, the first place where a record may begin that does not end behind the file.
+fn next_plausible<F: DiskFile>(
+    scanner: &mut Scanner<'_, F>,
+    mut at: u32,
+) -> io::Result<Option<(u32, RecordHeader)>> {
+    let size = scanner.size();
+    loop {
+        let bytes = scanner.window(at)?;
+        if bytes.len() < RECORD_HEADER_BYTES as usize {
+            return Ok(None);
+        }
+        let Some(skipped) = format::first_kind(bytes) else {
+            at += as_u32(bytes.len()) - (RECORD_HEADER_BYTES - 1);
+            continue;
+        };
+        let header = RecordHeader::decode(&bytes[skipped..]);
+        at += as_u32(skipped);
+        match header.filter(|header| header.record_bytes() <= size - at) {
+            Some(header) => return Ok(Some((at, header))),
+            None => at += 1,
+        }
+    }
+}
+
+fn as_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a window lies in one segment")
 }

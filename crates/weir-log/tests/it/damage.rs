@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_log::{
-    Class, Disk, Log, OpenError, Position, ReadError, SimulatedDisk, Verification, salvage,
+    Class, Disk, Log, OpenError, Options, Position, ReadError, SimulatedDisk, Verification, salvage,
 };
 
 use crate::history::{body_of, damage, filled, numbers, open, options, read};
@@ -220,6 +220,40 @@ fn what_was_cut_does_not_come_back_behind_new_records() {
     assert_eq!(again, torn);
     log.syncer().sync().expect("synced");
     assert_eq!(numbers(&open(&disk.crash())), [0, 3]);
+}
+
+/// Random bytes look like the beginning of a long record at many places. What lies behind them is
+/// found all the same, however long its records are and with no mark between them.
+#[test]
+fn long_records_behind_damage_that_looks_like_records_are_kept() {
+    const MIB: u32 = 1024 * 1024;
+    const DAMAGED: std::ops::Range<u32> = 3_000_000..3_400_000;
+    static BODY: [u8; 50_000] = [b'x'; 50_000];
+    let options = Options {
+        segment_bytes: 16 * MIB,
+        record_bytes_max: MIB,
+        buffered_bytes_max: u64::from(16 * MIB),
+        ..options()
+    };
+    let disk = SimulatedDisk::new(13);
+    let (mut log, _) = Log::open(disk.clone(), options.clone()).expect("opens");
+    let mut append = |number: u32| log.append(Class::Job, &number.to_le_bytes(), &[&BODY]);
+    let starts: Vec<u32> = (0..300).map(|number| append(number).expect("room").offset).collect();
+    log.mark();
+    log.syncer().sync().expect("synced");
+    drop(log);
+    let mut rng = fastrand::Rng::with_seed(1);
+    damage(&disk, &file(1), |bytes| {
+        bytes[DAMAGED.start as usize..DAMAGED.end as usize].fill_with(|| rng.u8(..));
+    });
+    let disk = disk.kill();
+    salvage(&disk).expect("salvaged");
+    let (log, _) = Log::open(disk, options).expect("opens after salvage");
+    let is_sound = |start: u32| start + 50_014 <= DAMAGED.start || start >= DAMAGED.end;
+    let kept: Vec<u32> =
+        (0..300).zip(&starts).filter(|(_, start)| is_sound(**start)).map(|(n, _)| n).collect();
+    assert_eq!(kept.len(), 291);
+    assert_eq!(numbers(&log), kept);
 }
 
 proptest! {

@@ -1,0 +1,174 @@
+//! The checksum of any stretch of a segment without reading the stretch: what the search for records
+//! behind damage needs, where every byte may begin something that claims to be megabytes long.
+//!
+//! The register of a CRC is linear over GF(2). From a start value `s`, bytes `i..j` leave
+//! `P(j) ^ (s ^ P(i)) * x^(8 (j - i))`, where `P(k)` is what the first `k` bytes leave from zero and
+//! the product is taken modulo the CRC's polynomial (the identity behind zlib's `crc32_combine`).
+//! `P` is kept for every `STEP_BYTES`th byte: 1 MiB for a segment of 64 MiB.
+//!
+//! So a place is judged in some 200 ns whatever length it claims, and a search is linear in the
+//! size of the segment, whatever stands there. Salvage of 64 MiB takes 60 ms of CPU time when one
+//! record is damaged, 0.6 s when 32 MiB are random bytes, and 7 s when each of 32 Mi places looks
+//! like the beginning of a record of a megabyte (the bench `salvage 64 MiB`).
+
+use std::io;
+
+use crate::disk::{self, DiskFile};
+
+/// The distance of known registers: at most so many bytes are read again for any other.
+const STEP_BYTES: u32 = 256;
+/// Read at a time to find the registers; a multiple of `STEP_BYTES`.
+const BUFFER_BYTES: u32 = 1024 * 1024;
+/// The Castagnoli polynomial, lowest bit first.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// The registers of a file that no longer changes.
+pub(crate) struct Stretches<'a, F> {
+    file: &'a F,
+    /// Behind every `STEP_BYTES`th byte, from the file's first.
+    registers: Vec<u32>,
+    powers: Powers,
+    /// Where stretches start, and where they end: neighbours share a step.
+    starts: Step,
+    ends: Step,
+}
+
+impl<'a, F: DiskFile> Stretches<'a, F> {
+    /// Reads the first `size` bytes of `file` once.
+    pub(crate) fn new(file: &'a F, size: u32) -> io::Result<Stretches<'a, F>> {
+        let mut registers = Vec::with_capacity((size / STEP_BYTES) as usize + 1);
+        let mut register = 0;
+        let mut buffer = vec![0; BUFFER_BYTES.min(size) as usize];
+        for start in (0..size).step_by(BUFFER_BYTES as usize) {
+            let read = disk::read_full(file, &mut buffer, start.into())?;
+            for bytes in buffer[..read].chunks(STEP_BYTES as usize) {
+                registers.push(register);
+                register = advance(register, bytes);
+            }
+        }
+        registers.push(register);
+        let (starts, ends) = (Step::default(), Step::default());
+        Ok(Stretches { file, registers, powers: Powers::new(), starts, ends })
+    }
+
+    /// What `crc32c_append(checksum, ..)` makes of the bytes from `start` to `end`, which lie in
+    /// the file.
+    pub(crate) fn append(&mut self, checksum: u32, start: u32, end: u32) -> io::Result<u32> {
+        let at_start = register(&self.registers, &mut self.starts, self.file, start)?;
+        let at_end = register(&self.registers, &mut self.ends, self.file, end)?;
+        // The published form of a CRC is the register's complement.
+        let moved = self.powers.shift(!checksum ^ at_start, end - start);
+        Ok(!(at_end ^ moved))
+    }
+}
+
+/// What the bytes before `offset` leave.
+fn register<F: DiskFile>(
+    registers: &[u32],
+    step: &mut Step,
+    file: &F,
+    offset: u32,
+) -> io::Result<u32> {
+    let rest = offset % STEP_BYTES;
+    let register = registers.get((offset / STEP_BYTES) as usize).copied().unwrap_or_default();
+    if rest == 0 {
+        return Ok(register);
+    }
+    step.read(file, offset - rest)?;
+    Ok(advance(register, step.bytes.get(..rest as usize).unwrap_or_default()))
+}
+
+fn advance(register: u32, bytes: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!register, bytes)
+}
+
+/// The bytes between two known registers.
+#[derive(Default)]
+struct Step {
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+impl Step {
+    /// Holds what stands at `start`, a multiple of `STEP_BYTES`.
+    fn read<F: DiskFile>(&mut self, file: &F, start: u32) -> io::Result<()> {
+        if self.start == start && !self.bytes.is_empty() {
+            return Ok(());
+        }
+        self.start = start;
+        self.bytes.resize(STEP_BYTES as usize, 0);
+        let read = disk::read_full(file, &mut self.bytes, start.into())?;
+        self.bytes.truncate(read);
+        Ok(())
+    }
+}
+
+/// `x^(8 * value * 256^place)` for every value of each of a length's four bytes.
+struct Powers([[u32; 256]; 4]);
+
+impl Powers {
+    fn new() -> Powers {
+        let mut powers = [[ONE; 256]; 4];
+        let mut base = ONE >> 8; // x^8: what one byte moves by
+        for place in &mut powers {
+            for value in 1..place.len() {
+                place[value] = multiply(place[value - 1], base);
+            }
+            base = multiply(place[255], base);
+        }
+        Powers(powers)
+    }
+
+    /// `register` moved on by `bytes` zero bytes.
+    fn shift(&self, register: u32, bytes: u32) -> u32 {
+        let places = self.0.iter().zip(bytes.to_le_bytes()).filter(|(_, value)| *value != 0);
+        places.fold(register, |moved, (place, value)| multiply(place[usize::from(value)], moved))
+    }
+}
+
+/// The polynomial 1; the highest bit holds the lowest power.
+const ONE: u32 = 1 << 31;
+
+/// The product of two polynomials modulo `POLYNOMIAL`.
+fn multiply(left: u32, mut right: u32) -> u32 {
+    let mut product = 0;
+    for bit in (0..u32::BITS).rev() {
+        product ^= right & 0u32.wrapping_sub(left >> bit & 1);
+        right = right >> 1 ^ (POLYNOMIAL & 0u32.wrapping_sub(right & 1));
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::simulated_disk::SimulatedDisk;
+
+    #[test]
+    fn every_stretch_has_the_checksum_that_reading_it_gives() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for size in [1, 255, 256, 257, 4095, 4096, 4097, 100_000] {
+            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(size).collect();
+            let disk = SimulatedDisk::new(1);
+            disk.put_file("segment", bytes.clone());
+            let file = disk.open("segment").expect("there");
+            let size = u32::try_from(size).expect("small");
+            let mut stretches = Stretches::new(&file, size).expect("readable");
+            for _ in 0..500 {
+                let end = rng.u32(..=size);
+                let (checksum, start) = (rng.u32(..), rng.u32(..=end));
+                let read = crc32c::crc32c_append(checksum, &bytes[start as usize..end as usize]);
+                let computed = stretches.append(checksum, start, end).expect("readable");
+                assert_eq!(computed, read, "{start}..{end} of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_of_four_bytes_shift_like_as_many_zeros() {
+        let powers = Powers::new();
+        let zeros = vec![0; 0x0102_0304];
+        assert_eq!(powers.shift(7, 0x0102_0304), advance(7, &zeros));
+    }
+}
