@@ -21,6 +21,7 @@ mod info;
 mod lines;
 mod mutate;
 mod password;
+mod payload;
 mod push;
 mod queue;
 mod refusal;

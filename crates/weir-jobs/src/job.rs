@@ -25,7 +25,7 @@ use crate::model::{NewJob, QueueName};
 use crate::settings::Limits;
 use crate::stamp::Stamps;
 pub use error::JobError;
-use fields::{Fields, Rules};
+use fields::{Fields, RETRY_DEFAULT, Rules};
 use members::Members;
 
 /// A connection that pushed one giant job does not hold its memory for ever.
@@ -198,6 +198,7 @@ impl JobBatch {
         let added = Added {
             created_at: (!fields.has_created_at).then_some(now),
             queue: fields.queue.is_none().then_some(QueueName::DEFAULT),
+            retry: (!fields.has_retry).then_some(RETRY_DEFAULT),
         };
         job_text::write_added(&added, &mut self.stamps, &mut self.text);
         let base_bytes = self.text.len() - start;

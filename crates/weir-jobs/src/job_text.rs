@@ -1,11 +1,13 @@
 //! A job's JSON text through its life.
 //!
 //! It is `base` + `tail`. The base never changes: the text as pushed, less its closing brace and
-//! the members that the server owns, plus `created_at` and `queue` where the client named none.
-//! The tail is what the server writes anew at each step, and the closing brace:
+//! the members that the server owns, plus `created_at`, `queue` and `retry` where the client named
+//! none. The tail is what the server writes anew at each step, and the closing brace:
 //! `,"failure":{..},"enqueued_at":"2026-11-20T19:28:22.123456Z"}`, each member where there is one.
 //! `enqueued_at` comes last and has a fixed length, so the parts of a tail are found by length
 //! alone, without parsing the job.
+
+use std::io::Write as _;
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
@@ -26,6 +28,7 @@ pub(crate) struct Added<'a> {
     pub(crate) created_at: Option<Timestamp>,
     /// A checked name: it needs no escapes.
     pub(crate) queue: Option<&'a str>,
+    pub(crate) retry: Option<i32>,
 }
 
 pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut Vec<u8>) {
@@ -34,6 +37,10 @@ pub(crate) fn write_added(added: &Added<'_>, stamps: &mut Stamps, target: &mut V
     }
     if let Some(name) = added.queue {
         write_all(target, [QUEUE, name.as_bytes(), QUOTE]);
+    }
+    if let Some(retries) = added.retry {
+        // Writing to a Vec can't fail.
+        let _ = write!(target, ",\"retry\":{retries}");
     }
 }
 

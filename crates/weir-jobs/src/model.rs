@@ -115,8 +115,9 @@ impl fmt::Display for Wid {
 /// A job on its way in, checked and ready to store. Borrows the line that it came in.
 ///
 /// `json` is the job's final text. Its first `base_bytes` bytes never change in the job's life: the
-/// bytes as pushed without the closing brace, plus `created_at` and `queue` where the client named
-/// none. Behind them is what [`crate::job_text`] writes anew at each step, and the closing brace.
+/// bytes as pushed without the closing brace, plus `created_at`, `queue` and `retry` where the client
+/// named none. Behind them is what [`crate::job_text`] writes anew at each step, and the closing
+/// brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob<'a> {
     pub jid: &'a str,

@@ -2,6 +2,8 @@
 //!
 //! The text always has [`STAMP_BYTES`] bytes, so what was written can be found again by its length.
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use weir_base::clock::Timestamp;
 
@@ -10,6 +12,8 @@ pub(crate) const STAMP_BYTES: usize = 27;
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
 const FRACTION: std::ops::Range<usize> = 20..26;
+/// The part of a time before its fraction and its offset; each 0 stands for a digit.
+const DATE_TIME: &str = "0000-00-00T00:00:00";
 
 /// Formats times; the text up to the second is kept, so that the next time within it costs a few
 /// nanoseconds.
@@ -64,10 +68,75 @@ pub fn rfc3339(time: Timestamp) -> String {
     String::from_utf8_lossy(Stamps::default().format(time)).into_owned()
 }
 
-/// Reads an RFC 3339 time with any offset. Times before 1970 count as 1970.
-pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, jiff::Error> {
-    let parsed: jiff::Timestamp = text.parse()?;
-    Ok(Timestamp::from_micros(u64::try_from(parsed.as_microsecond()).unwrap_or(0)))
+/// Why a text is no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoTime {
+    #[error("it must look like 2026-11-20T19:28:22Z or 2026-11-20T19:28:22.5+01:00")]
+    Shape,
+    #[error("there is no such day, or no such time of day")]
+    Calendar,
+}
+
+/// Reads an RFC 3339 time with any offset, as strictly as the original: workers get the same text
+/// and have parsers of their own. Times before 1970 count as 1970.
+pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, NoTime> {
+    let (date_time, rest) = text.split_at_checked(DATE_TIME.len()).ok_or(NoTime::Shape)?;
+    if !has_shape(date_time, DATE_TIME) {
+        return Err(NoTime::Shape);
+    }
+    let (fraction, zone) = parse_fraction(rest)?;
+    let offset = parse_offset(zone)?;
+    // The calendar alone, without a zone: it goes on to the last second of the year 9999.
+    let date_time: DateTime = date_time.parse().map_err(|_| NoTime::Calendar)?;
+    let since_1970 = date_time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
+    let micros = (since_1970 + fraction - offset).as_micros();
+    Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+/// The digits behind a point or a comma, and what follows them.
+fn parse_fraction(text: &str) -> Result<(SignedDuration, &str), NoTime> {
+    let Some(digits) = text.strip_prefix(['.', ',']) else {
+        return Ok((SignedDuration::ZERO, text));
+    };
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (digits, zone) = digits.split_at(end);
+    if digits.is_empty() {
+        return Err(NoTime::Shape);
+    }
+    let six = digits.bytes().chain(std::iter::repeat(b'0')).take(FRACTION.len());
+    let micros = six.fold(0, |micros, digit| micros * 10 + i64::from(digit - b'0'));
+    Ok((SignedDuration::from_micros(micros), zone))
+}
+
+/// How far the clock of `Z` or `+01:00` is ahead of UTC.
+fn parse_offset(zone: &str) -> Result<SignedDuration, NoTime> {
+    if zone == "Z" {
+        return Ok(SignedDuration::ZERO);
+    }
+    let sign = match zone.as_bytes().first() {
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        _ => return Err(NoTime::Shape),
+    };
+    if !has_shape(&zone[1..], "00:00") {
+        return Err(NoTime::Shape);
+    }
+    // Two digits each, by their shape.
+    let part = |digits: &str| digits.parse::<i64>().map_err(|_| NoTime::Shape);
+    let (hours, minutes) = (part(&zone[1..3])?, part(&zone[4..6])?);
+    if hours > 24 || minutes > 59 {
+        return Err(NoTime::Calendar);
+    }
+    Ok(SignedDuration::from_mins(sign * (hours * 60 + minutes)))
+}
+
+/// Whether `text` is `shape`, any digit standing where it has a 0.
+fn has_shape(text: &str, shape: &str) -> bool {
+    let fits = |(byte, shape): (u8, u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == shape,
+    };
+    text.len() == shape.len() && text.bytes().zip(shape.bytes()).all(fits)
 }
 
 #[cfg(test)]
@@ -102,13 +171,31 @@ mod tests {
 
     #[test]
     fn offsets_and_fractions_are_read() {
-        let check = |text: &str, seconds: u64| {
-            assert_eq!(parse_rfc3339(text).unwrap(), Timestamp::from_millis(seconds * 1_000));
+        let check = |text: &str, micros: u64| {
+            assert_eq!(parse_rfc3339(text), Ok(Timestamp::from_micros(micros)), "{text}");
         };
         check("1970-01-01T01:00:00+01:00", 0);
-        check("1970-01-01T00:00:05.000000000Z", 5);
+        check("1970-01-01T00:00:00-11:30", 41_400_000_000);
+        check("1970-01-01T00:00:05.000000000Z", 5_000_000);
+        check("1970-01-01T00:00:05.1234567891Z", 5_123_456);
+        check("1970-01-01T00:00:05,5Z", 5_500_000);
+        check("1970-01-01T00:00:00.5+00:00", 500_000);
         check("1969-12-31T00:00:00Z", 0);
-        assert!(parse_rfc3339("tomorrow").is_err());
-        assert!(parse_rfc3339("2026-11-20T19:28:22").is_err());
+        check("0000-01-01T00:00:00Z", 0);
+        check("2000-02-29T12:34:56Z", 951_827_696_000_000);
+        check("9999-12-31T23:59:59.9999999Z", 253_402_300_799_999_999);
+    }
+
+    #[test]
+    fn other_forms_are_no_times() {
+        let check = |text: &str, error| assert_eq!(parse_rfc3339(text), Err(error), "{text}");
+        let forms = "tomorrow,2026-11-20,2026-11-20T19:28:22,2026-11-20T19:28Z,20261120T192822Z,\
+            2026-11-20T19:28:22+0100,2026-11-20T19:28:22.Z,2026-11-20T19:28:22Z[UTC],\
+            2026-11-20t19:28:22z,2026-11-20 19:28:22Z,+002026-11-20T19:28:22Z,2026-1-1T0:0:0Z,\
+            2026-11-20T19:28:22\u{e9}01:00,2026-11-20T19:28:22+,\u{e9}026-11-20T19:28:2Z, ";
+        forms.split(',').for_each(|text| check(text, NoTime::Shape));
+        let days = "2026-13-01T00:00:00Z,2026-02-29T00:00:00Z,2026-01-01T24:00:00Z,\
+            2026-01-01T00:00:00+25:00,2026-01-01T00:00:00+00:60";
+        days.split(',').for_each(|text| check(text, NoTime::Calendar));
     }
 }

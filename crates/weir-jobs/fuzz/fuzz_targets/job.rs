@@ -74,14 +74,14 @@ fn check(job: &NewJob<'_>) {
 
 fn check_text(json: &[u8]) {
     let names: Names = serde_json::from_slice(json).expect("a stored job is valid JSON");
-    for name in ["jid", "jobtype", "args", "queue", "created_at"] {
+    for name in ["jid", "jobtype", "args", "queue", "created_at", "retry"] {
         assert_eq!(names.0.get(name), Some(&1), "{name}");
     }
     for name in [
         "enqueued_at",
         "failure",
         "at",
-        "retry",
+        "custom",
         "reserve_for",
         "backtrace",
     ] {

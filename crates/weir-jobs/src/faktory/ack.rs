@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::payload;
 use super::refusal::Refusal;
 use super::replies::Answer;
 use crate::server::Service;
@@ -40,7 +41,5 @@ pub(super) async fn ack_run<'a, S: Store>(
 }
 
 fn parse(json: &[u8]) -> Result<Cow<'_, str>, Refusal> {
-    let ack: AckText<'_> =
-        serde_json::from_slice(json).map_err(|error| Refusal::malformed("ACK", error))?;
-    Ok(ack.jid)
+    payload::parse("ACK", json).map(|ack: AckText<'_>| ack.jid)
 }

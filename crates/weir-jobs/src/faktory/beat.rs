@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::payload;
 use super::refusal::Refusal;
 use super::replies::Answer;
 use crate::server::Service;
@@ -16,21 +17,18 @@ struct BeatText<'a> {
     wid: Cow<'a, str>,
     #[serde(borrow)]
     current_state: Option<Cow<'a, str>>,
-    rss_kb: Option<u64>,
+    rss_kb: Option<i64>,
 }
 
-/// `BEAT {wid,current_state?,rss_kb?}`: `+OK`, or bulk `{"state":..}` once it is not running.
+/// `BEAT {wid,current_state?,rss_kb?}`: `+OK`, or bulk `{"state":..}` once it is not running. As in
+/// the original a state of another name changes nothing: a BEAT that is refused would cost the
+/// worker its jobs.
 pub(super) fn beat<S: Store>(service: &Service<S>, json: &[u8]) -> Result<Answer, Refusal> {
-    let beat: BeatText<'_> =
-        serde_json::from_slice(json).map_err(|error| Refusal::malformed("BEAT", error))?;
-    let own_state = match beat.current_state.as_deref().filter(|state| !state.is_empty()) {
-        None => None,
-        Some(word) => Some(WorkerState::parse(word).ok_or_else(|| {
-            Refusal::malformed("BEAT", "current_state must be running, quiet or terminate")
-        })?),
-    };
+    let beat: BeatText<'_> = payload::parse("BEAT", json)?;
+    let own_state = beat.current_state.as_deref().and_then(WorkerState::parse);
+    let rss_kb = beat.rss_kb.and_then(|rss_kb| u64::try_from(rss_kb).ok());
     let now = service.clock.now();
-    let state = service.workers.borrow_mut().beat(&beat.wid, own_state, beat.rss_kb, now);
+    let state = service.workers.borrow_mut().beat(&beat.wid, own_state, rss_kb, now);
     match state.ok_or_else(|| Refusal::unknown_worker(&beat.wid))? {
         WorkerState::Running => Ok(Answer::Ok),
         state => Ok(Answer::Bulk(format!("{{\"state\":\"{}\"}}", state.as_str()).into_bytes())),

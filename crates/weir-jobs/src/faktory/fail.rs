@@ -2,16 +2,16 @@
 
 use serde::Deserialize;
 
+use super::payload;
 use super::refusal::Refusal;
 use super::replies::Answer;
 use crate::model::FailureReport;
+use crate::rules;
 use crate::server::Service;
 use crate::store::Store;
 
-/// The protocol's limits of a report; what is longer is cut.
-const ERRTYPE_CHARACTERS_MAX: usize = 100;
-const MESSAGE_CHARACTERS_MAX: usize = 1_000;
-const BACKTRACE_LINES_MAX: usize = 50;
+/// What the original writes where a worker left out the error's type or message.
+const UNKNOWN: &str = "unknown";
 
 #[derive(Deserialize)]
 struct FailText {
@@ -28,23 +28,20 @@ pub(super) async fn fail<S: Store>(service: &Service<S>, json: &[u8]) -> Result<
 }
 
 fn parse(json: &[u8]) -> Result<FailureReport, Refusal> {
-    let text: FailText =
-        serde_json::from_slice(json).map_err(|error| Refusal::malformed("FAIL", error))?;
-    let mut backtrace = text.backtrace.unwrap_or_default();
-    backtrace.truncate(BACKTRACE_LINES_MAX);
-    Ok(FailureReport {
+    let text: FailText = payload::parse("FAIL", json)?;
+    let report = FailureReport {
         jid: text.jid.into_boxed_str(),
-        errtype: cut(text.errtype.unwrap_or_default(), ERRTYPE_CHARACTERS_MAX),
-        message: cut(text.message.unwrap_or_default(), MESSAGE_CHARACTERS_MAX),
-        backtrace,
-    })
+        errtype: said(text.errtype),
+        message: said(text.message),
+        backtrace: text.backtrace.unwrap_or_default(),
+    };
+    Ok(rules::cut(report, rules::BACKTRACE_LINES_MAX))
 }
 
-fn cut(mut text: String, characters_max: usize) -> String {
-    if let Some((end, _)) = text.char_indices().nth(characters_max) {
-        text.truncate(end);
-    }
-    text
+fn said(text: Option<String>) -> String {
+    let text = text.unwrap_or_default();
+    let trimmed = text.trim();
+    if trimmed.is_empty() { UNKNOWN.to_owned() } else { trimmed.to_owned() }
 }
 
 #[cfg(test)]
@@ -68,7 +65,16 @@ mod tests {
     #[test]
     fn only_the_jid_is_needed() {
         let report = parse(b"{\"jid\":\"12345678\",\"backtrace\":null}").unwrap();
-        assert_eq!(report, FailureReport { jid: "12345678".into(), ..FailureReport::default() });
+        let unknown = FailureReport {
+            jid: "12345678".into(),
+            errtype: "unknown".to_owned(),
+            message: "unknown".to_owned(),
+            backtrace: Vec::new(),
+        };
+        assert_eq!(report, unknown);
+        let blank =
+            parse(b"{\"jid\":\"12345678\",\"errtype\":\" \",\"message\":\" m\\n\"}").unwrap();
+        assert_eq!((blank.errtype.as_str(), blank.message.as_str()), ("unknown", "m"));
         assert!(parse(b"{}").is_err());
     }
 }

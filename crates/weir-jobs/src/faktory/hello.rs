@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 use super::password::Challenge;
+use super::payload;
 use super::refusal::Refusal;
 use crate::model::Wid;
 use crate::settings::Limits;
@@ -42,8 +43,7 @@ impl Hello {
     }
 
     fn parse_json(json: &[u8], limits: &Limits) -> Result<Self, Refusal> {
-        let text: HelloText =
-            serde_json::from_slice(json).map_err(|error| Refusal::malformed("HELLO", error))?;
+        let text: HelloText = payload::parse("HELLO", json)?;
         let max = limits.id_bytes_max;
         let wid = text.wid.unwrap_or_default();
         if wid.len() > max {
@@ -60,14 +60,19 @@ impl Hello {
             wid: (!wid.is_empty()).then(|| Wid::new(&wid)),
             profile: Profile {
                 hostname,
-                pid: text.pid.unwrap_or_default(),
+                pid: at_least_0(text.pid),
                 labels,
-                rss_kb: text.rss_kb.unwrap_or_default(),
+                rss_kb: at_least_0(text.rss_kb),
             },
             version: text.v.unwrap_or(1),
             password_hash: text.pwdhash.unwrap_or_default(),
         })
     }
+}
+
+/// A number that is only shown: what a client can't tell is 0, or -1, or absent.
+fn at_least_0(number: Option<i64>) -> u64 {
+    number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
 /// The JSON of HELLO. Clients leave out, or send as null, what they don't have; `username` and
@@ -77,10 +82,10 @@ struct HelloText {
     v: Option<u64>,
     hostname: Option<String>,
     wid: Option<String>,
-    pid: Option<u64>,
+    pid: Option<i64>,
     labels: Option<Vec<String>>,
     pwdhash: Option<String>,
-    rss_kb: Option<u64>,
+    rss_kb: Option<i64>,
 }
 
 #[cfg(test)]
@@ -114,6 +119,8 @@ mod tests {
         let hello = parse("HELLO {\"v\":2,\"wid\":\"w1\",\"pid\":7,\"x\":1}").unwrap().unwrap();
         assert_eq!(hello.wid, Some(Wid::new("w1")));
         assert_eq!((hello.version, hello.profile.pid), (2, 7));
+        let profile = parse("HELLO {\"pid\":-1,\"rss_kb\":-1}").unwrap().unwrap().profile;
+        assert_eq!((profile.pid, profile.rss_kb), (0, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::payload;
 use super::refusal::Refusal;
 use super::replies::Answer;
 use crate::model::{Place, SetName};
@@ -32,8 +33,7 @@ pub(super) async fn mutate<S: Store>(
     settings: &Settings,
     json: &[u8],
 ) -> Result<Answer, Refusal> {
-    let text: MutateText =
-        serde_json::from_slice(json).map_err(|error| Refusal::malformed(COMMAND, error))?;
+    let text: MutateText = payload::parse(COMMAND, json)?;
     let set = SetName::ALL
         .into_iter()
         .find(|set| set.as_str() == text.target)

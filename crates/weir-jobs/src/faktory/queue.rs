@@ -11,8 +11,11 @@ use crate::store::{QueueAction, Store};
 
 const COMMAND: &str = "QUEUE";
 const USAGE: &str = "QUEUE PAUSE|RESUME|REMOVE NAME.. (or *), QUEUE LATENCY NAME..";
+/// All queues, in the place of names.
+const ALL: &str = "*";
 
-/// `QUEUE ACTION names|*` and `QUEUE LATENCY names`. Unknown names are ignored.
+/// `QUEUE ACTION names|*` and `QUEUE LATENCY names`, the action in any case. Unknown names are
+/// ignored.
 pub(super) async fn queue<S: Store>(
     service: &Service<S>,
     settings: &Settings,
@@ -20,20 +23,22 @@ pub(super) async fn queue<S: Store>(
 ) -> Result<Answer, Refusal> {
     let text = std::str::from_utf8(rest).map_err(|error| Refusal::malformed(COMMAND, error))?;
     let mut words = text.split_ascii_whitespace();
-    let action = match words.next() {
-        Some("PAUSE") => QueueAction::Pause,
-        Some("RESUME") => QueueAction::Resume,
-        Some("REMOVE") => QueueAction::Remove,
-        Some("LATENCY") => return latency(service, words),
+    let action = words.next().unwrap_or_default().to_ascii_uppercase();
+    let names: Vec<&str> = words.collect();
+    let action = match action.as_str() {
+        "PAUSE" => QueueAction::Pause,
+        "RESUME" => QueueAction::Resume,
+        "REMOVE" => QueueAction::Remove,
+        "LATENCY" => return latency(service, &names),
         _ => return Err(Refusal::malformed(COMMAND, USAGE)),
     };
-    let names: Vec<&str> = words.collect();
     let queues = named(service, settings, &names)?;
     service.store.act_on_queues(&queues, action).await?;
     Ok(Answer::Ok)
 }
 
-/// The queues that exist among `names`; `*`: all.
+/// The queues that exist among `names`; `*` alone: all. Among names it is refused, so that a slip
+/// doesn't remove every queue.
 fn named<S: Store>(
     service: &Service<S>,
     settings: &Settings,
@@ -42,25 +47,26 @@ fn named<S: Store>(
     if names.is_empty() {
         return Err(Refusal::malformed(COMMAND, USAGE));
     }
-    let all = names.contains(&"*");
-    for name in names.iter().filter(|name| **name != "*") {
-        check_queue_name(name, &settings.limits)?;
+    let all = *names == [ALL];
+    if !all {
+        names.iter().try_for_each(|name| check_queue_name(name, &settings.limits))?;
     }
     let queues = service.store.counts().queues.into_iter().map(|queue| queue.name);
     Ok(queues.filter(|queue| all || names.contains(&queue.as_str())).collect())
 }
 
 /// Seconds that the next job of each queue has waited; 0 for an empty or unknown one.
-fn latency<'a, S: Store>(
-    service: &Service<S>,
-    names: impl Iterator<Item = &'a str>,
-) -> Result<Answer, Refusal> {
+fn latency<S: Store>(service: &Service<S>, names: &[&str]) -> Result<Answer, Refusal> {
+    if names.contains(&ALL) {
+        return Err(Refusal::Wildcard);
+    }
     let now = service.clock.now();
     let counts = service.store.counts();
     let oldest: BTreeMap<&str, _> =
         counts.queues.iter().map(|queue| (queue.name.as_str(), queue.oldest)).collect();
     let seconds: BTreeMap<&str, f64> = names
-        .map(|name| {
+        .iter()
+        .map(|&name| {
             let since = oldest.get(name).copied().flatten();
             (name, since.map_or(0.0, |since| now.since(since).as_secs_f64()))
         })

@@ -21,12 +21,14 @@ pub(crate) enum Refusal {
     Malformed { command: &'static str, complaint: String },
     #[error("{0}")]
     Name(#[from] NameError),
-    #[error("Unknown command {0}")]
+    #[error("unknown command {0}")]
     UnknownCommand(String),
     #[error("{0} is a command of Faktory Enterprise; Weir does not serve it")]
     Enterprise(&'static str),
     #[error("unknown worker {0}")]
     UnknownWorker(String),
+    #[error("QUEUE LATENCY does not support wildcards")]
+    Wildcard,
     #[error("FETCH needs at least one queue: FETCH QUEUE [QUEUE ..]")]
     NoQueue,
     #[error("FETCH names more than {max} queues (jobs.limits.fetch_queues_max)")]

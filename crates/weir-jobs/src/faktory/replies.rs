@@ -121,6 +121,6 @@ mod tests {
         let mut replies = Replies::new(Rc::default());
         replies.error(&Refusal::unknown_command(b"A\r\n+OK\xFF"));
         let text = String::from_utf8_lossy(replies.bytes());
-        assert_eq!(text, "-ERR Unknown command A  +OK\u{FFFD}\r\n");
+        assert_eq!(text, "-ERR unknown command A  +OK\u{FFFD}\r\n");
     }
 }

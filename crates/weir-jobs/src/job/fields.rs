@@ -17,7 +17,7 @@ const JID_BYTES_MIN: usize = 8;
 const RESERVE_FOR_SECONDS_DEFAULT: u32 = 1_800;
 const RESERVE_FOR_SECONDS_MIN: u32 = 60;
 const RESERVE_FOR_SECONDS_MAX: u32 = 86_400;
-const RETRY_DEFAULT: i32 = 25;
+pub(super) const RETRY_DEFAULT: i32 = 25;
 
 /// A job's members, checked.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub(super) struct Fields<'a> {
     /// None: the client named none.
     pub(super) queue: Option<Cow<'a, str>>,
     pub(super) has_created_at: bool,
+    pub(super) has_retry: bool,
     pub(super) rules: Rules,
 }
 
@@ -49,12 +50,14 @@ impl<'a> Fields<'a> {
         check_shape(json, members, limits)?;
         let (jid, jobtype) = (jid(members, limits)?, jobtype(members, limits)?);
         check_args(members)?;
+        check_custom(members)?;
         let created_at = text(members, Member::CreatedAt)?;
         Ok(Self {
             jid,
             jobtype,
             queue: queue(members, limits)?,
             has_created_at: created_at.is_some_and(|text| !text.is_empty()),
+            has_retry: members.value(Member::Retry).is_some(),
             rules: rules(members, now)?,
         })
     }
@@ -108,10 +111,20 @@ fn check_args(members: &Members<'_>) -> Result<(), JobError> {
     if args.starts_with('[') { Ok(()) } else { Err(JobError::malformed("args must be an array")) }
 }
 
+/// Workers written in a typed language read it as a map and fail on anything else.
+fn check_custom(members: &Members<'_>) -> Result<(), JobError> {
+    match members.value(Member::Custom) {
+        Some(custom) if !custom.starts_with('{') => {
+            Err(JobError::malformed("custom must be an object"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
     Ok(Rules {
         reserve_for_seconds: reserve_for(members)?,
-        retry: integer(members, Member::Retry)?.unwrap_or(RETRY_DEFAULT),
+        retry: retry(members)?,
         backtrace: backtrace(members)?,
         at: at(members, now)?,
     })
@@ -119,13 +132,24 @@ fn rules(members: &Members<'_>, now: Timestamp) -> Result<Rules, JobError> {
 
 /// 60 - 86,400 s: absent and 0 are the default, less than a minute counts as one.
 fn reserve_for(members: &Members<'_>) -> Result<u32, JobError> {
-    let seconds = u32::try_from(integer(members, Member::ReserveFor)?.unwrap_or(0));
-    match seconds {
+    let seconds = integer(members, Member::ReserveFor)?.unwrap_or(0);
+    if seconds < 0 {
+        return Err(JobError::malformed("reserve_for must not be negative"));
+    }
+    match u32::try_from(seconds) {
         Ok(0) => Ok(RESERVE_FOR_SECONDS_DEFAULT),
         Ok(seconds @ 1..=RESERVE_FOR_SECONDS_MAX) => Ok(seconds.max(RESERVE_FOR_SECONDS_MIN)),
-        Ok(_) => Err(JobError::ReserveFor),
-        Err(_) => Err(JobError::malformed("reserve_for must not be negative")),
+        _ => Err(JobError::ReserveFor),
     }
+}
+
+/// Retries beyond what any job lives to see count as the most that there are.
+fn retry(members: &Members<'_>) -> Result<i32, JobError> {
+    let Some(retries) = integer(members, Member::Retry)? else {
+        return Ok(RETRY_DEFAULT);
+    };
+    let most = if retries < 0 { i32::MIN } else { i32::MAX };
+    Ok(i32::try_from(retries).unwrap_or(most))
 }
 
 /// Lines of backtrace to keep; a job that names no number above 0 keeps what the protocol keeps.
@@ -164,11 +188,11 @@ fn text<'a>(members: &Members<'a>, member: Member) -> Result<Option<Cow<'a, str>
 }
 
 /// A whole number; None: absent or null.
-fn integer(members: &Members<'_>, member: Member) -> Result<Option<i32>, JobError> {
+fn integer(members: &Members<'_>, member: Member) -> Result<Option<i64>, JobError> {
     let Some(raw) = members.value(member) else {
         return Ok(None);
     };
     raw.parse().map(Some).map_err(|_| {
-        JobError::malformed(format_args!("{} must be a whole number below 2^31", member.name()))
+        JobError::malformed(format_args!("{} must be a whole number below 2^63", member.name()))
     })
 }

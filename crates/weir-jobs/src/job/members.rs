@@ -23,9 +23,10 @@ pub(super) enum Member {
     CreatedAt,
     EnqueuedAt,
     Failure,
+    Custom,
 }
 
-const MEMBERS: usize = 11;
+const MEMBERS: usize = 12;
 
 impl Member {
     fn named(name: &str) -> Option<Self> {
@@ -41,6 +42,7 @@ impl Member {
             "created_at" => Self::CreatedAt,
             "enqueued_at" => Self::EnqueuedAt,
             "failure" => Self::Failure,
+            "custom" => Self::Custom,
             _ => return None,
         })
     }
@@ -58,6 +60,7 @@ impl Member {
             Self::CreatedAt => "created_at",
             Self::EnqueuedAt => "enqueued_at",
             Self::Failure => "failure",
+            Self::Custom => "custom",
         }
     }
 
@@ -67,7 +70,8 @@ impl Member {
         match self {
             Self::EnqueuedAt | Self::Failure => true,
             Self::CreatedAt | Self::Queue | Self::At => matches!(value, "null" | "\"\""),
-            _ => false,
+            Self::ReserveFor | Self::Retry | Self::Backtrace | Self::Custom => value == "null",
+            Self::Jid | Self::Jobtype | Self::Args => false,
         }
     }
 }
@@ -123,11 +127,13 @@ impl<'a> Members<'a> {
     }
 }
 
+/// All members that [`Member::is_cut`] may say yes to, each once.
+const CUTS_MAX: usize = 9;
+
 /// Which parts of the text go, so that what is left is an object again.
 #[derive(Debug)]
 struct Cuts {
-    /// At most the five members of [`Member::is_cut`], each once.
-    ranges: [Range<usize>; 5],
+    ranges: [Range<usize>; CUTS_MAX],
     count: usize,
     /// Where the last member's value ended; behind the opening brace at first.
     end: usize,

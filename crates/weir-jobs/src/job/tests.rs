@@ -6,7 +6,9 @@ const NOW_TEXT: &str = "2026-11-20T19:28:22.123456Z";
 
 /// What the server adds to a job with nothing but the required members.
 fn all_added() -> String {
-    format!(r#","created_at":"{NOW_TEXT}","queue":"default","enqueued_at":"{NOW_TEXT}"}}"#)
+    format!(
+        r#","created_at":"{NOW_TEXT}","queue":"default","retry":25,"enqueued_at":"{NOW_TEXT}"}}"#
+    )
 }
 
 fn parse<R>(json: &str, look: impl FnOnce(Result<NewJob<'_>, JobError>) -> R) -> R {
@@ -40,14 +42,14 @@ fn the_smallest_job_gets_the_defaults() {
 #[test]
 fn what_the_client_pushed_is_kept_byte_for_byte() {
     let odd = "{ \"args\" : [109326485893512345, 1e400, -0.0,\"\\u00e9é\\/\"]\t,\"zzz\": {\"b\":1,\"a\":2} ,\
-               \"jid\":\"12345678\",\"jobtype\":\"T\", \"custom\":null, \"zzz\":1 }";
+               \"jid\":\"12345678\",\"jobtype\":\"T\", \"custom\":{ }, \"zzz\":1 }";
     let kept = &odd[..odd.len() - 1];
     assert_eq!(text_of(&format!(" {odd}\t")), format!("{kept}{}", all_added()));
 }
 
 #[test]
 fn members_that_the_client_gave_are_not_added() {
-    let json = with(r#""created_at":"yesterday","queue":"q.1_-""#);
+    let json = with(r#""created_at":"yesterday","queue":"q.1_-","retry":3"#);
     let kept = &json[..json.len() - 1];
     assert_eq!(text_of(&json), format!(r#"{kept},"enqueued_at":"{NOW_TEXT}"}}"#));
 }
@@ -103,6 +105,8 @@ fn numbers_follow_the_protocol() {
     check(r#""reserve_for":1,"retry":-1,"backtrace":5"#, 60, -1, 5);
     check(r#""reserve_for":86400,"retry":-7,"backtrace":51"#, 86_400, -7, 50);
     check(r#""reserve_for":61,"retry":2147483647,"backtrace":-1"#, 61, i32::MAX, 50);
+    check(r#""retry":9223372036854775807,"backtrace":99999999999"#, 1_800, i32::MAX, 50);
+    check(r#""retry":-9223372036854775808"#, 1_800, i32::MIN, 50);
 }
 
 #[test]
@@ -126,12 +130,19 @@ fn what_is_wrong_is_said() {
     );
     check(&with(r#""queue":5"#), "malformed job: queue must be a string");
     check(&with(r#""created_at":5"#), "malformed job: created_at must be a string");
+    check(&with(r#""custom":[]"#), "malformed job: custom must be an object");
+    check(
+        &with(r#""at":"2999-01-01""#),
+        "malformed job: at is not an RFC 3339 time: \
+         it must look like 2026-11-20T19:28:22Z or 2026-11-20T19:28:22.5+01:00",
+    );
     let reserve_for = "jobs cannot be reserved for more than one day";
     check(&with(r#""reserve_for":86401"#), reserve_for);
+    check(&with(r#""reserve_for":9223372036854775807"#), reserve_for);
     check(&with(r#""reserve_for":-1"#), "malformed job: reserve_for must not be negative");
-    let retry = "malformed job: retry must be a whole number below 2^31";
+    let retry = "malformed job: retry must be a whole number below 2^63";
     check(&with(r#""retry":1e400"#), retry);
-    check(&with(r#""retry":2147483648"#), retry);
+    check(&with(r#""retry":9223372036854775808"#), retry);
     check(&with(r#""retry":true"#), retry);
     check(&with(r#""retry":"5""#), retry);
     check(&with(r#""jid":"12345678""#), "malformed job: jid is there twice");
@@ -173,7 +184,7 @@ fn invalid_utf8_is_refused_wherever_it_is() {
 fn a_number_of_a_million_digits_is_kept_in_args_and_refused_in_retry() {
     let digits = "9".repeat(1_000_000);
     assert!(text_of(&with(&format!(r#""x":{digits}"#))).contains(&digits));
-    assert!(error_of(&with(&format!(r#""retry":{digits}"#))).contains("below 2^31"));
+    assert!(error_of(&with(&format!(r#""retry":{digits}"#))).contains("below 2^63"));
 }
 
 #[test]

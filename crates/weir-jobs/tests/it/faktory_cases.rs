@@ -22,7 +22,7 @@ const PUSH: &[Case] = &[
         > PUSH {"jid":"12345678","jobtype":"T","args":[1,"a"],"custom":{"x":1},"unknown":[1]}
         < +OK
         > FETCH default
-        < ${"jid":"12345678","jobtype":"T","args":[1,"a"],"custom":{"x":1},"unknown":[1],"created_at":"*Z","queue":"default","enqueued_at":"*Z"}
+        < ${"jid":"12345678","jobtype":"T","args":[1,"a"],"custom":{"x":1},"unknown":[1],"created_at":"*Z","queue":"default","retry":25,"enqueued_at":"*Z"}
         > ACK {"jid":"12345678"}
         < +OK
         > FETCH default
@@ -129,6 +129,51 @@ const PUSH: &[Case] = &[
         < +OK
         >> FETCH default
         < $*12345678*
+    "#,
+    ),
+];
+
+const MEMBERS: &[Case] = &[
+    (
+        "a null is an absent member, which strict workers need to be absent",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":null,"reserve_for":null,"retry":null,"backtrace":null,"at":null,"created_at":null,"custom":null}
+        < +OK
+        > FETCH default
+        < ${"jid":"12345678","jobtype":"T","args":[],"created_at":"*Z","queue":"default","retry":25,"enqueued_at":"*Z"}
+    "#,
+    ),
+    (
+        "what a strict worker could not read is refused",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"custom":[]}
+        < -ERR malformed job: custom must be an object
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"at":"2999-01-01 00:00:00Z"}
+        < -ERR malformed job: at is not an RFC 3339 time: it must look like *
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"at":"2999-02-29T00:00:00Z"}
+        < -ERR malformed job: at is not an RFC 3339 time: there is no such day*
+    "#,
+    ),
+    (
+        "retries and times without end are taken",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"retry":9223372036854775807}
+        < +OK
+        > FETCH default
+        < $*"retry":9223372036854775807*
+        > FAIL {"jid":"12345678"}
+        < +OK
+        > PUSH {"jid":"12345679","jobtype":"T","args":[],"at":"9999-12-31T23:59:59.9999999Z"}
+        < +OK
+        > INFO
+        < $*"sets":{"scheduled":1,"retries":1,"dead":0,"working":0}*
+        > MUTATE {"cmd":"requeue","target":"retries"}
+        < +OK
+        > FETCH default
+        < $*"message":"unknown","errtype":"unknown"*
     "#,
     ),
 ];
@@ -255,10 +300,20 @@ const OTHERS: &[Case] = &[
         < ${"state":"terminate"}
         > BEAT {"wid":"nobody"}
         < -ERR unknown worker nobody
-        > BEAT {"wid":"w1","current_state":"tired"}
-        < -ERR malformed BEAT: *
         > BEAT nonsense
         < -ERR malformed BEAT: *
+    "#,
+    ),
+    (
+        "a BEAT is not lost over a state of another name or an odd number",
+        plain,
+        r#"
+        > BEAT {"wid":"w1","current_state":"tired","rss_kb":-1}
+        < +OK
+        > BEAT {"wid":"w1","current_state":"quiet"}
+        < ${"state":"quiet"}
+        > BEAT {"wid":"w1","current_state":"tired"}
+        < ${"state":"quiet"}
     "#,
     ),
     (
@@ -306,6 +361,42 @@ const OTHERS: &[Case] = &[
     "#,
     ),
     (
+        "* stands for all queues, but not among names",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":"a"}
+        < +OK
+        > QUEUE REMOVE b *
+        < -ERR queue name has a character outside*
+        > QUEUE REMOVE * b
+        < -ERR queue name has a character outside*
+        > INFO
+        < $*"queues":{"a":1},*
+        > QUEUE remove *
+        < +OK
+        > INFO
+        < $*"queues":{},*
+    "#,
+    ),
+    (
+        "a payload is an object, not its members in a row",
+        plain,
+        r#"
+        > PUSH {"jid":"12345678","jobtype":"T","args":[]}
+        < +OK
+        > ACK ["12345678"]
+        < -ERR malformed ACK: a JSON object must follow
+        > FAIL ["12345678",null,null,null]
+        < -ERR malformed FAIL: a JSON object must follow
+        > BEAT ["w1",null,null]
+        < -ERR malformed BEAT: a JSON object must follow
+        > MUTATE ["clear","dead",null]
+        < -ERR malformed MUTATE: a JSON object must follow
+        > INFO
+        < $*"queues":{"default":1},*
+    "#,
+    ),
+    (
         "END closes without a word",
         plain,
         r"
@@ -319,8 +410,12 @@ const OTHERS: &[Case] = &[
         r#"
         > PUSH {"jid":"12345678","jobtype":"T","args":[],"queue":"a"}
         < +OK
-        > QUEUE LATENCY a unknown *
-        < ${"*":0.0,"a":0.*,"unknown":0.0}
+        > QUEUE LATENCY a unknown
+        < ${"a":0.*,"unknown":0.0}
+        > QUEUE LATENCY *
+        < -ERR QUEUE LATENCY does not support wildcards
+        > QUEUE latency unknown
+        < ${"unknown":0.0}
         > QUEUE REMOVE a b
         < +OK
         > INFO
@@ -346,11 +441,11 @@ const OTHERS: &[Case] = &[
         > BATCH NEW {}
         < -ERR BATCH is a command of Faktory Enterprise*
         > push {}
-        < -ERR Unknown command push
+        < -ERR unknown command push
         >
-        < -ERR Unknown command *
+        < -ERR unknown command *
         > HELLO {"v":2}
-        < -ERR Unknown command HELLO
+        < -ERR unknown command HELLO
     "#,
     ),
 ];
@@ -432,6 +527,7 @@ fn run(cases: &[Case]) {
 #[test]
 fn jobs_are_pushed() {
     run(PUSH);
+    run(MEMBERS);
 }
 
 #[test]

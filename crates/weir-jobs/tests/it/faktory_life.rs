@@ -145,7 +145,7 @@ fn pipelined_commands_are_answered_in_order() {
             wanted += "< +OK\n";
             if number % 7 == 0 {
                 sent += "PUSH {\"jid\":\"bad\"}\nNONSENSE\n";
-                wanted += "< -ERR jobs must have a reasonable jid*\n< -ERR Unknown command*\n";
+                wanted += "< -ERR jobs must have a reasonable jid*\n< -ERR unknown command*\n";
             }
         }
         for number in 0..500 {

@@ -147,7 +147,7 @@ fn invalid_utf_8() {
         client.talk("< -ERR malformed job: invalid utf-8 sequence*");
         client.send(b"FETCH \xff\nACK {\"jid\":\"\xff\"}\n\xff\xff {}\n");
         client.talk("< -ERR malformed FETCH: *\n< -ERR malformed ACK: *");
-        client.talk("< -ERR Unknown command \u{fffd}\u{fffd}");
+        client.talk("< -ERR unknown command \u{fffd}\u{fffd}");
         client.send(b"PUSH {\"jid\":\"12345678\",\"jobtype\":\"\\ud800\",\"args\":[]}\n");
         client.talk("< -ERR malformed job: *surrogate*");
         others_are_served(&server);
@@ -218,7 +218,7 @@ fn negative_times() {
         client.talk("< -ERR malformed job: at is not an RFC 3339 time*");
         client.talk(r#"> PUSH {"jid":"12345678","jobtype":"T","args":[],"at":-5}"#);
         client.talk("< -ERR malformed job: at must be a string");
-        client.talk("> BEAT {\"wid\":\"w1\",\"rss_kb\":-1}\n< -ERR malformed BEAT: *");
+        client.talk("> BEAT {\"wid\":\"w1\",\"rss_kb\":-1}\n< +OK");
         others_are_served(&server);
     }
 }

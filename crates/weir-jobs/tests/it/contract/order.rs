@@ -37,7 +37,9 @@ pub(crate) async fn a_payload_arrives_as_it_was_pushed<H: Harness>(world: World<
     let added: Value =
         serde_json::from_str(&format!("{{{}", added.strip_prefix(',').unwrap())).unwrap();
     let now = weir_jobs::stamp::rfc3339(world.now());
-    let expected = serde_json::json!({"created_at": now, "queue": "default", "enqueued_at": now});
+    let expected = serde_json::json!({
+        "created_at": now, "queue": "default", "retry": 25, "enqueued_at": now,
+    });
     assert_eq!(added, expected);
 }
 
