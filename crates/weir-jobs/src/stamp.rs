@@ -86,6 +86,10 @@ pub(crate) fn parse_rfc3339(text: &str) -> Result<Timestamp, NoTime> {
     }
     let (fraction, zone) = parse_fraction(rest)?;
     let offset = parse_offset(zone)?;
+    // The parser of the calendar would take a leap second for the one before.
+    if date_time.ends_with(":60") {
+        return Err(NoTime::Calendar);
+    }
     // The calendar alone, without a zone: it goes on to the last second of the year 9999.
     let date_time: DateTime = date_time.parse().map_err(|_| NoTime::Calendar)?;
     let since_1970 = date_time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
@@ -195,6 +199,7 @@ mod tests {
             2026-11-20T19:28:22\u{e9}01:00,2026-11-20T19:28:22+,\u{e9}026-11-20T19:28:2Z, ";
         forms.split(',').for_each(|text| check(text, NoTime::Shape));
         let days = "2026-13-01T00:00:00Z,2026-02-29T00:00:00Z,2026-01-01T24:00:00Z,\
+            2026-12-31T23:59:60Z,\
             2026-01-01T00:00:00+25:00,2026-01-01T00:00:00+00:60";
         days.split(',').for_each(|text| check(text, NoTime::Calendar));
     }

@@ -12,7 +12,7 @@ use super::replies::Answer;
 use super::session::Session;
 use super::signal::Order;
 use super::wire::{End, Watched, Wire};
-use crate::model::QueueName;
+use crate::model::{Delivery, QueueName};
 use crate::settings::{Limits, Settings};
 use crate::store::{FetchRequest, Store};
 
@@ -51,8 +51,9 @@ fn parse(text: &[u8], limits: &Limits) -> Result<Vec<QueueName>, Refusal> {
 
 /// `FETCH q1 q2 ..`: bulk job, or null after `limits.fetch_wait`.
 ///
-/// The session's named queues are what it asks for. While it waits, earlier replies have been sent, and a client that hangs up ends it: the job that
-/// was on its way stays where it was. Being told to be quiet, or the server's end, answers null.
+/// The session's named queues are what it asks for. While it waits, earlier replies have been sent,
+/// and a client that hangs up ends it: the job that was on its way stays where it was. Being told to
+/// be quiet, or the server's end, answers null.
 pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
     session: &Session<'_, S>,
     wire: &mut Wire<IO>,
@@ -92,11 +93,9 @@ pub(super) async fn fetch<S: Store, IO: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     };
-    let answer = |job: crate::model::Delivery| Answer::Bulk(job.json);
-    Ok(match fetched {
-        Ok(jobs) => Ok(jobs.into_iter().next().map_or(Answer::Null, answer)),
-        Err(error) => Err(error.into()),
-    })
+    let answer = |job: Delivery| Answer::Bulk(job.json);
+    let first = fetched.map(|jobs| jobs.into_iter().next().map_or(Answer::Null, answer));
+    Ok(first.map_err(Refusal::from))
 }
 
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {

@@ -38,23 +38,17 @@ pub(super) async fn mutate<S: Store>(
         .into_iter()
         .find(|set| set.as_str() == text.target)
         .ok_or_else(|| Refusal::malformed(COMMAND, "target must be retries, scheduled or dead"))?;
-    let filter = text.filter.unwrap_or_default();
-    let action = match text.cmd.as_str() {
-        "kill" => Action::Kill,
-        "discard" => Action::Discard,
-        "requeue" => Action::Requeue,
-        "clear" => {
-            let everything = Filter::default();
-            walk::act_on_matching(service, settings, &Place::Set(set), everything, Action::Discard)
-                .await?;
-            return Ok(Answer::Ok);
-        }
+    let filter = filter_of(text.filter.unwrap_or_default());
+    let (action, filter) = match text.cmd.as_str() {
+        "kill" => (Action::Kill, filter),
+        "discard" => (Action::Discard, filter),
+        "requeue" => (Action::Requeue, filter),
+        "clear" => (Action::Discard, Filter::default()),
         _ => {
             let complaint = "cmd must be clear, kill, discard or requeue";
             return Err(Refusal::malformed(COMMAND, complaint));
         }
     };
-    let filter = filter_of(filter);
     walk::act_on_matching(service, settings, &Place::Set(set), filter, action).await?;
     Ok(Answer::Ok)
 }
