@@ -90,6 +90,8 @@ pub struct Limits {
     pub workers_max: usize,
     /// Labels kept of one worker.
     pub worker_labels_max: usize,
+    /// Queues kept, of those that one worker asks for, to be shown.
+    pub worker_queues_max: usize,
     /// Jobs in one PUSHB.
     pub pushb_jobs_max: usize,
     /// FETCHes that wait at once.
@@ -170,6 +172,7 @@ impl Default for Limits {
             password_checks_max: 100,
             workers_max: 10_000,
             worker_labels_max: 64,
+            worker_queues_max: 64,
             pushb_jobs_max: 10_000,
             waiting_fetches_max: 10_000,
             fetch_queues_max: 1_000,

@@ -149,6 +149,12 @@ pub struct Worker {
     pub rss_kb: u64,
     pub connections: u64,
     pub busy: u64,
+    /// The queues that it last asked for, by name; at most `limits.worker_queues_max`.
+    #[serde(default)]
+    pub queues: Vec<String>,
+    /// How many those are in all. 0: it has not asked yet.
+    #[serde(default)]
+    pub queues_total: u64,
 }
 
 /// A reserved job and who has it.

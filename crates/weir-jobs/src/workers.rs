@@ -4,14 +4,14 @@
 //! `limits.heartbeat_timeout` is reaped, its connections closed, and only then do its reservations
 //! return; a connection that closes changes nothing of that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
 use crate::faktory::{Order, Signal};
-use crate::model::Wid;
+use crate::model::{QueueName, Wid};
 use crate::view;
 
 /// What a worker process is told. Only moves forward.
@@ -71,7 +71,19 @@ struct Worker {
     started: Timestamp,
     last_beat: Timestamp,
     state: WorkerState,
-    connections: Vec<Rc<Signal>>,
+    connections: Vec<Connection>,
+    /// At most so many of its queues are shown: the setting when it last asked for others.
+    queues_kept_max: usize,
+}
+
+/// One connection of a worker process.
+#[derive(Debug)]
+struct Connection {
+    signal: Rc<Signal>,
+    /// What it last asked for, the first of them.
+    queues: Box<[QueueName]>,
+    /// How many it asked for in all.
+    queues_total: usize,
 }
 
 /// `limits.workers_max` workers are there already.
@@ -97,17 +109,37 @@ impl Workers {
             last_beat: now,
             state: WorkerState::Running,
             connections: Vec::new(),
+            queues_kept_max: 0,
         });
         worker.last_beat = worker.last_beat.max(now);
         signal.give(worker.state.order());
-        worker.connections.push(signal);
+        worker.connections.push(Connection { signal, queues: Box::default(), queues_total: 0 });
         Ok(())
+    }
+
+    /// A connection fetches from other queues than before; the first `kept_max` are remembered.
+    pub(crate) fn asks(
+        &mut self,
+        wid: &Wid,
+        signal: &Rc<Signal>,
+        queues: &[QueueName],
+        kept_max: usize,
+    ) {
+        let Some(worker) = self.by_wid.get_mut(wid) else {
+            return;
+        };
+        worker.queues_kept_max = kept_max;
+        let asking = worker.connections.iter_mut().find(|known| Rc::ptr_eq(&known.signal, signal));
+        if let Some(connection) = asking {
+            connection.queues = queues.iter().take(kept_max).cloned().collect();
+            connection.queues_total = queues.len();
+        }
     }
 
     /// A connection closed. The worker stays until it is reaped.
     pub(crate) fn disconnect(&mut self, wid: &Wid, signal: &Rc<Signal>) {
         if let Some(worker) = self.by_wid.get_mut(wid) {
-            worker.connections.retain(|known| !Rc::ptr_eq(known, signal));
+            worker.connections.retain(|known| !Rc::ptr_eq(&known.signal, signal));
         }
     }
 
@@ -148,7 +180,7 @@ impl Workers {
     pub(crate) fn reap(&mut self, now: Timestamp, timeout: Duration) -> Vec<Wid> {
         let gone = self.by_wid.extract_if(|_, worker| worker.last_beat + timeout <= now);
         gone.map(|(wid, worker)| {
-            worker.connections.iter().for_each(|signal| signal.give(Order::Close));
+            worker.connections.iter().for_each(|it| it.signal.give(Order::Close));
             wid
         })
         .collect()
@@ -161,22 +193,8 @@ impl Workers {
 
     /// All, in the order of their start. `busy`: how many jobs a worker holds.
     pub(crate) fn view(&self, busy: impl Fn(&Wid) -> u64) -> Vec<view::Worker> {
-        let mut workers: Vec<_> = self
-            .by_wid
-            .iter()
-            .map(|(wid, worker)| view::Worker {
-                wid: wid.to_string(),
-                hostname: worker.profile.hostname.clone(),
-                pid: worker.profile.pid,
-                labels: worker.profile.labels.clone(),
-                started_at: worker.started.as_secs_f64(),
-                last_beat_at: worker.last_beat.as_secs_f64(),
-                state: worker.state.as_str().to_owned(),
-                rss_kb: worker.profile.rss_kb,
-                connections: worker.connections.len() as u64,
-                busy: busy(wid),
-            })
-            .collect();
+        let mut workers: Vec<_> =
+            self.by_wid.iter().map(|(wid, worker)| worker.view(wid, busy(wid))).collect();
         workers.sort_by(|a, b| a.started_at.total_cmp(&b.started_at).then(a.wid.cmp(&b.wid)));
         workers
     }
@@ -185,8 +203,31 @@ impl Workers {
 impl Worker {
     fn advance(&mut self, state: WorkerState) {
         self.state = self.state.max(state);
-        for signal in &self.connections {
-            signal.give(self.state.order());
+        for connection in &self.connections {
+            connection.signal.give(self.state.order());
+        }
+    }
+
+    fn view(&self, wid: &Wid, busy: u64) -> view::Worker {
+        // Connections of one worker mostly ask for the same queues.
+        let asked: BTreeSet<&QueueName> =
+            self.connections.iter().flat_map(|connection| &connection.queues).collect();
+        let most = self.connections.iter().map(|connection| connection.queues_total).max();
+        let queues_total = asked.len().max(most.unwrap_or(0)) as u64;
+        let shown = asked.into_iter().take(self.queues_kept_max);
+        view::Worker {
+            wid: wid.to_string(),
+            hostname: self.profile.hostname.clone(),
+            pid: self.profile.pid,
+            labels: self.profile.labels.clone(),
+            started_at: self.started.as_secs_f64(),
+            last_beat_at: self.last_beat.as_secs_f64(),
+            state: self.state.as_str().to_owned(),
+            rss_kb: self.profile.rss_kb,
+            connections: self.connections.len() as u64,
+            busy,
+            queues: shown.map(ToString::to_string).collect(),
+            queues_total,
         }
     }
 }
@@ -244,6 +285,29 @@ mod tests {
         let view = workers.view(|_| 3);
         assert_eq!((view[0].connections, view[0].busy), (1, 3));
         assert_eq!(workers.len(), 1);
+    }
+
+    #[test]
+    fn a_worker_shows_what_all_its_connections_ask_for_within_the_limit() {
+        let mut workers = Workers::default();
+        let wid = Wid::new("w");
+        let (one, other) = (connect(&mut workers, "w", at(0)), connect(&mut workers, "w", at(0)));
+        let names = |text: &str| -> Vec<QueueName> {
+            let limits = crate::settings::Limits::default();
+            text.split(' ').map(|name| QueueName::parse(name, &limits).unwrap()).collect()
+        };
+        let shown = |workers: &Workers| {
+            let view = workers.view(|_| 0).remove(0);
+            (view.queues.join(" "), view.queues_total)
+        };
+        assert_eq!(shown(&workers), (String::new(), 0), "it has not asked yet");
+        workers.asks(&wid, &one, &names("push default"), 3);
+        workers.asks(&wid, &other, &names("default mail"), 3);
+        assert_eq!(shown(&workers), ("default mail push".to_owned(), 3));
+        workers.asks(&wid, &one, &names("a b c d"), 3);
+        assert_eq!(shown(&workers), ("a b c".to_owned(), 5));
+        workers.disconnect(&wid, &one);
+        assert_eq!(shown(&workers), ("default mail".to_owned(), 2));
     }
 
     #[test]

@@ -24,15 +24,21 @@ pub(super) struct NamedQueues {
 }
 
 impl NamedQueues {
-    /// Keeps the queues that `text` names.
-    pub(super) fn read(&mut self, text: &[u8], limits: &Limits) -> Result<(), Refusal> {
-        if self.queues.is_empty() || self.text != text {
-            self.queues.clear();
-            let queues = parse(text, limits)?;
-            text.clone_into(&mut self.text);
-            self.queues = queues;
+    /// Keeps the queues that `text` names; answers whether they are others than before.
+    pub(super) fn read(&mut self, text: &[u8], limits: &Limits) -> Result<bool, Refusal> {
+        if !self.queues.is_empty() && self.text == text {
+            return Ok(false);
         }
-        Ok(())
+        self.queues.clear();
+        let queues = parse(text, limits)?;
+        text.clone_into(&mut self.text);
+        self.queues = queues;
+        Ok(true)
+    }
+
+    /// In the order in which they were named.
+    pub(super) fn queues(&self) -> &[QueueName] {
+        &self.queues
     }
 }
 
@@ -112,14 +118,14 @@ mod tests {
         let mut named = NamedQueues::default();
         let mut read = |text: &[u8]| {
             let read = named.read(text, &limits);
-            read.map(|()| (named.queues.len(), named.queues.as_ptr()))
+            read.map(|anew| (anew, named.queues.len(), named.queues.as_ptr()))
         };
-        let first = read(b"a b");
-        assert_eq!(read(b"a b"), first);
-        assert_eq!(read(b" c  d  e ").map(|(count, _)| count), Ok(3));
+        let (_, count, place) = read(b"a b").unwrap();
+        assert_eq!(read(b"a b"), Ok((false, count, place)));
+        assert_eq!(read(b" c  d  e ").map(|(anew, count, _)| (anew, count)), Ok((true, 3)));
         assert_eq!(read(b""), Err(Refusal::NoQueue));
         assert_eq!(read(b" "), Err(Refusal::NoQueue));
-        assert_eq!(read(b"a b").map(|(count, _)| count), Ok(2));
+        assert_eq!(read(b"a b").map(|(anew, count, _)| (anew, count)), Ok((true, 2)));
     }
 
     #[test]

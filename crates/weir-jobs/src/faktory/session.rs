@@ -87,10 +87,18 @@ impl<'c, S: Store> Session<'c, S> {
         &self,
         wire: &mut Wire<IO>,
         settings: &Settings,
-        named: Result<(), Refusal>,
+        named: Result<bool, Refusal>,
     ) -> Result<(), End> {
         let answer = match named {
-            Ok(()) => fetch::fetch(self, wire, settings).await?,
+            Ok(anew) => {
+                if anew && let Some(wid) = &self.client.wid {
+                    let queues = self.named_queues.queues();
+                    let kept_max = settings.limits.worker_queues_max;
+                    let mut workers = self.service.workers.borrow_mut();
+                    workers.asks(wid, &self.client.signal, queues, kept_max);
+                }
+                fetch::fetch(self, wire, settings).await?
+            }
             Err(refusal) => Err(refusal),
         };
         self.reply(wire, Verb::Fetch, answer);

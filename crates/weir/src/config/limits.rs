@@ -51,6 +51,11 @@ fn read_connections(keys: &mut Keys<'_>, limits: &mut Limits) {
     );
     count("workers_max", &mut limits.workers_max, "Worker processes known at once.");
     count("worker_labels_max", &mut limits.worker_labels_max, "Labels kept of one worker.");
+    count(
+        "worker_queues_max",
+        &mut limits.worker_queues_max,
+        "Queues kept, of those that one worker asks for, to be shown.",
+    );
     keys.number(
         Key::live(
             "wrong_passwords_max",
