@@ -15,6 +15,7 @@ use weir_base::clock::Clock;
 use weir_base::history::{self, History};
 use weir_base::shutdown::Shutdown;
 use weir_console::live::Live;
+use weir_console::queue_histories::QueueHistories;
 use weir_console::sampler::{COLUMNS, Sampler};
 use weir_console::settings::Settings;
 use weir_console::{Deps, Routes, router};
@@ -41,10 +42,14 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
     let history =
         history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
     let settings = Settings::default();
+    let live = Live::new(&settings.limits);
+    let queue_histories =
+        QueueHistories::new(&history, settings.limits.chart_queues_max, live.metrics().clone());
     let deps = Deps {
         handle: running.handle(),
         history: Arc::new(History::open(&history, &COLUMNS)),
-        live: Live::new(&settings.limits),
+        queue_histories: Arc::new(queue_histories),
+        live,
         clock: Clock::system(),
         settings,
         jobs_limits: weir_jobs::settings::Limits::default(),

@@ -7,8 +7,10 @@
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
 //! - `pages`: one file per page; they read and act through the job server's handle only.
 
+mod address;
 mod assets;
 mod console;
+mod fetchers;
 mod figures;
 mod guard;
 mod json_text;
@@ -16,9 +18,11 @@ pub mod live;
 pub mod metrics;
 mod pages;
 mod place;
+pub mod queue_histories;
 pub mod sampler;
 pub mod settings;
 pub mod verdict;
+mod visible;
 
 use std::sync::Arc;
 
@@ -29,6 +33,7 @@ use weir_jobs::handle::Handle;
 
 use crate::console::Console;
 use crate::live::Live;
+use crate::queue_histories::QueueHistories;
 use crate::settings::Settings;
 
 /// What the console stands on.
@@ -37,6 +42,8 @@ pub struct Deps {
     pub handle: Handle,
     /// Opened with [`sampler::COLUMNS`].
     pub history: Arc<History>,
+    /// The charts of single queues.
+    pub queue_histories: Arc<QueueHistories>,
     /// Shared with [`sampler::Sampler`].
     pub live: Live,
     pub clock: Clock,

@@ -45,7 +45,8 @@ pub(crate) enum Latest {
 pub(crate) struct Reading {
     pub(crate) at: Timestamp,
     pub(crate) overview: view::Overview,
-    pub(crate) queues: Vec<view::Queue>,
+    pub(crate) queues: Arc<Vec<view::Queue>>,
+    pub(crate) workers: Arc<Vec<view::Worker>>,
     pub(crate) rates: Rates,
     pub(crate) trend: Trend,
     pub(crate) verdict: Verdict,

@@ -20,6 +20,9 @@ pub(crate) enum Limit {
     StreamsMax,
     BodyBytesMax,
     RequestTimeout,
+    ChartQueuesMax,
+    SearchTime,
+    ActionWait,
 }
 
 /// How a try to log in ended.
@@ -55,6 +58,9 @@ impl ConsoleMetrics {
             Limit::StreamsMax => "streams_max",
             Limit::BodyBytesMax => "body_bytes_max",
             Limit::RequestTimeout => "request_timeout",
+            Limit::ChartQueuesMax => "chart_queues_max",
+            Limit::SearchTime => "search_time",
+            Limit::ActionWait => "action_wait",
         };
         self.limit_hits.get_or_create(&LimitLabels { limit }).inc();
     }

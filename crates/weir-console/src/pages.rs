@@ -6,9 +6,12 @@ mod chart;
 mod error;
 mod events;
 mod job;
+mod job_history;
 mod jobs;
 mod overview;
+mod queue;
 mod queues;
+mod ranges;
 mod reading;
 pub(crate) mod shell;
 pub(crate) mod theme;
@@ -36,6 +39,8 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/queues/confirm", get(queues::confirm))
         .route("/queues/act", post(queues::act))
         .route("/queue", get(jobs::queue))
+        .route("/queue/chart", get(queue::points))
+        .route("/live/queue", get(queue::fragment))
         .route("/scheduled", get(jobs::scheduled))
         .route("/retries", get(jobs::retries))
         .route("/dead", get(jobs::dead))

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::address;
+
 /// A set or a queue: `scheduled`, `retries`, `dead` or `queue:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -34,21 +36,15 @@ impl Place {
 
     /// The address of its list with more fields of the query.
     pub(crate) fn address(&self, fields: &[(&str, &str)]) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
         let path = match self {
             Self::Scheduled => "/scheduled",
             Self::Retries => "/retries",
             Self::Dead => "/dead",
             Self::Queue(name) => {
-                query.append_pair("name", name);
-                "/queue"
+                return address("/queue", &[&[("name", name.as_str())], fields].concat());
             }
         };
-        query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
-        match query.finish() {
-            empty if empty.is_empty() => path.to_owned(),
-            query => format!("{path}?{query}"),
-        }
+        address(path, fields)
     }
 
     pub(crate) fn title(&self) -> String {
@@ -57,6 +53,16 @@ impl Place {
             Self::Retries => "Retries".to_owned(),
             Self::Dead => "Dead".to_owned(),
             Self::Queue(name) => format!("Queue {name}"),
+        }
+    }
+
+    /// In a sentence.
+    pub(crate) fn phrase(&self) -> String {
+        match self {
+            Self::Scheduled => "the scheduled set".to_owned(),
+            Self::Retries => "the retry set".to_owned(),
+            Self::Dead => "the dead set".to_owned(),
+            Self::Queue(name) => format!("queue {name}"),
         }
     }
 

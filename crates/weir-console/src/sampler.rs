@@ -16,6 +16,7 @@ use weir_jobs::view;
 use self::tally::Tally;
 use crate::Deps;
 use crate::live::{Latest, Live, Rates, Reading};
+use crate::queue_histories::QueueHistories;
 use crate::verdict::{Facts, Trend, judge};
 
 /// The series of the console's history: open it with these.
@@ -47,6 +48,7 @@ const READINGS_PER_DETAIL: u64 = 10;
 pub struct Sampler {
     handle: Handle,
     history: Arc<History>,
+    queue_histories: Arc<QueueHistories>,
     live: Live,
     clock: Clock,
     interval: Duration,
@@ -54,8 +56,8 @@ pub struct Sampler {
     jobs_url: String,
     tally: Tally,
     readings: u64,
-    queues: Vec<view::Queue>,
-    workers: Vec<view::Worker>,
+    queues: Arc<Vec<view::Queue>>,
+    workers: Arc<Vec<view::Worker>>,
 }
 
 impl Sampler {
@@ -65,6 +67,7 @@ impl Sampler {
         Self {
             handle: deps.handle.clone(),
             history: Arc::clone(&deps.history),
+            queue_histories: Arc::clone(&deps.queue_histories),
             live: deps.live.clone(),
             clock: deps.clock.clone(),
             interval: deps.settings.limits.sample_interval,
@@ -72,8 +75,8 @@ impl Sampler {
             jobs_url: deps.jobs_url.clone(),
             tally: Tally::default(),
             readings: 0,
-            queues: Vec::new(),
-            workers: Vec::new(),
+            queues: Arc::default(),
+            workers: Arc::default(),
         }
     }
 
@@ -95,14 +98,15 @@ impl Sampler {
 
     async fn read(&mut self) -> Result<Reading, HandleError> {
         let overview = self.handle.overview().await?;
-        if self.live.is_watched() || self.readings.is_multiple_of(READINGS_PER_DETAIL) {
-            self.queues = self.handle.queues().await?;
-            self.workers = self.handle.workers().await?;
+        let in_detail = self.live.is_watched() || self.readings.is_multiple_of(READINGS_PER_DETAIL);
+        if in_detail {
+            self.queues = Arc::new(self.handle.queues().await?);
+            self.workers = Arc::new(self.handle.workers().await?);
         }
         self.readings += 1;
         let at = self.clock.now();
         self.tally.add(at, &overview);
-        let retries_before = self.record(at, &overview).await;
+        let retries_before = self.record(at, &overview, in_detail).await;
         let trend = Trend {
             retries_before,
             failed_per_second: self.tally.rates(tally::MINUTE).failed,
@@ -124,20 +128,31 @@ impl Sampler {
         Ok(Reading {
             at,
             overview,
-            queues: self.queues.clone(),
+            queues: Arc::clone(&self.queues),
+            workers: Arc::clone(&self.workers),
             rates: self.tally.rates(tally::MOMENT),
             trend,
             verdict,
         })
     }
 
-    /// Writes one row and reads how many retries there were ten minutes ago; on a thread that may
-    /// wait for the disk.
-    async fn record(&self, at: Timestamp, overview: &view::Overview) -> Option<f64> {
+    /// Writes one row, and `in_detail` one for each queue, and reads how many retries there were
+    /// ten minutes ago; on a thread that may wait for the disk.
+    async fn record(
+        &self,
+        at: Timestamp,
+        overview: &view::Overview,
+        in_detail: bool,
+    ) -> Option<f64> {
         let row = row(overview, self.tally.rates(self.interval));
         let history = Arc::clone(&self.history);
+        let queue_histories = Arc::clone(&self.queue_histories);
+        let queues = in_detail.then(|| Arc::clone(&self.queues));
         let recorded = tokio::task::spawn_blocking(move || {
             history.append(at, &row);
+            if let Some(queues) = queues {
+                queue_histories.record(at, &queues);
+            }
             retries_before(&history, at)
         });
         recorded.await.unwrap_or_default()

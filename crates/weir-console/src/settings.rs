@@ -47,6 +47,11 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// A page that isn't ready after this long is given up.
     pub request_timeout: Duration,
+    /// A search that has not filled its page looks on for this long; then it shows what it has, with
+    /// the way onwards.
+    pub search_time: Duration,
+    /// An action on jobs that takes longer goes on in the background, and the page says so.
+    pub action_wait: Duration,
     /// How often the job server is read for charts and live pages, whatever the number of readers.
     pub sample_interval: Duration,
     /// Jobs on one page of a list.
@@ -59,6 +64,8 @@ pub struct Limits {
     pub payload_display_bytes_max: usize,
     /// Points of one chart.
     pub chart_points_max: usize,
+    /// Queues with charts of their own; each takes two files and at most 700 KiB of disk.
+    pub chart_queues_max: usize,
 }
 
 impl Default for Settings {
@@ -88,12 +95,15 @@ impl Default for Limits {
             streams_max: 64,
             body_bytes_max: 1 << 20,
             request_timeout: Duration::from_secs(30),
+            search_time: Duration::from_secs(2),
+            action_wait: Duration::from_secs(10),
             sample_interval: Duration::from_secs(1),
             page_jobs: 50,
             page_queues: 200,
             page_workers: 500,
             payload_display_bytes_max: 256 << 10,
             chart_points_max: 600,
+            chart_queues_max: 50,
         }
     }
 }
@@ -145,7 +155,7 @@ impl Settings {
 
 impl Limits {
     /// The limits that make no sense at zero, each with whether it is.
-    fn zeros(&self) -> [(&'static str, bool); 13] {
+    fn zeros(&self) -> [(&'static str, bool); 16] {
         [
             ("limits.sessions_max", self.sessions_max == 0),
             ("limits.login_burst", self.login_burst == 0),
@@ -154,12 +164,15 @@ impl Limits {
             ("limits.streams_max", self.streams_max == 0),
             ("limits.body_bytes_max", self.body_bytes_max == 0),
             ("limits.request_timeout", self.request_timeout.is_zero()),
+            ("limits.search_time", self.search_time.is_zero()),
+            ("limits.action_wait", self.action_wait.is_zero()),
             ("limits.sample_interval", self.sample_interval.is_zero()),
             ("limits.page_jobs", self.page_jobs == 0),
             ("limits.page_queues", self.page_queues == 0),
             ("limits.page_workers", self.page_workers == 0),
             ("limits.payload_display_bytes_max", self.payload_display_bytes_max == 0),
             ("limits.chart_points_max", self.chart_points_max == 0),
+            ("limits.chart_queues_max", self.chart_queues_max == 0),
         ]
     }
 }

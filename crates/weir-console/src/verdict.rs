@@ -43,13 +43,15 @@ pub struct Trend {
 
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 15] = [
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
     worker_rules::nobody_works,
+    worker_rules::all_are_leaving,
     worker_rules::worker_is_silent,
-    queue_rules::queue_is_not_served,
+    queue_rules::queue_is_not_fetched,
+    queue_rules::queue_is_passed_over,
     queue_rules::queue_grows,
     queue_rules::queue_is_late,
     queue_rules::queue_is_paused,

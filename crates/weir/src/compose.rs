@@ -14,6 +14,7 @@ use weir_base::clock::Clock;
 use weir_base::history::History;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
+use weir_console::queue_histories::QueueHistories;
 use weir_console::sampler::{self, Sampler};
 use weir_console::{Deps, Routes};
 use weir_jobs::handle::{Handle, HandleError};
@@ -166,9 +167,13 @@ fn console_deps(
     let mut console = settings.console.clone();
     // The port that the system chose, where it was to choose.
     console.listen = listener.local_addr()?;
+    let queues_max = console.limits.chart_queues_max;
+    let queue_histories =
+        QueueHistories::new(&settings.history, queues_max, live.metrics().clone());
     Ok(Deps {
         handle,
         history: Arc::new(History::open(&settings.history, &sampler::COLUMNS)),
+        queue_histories: Arc::new(queue_histories),
         live,
         clock,
         settings: console,

@@ -35,8 +35,7 @@ pub(crate) struct Wanted {
 
 /// Where a stranger who asked for `path` is sent.
 pub(crate) fn address(path: &str) -> String {
-    let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", path).finish();
-    format!("/login?{query}")
+    crate::address::address("/login", &[("next", path)])
 }
 
 /// `GET /login`
@@ -120,7 +119,7 @@ fn render(console: &Console, visitor: &Visitor, next: String, problem: Option<St
 }
 
 /// A path of this console and nothing else: `//evil.example` and `https:..` would lead away.
-fn safe_path(path: Option<&str>) -> String {
+pub(crate) fn safe_path(path: Option<&str>) -> String {
     let path = path.unwrap_or("/");
     let is_ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     let is_plain = path.bytes().all(|byte| (0x21..0x7f).contains(&byte));

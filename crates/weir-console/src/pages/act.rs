@@ -13,10 +13,12 @@ use weir_jobs::store::Action;
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html};
+use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
+use crate::metrics::Limit;
 use crate::place::Place;
 
 /// What can be done to a resting job.
@@ -74,10 +76,9 @@ impl JobAction {
 
     /// Where all matches are confirmed.
     pub(crate) fn confirm_address(self, place: &Place, fields: &[(&str, &str)]) -> String {
-        let mut query = form_urlencoded::Serializer::new("/jobs/confirm?".to_owned());
-        query.append_pair("place", &place.name()).append_pair("action", self.word());
-        query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
-        query.finish()
+        let place = place.name();
+        let what = [("place", place.as_str()), ("action", self.word())];
+        address("/jobs/confirm", &[&what, fields].concat())
     }
 
     const fn action(self) -> Action {
@@ -89,6 +90,9 @@ impl JobAction {
     }
 }
 
+/// What was done when it isn't done yet.
+const GOES_ON: &str = "on";
+
 /// What was done, from fixed words: an address can't put others into the page.
 pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
     let count = count.unwrap_or(0);
@@ -96,6 +100,10 @@ pub(crate) fn sentence(word: &str, count: Option<u64>) -> Option<String> {
     let were = if count == 1 { "was" } else { "were" };
     match word {
         "none" => Some("Nothing was selected: tick the jobs first.".to_owned()),
+        GOES_ON => Some(
+            "That takes a while and goes on by itself: load the page again to see how far it is."
+                .to_owned(),
+        ),
         "requeue" => Some(format!(
             "{jobs} {were} put into {} now.",
             if count == 1 { "its queue" } else { "their queues" }
@@ -200,7 +208,15 @@ pub(crate) async fn act(
         Which::Keys(keys)
     };
     let place = wanted.place.name();
-    let count = console.deps.handle.act(place.clone(), which, wanted.action.action()).await?;
+    let acting = console.deps.handle.act(place.clone(), which, wanted.action.action());
+    let acted = tokio::time::timeout(console.deps.settings.limits.action_wait, acting).await;
+    let Ok(count) = acted else {
+        // The job server finishes what it has begun, whoever waits for it.
+        console.metrics().limit_hit(Limit::ActionWait);
+        tracing::info!(place, action = wanted.action.word(), "console: an action takes long");
+        return Ok(back(&wanted, GOES_ON, 0));
+    };
+    let count = count?;
     tracing::info!(place, action = wanted.action.word(), count, "console: acted on jobs");
     Ok(back(&wanted, wanted.action.word(), count))
 }

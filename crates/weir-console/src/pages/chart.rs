@@ -34,8 +34,18 @@ pub(crate) async fn points(
     State(console): State<Arc<Console>>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Chart>, PageError> {
+    let history = Arc::clone(&console.deps.history);
+    read(&console, history, wanted).await.map(Json)
+}
+
+/// Reads a history on a thread that may wait for the disk.
+pub(crate) async fn read(
+    console: &Console,
+    history: Arc<history::History>,
+    wanted: Wanted,
+) -> Result<Chart, PageError> {
     let series: Vec<String> = wanted.series.split(',').map(str::to_owned).collect();
-    let known = console.deps.history.columns();
+    let known = history.columns();
     if let Some(unknown) = series.iter().find(|name| !known.contains(name)) {
         return Err(PageError::Invalid(format!("there is no series {unknown:?}")));
     }
@@ -47,7 +57,6 @@ pub(crate) async fn points(
     // The second that isn't over has no row yet.
     let to = console.deps.clock.now();
     let from = to - Duration::from_secs(wanted.seconds);
-    let history = Arc::clone(&console.deps.history);
     let read = tokio::task::spawn_blocking(move || {
         let names: Vec<&str> = series.iter().map(String::as_str).collect();
         history.query(&history::Query { series: &names, from, to, points_max })
@@ -59,9 +68,9 @@ pub(crate) async fn points(
         };
         table.columns.iter().map(column).collect()
     };
-    Ok(Json(Chart {
+    Ok(Chart {
         times: table.times.iter().map(|at| at.as_secs_f64()).collect(),
         means: pick(|band| band.mean),
         peaks: pick(|band| band.max),
-    }))
+    })
 }

@@ -10,14 +10,17 @@ use serde::Deserialize;
 use weir_jobs::view;
 
 use super::act::JobAction;
+use super::job_history::{self, Event};
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html};
+use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
 use crate::json_text;
 use crate::place::Place;
+use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "job.html")]
@@ -32,6 +35,9 @@ struct JobPage {
     moment: String,
     reserve_for: String,
     retry: String,
+    history: Vec<Event>,
+    /// Whether earlier failures than the last are only counted.
+    has_forgotten: bool,
     payload: String,
     payload_size: String,
     payload_shown: String,
@@ -56,7 +62,7 @@ pub(crate) async fn page(
     let place = place(&job);
     let bytes_max = console.deps.settings.limits.payload_display_bytes_max;
     let shown = json_text::pretty(&job.payload, bytes_max);
-    let title = format!("Job {}", figures::shortened(&job.jid, 40));
+    let title = format!("Job {}", visible(&figures::shortened(&job.jid, 40)));
     Ok(html(&JobPage {
         shell: Shell::new(&console, &visitor, section(job.state), title),
         actions: place.as_ref().map_or(&[][..], JobAction::of_place),
@@ -66,14 +72,30 @@ pub(crate) async fn page(
         moment: figures::moment(job.at),
         reserve_for: figures::duration(figures::as_float(job.reserve_for_seconds)),
         retry: retry(job.retry),
-        payload: shown.text,
+        history: job_history::events(&job, now),
+        has_forgotten: job.failure.as_ref().is_some_and(|failure| failure.retry_count > 0),
+        payload: visible(&shown.text).into_owned(),
         is_cut: shown.is_cut,
         payload_size: figures::bytes(job.payload.len() as u64),
         payload_shown: figures::bytes(bytes_max as u64),
         download: download(&job.jid),
         place,
-        job,
+        job: in_visible_letters(job),
     }))
+}
+
+/// The job with what clients wrote made fit to be read. Its key stays as it is.
+fn in_visible_letters(mut job: view::Job) -> view::Job {
+    let show = |text: &mut String| *text = visible(text).into_owned();
+    show(&mut job.jid);
+    show(&mut job.jobtype);
+    job.wid.iter_mut().for_each(show);
+    if let Some(failure) = &mut job.failure {
+        show(&mut failure.errtype);
+        show(&mut failure.message);
+        failure.backtrace.iter_mut().for_each(show);
+    }
+    job
 }
 
 /// `GET /job/payload?jid=..`: the payload exactly as a worker gets it, as a file.
@@ -117,13 +139,13 @@ const fn section(state: view::State) -> Section {
     }
 }
 
-const fn state_word(state: view::State) -> &'static str {
+pub(crate) const fn state_word(state: view::State) -> &'static str {
     match state {
         view::State::Enqueued => "waits in its queue",
-        view::State::Working => "a worker has it",
-        view::State::Scheduled => "scheduled",
+        view::State::Working => "is in a worker's hands",
+        view::State::Scheduled => "is scheduled",
         view::State::Retries => "waits for another try",
-        view::State::Dead => "dead",
+        view::State::Dead => "is dead",
     }
 }
 
@@ -136,5 +158,5 @@ fn retry(retry: i64) -> String {
 }
 
 fn download(jid: &str) -> String {
-    form_urlencoded::Serializer::new("/job/payload?".to_owned()).append_pair("jid", jid).finish()
+    address("/job/payload", &[("jid", jid)])
 }

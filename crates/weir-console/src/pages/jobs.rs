@@ -11,14 +11,18 @@ use serde_json::value::RawValue;
 use weir_jobs::{handle, view};
 
 use super::act::{self, JobAction};
-use super::queues;
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html};
+use super::{queue, queues};
+use crate::Deps;
+use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
+use crate::metrics::Limit;
 use crate::place::Place;
+use crate::visible::visible;
 
 /// What a list's address says. Also the fields that an action hands back, to return to the list.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +39,9 @@ pub(crate) struct Wanted {
     pub(crate) order: String,
     #[serde(default)]
     after: String,
+    /// The stretch of a queue's charts.
+    #[serde(default)]
+    range: String,
     #[serde(default)]
     done: String,
     count: Option<u64>,
@@ -45,23 +52,19 @@ pub(crate) struct Wanted {
 struct JobsPage {
     shell: Shell,
     place: Place,
-    queue: Option<QueueHead>,
+    queue: Option<queue::Head>,
     wanted: Wanted,
     rows: Vec<Row>,
     total: String,
     scanned: String,
     is_filtered: bool,
+    /// The job whose id is what was searched for, wherever it is.
+    exact: Option<Exact>,
     next: Option<String>,
     first: Option<String>,
+    other_end: OtherEnd,
     all: Vec<AllAction>,
     done: Option<String>,
-}
-
-/// The figures over a queue's jobs.
-struct QueueHead {
-    queue: view::Queue,
-    drain: String,
-    confirm_address: String,
 }
 
 /// A job in the list.
@@ -77,6 +80,19 @@ struct Row {
     arguments: String,
     error: Option<String>,
     tries: Option<String>,
+}
+
+/// A job that was found by its id.
+struct Exact {
+    address: String,
+    jid: String,
+    state: &'static str,
+}
+
+/// Where the list begins at its other end.
+struct OtherEnd {
+    label: &'static str,
+    address: String,
 }
 
 /// What can be done to all matches.
@@ -126,23 +142,30 @@ pub(crate) async fn queue(
 async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted) -> Answer {
     let deps = &console.deps;
     let queue = match &place {
-        Place::Queue(name) => Some(QueueHead::of(queues::find(console, name).await?)),
+        Place::Queue(name) => {
+            let with = |range| place.address(&[&wanted.fields()[..], &[("range", range)]].concat());
+            Some(queue::head(console, visitor, name, &wanted.range, with).await?)
+        }
         Place::Scheduled | Place::Retries | Place::Dead => None,
     };
-    let page = deps.handle.jobs(wanted.query(&place, deps.settings.limits.page_jobs)).await?;
+    let page = read(console, wanted.query(&place, deps.settings.limits.page_jobs)).await?;
+    let exact = exact(console, &wanted.search).await?;
     let now = deps.clock.now().as_secs_f64();
     let fields = wanted.fields();
+    let page_fields = [&fields[..], &[("range", wanted.range.as_str())]].concat();
     Ok(html(&JobsPage {
         shell: Shell::new(console, visitor, section(&place), place.title()),
         rows: page.jobs.iter().map(|job| Row::of(job, now)).collect(),
         total: figures::counted(page.total, "job"),
         scanned: figures::counted(page.scanned, "job"),
         is_filtered: wanted.is_filtered(),
+        exact,
         next: page
             .next
             .as_ref()
-            .map(|next| place.address(&[&fields[..], &[("after", next.as_str())]].concat())),
-        first: (!wanted.after.is_empty()).then(|| place.address(&fields)),
+            .map(|next| place.address(&[&page_fields[..], &[("after", next.as_str())]].concat())),
+        first: (!wanted.after.is_empty()).then(|| place.address(&page_fields)),
+        other_end: wanted.other_end(&place),
         all: JobAction::of_place(&place)
             .iter()
             .map(|action| AllAction {
@@ -150,10 +173,45 @@ async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted
                 address: action.confirm_address(&place, &fields),
             })
             .collect(),
-        done: act::sentence(&wanted.done, wanted.count),
+        done: wanted.done(&place),
         queue,
         place,
         wanted,
+    }))
+}
+
+/// A page of jobs. The job server stops a search now and then to let others run; it is asked again
+/// until the page is full, for at most `limits.search_time`.
+async fn read(console: &Console, query: handle::Query) -> Result<view::Page, PageError> {
+    let Deps { handle, clock, settings, .. } = &console.deps;
+    let wanted = query.limit.unwrap_or(settings.limits.page_jobs);
+    let ends_at = clock.now() + settings.limits.search_time;
+    let mut page = handle.jobs(query.clone()).await?;
+    while page.jobs.len() < wanted && page.next.is_some() {
+        if clock.now() >= ends_at {
+            console.metrics().limit_hit(Limit::SearchTime);
+            break;
+        }
+        let limit = Some(wanted - page.jobs.len());
+        let on = handle::Query { after: page.next.take(), limit, ..query.clone() };
+        let more = handle.jobs(on).await?;
+        page.jobs.extend(more.jobs);
+        page.scanned += more.scanned;
+        (page.next, page.total) = (more.next, more.total);
+    }
+    Ok(page)
+}
+
+/// Who searches for a job's id wants that job, wherever it is.
+async fn exact(console: &Console, search: &str) -> Result<Option<Exact>, PageError> {
+    if search.is_empty() {
+        return Ok(None);
+    }
+    let found = console.deps.handle.job(search.to_owned()).await?;
+    Ok(found.map(|job| Exact {
+        address: job_address(&job.jid),
+        jid: visible(&job.jid).into_owned(),
+        state: super::job::state_word(job.state),
     }))
 }
 
@@ -179,6 +237,31 @@ impl Wanted {
         }
     }
 
+    /// What was just done, to the queue or to jobs.
+    fn done(&self, place: &Place) -> Option<String> {
+        let to_queue = || {
+            let Place::Queue(name) = place else { return None };
+            let (done, name) = (Some(self.done.clone()), Some(name.clone()));
+            queues::Done { done, name, count: self.count }.sentence()
+        };
+        act::sentence(&self.done, self.count).or_else(to_queue)
+    }
+
+    /// The same list from its other end.
+    fn other_end(&self, place: &Place) -> OtherEnd {
+        let (label, order) = match self.is_newest_first() {
+            true => ("From the oldest", ""),
+            false => ("From the newest", "newest"),
+        };
+        let fields = [
+            ("search", self.search.as_str()),
+            ("jobtype", &self.jobtype),
+            ("order", order),
+            ("range", &self.range),
+        ];
+        OtherEnd { label, address: place.address(&fields) }
+    }
+
     fn is_newest_first(&self) -> bool {
         self.order == "newest"
     }
@@ -193,19 +276,6 @@ impl Wanted {
     }
 }
 
-impl QueueHead {
-    fn of(queue: view::Queue) -> Self {
-        let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("name", &queue.name)
-            .finish();
-        Self {
-            drain: queues::drain(&queue),
-            confirm_address: format!("/queues/confirm?{query}"),
-            queue,
-        }
-    }
-}
-
 /// Characters of arguments and errors in a list; the job's page has them whole.
 const EXCERPT_CHARACTERS: usize = 160;
 
@@ -215,16 +285,16 @@ impl Row {
         Self {
             key: job.key.clone(),
             address: job_address(&job.jid),
-            jid: job.jid.clone(),
-            jobtype: job.jobtype.clone(),
+            jid: visible(&job.jid).into_owned(),
+            jobtype: visible(&job.jobtype).into_owned(),
             queue: job.queue.clone(),
             when: figures::relative(now, job.at),
             moment: figures::moment(job.at),
             machine_moment: figures::machine_moment(job.at),
-            arguments: arguments(&job.payload),
+            arguments: visible(&arguments(&job.payload)).into_owned(),
             error: failure.map(|failure| {
                 let text = format!("{}: {}", failure.errtype, failure.message);
-                figures::shortened(&text, EXCERPT_CHARACTERS)
+                visible(&figures::shortened(&text, EXCERPT_CHARACTERS)).into_owned()
             }),
             tries: failure.map(tries),
         }
@@ -233,7 +303,7 @@ impl Row {
 
 /// Where a job's page is.
 pub(crate) fn job_address(jid: &str) -> String {
-    form_urlencoded::Serializer::new("/job?".to_owned()).append_pair("jid", jid).finish()
+    address("/job", &[("jid", jid)])
 }
 
 fn tries(failure: &view::Failure) -> String {

@@ -8,10 +8,12 @@ use axum::response::Response;
 use serde::Deserialize;
 use weir_jobs::view;
 
+use super::ranges::{self, Range};
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html, queues, reading};
 use crate::console::Console;
+use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::guard::visitor::Visitor;
 use crate::live::Reading;
@@ -44,23 +46,6 @@ struct Fact {
     value: String,
 }
 
-/// A stretch of the charts.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    word: &'static str,
-    name: &'static str,
-    seconds: u64,
-    is_chosen: bool,
-}
-
-const RANGES: [(&str, &str, u64); 5] = [
-    ("15m", "15 min", 900),
-    ("1h", "1 h", 3_600),
-    ("6h", "6 h", 21_600),
-    ("1d", "1 d", 86_400),
-    ("30d", "30 d", 2_592_000),
-];
-
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     range: Option<String>,
@@ -73,19 +58,14 @@ pub(crate) async fn page(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
     let reading = reading::fresh(&console).await?;
-    let wanted = wanted.range.as_deref().filter(|word| RANGES.iter().any(|(it, ..)| it == word));
-    let wanted = wanted.unwrap_or(RANGES[0].0);
-    let ranges: Vec<Range> = RANGES
-        .iter()
-        .map(|&(word, name, seconds)| Range { word, name, seconds, is_chosen: word == wanted })
-        .collect();
-    let range_seconds = ranges.iter().find(|range| range.is_chosen).map_or(900, |it| it.seconds);
+    let wanted = wanted.range.unwrap_or_default();
+    let ranges = ranges::all(&ranges::WHOLE, &wanted, |word| format!("/?range={word}"));
     Ok(html(&OverviewPage {
         shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
         is_new: reading.overview.pushed_total == 0 && reading.overview.queues == 0,
         live: LivePart::of(&reading),
+        range_seconds: ranges::chosen_seconds(&ranges),
         ranges,
-        range_seconds,
         jobs_url: &console.deps.jobs_url,
     }))
 }
@@ -105,7 +85,9 @@ impl<'a> LivePart<'a> {
         deepest.sort_by(|one, other| {
             other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
         });
-        let queues: Vec<_> = deepest.into_iter().take(QUEUES_SHOWN).map(queues::Row::new).collect();
+        let fetchers = Fetchers::of(&reading.workers);
+        let shown = deepest.into_iter().take(QUEUES_SHOWN);
+        let queues: Vec<_> = shown.map(|queue| queues::Row::new(queue, &fetchers)).collect();
         Self {
             reading,
             facts: facts(reading),

@@ -1,5 +1,6 @@
 //! All queues, and what can be done to one as a whole.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use askama::Template;
@@ -13,10 +14,13 @@ use weir_jobs::view;
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html, reading};
+use crate::address::address;
 use crate::console::Console;
+use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
+use crate::live::Reading;
 use crate::place::Place;
 
 #[derive(Template)]
@@ -24,6 +28,8 @@ use crate::place::Place;
 struct QueuesPage<'a> {
     shell: Shell,
     live: LivePart<'a>,
+    wanted: Wanted,
+    has_queues: bool,
     done: Option<String>,
     jobs_url: &'a str,
 }
@@ -31,6 +37,7 @@ struct QueuesPage<'a> {
 #[derive(Template)]
 #[template(path = "queues_live.html")]
 struct LivePart<'a> {
+    address: String,
     rows: Vec<Row<'a>>,
     summary: String,
     csrf: &'a str,
@@ -45,13 +52,27 @@ pub(crate) struct Row<'a> {
     pub(crate) target: Option<String>,
     /// The style's class of the wait.
     pub(crate) wait_class: &'static str,
+    /// How many workers take from it, and the style's class of that.
+    pub(crate) workers: String,
+    pub(crate) workers_class: &'static str,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Done {
-    done: Option<String>,
-    name: Option<String>,
-    count: Option<u64>,
+    pub(crate) done: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) count: Option<u64>,
+}
+
+/// Which queues, in which order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Wanted {
+    /// A part of the name.
+    #[serde(default)]
+    search: String,
+    /// `depth` or `wait`, greatest first; anything else: by name.
+    #[serde(default)]
+    sort: String,
 }
 
 /// `GET /queues`
@@ -59,56 +80,86 @@ pub(crate) async fn page(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     Query(done): Query<Done>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
-    let queues = console.deps.handle.queues().await?;
+    let reading = reading::fresh(&console).await?;
     let shell = Shell::new(&console, &visitor, Section::Queues, "Queues").refreshed();
-    let live = LivePart::new(&queues, console.deps.settings.limits.page_queues, &visitor.csrf);
+    let queues_max = console.deps.settings.limits.page_queues;
+    let live = LivePart::new(&reading, &wanted, queues_max, &visitor.csrf);
     let jobs_url = &console.deps.jobs_url;
-    Ok(html(&QueuesPage { shell, live, done: done.sentence(), jobs_url }))
+    let has_queues = !reading.queues.is_empty();
+    let done = done.sentence();
+    Ok(html(&QueuesPage { shell, live, wanted, has_queues, done, jobs_url }))
 }
 
 /// `GET /live/queues`
 pub(crate) async fn fragment(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
     let reading = reading::shared(&console).await?;
     let queues_max = console.deps.settings.limits.page_queues;
-    Ok(html(&LivePart::new(&reading.queues, queues_max, &visitor.csrf)))
+    Ok(html(&LivePart::new(&reading, &wanted, queues_max, &visitor.csrf)))
 }
 
 impl<'a> LivePart<'a> {
-    /// The deepest `queues_max` queues, by name.
-    fn new(queues: &'a [view::Queue], queues_max: usize, csrf: &'a str) -> Self {
-        let mut shown: Vec<&view::Queue> = queues.iter().collect();
-        let total: u64 = queues.iter().map(|queue| queue.depth).sum();
+    /// The deepest `queues_max` of the wanted queues, in the wanted order.
+    fn new(reading: &'a Reading, wanted: &Wanted, queues_max: usize, csrf: &'a str) -> Self {
+        let fetchers = Fetchers::of(&reading.workers);
+        let mut shown: Vec<&view::Queue> =
+            reading.queues.iter().filter(|queue| queue.name.contains(&wanted.search)).collect();
+        let (count, total) = (shown.len(), shown.iter().map(|queue| queue.depth).sum());
         let jobs = figures::counted(total, "job");
-        let mut summary = format!("{jobs} in {}", figures::counted(queues.len() as u64, "queue"));
-        if shown.len() > queues_max {
+        let mut summary = match (reading.queues.len(), count) {
+            (0, _) => "There are no queues.".to_owned(),
+            (_, 0) => "No queue has such a name.".to_owned(),
+            (_, count) => format!("{jobs} in {}", figures::counted(count as u64, "queue")),
+        };
+        if count > queues_max {
             summary.push_str(&format!("; the {queues_max} deepest are shown"));
         }
         shown.sort_by_key(|queue| std::cmp::Reverse(queue.depth));
         shown.truncate(queues_max);
-        shown.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { summary, rows: shown.into_iter().map(Row::new).collect(), csrf }
+        wanted.sort(&mut shown);
+        let rows = shown.into_iter().map(|queue| Row::new(queue, &fetchers)).collect();
+        Self { address: wanted.live_address(), summary, rows, csrf }
+    }
+}
+
+impl Wanted {
+    fn sort(&self, queues: &mut [&view::Queue]) {
+        queues.sort_by(|one, other| {
+            let by_figure = match self.sort.as_str() {
+                "depth" => other.depth.cmp(&one.depth),
+                "wait" => other.latency_seconds.total_cmp(&one.latency_seconds),
+                _ => Ordering::Equal,
+            };
+            by_figure.then_with(|| one.name.cmp(&other.name))
+        });
+    }
+
+    fn live_address(&self) -> String {
+        address("/live/queues", &[("search", &self.search), ("sort", &self.sort)])
     }
 }
 
 impl<'a> Row<'a> {
-    pub(crate) fn new(queue: &'a view::Queue) -> Self {
+    pub(crate) fn new(queue: &'a view::Queue, fetchers: &Fetchers<'_>) -> Self {
+        let count = fetchers.count(&queue.name);
+        let is_left = fetchers.is_surely_left(&queue.name) && queue.depth > 0 && !queue.paused;
         let is_late = |target: f64| queue.latency_seconds > target && queue.depth > 0;
-        let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("name", &queue.name)
-            .finish();
         Self {
             address: Place::Queue(queue.name.clone()).address(&[]),
-            confirm_address: format!("/queues/confirm?{query}"),
+            confirm_address: address("/queues/confirm", &[("name", &queue.name)]),
             drain: drain(queue),
             target: queue.target_latency_seconds.map(figures::duration),
             wait_class: match queue.target_latency_seconds {
                 Some(target) if is_late(target) && !queue.paused => "late",
                 _ => "",
             },
+            workers: figures::count(count.running),
+            workers_class: if is_left { "late" } else { "" },
             queue,
         }
     }
@@ -121,14 +172,15 @@ pub(crate) fn drain(queue: &view::Queue) -> String {
         _ if queue.depth == 0 => "–".to_owned(),
         _ if queue.paused => "paused".to_owned(),
         Some(seconds) => figures::duration(seconds),
-        None if growth >= 0.05 => format!("grows {}", figures::rate(growth)),
-        None => "stands".to_owned(),
+        None if growth >= 0.05 => format!("never, grows {}", figures::rate(growth)),
+        None if queue.processed_per_second > 0.0 => "never, stays level".to_owned(),
+        None => "never, stands still".to_owned(),
     }
 }
 
 impl Done {
     /// What was done, from fixed words: the address can't put others into our mouth.
-    fn sentence(&self) -> Option<String> {
+    pub(crate) fn sentence(&self) -> Option<String> {
         let name = figures::shortened(self.name.as_deref().unwrap_or("?"), 80);
         match self.done.as_deref()? {
             "pause" => Some(format!("Queue {name} is paused.")),
@@ -172,7 +224,13 @@ pub(crate) async fn confirm(
 pub(crate) async fn find(console: &Console, name: &str) -> Result<view::Queue, PageError> {
     let queues = console.deps.handle.queues().await?;
     let found = queues.into_iter().find(|queue| queue.name == name);
-    found.ok_or_else(|| PageError::NotFound(format!("there is no queue {name:?} now")))
+    found.ok_or_else(|| unknown(name))
+}
+
+/// What to answer for a queue that isn't there.
+pub(crate) fn unknown(name: &str) -> PageError {
+    let name = figures::shortened(name, 100);
+    PageError::NotFound(format!("there is no queue {name:?} now"))
 }
 
 /// `POST /queues/act`
@@ -191,12 +249,13 @@ pub(crate) async fn act(
     let queues = Queues::Named(vec![name.to_owned()]);
     let count = console.deps.handle.act_on_queues(queues, action).await?;
     tracing::info!(queue = name, action = word, count, "console: acted on a queue");
-    let address = form_urlencoded::Serializer::new("/queues?".to_owned())
-        .append_pair("done", word)
-        .append_pair("name", name)
-        .append_pair("count", &count.to_string())
-        .finish();
-    Ok(Redirect::to(&address).into_response())
+    let count = count.to_string();
+    let done = [("done", word), ("count", &count)];
+    let back = match form.get("from") {
+        Some("queue") => Place::Queue(name.to_owned()).address(&done),
+        _ => address("/queues", &[&[("name", name)], &done[..]].concat()),
+    };
+    Ok(Redirect::to(&back).into_response())
 }
 
 #[cfg(test)]
@@ -214,8 +273,9 @@ mod tests {
         };
         assert_eq!(drain(&queue(0, 9.0, 0.0, None)), "–");
         assert_eq!(drain(&queue(9, 1.0, 2.0, Some(90.0))), "1 min 30 s");
-        assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "grows 1.0/s");
-        assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "stands");
+        assert_eq!(drain(&queue(9, 3.0, 2.0, None)), "never, grows 1.0/s");
+        assert_eq!(drain(&queue(9, 0.0, 0.0, None)), "never, stands still");
+        assert_eq!(drain(&queue(9, 2.0, 2.0, None)), "never, stays level");
         let paused = view::Queue { paused: true, ..queue(9, 0.0, 0.0, None) };
         assert_eq!(drain(&paused), "paused");
     }

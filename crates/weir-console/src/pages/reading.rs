@@ -27,8 +27,8 @@ pub(crate) async fn shared(console: &Console) -> Result<Arc<Reading>, HandleErro
 pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
     let deps = &console.deps;
     let overview = deps.handle.overview().await?;
-    let queues = deps.handle.queues().await?;
-    let workers = deps.handle.workers().await?;
+    let queues = Arc::new(deps.handle.queues().await?);
+    let workers = Arc::new(deps.handle.workers().await?);
     let (rates, trend) = match deps.live.latest() {
         Latest::Reading(reading) => (reading.rates, reading.trend.clone()),
         Latest::Nothing | Latest::Down(_) | Latest::Ended => (Rates::default(), Trend::default()),
@@ -41,5 +41,5 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
         limits: &deps.jobs_limits,
         jobs_url: &deps.jobs_url,
     });
-    Ok(Reading { at: deps.clock.now(), overview, queues, rates, trend, verdict })
+    Ok(Reading { at: deps.clock.now(), overview, queues, workers, rates, trend, verdict })
 }

@@ -1,10 +1,12 @@
 //! What all pages have around their content.
 
+use weir_jobs::view;
+
 use crate::assets::{self, Addresses};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
-use crate::live::Latest;
+use crate::live::{Latest, Reading};
 use crate::pages::theme::Theme;
 
 /// Which entry of the navigation is the present one.
@@ -32,8 +34,18 @@ pub(crate) struct Shell {
     pub(crate) assets: &'static Addresses,
     pub(crate) entries: Vec<Entry>,
     pub(crate) version: &'static str,
+    /// What is wrong, on every page; None: nothing, or nobody is logged in.
+    pub(crate) alarm: Option<Alarm>,
     /// Read again after so many seconds where there is no script; 0: not.
     pub(crate) refresh_seconds: u32,
+}
+
+/// The verdict in a word, above every page.
+#[derive(Clone, Debug)]
+pub(crate) struct Alarm {
+    pub(crate) class: &'static str,
+    pub(crate) word: &'static str,
+    pub(crate) headline: String,
 }
 
 /// An entry of the navigation.
@@ -53,6 +65,10 @@ impl Shell {
         section: Section,
         title: impl Into<String>,
     ) -> Self {
+        let reading = match console.deps.live.latest() {
+            Latest::Reading(reading) if section != Section::Login => Some(reading),
+            _ => None,
+        };
         Self {
             title: title.into(),
             section,
@@ -60,7 +76,11 @@ impl Shell {
             csrf: visitor.csrf.clone(),
             has_session: visitor.session.is_some(),
             assets: assets::addresses(),
-            entries: if section == Section::Login { Vec::new() } else { entries(console) },
+            entries: match section {
+                Section::Login => Vec::new(),
+                _ => entries(reading.as_deref().map(|reading| &reading.overview)),
+            },
+            alarm: reading.as_deref().and_then(Alarm::of),
             version: env!("CARGO_PKG_VERSION"),
             refresh_seconds: 0,
         }
@@ -78,18 +98,24 @@ impl Shell {
     }
 }
 
-fn entries(console: &Console) -> Vec<Entry> {
-    let overview = match console.deps.live.latest() {
-        Latest::Reading(reading) => Some(reading.overview.clone()),
-        Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
-    };
+impl Alarm {
+    fn of(reading: &Reading) -> Option<Self> {
+        let verdict = &reading.verdict;
+        verdict.worst().map(|worst| Self {
+            class: verdict.class(),
+            word: verdict.word(),
+            headline: worst.what.clone(),
+        })
+    }
+}
+
+fn entries(known: Option<&view::Overview>) -> Vec<Entry> {
     let entry = |section, address, name, count: Option<(&'static str, u64)>| Entry {
         section,
         address,
         name,
         count: count.map(|(key, number)| (key, figures::count(number))),
     };
-    let known = overview.as_ref();
     vec![
         entry(Section::Overview, "/", "Overview", None),
         entry(Section::Queues, "/queues", "Queues", known.map(|o| ("enqueued", o.enqueued))),

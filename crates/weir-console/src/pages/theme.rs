@@ -10,6 +10,7 @@ use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 
 use crate::console::Console;
 use crate::guard::form::CheckedForm;
+use crate::guard::login::safe_path;
 
 /// What the page looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,5 @@ pub(crate) async fn choose(
 fn path_of_referer(headers: &HeaderMap) -> String {
     let referer = headers.get(REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let rest = referer.split_once("://").map_or("", |(_, rest)| rest);
-    let path = rest.find('/').map_or("/", |at| &rest[at..]);
-    if path.starts_with("//") { "/".to_owned() } else { path.to_owned() }
+    safe_path(rest.find('/').map(|at| &rest[at..]))
 }

@@ -18,7 +18,9 @@ use crate::console::Console;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
+use crate::place::Place;
 use crate::verdict::SILENT_SECONDS;
+use crate::visible::visible;
 
 #[derive(Template)]
 #[template(path = "workers.html")]
@@ -42,12 +44,24 @@ struct LivePart {
 /// A worker as the page shows it.
 struct Row {
     worker: view::Worker,
+    /// The worker's id, fit to be read; the form sends it as it is.
+    wid_shown: String,
     started: String,
     beat: String,
     /// The style's class of the beat.
     beat_class: &'static str,
     memory: String,
+    state: &'static str,
+    /// Queues beyond those that are named.
+    more_queues: u64,
+    queues: Vec<QueueLink>,
     jobs: Vec<BusyJob>,
+}
+
+/// A queue that a worker fetches.
+struct QueueLink {
+    name: String,
+    address: String,
 }
 
 /// A job in somebody's hands.
@@ -124,8 +138,12 @@ impl LivePart {
 }
 
 impl Row {
-    fn of(worker: view::Worker, jobs: Vec<BusyJob>, now: f64) -> Self {
+    fn of(mut worker: view::Worker, jobs: Vec<BusyJob>, now: f64) -> Self {
+        worker.labels.iter_mut().chain([&mut worker.hostname]).for_each(|text| {
+            *text = visible(text).into_owned();
+        });
         Self {
+            wid_shown: visible(&worker.wid).into_owned(),
             started: figures::relative(now, worker.started_at),
             beat: figures::relative(now, worker.last_beat_at),
             beat_class: if now - worker.last_beat_at >= SILENT_SECONDS { "late" } else { "" },
@@ -133,9 +151,28 @@ impl Row {
                 0 => "–".to_owned(),
                 kibibytes => figures::bytes(kibibytes.saturating_mul(1024)),
             },
+            state: state_word(&worker.state),
+            more_queues: worker.queues_total.saturating_sub(worker.queues.len() as u64),
+            queues: worker.queues.iter().map(|name| QueueLink::of(name)).collect(),
             jobs,
             worker,
         }
+    }
+}
+
+impl QueueLink {
+    fn of(name: &str) -> Self {
+        let place = Place::Queue(name.to_owned());
+        Self { name: name.to_owned(), address: place.address(&[]) }
+    }
+}
+
+/// What a worker was told, in words; empty for one that runs.
+pub(crate) fn state_word(state: &str) -> &'static str {
+    match state {
+        "quiet" => "quiet: takes no more jobs",
+        "terminate" => "told to stop",
+        _ => "",
     }
 }
 
@@ -143,8 +180,8 @@ impl BusyJob {
     fn of(reservation: &view::Reservation, now: f64) -> Self {
         Self {
             address: job_address(&reservation.jid),
-            jid: reservation.jid.clone(),
-            jobtype: reservation.jobtype.clone(),
+            jid: visible(&reservation.jid).into_owned(),
+            jobtype: visible(&reservation.jobtype).into_owned(),
             queue: reservation.queue.clone(),
             age: figures::whole_duration(now - reservation.since),
             expires: figures::relative(now, reservation.expires_at),

@@ -1,39 +1,45 @@
 //! Rules about single queues. Each queue gets at most one finding: they are tried in the order
-//! not served, grows, late.
+//! not fetched, passed over, grows, late.
 
+use std::collections::BTreeSet;
+
+use weir_base::hint::closest;
 use weir_jobs::view;
 
+use super::worker_rules::are_all_leaving;
 use super::{Facts, Finding, Level};
+use crate::fetchers::Fetchers;
 use crate::figures::{as_float, counted, duration, rate};
 use crate::place::Place;
 
 /// A queue that nobody takes from is worth a word once its next job has waited this long.
-const UNSERVED_SECONDS: f64 = 30.0;
+pub(super) const UNSERVED_SECONDS: f64 = 30.0;
 /// Without a target of its own a queue counts as late after this wait.
 const LATE_SECONDS: f64 = 300.0;
 /// Growth below this share of what comes in is the noise of a minute's rates.
 const GROWTH_SHARE: f64 = 0.05;
-/// Growth needs a backlog of at least this many seconds of pushes: a burst is no trend.
-const GROWTH_BACKLOG_SECONDS: f64 = 10.0;
+/// Growth needs a backlog of at least this many seconds of pushes. Rates are those of a minute: in
+/// a younger backlog one burst would look like a trend.
+const GROWTH_BACKLOG_SECONDS: f64 = 60.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,
-    NotServed,
+    NotFetched,
+    PassedOver,
     Grows,
     Late,
 }
 
-fn trouble(queue: &view::Queue) -> Trouble {
+fn trouble(queue: &view::Queue, fetchers: &Fetchers<'_>) -> Trouble {
     if queue.paused || queue.depth == 0 {
         return Trouble::None;
     }
-    let growth = queue.pushed_per_second - queue.processed_per_second;
     let is_served = queue.working > 0 || queue.processed_per_second > 0.0;
-    let grows = growth > queue.pushed_per_second * GROWTH_SHARE
-        && as_float(queue.depth) > queue.pushed_per_second * GROWTH_BACKLOG_SECONDS;
+    let grows = growth(queue).is_some();
     if !is_served && queue.latency_seconds >= UNSERVED_SECONDS {
-        Trouble::NotServed
+        let is_left = fetchers.is_surely_left(&queue.name);
+        if is_left { Trouble::NotFetched } else { Trouble::PassedOver }
     } else if grows && (is_late(queue) || queue.target_latency_seconds.is_none()) {
         Trouble::Grows
     } else if is_late(queue) {
@@ -43,6 +49,14 @@ fn trouble(queue: &view::Queue) -> Trouble {
     }
 }
 
+/// By how many jobs a second it grows; None: it doesn't, or not for long enough to say.
+fn growth(queue: &view::Queue) -> Option<f64> {
+    let growth = queue.pushed_per_second - queue.processed_per_second;
+    let is_trend = growth > queue.pushed_per_second * GROWTH_SHARE
+        && as_float(queue.depth) > queue.pushed_per_second * GROWTH_BACKLOG_SECONDS;
+    is_trend.then_some(growth)
+}
+
 fn is_late(queue: &view::Queue) -> bool {
     queue.latency_seconds > queue.target_latency_seconds.unwrap_or(LATE_SECONDS)
 }
@@ -50,11 +64,12 @@ fn is_late(queue: &view::Queue) -> bool {
 fn each(
     facts: &Facts<'_>,
     wanted: Trouble,
-    describe: impl Fn(&view::Queue) -> (Level, String, String),
+    describe: impl Fn(&view::Queue, &Fetchers<'_>) -> (Level, String, String),
 ) -> Vec<Finding> {
-    let troubled = facts.queues.iter().filter(|queue| trouble(queue) == wanted);
+    let fetchers = Fetchers::of(facts.workers);
+    let troubled = facts.queues.iter().filter(|queue| trouble(queue, &fetchers) == wanted);
     let finding = |queue: &view::Queue| {
-        let (level, what, todo) = describe(queue);
+        let (level, what, todo) = describe(queue, &fetchers);
         Finding { level, what, todo, link: link(queue), jobs: queue.depth }
     };
     troubled.map(finding).collect()
@@ -64,33 +79,71 @@ fn link(queue: &view::Queue) -> String {
     Place::Queue(queue.name.clone()).address(&[])
 }
 
-/// Workers are there, but none takes jobs from this queue.
-pub(super) fn queue_is_not_served(facts: &Facts<'_>) -> Vec<Finding> {
-    if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
-        // `nobody_works` says it once for all queues.
+/// Workers are there, but none of them asks for this queue.
+pub(super) fn queue_is_not_fetched(facts: &Facts<'_>) -> Vec<Finding> {
+    let nobody = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
+    if nobody || are_all_leaving(facts) {
+        // `nobody_works` and `all_are_leaving` say it once for all queues.
         return Vec::new();
     }
-    each(facts, Trouble::NotServed, |queue| {
-        let name = &queue.name;
-        let grows = match queue.pushed_per_second {
-            pushed if pushed >= 0.01 => format!(" and grows by {}", rate(pushed)),
-            _ => String::new(),
+    let idle = names_without_jobs(facts);
+    each(facts, Trouble::NotFetched, |queue, fetchers| {
+        let who = match fetchers.count(&queue.name).leaving {
+            0 => "no worker fetches it".to_owned(),
+            1 => "the only worker that fetches it was told to take no more".to_owned(),
+            all => format!("all {all} workers that fetch it were told to take no more"),
         };
-        let what = format!(
-            "Queue {name} is {} behind{grows}: no worker fetches it",
-            counted(queue.depth, "job")
-        );
-        let todo = format!(
+        (Level::Critical, format!("{}: {who}", behind(queue)), misconfigured(&queue.name, &idle))
+    })
+}
+
+/// `Queue pull is 9 jobs behind and grows by 2.0/s`
+fn behind(queue: &view::Queue) -> String {
+    let grows = growth(queue).map_or_else(String::new, |by| format!(" and grows by {}", rate(by)));
+    format!("Queue {} is {} behind{grows}", queue.name, counted(queue.depth, "job"))
+}
+
+/// What workers ask for without getting anything: one of those may be a misspelt name.
+fn names_without_jobs<'f>(facts: &Facts<'f>) -> Vec<&'f str> {
+    let used = |queue: &&view::Queue| queue.depth > 0 || queue.pushed > 0;
+    let used: BTreeSet<&str> =
+        facts.queues.iter().filter(used).map(|queue| queue.name.as_str()).collect();
+    Fetchers::of(facts.workers).queues().filter(|name| !used.contains(name)).collect()
+}
+
+fn misconfigured(name: &str, idle: &[&str]) -> String {
+    match closest(name, idle.iter().copied()) {
+        Some(like) => {
+            format!("Workers fetch {like}, which holds no jobs: is one of the two names misspelt?")
+        }
+        None => format!(
             "Check that a running worker lists {name} among its queues: a misspelt name or a queue \
              that no process was given are the usual reasons."
-        );
-        (Level::Critical, what, todo)
+        ),
+    }
+}
+
+/// Workers ask for this queue, but none has taken a job from it for a while.
+pub(super) fn queue_is_passed_over(facts: &Facts<'_>) -> Vec<Finding> {
+    if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
+        return Vec::new();
+    }
+    each(facts, Trouble::PassedOver, |queue, fetchers| {
+        let who = match fetchers.count(&queue.name).running {
+            0 => "no worker takes from it".to_owned(),
+            1 => "the one worker that fetches it takes nothing".to_owned(),
+            all => format!("{all} workers fetch it and none takes from it"),
+        };
+        let todo = "Look at what they are busy with: a worker that names other queues first comes \
+                    here only when those are empty.";
+        let level = if is_late(queue) { Level::Critical } else { Level::Warning };
+        (level, format!("{}: {who}", behind(queue)), todo.to_owned())
     })
 }
 
 /// More comes in than goes out.
 pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
-    each(facts, Trouble::Grows, |queue| {
+    each(facts, Trouble::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
         let what = format!(
             "Queue {} is {} behind and grows by {}: {} come in, {} are done",
@@ -100,11 +153,16 @@ pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
             rate(queue.pushed_per_second),
             rate(queue.processed_per_second),
         );
-        let todo = format!(
-            "Give it more workers ({} more jobs a second would hold the line), or pause what \
-             pushes into it.",
-            rate(growth).trim_end_matches("/s")
-        );
+        let todo = if queue.processed_per_second > 0.0 {
+            let missing = rate(growth);
+            let missing = missing.trim_end_matches("/s");
+            format!(
+                "Give it more workers ({missing} more jobs a second would hold the line), or pause \
+                 what pushes into it."
+            )
+        } else {
+            "None was done within a minute: look at what its workers are busy with.".to_owned()
+        };
         let level = if is_late(queue) { Level::Critical } else { Level::Warning };
         (level, what, todo)
     })
@@ -112,15 +170,16 @@ pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// Late, but it shrinks or stands.
 pub(super) fn queue_is_late(facts: &Facts<'_>) -> Vec<Finding> {
-    each(facts, Trouble::Late, |queue| {
+    each(facts, Trouble::Late, |queue, _| {
         let target = queue.target_latency_seconds;
         let target = target.map_or(String::new(), |it| format!(" (target {})", duration(it)));
         let over = match queue.drain_seconds {
-            Some(seconds) => format!("over in {} at the present speed", duration(seconds)),
-            None => "and stands still".to_owned(),
+            Some(seconds) => format!(": over in {} at the present speed", duration(seconds)),
+            None if queue.processed_per_second > 0.0 => " and gets no shorter".to_owned(),
+            None => " and stands still".to_owned(),
         };
         let what = format!(
-            "Queue {} runs {} late{target}, {}: {over}",
+            "Queue {} runs {} late{target} with {}{over}",
             queue.name,
             duration(queue.latency_seconds),
             counted(queue.depth, "job"),

@@ -27,6 +27,8 @@ fn healthy() -> Server {
         pid: 7,
         last_beat_at: 995.0,
         busy: 2,
+        queues: vec!["default".into(), "pull".into()],
+        queues_total: 2,
         ..view::Worker::default()
     };
     let overview = view::Overview {
@@ -94,12 +96,24 @@ fn a_healthy_server_says_so() {
     });
 }
 
+/// 200,000 jobs wait in `pull`, and nothing moves there.
+fn stuck(server: &mut Server) {
+    let pull = &mut server.queues[1];
+    (pull.depth, pull.latency_seconds) = (200_000, 50_400.0);
+    (pull.working, pull.processed_per_second, pull.pushed_per_second) = (0, 0.0, 120.0);
+}
+
+/// The worker asks for these queues.
+fn asking(server: &mut Server, queues: &[&str]) {
+    server.workers[0].queues = queues.iter().map(ToString::to_string).collect();
+    server.workers[0].queues_total = queues.len() as u64;
+}
+
 #[test]
 fn a_queue_that_nobody_fetches() {
     let unserved = |server: &mut Server| {
-        let pull = &mut server.queues[1];
-        (pull.depth, pull.latency_seconds) = (200_000, 50_400.0);
-        (pull.working, pull.processed_per_second, pull.pushed_per_second) = (0, 0.0, 120.0);
+        stuck(server);
+        asking(server, &["default"]);
     };
     let line = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker fetches it";
     check(&[(Level::Critical, line)], unserved);
@@ -110,6 +124,76 @@ fn a_queue_that_nobody_fetches() {
     check(&[], |server| {
         unserved(server);
         (server.queues[1].latency_seconds, server.queues[1].pushed_per_second) = (29.0, 0.0);
+    });
+    let left = "Queue pull is 200,000 jobs behind and grows by 120/s: the only worker that \
+                fetches it was told to take no more";
+    check(&[(Level::Critical, left)], |server| {
+        stuck(server);
+        let mut other = server.workers[0].clone();
+        (other.wid, other.queues) = ("w2".into(), vec!["default".into()]);
+        server.workers[0].state = "quiet".into();
+        server.workers.push(other);
+        server.workers[1].queues_total = 1;
+    });
+}
+
+#[test]
+fn a_misspelt_queue_is_named() {
+    let todo = |queues: &[&str]| {
+        let verdict = judged(|server| {
+            stuck(server);
+            asking(server, queues);
+        });
+        verdict.worst().expect("a finding").todo.clone()
+    };
+    assert_eq!(
+        todo(&["default", "pulll"]),
+        "Workers fetch pulll, which holds no jobs: is one of the two names misspelt?"
+    );
+    assert!(todo(&["default", "elsewhere"]).starts_with("Check that a running worker lists pull"));
+}
+
+#[test]
+fn a_queue_that_its_workers_pass_over() {
+    let line = "Queue pull is 200,000 jobs behind and grows by 120/s: the one worker that fetches \
+                it takes nothing";
+    check(&[(Level::Critical, line)], stuck);
+    check(
+        &[(
+            Level::Warning,
+            "Queue pull is 9 jobs behind: 2 workers fetch it and none takes from it",
+        )],
+        |server| {
+            stuck(server);
+            let pull = &mut server.queues[1];
+            (pull.depth, pull.latency_seconds, pull.pushed_per_second) = (9, 40.0, 0.0);
+            server.workers.push(server.workers[0].clone());
+        },
+    );
+    let unknown = "Queue pull is 200,000 jobs behind and grows by 120/s: no worker takes from it";
+    check(&[(Level::Critical, unknown)], |server| {
+        stuck(server);
+        asking(server, &["default"]);
+        // It asks for more than is known: it may well ask for this one.
+        server.workers[0].queues_total = 65;
+    });
+}
+
+#[test]
+fn workers_that_all_leave() {
+    let leaving = |server: &mut Server| {
+        server.workers[0].state = "terminate".into();
+        server.overview.latency_seconds_max = 31.0;
+    };
+    let line = "No worker takes jobs and 6 jobs wait: 1 worker was told to take no more";
+    check(&[(Level::Critical, line)], leaving);
+    check(&[], |server| {
+        leaving(server);
+        server.overview.latency_seconds_max = 29.0;
+    });
+    check(&[], |server| {
+        leaving(server);
+        server.queues.iter_mut().for_each(|queue| queue.depth = 0);
     });
 }
 
@@ -134,11 +218,16 @@ fn jobs_and_no_worker_at_all() {
 fn a_queue_that_grows() {
     let grows = |server: &mut Server| {
         let pull = &mut server.queues[1];
-        (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (5_000, 100.0, 40.0);
+        (pull.depth, pull.pushed_per_second, pull.processed_per_second) = (7_000, 100.0, 40.0);
     };
     let line =
-        "Queue pull is 5,000 jobs behind and grows by 60.0/s: 100/s come in, 40.0/s are done";
+        "Queue pull is 7,000 jobs behind and grows by 60.0/s: 100/s come in, 40.0/s are done";
     check(&[(Level::Warning, line)], grows);
+    let idle = judged(|server| {
+        grows(server);
+        server.queues[1].processed_per_second = 0.0;
+    });
+    assert!(idle.worst().expect("a finding").todo.starts_with("None was done within a minute"));
     check(&[(Level::Critical, line)], |server| {
         grows(server);
         server.queues[1].target_latency_seconds = Some(10.0);
@@ -154,7 +243,8 @@ fn a_queue_that_grows() {
     });
     check(&[], |server| {
         grows(server);
-        server.queues[1].depth = 900;
+        // All of it may be one burst of the last minute.
+        server.queues[1].depth = 5_900;
     });
 }
 
@@ -165,15 +255,24 @@ fn a_queue_that_is_late() {
         (pull.depth, pull.latency_seconds) = (12_000, 754.0);
         (pull.processed_per_second, pull.drain_seconds) = (50.0, Some(267.0));
     };
-    let line =
-        "Queue pull runs 12 min 34 s late, 12,000 jobs: over in 4 min 27 s at the present speed";
+    let line = "Queue pull runs 12 min 34 s late with 12,000 jobs: over in 4 min 27 s at the present speed";
     check(&[(Level::Warning, line)], late);
-    let line = "Queue pull runs 12 min 34 s late (target 5.0 s), 12,000 jobs: and stands still";
+    let line =
+        "Queue pull runs 12 min 34 s late (target 5.0 s) with 12,000 jobs and gets no shorter";
     check(&[(Level::Warning, line)], |server| {
         late(server);
         server.queues[1].target_latency_seconds = Some(5.0);
         server.queues[1].drain_seconds = None;
     });
+    check(
+        &[(Level::Warning, "Queue pull runs 12 min 34 s late with 12,000 jobs and stands still")],
+        |server| {
+            late(server);
+            let pull = &mut server.queues[1];
+            (pull.processed_per_second, pull.pushed_per_second) = (0.0, 0.0);
+            pull.drain_seconds = None;
+        },
+    );
 }
 
 #[test]

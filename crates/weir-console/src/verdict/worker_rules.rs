@@ -2,8 +2,11 @@
 
 use weir_jobs::view;
 
+use super::queue_rules::UNSERVED_SECONDS;
 use super::{Facts, Finding, Level};
+use crate::fetchers::is_running;
 use crate::figures::{counted, duration};
+use crate::visible::visible;
 
 /// Jobs wait, and no worker process is connected at all.
 pub(super) fn nobody_works(facts: &Facts<'_>) -> Vec<Finding> {
@@ -27,6 +30,33 @@ fn waits(jobs: u64) -> String {
     format!("{} {}", counted(jobs, "job"), if jobs == 1 { "waits" } else { "wait" })
 }
 
+/// Workers are there, but all of them were told to take no more jobs.
+pub(super) fn all_are_leaving(facts: &Facts<'_>) -> Vec<Finding> {
+    let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
+    let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
+    if !are_all_leaving(facts) || waiting == 0 || !is_long {
+        return Vec::new();
+    }
+    vec![Finding {
+        level: Level::Critical,
+        what: format!(
+            "No worker takes jobs and {}: {} {} told to take no more",
+            waits(waiting),
+            counted(facts.workers.len() as u64, "worker"),
+            if facts.workers.len() == 1 { "was" } else { "were" },
+        ),
+        todo: "Start new workers, or restart these: a worker that is quiet stays so until it ends."
+            .to_owned(),
+        link: "/workers".to_owned(),
+        jobs: waiting,
+    }]
+}
+
+/// Whether there are workers and none takes jobs.
+pub(super) fn are_all_leaving(facts: &Facts<'_>) -> bool {
+    !facts.workers.is_empty() && !facts.workers.iter().any(is_running)
+}
+
 /// Clients beat every 15 s by the protocol; two beats missed are worth a word.
 pub(crate) const SILENT_SECONDS: f64 = 32.0;
 
@@ -39,8 +69,8 @@ pub(super) fn worker_is_silent(facts: &Facts<'_>) -> Vec<Finding> {
             level: Level::Warning,
             what: format!(
                 "Worker {} on {} is silent for {} with {} in hand",
-                worker.wid,
-                worker.hostname,
+                visible(&worker.wid),
+                visible(&worker.hostname),
                 duration(silence),
                 counted(worker.busy, "job"),
             ),

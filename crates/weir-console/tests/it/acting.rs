@@ -69,6 +69,28 @@ async fn all_matches_are_counted_confirmed_and_hit_alone() {
 }
 
 #[tokio::test]
+async fn an_action_that_takes_long_goes_on_by_itself() {
+    let site = Site::with(|settings| {
+        settings.limits.action_wait = std::time::Duration::ZERO;
+    });
+    site.push((0..2_000).map(|n| later(&format!("long-{n:05}"), "Mail"))).await;
+    let mut browser = site.browser();
+    let confirm = browser.get("/jobs/confirm?place=scheduled&action=kill&search=long").await;
+    let fields = [
+        ("place", "scheduled"),
+        ("action", "kill"),
+        ("search", "long"),
+        ("scope", "all"),
+        ("confirmed", "1"),
+    ];
+    let answer = browser.submit(&confirm, "/jobs/act", &fields).await;
+    browser.get(answer.header("location")).await.assert_shows("goes on by itself");
+    let dead = eventually(async || (counts(&site).await.2 == 2_000).then_some(())).await;
+    assert_eq!(dead, ());
+    assert!(site.limit_hits().contains("limit=\"action_wait\"} 1"));
+}
+
+#[tokio::test]
 async fn nothing_ticked_does_nothing() {
     let site = Site::open();
     site.push([later("untouched-1", "Mail")]).await;

@@ -83,3 +83,61 @@ async fn a_payload_is_a_download_and_never_a_page() {
     assert!(file.header("content-disposition").starts_with("attachment"));
     assert!(file.text.contains(r#""args":["<script>alert(1)</script>"]"#));
 }
+
+#[tokio::test]
+async fn text_that_turns_around_what_follows_is_made_visible() {
+    const TURNED: &str = "report\u{202e}gpj.exe";
+    let site = Site::open();
+    let job = format!(
+        r#"{{"jid":"{TURNED}","jobtype":"{TURNED}","queue":"turned","args":["{TURNED}"],"retry":3}}"#
+    );
+    site.push([job]).await;
+    let mut worker = site.faktory(TURNED);
+    let mut browser = site.browser();
+    let list = browser.get("/queue?name=turned").await;
+    worker.ask("FETCH turned");
+    let workers = browser.get("/workers").await;
+    let fail = format!(
+        r#"FAIL {{"jid":"{TURNED}","errtype":"{TURNED}","message":"{TURNED}","backtrace":["{TURNED}"]}}"#
+    );
+    assert_eq!(worker.ask(&fail), "+OK");
+    let retries = browser.get("/retries").await;
+    let address = retries.values("<a href=\"/job?").into_iter().next().expect("a link");
+    let page = browser.get(&format!("/job?{address}")).await;
+    for (path, page) in
+        [("/queue", &list), ("/workers", &workers), ("/retries", &retries), ("/job", &page)]
+    {
+        page.assert_shows("report\\u202egpj.exe");
+        // What a form sends back is not for reading.
+        let mut read = page.text.clone();
+        for sent in page.keys().iter().chain(&page.values("name=\"wid\" value=\"")) {
+            read = read.replace(&format!("value=\"{sent}\""), "");
+        }
+        assert!(!read.contains('\u{202e}'), "{path} {read}");
+    }
+    let key = page.keys().remove(0);
+    let fields = [("place", "retries"), ("action", "requeue"), ("key", key.as_str())];
+    let done = browser.submit(&page, "/jobs/act", &fields).await;
+    browser.get(done.header("location")).await.assert_shows("1 job was put into its queue now.");
+}
+
+#[tokio::test]
+async fn a_large_and_a_deep_payload_make_a_bounded_page() {
+    let site = Site::open();
+    let large = "x".repeat(1 << 20);
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    site.push([
+        format!(r#"{{"jid":"large-0001","jobtype":"Work","queue":"big","args":["{large}"]}}"#),
+        format!(r#"{{"jid":"deep-00001","jobtype":"Work","queue":"big","args":[{deep}]}}"#),
+    ])
+    .await;
+    let mut browser = site.browser();
+    let list = browser.get("/queue?name=big").await;
+    assert!(list.text.len() < 40_000, "{}", list.text.len());
+    let shown_max = site.deps.settings.limits.payload_display_bytes_max;
+    for jid in ["large-0001", "deep-00001"] {
+        let page = browser.get(&format!("/job?jid={jid}")).await;
+        assert_eq!(page.status, StatusCode::OK);
+        assert!(page.text.len() < shown_max + 20_000, "{jid} {}", page.text.len());
+    }
+}

@@ -113,6 +113,55 @@ async fn every_form_needs_the_token_of_its_session() {
 }
 
 #[tokio::test]
+async fn no_answer_leads_away_or_splits_its_head() {
+    let site = Site::open();
+    let mut browser = site.browser();
+    let csrf = browser.get("/queues").await.csrf();
+    let theme = format!("csrf={csrf}&theme=dark");
+    let referers = [
+        ("http://127.0.0.1:7420/dead?search=a%0d%0ab", "/dead?search=a%0d%0ab"),
+        ("http://127.0.0.1:7420//evil.example/x", "/"),
+        ("http://127.0.0.1:7420/\\evil.example", "/"),
+        ("http://127.0.0.1:7420", "/"),
+        ("evil", "/"),
+    ];
+    for (referer, expected) in referers {
+        let request = browser.request(Method::POST, "/theme").header("referer", referer);
+        let answer = browser.send(request, Body::from(theme.clone())).await;
+        assert_eq!(answer.header("location"), expected, "{referer}");
+    }
+    let split = "dead\r\nset-cookie: a=b";
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("place", "dead"),
+        ("action", "requeue"),
+        ("search", split),
+        ("order", split),
+    ];
+    let answer = browser.post("/jobs/act", &fields).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let location = answer.header("location");
+    assert!(location.starts_with("/dead?search=dead%0D%0Aset-cookie"), "{location}");
+    assert!(answer.headers.get("set-cookie").is_none());
+}
+
+#[tokio::test]
+async fn a_session_behind_tls_is_marked_secure() {
+    for secure in [false, true] {
+        let site = Site::with(|settings| {
+            settings.password = Some(weir_base::secret::Secret::new(PASSWORD));
+            settings.cookie_secure = secure;
+        });
+        let mut browser = site.browser();
+        let cookie = browser.log_in().await.header("set-cookie").to_owned();
+        assert_eq!(cookie.ends_with("; Secure"), secure, "{cookie}");
+        let page = browser.get("/").await;
+        let theme = browser.submit(&page, "/theme", &[("theme", "dark")]).await;
+        assert_eq!(theme.header("set-cookie").ends_with("; Secure"), secure);
+    }
+}
+
+#[tokio::test]
 async fn without_a_password_forms_need_a_token_all_the_same() {
     let site = Site::open();
     site.push([crate::site::job("unguarded-1", "Work", "a")]).await;

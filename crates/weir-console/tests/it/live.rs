@@ -75,13 +75,10 @@ async fn streams_end_with_the_console() {
 #[tokio::test]
 async fn met_limits_are_counted() {
     let site = Site::with(|settings| settings.limits.streams_max = 1);
-    let mut registry = prometheus_client::registry::Registry::default();
-    site.deps.live.metrics().register(&mut registry);
     let browser = site.browser();
     let _held = browser.open("/events").await;
     browser.open("/events").await;
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let text = site.limit_hits();
     assert!(text.contains("weir_console_limit_hits_total{limit=\"streams_max\"} 1"), "{text}");
 }
 

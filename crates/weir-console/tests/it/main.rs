@@ -6,4 +6,5 @@ mod guarding;
 mod live;
 mod pages;
 mod paging;
+mod queue;
 mod site;

@@ -49,7 +49,7 @@ async fn a_job_shows_every_digit_and_its_failure() {
     page.assert_shows("waits in its queue");
     let mut worker = site.faktory("worker-one");
     worker.ask("FETCH money");
-    browser.get("/job?jid=digits-0001").await.assert_shows("a worker has it");
+    browser.get("/job?jid=digits-0001").await.assert_shows("is in a worker&#39;s hands");
     let workers = browser.get("/workers").await;
     workers.assert_shows("1 worker, 1 job in hand");
     workers.assert_shows("digits-0001");
@@ -61,7 +61,30 @@ async fn a_job_shows_every_digit_and_its_failure() {
     {
         page.assert_shows(text);
     }
+    page.assert_shows("Failed: CardError: declined");
+    assert!(!page.text.contains("keeps its last failure"), "there is no other");
     browser.get("/retries").await.assert_shows("CardError: declined");
+}
+
+#[tokio::test]
+async fn a_job_that_failed_before_says_what_is_not_kept() {
+    let site = Site::open();
+    site.push([job("again-0001", "Work", "alpha")]).await;
+    let mut worker = site.faktory("worker-one");
+    let mut browser = site.browser();
+    for tries in 1..=2 {
+        worker.ask("FETCH alpha");
+        let fail = format!(r#"FAIL {{"jid":"again-0001","errtype":"E","message":"try {tries}"}}"#);
+        assert_eq!(worker.ask(&fail), "+OK");
+        let page = browser.get("/job?jid=again-0001").await;
+        let key = page.keys().remove(0);
+        let fields = [("place", "retries"), ("action", "requeue"), ("key", key.as_str())];
+        browser.submit(&page, "/jobs/act", &fields).await;
+    }
+    let page = browser.get("/job?jid=again-0001").await;
+    page.assert_shows("Failed for the 2nd time: E: try 2");
+    page.assert_shows("keeps its last failure and how many there were");
+    assert!(!page.text.contains("try 1"));
 }
 
 #[tokio::test]

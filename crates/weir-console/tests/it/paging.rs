@@ -38,11 +38,44 @@ async fn a_large_dead_set_stays_a_page_at_a_time() {
 
     let confirm = browser.get("/jobs/confirm?place=dead&action=discard").await;
     confirm.assert_shows("<h1>Delete 100,000 jobs?</h1>");
-    let found = browser.get("/dead?search=dead-019-04999").await;
-    let mut last = found;
-    while last.keys().is_empty() {
-        let next = last.next().expect("the search goes on");
-        last = browser.get(&next).await;
+    let found = browser.get("/dead?search=ad-019-04999").await;
+    assert_eq!(found.keys().len(), 1, "a search looks on until it has filled its page");
+    found.assert_shows("100,000 jobs looked at");
+    assert!(found.next().is_none());
+    let many = browser.get("/dead?search=dead-019").await;
+    assert_eq!(many.keys().len(), page_jobs);
+    let next = many.next().expect("there is more");
+    assert!(many.keys().iter().all(|key| !next.contains(key)) && next.contains("search=dead-019"));
+}
+
+#[tokio::test]
+async fn a_job_is_found_by_its_id_wherever_it_is() {
+    let site = Site::open();
+    site.push([later("needle-0001", "Mail"), later("needle-0002", "Mail")]).await;
+    let mut browser = site.browser();
+    let page = browser.get("/dead?search=needle-0001").await;
+    page.assert_shows(
+        "<a href=\"/job?jid=needle-0001\"><code>needle-0001</code></a> is scheduled.",
+    );
+    page.assert_shows("Nothing matches.");
+    let page = browser.get("/dead?search=needle").await;
+    assert!(!page.text.contains("/job?jid="));
+}
+
+#[tokio::test]
+async fn a_search_that_takes_too_long_shows_the_way_onwards() {
+    let site = Site::with(|settings| {
+        settings.limits.search_time = std::time::Duration::ZERO;
+    });
+    for batch in 0..4 {
+        let jobs = (0..BATCH).map(|n| later(&format!("slow-{batch}-{n:05}"), "Mail"));
+        site.push(jobs).await;
     }
-    assert_eq!(last.keys().len(), 1);
+    let mut browser = site.browser();
+    let first = browser.get("/scheduled?search=low-3-04999").await;
+    first.assert_shows("No match among the 10,000 jobs looked at so far.");
+    let second = browser.get(&first.next().expect("a way onwards")).await;
+    assert_eq!(second.keys().len(), 1);
+    let hits = site.limit_hits();
+    assert!(hits.contains("limit=\"search_time\"} 1"), "{hits}");
 }

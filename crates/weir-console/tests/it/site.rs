@@ -19,6 +19,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::history::{self, History};
 use weir_base::secret::Secret;
 use weir_console::live::Live;
+use weir_console::queue_histories::QueueHistories;
 use weir_console::settings::Settings;
 use weir_console::{Deps, Routes, router, sampler};
 use weir_jobs::handle::Handle;
@@ -90,6 +91,14 @@ impl Site {
         assert_eq!(pushed.accepted, wanted, "{:?}", pushed.rejected);
     }
 
+    /// What the console has counted.
+    pub(crate) fn limit_hits(&self) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        self.deps.live.metrics().register(&mut registry);
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        text
+    }
+
     /// A browser without cookies.
     pub(crate) fn browser(&self) -> Browser {
         Browser {
@@ -147,6 +156,12 @@ fn deps(
 ) -> Deps {
     let history_settings =
         history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
+    let live = Live::new(&settings.limits);
+    let queue_histories = QueueHistories::new(
+        &history_settings,
+        settings.limits.chart_queues_max,
+        live.metrics().clone(),
+    );
     let text = |text: &'static str| axum::routing::get(move || async move { text });
     Deps {
         routes: Routes {
@@ -156,7 +171,8 @@ fn deps(
         },
         handle,
         history: Arc::new(History::open(&history_settings, &sampler::COLUMNS)),
-        live: Live::new(&settings.limits),
+        queue_histories: Arc::new(queue_histories),
+        live,
         clock,
         settings,
         jobs_limits: weir_jobs::settings::Limits::default(),

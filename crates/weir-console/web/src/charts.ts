@@ -15,8 +15,10 @@ interface Series {
   name: string;
 }
 
-/** Points of one chart; each is drawn over at least a pixel. */
+/** Points of one chart, unless it says otherwise; each is drawn over at least a pixel. */
 const POINTS_MAX = 600;
+/** Where a chart's points come from, unless it says otherwise. */
+const SOURCE = "/chart";
 const HEIGHT_PX = 190;
 const TIME_AXIS_PX = 26;
 const VALUE_AXIS_PX = 56;
@@ -41,6 +43,8 @@ export function setUpCharts(): (tick: Tick) => void {
 class Chart {
   private readonly series: Series[];
   private readonly seconds: number;
+  private readonly points: number;
+  private readonly source: string;
   private readonly unit: Unit;
   private readonly values: HTMLElement[] = [];
   private readonly box = document.createElement("div");
@@ -54,6 +58,8 @@ class Chart {
       return { key, name };
     });
     this.seconds = Number(figure.dataset["seconds"]);
+    this.points = Number(figure.dataset["points"] ?? POINTS_MAX);
+    this.source = figure.dataset["source"] ?? SOURCE;
     this.unit = (figure.dataset["unit"] ?? "count") as Unit;
     this.box.setAttribute("role", "img");
     this.box.setAttribute("aria-label", `Chart: ${figure.dataset["name"] ?? ""} over time`);
@@ -65,10 +71,11 @@ class Chart {
 
   /** Adds the newest point, or reads a long chart again. */
   add(tick: Tick): void {
-    const step = this.seconds / POINTS_MAX;
+    const step = this.seconds / this.points;
     const times = this.data[0];
     if (!times) return;
-    if (step > 2) {
+    // The stream tells of the whole server only.
+    if (step > 2 || this.source !== SOURCE) {
       if (Date.now() - this.readAt > Math.max(REFRESH_MS_MIN, step * 1000)) void this.read();
     } else {
       times.push(Math.floor(tick.now));
@@ -93,7 +100,8 @@ class Chart {
   private async read(): Promise<void> {
     this.readAt = Date.now();
     const keys = this.series.map((series) => series.key).join(",");
-    const address = `/chart?series=${keys}&seconds=${this.seconds}&points=${POINTS_MAX}`;
+    const join = this.source.includes("?") ? "&" : "?";
+    const address = `${this.source}${join}series=${keys}&seconds=${this.seconds}&points=${this.points}`;
     try {
       const response = await fetch(address);
       if (!response.ok) return;

@@ -32,6 +32,8 @@ async function refresh(part: HTMLElement): Promise<void> {
 function replace(part: HTMLElement, fresh: HTMLElement): void {
   const focused = part.contains(document.activeElement) ? document.activeElement : null;
   const isChoosing = window.getSelection()?.isCollapsed === false;
+  // A button that goes between pressing and letting go would not be pressed.
+  if (part.querySelector(":active")) return;
   if (isChoosing && part.contains(window.getSelection()?.anchorNode ?? null)) return;
   const link = focused instanceof HTMLAnchorElement ? focused.getAttribute("href") : null;
   part.replaceChildren(...fresh.childNodes);

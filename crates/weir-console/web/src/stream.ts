@@ -33,6 +33,7 @@ export function openStream(onTick: (tick: Tick) => void): void {
       const tick = JSON.parse((event as MessageEvent<string>).data) as Tick;
       showPulse("Live", false);
       showCounts(tick);
+      showVerdict(tick);
       const mark = tick.verdict.class === "critical" ? "● " : "";
       document.title = `${mark}${title}`;
       onTick(tick);
@@ -65,6 +66,29 @@ function showPulse(text: string, isDown: boolean): void {
   pulse.hidden = false;
   pulse.textContent = text;
   pulse.classList.toggle("down", isDown);
+}
+
+/** The verdict above every page; a screen reader hears it when it becomes another one. */
+function showVerdict({ verdict }: Tick): void {
+  const alarm = document.getElementById("alarm");
+  if (!alarm) return;
+  const isWrong = verdict.class === "warning" || verdict.class === "critical";
+  alarm.hidden = !isWrong;
+  alarm.className = `alarm ${verdict.class}`;
+  alarm.title = verdict.headline;
+  if (alarm.textContent !== verdict.word) alarm.textContent = verdict.word;
+  announce(`${verdict.word}: ${verdict.headline}`);
+}
+
+let announced: string | undefined;
+
+/** Figures change every second: what differs in nothing else is not said again. */
+function announce(text: string): void {
+  const gist = text.replace(/[\d.,]+( (ms|s|min|h|d))?/g, "#").replace(/(# )+#/g, "#");
+  const isNew = announced !== undefined && announced !== gist;
+  announced = gist;
+  const announcement = document.getElementById("announcement");
+  if (isNew && announcement) announcement.textContent = text;
 }
 
 function showCounts(tick: Tick): void {

@@ -90,6 +90,11 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     count("page_queues", &mut limits.page_queues, "Queues on one page.");
     count("page_workers", &mut limits.page_workers, "Workers, and their jobs, on one page.");
     count("chart_points_max", &mut limits.chart_points_max, "Points of one chart.");
+    count(
+        "chart_queues_max",
+        &mut limits.chart_queues_max,
+        "Queues with charts of their own; each takes two files and at most 700 KiB of disk.",
+    );
     keys.number(
         Key::fixed("login_burst", "Logins that one address may try at once .."),
         COUNT,
@@ -107,6 +112,16 @@ fn read_waits_and_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
         "request_timeout",
         &mut limits.request_timeout,
         "A page that isn't ready after this long is given up.",
+    );
+    wait(
+        "search_time",
+        &mut limits.search_time,
+        "A search that has not filled its page looks on for this long; then it shows what it has.",
+    );
+    wait(
+        "action_wait",
+        &mut limits.action_wait,
+        "An action on jobs that takes longer goes on in the background, and the page says so.",
     );
     wait(
         "sample_interval",

@@ -1,0 +1,99 @@
+//! Which queues the workers fetch, from what each of them last asked for.
+
+use std::collections::BTreeMap;
+
+use weir_jobs::view;
+
+/// How many workers ask for which queue.
+#[derive(Debug, Default)]
+pub(crate) struct Fetchers<'w> {
+    by_queue: BTreeMap<&'w str, Count>,
+    /// Running workers that ask for more queues than is known of them.
+    unknown: u64,
+}
+
+/// The workers that ask for one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Those that take jobs.
+    pub(crate) running: u64,
+    /// Those that were told to take no more.
+    pub(crate) leaving: u64,
+}
+
+impl<'w> Fetchers<'w> {
+    pub(crate) fn of(workers: &'w [view::Worker]) -> Self {
+        let mut fetchers = Self::default();
+        for worker in workers {
+            let runs = is_running(worker);
+            if runs && asks_for_more_than_is_known(worker) {
+                fetchers.unknown += 1;
+            }
+            for queue in &worker.queues {
+                let count = fetchers.by_queue.entry(queue).or_default();
+                if runs { count.running += 1 } else { count.leaving += 1 }
+            }
+        }
+        fetchers
+    }
+
+    pub(crate) fn count(&self, queue: &str) -> Count {
+        self.by_queue.get(queue).copied().unwrap_or_default()
+    }
+
+    /// Whether it is certain that no running worker asks for the queue.
+    pub(crate) fn is_surely_left(&self, queue: &str) -> bool {
+        self.unknown == 0 && self.count(queue).running == 0
+    }
+
+    /// All queues that a worker asks for.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &'w str> {
+        self.by_queue.keys().copied()
+    }
+}
+
+/// Whether it takes jobs: neither quiet nor told to end.
+pub(crate) fn is_running(worker: &view::Worker) -> bool {
+    !matches!(worker.state.as_str(), "quiet" | "terminate")
+}
+
+pub(crate) const fn asks_for_more_than_is_known(worker: &view::Worker) -> bool {
+    worker.queues_total > worker.queues.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(state: &str, queues: &[&str], queues_total: u64) -> view::Worker {
+        view::Worker {
+            state: state.into(),
+            queues: queues.iter().map(ToString::to_string).collect(),
+            queues_total,
+            ..view::Worker::default()
+        }
+    }
+
+    #[test]
+    fn running_and_leaving_workers_are_told_apart() {
+        let workers = [
+            worker("running", &["push", "pull"], 2),
+            worker("quiet", &["push", "mail"], 2),
+            worker("terminate", &["mail"], 1),
+        ];
+        let fetchers = Fetchers::of(&workers);
+        assert_eq!(fetchers.count("push"), Count { running: 1, leaving: 1 });
+        assert_eq!(fetchers.count("mail"), Count { running: 0, leaving: 2 });
+        assert_eq!(fetchers.count("none"), Count::default());
+        assert!(fetchers.is_surely_left("mail") && !fetchers.is_surely_left("push"));
+        assert_eq!(fetchers.queues().collect::<Vec<_>>(), ["mail", "pull", "push"]);
+    }
+
+    #[test]
+    fn nothing_is_certain_while_a_running_worker_asks_for_more_than_is_known() {
+        let workers = [worker("running", &["push"], 2)];
+        assert!(!Fetchers::of(&workers).is_surely_left("mail"));
+        let workers = [worker("quiet", &["push"], 2)];
+        assert!(Fetchers::of(&workers).is_surely_left("mail"));
+    }
+}

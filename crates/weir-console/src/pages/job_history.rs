@@ -1,0 +1,219 @@
+//! What happened to a job, as far as its record tells: it holds when the job was made and put into
+//! its queue, its last failure and how many there were.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use weir_jobs::view;
+
+use crate::figures;
+use crate::visible::visible;
+
+/// One line of the history.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) what: String,
+    /// How long ago, or in how long; empty when the record's time can't be read.
+    pub(crate) when: String,
+    /// In UTC, or as the record has it.
+    pub(crate) moment: String,
+    pub(crate) is_ahead: bool,
+}
+
+/// Times that the payload may have beside those of [`view::Job`]. Clients write what they like.
+#[derive(Default, Deserialize)]
+struct Times {
+    #[serde(default)]
+    enqueued_at: Option<serde_json::Value>,
+}
+
+/// Oldest first; what lies ahead last.
+pub(crate) fn events(job: &view::Job, now: f64) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut add = |what: String, at: Moment<'_>| events.push(at.event(what, now));
+    if let Some(created) = &job.created_at {
+        add("Created".into(), Moment::Text(created));
+    }
+    let times: Times = serde_json::from_str(&job.payload).unwrap_or_default();
+    let enqueued_at = times.enqueued_at.as_ref().and_then(|at| at.as_str());
+    match (job.state, enqueued_at) {
+        (view::State::Enqueued, _) => {
+            add(format!("Put into queue {}", job.queue), Moment::Seconds(job.at));
+        }
+        (_, Some(at)) => add(format!("Put into queue {}", job.queue), Moment::Text(at)),
+        _ => {}
+    }
+    if let Some(failure) = &job.failure {
+        failed(failure, &mut add);
+    }
+    match job.state {
+        view::State::Enqueued => {}
+        view::State::Working => working(job, &mut add),
+        view::State::Scheduled => add("Due".into(), Moment::Seconds(job.at)),
+        view::State::Retries => add("Next try".into(), Moment::Seconds(job.at)),
+        view::State::Dead => add("Moved to the dead set".into(), Moment::Seconds(job.at)),
+    }
+    in_order(&mut events);
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+fn failed(failure: &view::Failure, add: &mut impl FnMut(String, Moment<'_>)) {
+    let Some(at) = &failure.failed_at else { return };
+    let text = format!("{}: {}", failure.errtype, failure.message);
+    let text = figures::shortened(&text, MESSAGE_CHARACTERS);
+    let what = match failure.retry_count {
+        0 => format!("Failed: {text}"),
+        earlier => format!("Failed for the {}: {text}", ordinal(earlier + 1)),
+    };
+    add(what, Moment::Text(at));
+}
+
+/// Characters of an error in the history; the page has it whole.
+const MESSAGE_CHARACTERS: usize = 160;
+
+fn working(job: &view::Job, add: &mut impl FnMut(String, Moment<'_>)) {
+    let who = job.wid.as_ref().map_or_else(String::new, |wid| format!(" by worker {wid}"));
+    add(format!("Taken{who}"), Moment::Seconds(job.at));
+    let lapses = job.at + figures::as_float(job.reserve_for_seconds);
+    add("Goes back to its queue unless it is done".into(), Moment::Seconds(lapses));
+}
+
+/// `2nd time`, `11th time`
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{}{ending} time", figures::count(number))
+}
+
+/// A moment of the record.
+enum Moment<'t> {
+    /// Since the Unix epoch.
+    Seconds(f64),
+    /// RFC 3339, if the client kept to it.
+    Text(&'t str),
+}
+
+impl Moment<'_> {
+    /// The event with its place in time; none when the time can't be read.
+    fn event(self, what: String, now: f64) -> (Option<f64>, Event) {
+        let (at, text) = match self {
+            Self::Seconds(at) => (Some(at), ""),
+            Self::Text(text) => (parse(text), text),
+        };
+        let event = Event {
+            what: visible(&what).into_owned(),
+            when: at.map_or_else(String::new, |at| figures::relative(now, at)),
+            moment: at.map_or_else(
+                || visible(&figures::shortened(text, 40)).into_owned(),
+                |at| format!("{} UTC", figures::moment(at)),
+            ),
+            is_ahead: at.is_some_and(|at| at > now),
+        };
+        (at, event)
+    }
+}
+
+fn parse(text: &str) -> Option<f64> {
+    let at: Timestamp = text.parse().ok()?;
+    Some(at.as_duration().as_secs_f64())
+}
+
+/// By time; what has none stays behind what it was told after.
+fn in_order(events: &mut [(Option<f64>, Event)]) {
+    let mut latest = f64::NEG_INFINITY;
+    for (at, _) in events.iter_mut() {
+        latest = *at.get_or_insert(latest);
+    }
+    events.sort_by(|(one, _), (other, _)| one.unwrap_or(0.0).total_cmp(&other.unwrap_or(0.0)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: view::State, at: f64, payload: &str) -> view::Job {
+        view::Job {
+            jid: "j".into(),
+            jobtype: "Work".into(),
+            queue: "push".into(),
+            state,
+            at,
+            created_at: Some("1970-01-01T00:10:00.5Z".into()),
+            retry: 25,
+            reserve_for_seconds: 1_800,
+            failure: None,
+            wid: None,
+            payload: payload.into(),
+            key: String::new(),
+        }
+    }
+
+    fn told(job: &view::Job) -> Vec<String> {
+        let events = events(job, 1_000.0);
+        let line = |event: Event| {
+            let ahead = if event.is_ahead { " (ahead)" } else { "" };
+            format!("{} | {}{ahead}", event.what, event.when)
+        };
+        events.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_job_that_failed_twice_and_waits() {
+        let failure = view::Failure {
+            retry_count: 1,
+            remaining: 23,
+            failed_at: Some("1970-01-01T00:15:00Z".into()),
+            next_at: Some("1970-01-01T00:20:00Z".into()),
+            message: "too slow".into(),
+            errtype: "Timeout".into(),
+            backtrace: Vec::new(),
+        };
+        let payload = r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#;
+        let job =
+            view::Job { failure: Some(failure), ..job(view::State::Retries, 1_200.0, payload) };
+        let expected = [
+            "Created | 6 min 40 s ago",
+            "Put into queue push | 4 min 40 s ago",
+            "Failed for the 2nd time: Timeout: too slow | 1 min 40 s ago",
+            "Next try | in 3 min 20 s (ahead)",
+        ];
+        assert_eq!(told(&job), expected);
+    }
+
+    #[test]
+    fn a_job_in_hand_says_when_it_comes_back() {
+        let job = view::Job {
+            wid: Some("w1".into()),
+            ..job(view::State::Working, 990.0, r#"{"enqueued_at":"1970-01-01T00:12:00Z"}"#)
+        };
+        let expected = [
+            "Created | 6 min 40 s ago",
+            "Put into queue push | 4 min 40 s ago",
+            "Taken by worker w1 | 10 s ago",
+            "Goes back to its queue unless it is done | in 29 min 50 s (ahead)",
+        ];
+        assert_eq!(told(&job), expected);
+    }
+
+    #[test]
+    fn times_that_are_none_are_shown_as_they_are() {
+        let strange = r#"{"enqueued_at":{"deep":[1]}}"#;
+        let mut job = job(view::State::Dead, 1_000.0, strange);
+        job.created_at = Some("<b>yesterday</b>".into());
+        let events = events(&job, 1_000.0);
+        assert_eq!((events[0].when.as_str(), events[0].moment.as_str()), ("", "<b>yesterday</b>"));
+        assert_eq!(events[1].what, "Moved to the dead set");
+        assert_eq!(events.len(), 2);
+    }
+
+    #[test]
+    fn ordinals() {
+        let texts = [1, 2, 3, 4, 11, 12, 21, 111].map(ordinal);
+        let expected = ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "111th"];
+        assert_eq!(texts, expected.map(|it| format!("{it} time")));
+    }
+}

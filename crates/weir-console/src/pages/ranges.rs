@@ -1,0 +1,66 @@
+//! The stretches of time that charts can show.
+
+/// A stretch, and where the page that shows it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) name: &'static str,
+    pub(crate) seconds: u64,
+    pub(crate) address: String,
+    pub(crate) is_chosen: bool,
+}
+
+/// Its word in an address, its name, its seconds.
+type Known = (&'static str, &'static str, u64);
+
+/// What is kept of the whole server.
+pub(crate) const WHOLE: [Known; 5] = [
+    ("15m", "15 min", 900),
+    ("1h", "1 h", 3_600),
+    ("6h", "6 h", 21_600),
+    ("1d", "1 d", 86_400),
+    ("30d", "30 d", 2_592_000),
+];
+
+/// What is kept of one queue.
+pub(crate) const QUEUE: [Known; 5] = [
+    ("15m", "15 min", 900),
+    ("1h", "1 h", 3_600),
+    ("6h", "6 h", 21_600),
+    ("1d", "1 d", 86_400),
+    ("2d", "2 d", 172_800),
+];
+
+/// All of `known`; the one whose word is `wanted` is chosen, otherwise the first.
+pub(crate) fn all(
+    known: &[Known],
+    wanted: &str,
+    address: impl Fn(&'static str) -> String,
+) -> Vec<Range> {
+    let chosen = known.iter().position(|(word, ..)| *word == wanted).unwrap_or(0);
+    let range = |(index, &(word, name, seconds)): (usize, &Known)| Range {
+        name,
+        seconds,
+        address: address(word),
+        is_chosen: index == chosen,
+    };
+    known.iter().enumerate().map(range).collect()
+}
+
+/// How long the chosen one is.
+pub(crate) fn chosen_seconds(ranges: &[Range]) -> u64 {
+    ranges.iter().find(|range| range.is_chosen).map_or(0, |range| range.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_is_the_first_stretch() {
+        for (wanted, seconds) in [("6h", 21_600), ("", 900), ("9y", 900)] {
+            let ranges = all(&WHOLE, wanted, |word| format!("/?range={word}"));
+            assert_eq!(chosen_seconds(&ranges), seconds, "{wanted}");
+            assert_eq!(ranges.iter().filter(|range| range.is_chosen).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Characters that hide or turn around what stands beside them, made visible.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// `text` with control characters and marks of writing direction as JSON writes them (`\u202e`):
+/// a job's type can't make a page read otherwise than it is.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(hides) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if hides(character) {
+            // Writing to a String cannot fail.
+            let _ = write!(shown, "\\u{:04x}", u32::from(character));
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters but for tab and line ends, and the marks of Unicode's bidirectional
+/// algorithm.
+fn hides(character: char) -> bool {
+    match character {
+        '\t' | '\n' | '\r' => false,
+        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        other => other.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_or_hides_text_is_shown() {
+        assert_eq!(visible("\u{202e}gnp.exe"), "\\u202egnp.exe");
+        assert_eq!(
+            visible("a\u{2066}b\u{2069}\u{0}\u{1b}[0m"),
+            "a\\u2066b\\u2069\\u0000\\u001b[0m"
+        );
+        for plain in ["", "äöü 日本語 👍🏽", "עברית", "two\nlines\tand a tab"] {
+            assert!(matches!(visible(plain), Cow::Borrowed(same) if same == plain), "{plain}");
+        }
+    }
+}
