@@ -1,9 +1,10 @@
 // The console in a real browser, over a busy server.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { launch, openPage, required, screenshot, until } from "./browser.mjs";
 import { job } from "./faktory.mjs";
-import { Scene } from "./scene.mjs";
+import { FAILED_JID, Scene } from "./scene.mjs";
 
 let browser;
 let scene;
@@ -18,13 +19,13 @@ after(async () => {
   await browser?.close();
 });
 
-const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers",
+const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", `/job?jid=${FAILED_JID}`,
   "/jobs/confirm?place=dead&action=discard", "/queues/confirm?name=push", "/workers/confirm"];
 const LOOKS = [
   { name: "light", colorScheme: "light" },
   { name: "dark", colorScheme: "dark" },
   { name: "phone-light", colorScheme: "light", width: 360, height: 740 },
-  { name: "phone-dark", colorScheme: "dark", width: 360, height: 740 },
+  { name: "phone-dark", colorScheme: "dark", width: 390, height: 844 },
 ];
 
 const fileName = (path) => path === "/" ? "overview" : path.slice(1).replace(/\W+/g, "-");
@@ -35,7 +36,7 @@ for (const { name, ...look } of LOOKS) {
     for (const path of PAGES) {
       await page.goto(path);
       await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
-      if (path === "/") await page.locator(".chart canvas").nth(2).waitFor();
+      if (await page.locator(".chart").count()) await page.locator(".chart canvas").nth(2).waitFor();
       await screenshot(page, `${fileName(path)}-${name}`);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       assert.ok(overflow <= 0, `${path} is ${overflow} px wider than the window`);
@@ -80,6 +81,108 @@ function faint(page) {
     return [...found];
   });
 }
+
+for (const { name, ...look } of [LOOKS[0], LOOKS[3]]) {
+  test(`axe finds nothing to complain about: ${name}`, async () => {
+    // The content policy of the pages would keep axe out.
+    const { page, close } = await openPage(browser, { ...look, bypassCSP: true });
+    const axe = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+    for (const path of PAGES) {
+      await page.goto(path);
+      await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+      const found = violations.map((it) => `${it.id}: ${it.nodes.map((node) => node.html).join(" ")}`);
+      assert.deepEqual(found, [], path);
+    }
+    await close();
+  });
+}
+
+test("a queue's page shows its charts and who fetches it", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/queue?name=default");
+  await page.getByText("1 worker fetches it.").waitFor();
+  await page.locator(".chart canvas").nth(2).waitFor();
+  await until("the chart has points of this queue", async () =>
+    page.locator("[data-chart^=depth] .legend b").first().textContent().then((text) => /\d/.test(text)));
+  const out = page.locator(".tiles dd");
+  const before = await out.allTextContents();
+  await until("the figures move", async () => String(await out.allTextContents()) !== String(before));
+  await page.getByRole("link", { name: "1 h", exact: true }).click();
+  await page.waitForURL("**/queue?name=default&range=1h");
+  await page.getByRole("link", { name: "From the newest" }).click();
+  await page.waitForURL("**&order=newest&range=1h");
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("a verdict that changes is shown and told on every page; changed figures are no news", async () => {
+  const tick = (word, headline) => {
+    const verdict = { class: word.toLowerCase(), word, headline, criticals: 0 };
+    return `retry: 20\nevent: tick\ndata: ${JSON.stringify({ now: Date.now() / 1000, verdict })}\n\n`;
+  };
+  const ticks = [
+    tick("Warning", "Queue push is 900 jobs behind and grows by 7.0/s"),
+    tick("Warning", "Queue push is 12,345 jobs behind and grows by 120/s"),
+    tick("Critical", "Queue pull is 1 job behind: no worker fetches it"),
+  ];
+  const { page, close } = await openPage(browser);
+  await page.route("**/events", (route) =>
+    route.fulfill({ contentType: "text/event-stream", body: ticks.length > 1 ? ticks.shift() : ticks[0] }));
+  await page.addInitScript(() => document.addEventListener("DOMContentLoaded", () => {
+    window.heard = [];
+    const announcement = document.getElementById("announcement");
+    new MutationObserver(() => window.heard.push(announcement.textContent)).observe(announcement, { childList: true });
+  }));
+  await page.goto("/dead");
+  await until("the last verdict is told", () => page.evaluate(() => window.heard.length > 0));
+  assert.deepEqual(await page.evaluate(() => window.heard), ["Critical: Queue pull is 1 job behind: no worker fetches it"]);
+  assert.equal(await page.locator("#announcement").getAttribute("role"), "status");
+  assert.equal(await page.locator("#alarm").textContent(), "Critical");
+  assert.match(await page.title(), /^● /);
+  await page.locator("#alarm").click();
+  await page.locator(".verdict .headline").waitFor();
+  await close();
+});
+
+test("a refresh leaves a button alone that is being pressed", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/queues");
+  const button = page.locator("#pause-default");
+  await button.hover();
+  await page.mouse.down();
+  const refreshed = () => page.waitForResponse("**/live/queues");
+  await refreshed();
+  const pressed = await button.evaluateHandle((it) => it);
+  await refreshed();
+  assert.ok(await pressed.evaluate((it) => it.isConnected), "it is still the same button");
+  await page.mouse.up();
+  await page.getByText("Queue default is paused.").waitFor();
+  await page.locator("#resume-default").click();
+  await page.getByText("Queue default goes on.").waitFor();
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("queues are found by name and sorted", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/queues");
+  await page.getByRole("searchbox", { name: "Name" }).fill("ush");
+  await page.getByRole("button", { name: "Show" }).click();
+  await page.waitForURL("**/queues?search=ush*");
+  const names = page.locator("tbody th a");
+  assert.deepEqual(await names.allTextContents(), ["push"]);
+  const before = await page.locator("[data-fragment]").textContent();
+  await until("the table is refreshed", async () => (await page.locator("[data-fragment]").textContent()) !== before);
+  assert.deepEqual(await names.allTextContents(), ["push"], "a refresh keeps the search");
+  await page.goto("/queues?sort=depth");
+  const depths = await page.locator('td[data-label="Waiting"]').allTextContents();
+  const numbers = depths.map((text) => Number(text.replaceAll(",", "")));
+  assert.deepEqual(numbers, [...numbers].sort((one, other) => other - one));
+  assert.deepEqual(complaints, []);
+  await close();
+});
 
 test("charts and figures move by themselves", async () => {
   const { page, complaints, close } = await openPage(browser);

@@ -5,11 +5,16 @@ const TYPES = ["DeliveryWorker", "LinkCrawlWorker", "ProcessingWorker", "MailDel
 const WORK_MS = 4;
 const BEAT_MS = 5_000;
 
+/** A dead job with a backtrace. */
+export const FAILED_JID = `failed-${process.pid}`;
+
 export class Scene {
   static async open(url) {
     const scene = new Scene();
     scene.producer = await Faktory.connect(url);
     scene.worker = await Faktory.connect(url, `worker-${process.pid}`);
+    // A run that was cut off may have left queues paused.
+    await scene.producer.command("QUEUE", "RESUME default push");
     await scene.fill();
     await scene.worker.beat();
     scene.beating = setInterval(() => (scene.isBeatDue = true), BEAT_MS);
@@ -21,10 +26,12 @@ export class Scene {
 
   async fill() {
     const many = (count, type, queue, more) => Array.from({ length: count }, () => job(type, queue, more));
+    await this.producer.push([job("ImportJob", "failing", { retry: -1, jid: FAILED_JID })]);
     await this.producer.push(many(60, "PushUpdate", "default", { retry: 5 }));
     await this.producer.push(many(400, "DeliveryWorker", "push"));
     await this.producer.push(many(12, "ReportJob", "mailers", { at: new Date(Date.now() + 3_600_000).toISOString() }));
     await this.producer.push(many(9, "ImportJob", "ingress", { retry: -1 }));
+    await this.failing(1, "failing", "Errno::ENOSPC", "No space left on device");
     await this.failing(12, "default", "Net::OpenTimeout", "execution expired after 10 s while talking to mastodon.example:443");
     await this.failing(9, "ingress", "ActiveRecord::RecordInvalid", "Validation failed: Url is not valid");
   }

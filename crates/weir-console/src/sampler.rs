@@ -39,9 +39,10 @@ pub const COLUMNS: [&str; 16] = [
     "sync_seconds_p99",
 ];
 
-/// While nobody watches, queues and workers are read once in so many readings: enough for the
-/// verdict in the history of alarms, cheap with ten thousand queues.
-const READINGS_PER_DETAIL: u64 = 10;
+/// While nobody watches, queues and workers are read once in so many readings: two rows for each
+/// point of a queue's chart, so that a busy machine leaves no gap, and cheap with ten thousand
+/// queues.
+const READINGS_PER_DETAIL: u64 = 5;
 
 /// The reader. One per console.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub(crate) struct Head {
     pub(crate) range_seconds: u64,
     /// None: the queue has no charts.
     pub(crate) chart_source: Option<String>,
-    /// A chart has one point for each reading of the queues while nobody watches.
+    /// Points of one chart.
     pub(crate) chart_points: u64,
     pub(crate) chart_queues_max: String,
 }
@@ -94,7 +94,7 @@ pub(crate) async fn head(
     })
 }
 
-/// Queues are read this often while nobody watches: a finer chart would be full of holes.
+/// Queues are read about twice in this time while nobody watches: a finer chart would have holes.
 const SECONDS_PER_POINT_MIN: u64 = 10;
 const CHART_POINTS_MAX: u64 = 360;
 
