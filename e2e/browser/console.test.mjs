@@ -82,11 +82,13 @@ function faint(page) {
   });
 }
 
-for (const { name, ...look } of [LOOKS[0], LOOKS[3]]) {
+// By hand, with WEIR_AXE=PATH of axe-core's axe.min.js: its licence (MPL) keeps it out of the tree.
+const axePath = process.env.WEIR_AXE;
+for (const { name, ...look } of axePath ? [LOOKS[0], LOOKS[3]] : []) {
   test(`axe finds nothing to complain about: ${name}`, async () => {
     // The content policy of the pages would keep axe out.
     const { page, close } = await openPage(browser, { ...look, bypassCSP: true });
-    const axe = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+    const axe = await readFile(axePath, "utf8");
     for (const path of PAGES) {
       await page.goto(path);
       await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
