@@ -1,6 +1,6 @@
 # Weir. `make up` starts it, `make test` tests it; the rest is for who works on it.
 
-.PHONY: up test check bench web dist docs long help
+.PHONY: needed up test check bench web dist docs long help
 .DEFAULT_GOAL := help
 
 WEB := crates/weir-console/web
@@ -12,8 +12,10 @@ DIST := dist/weir-$(VERSION)-$(TARGET)
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
-up: web ## build Weir and start it, with its data in ./data
+needed:
 	@scripts/prerequisites build
+
+up: needed web ## build Weir and start it, with its data in ./data
 	cargo build --release --locked -p weir
 	@exec target/release/weir up
 
@@ -25,8 +27,7 @@ $(BUNDLE): $(shell find $(WEB) -type f -not -path '*/node_modules/*' 2>/dev/null
 	npm --prefix $(WEB) run build
 	@touch $(BUNDLE)
 
-test: web ## run every test: Rust, real clients, a browser
-	@scripts/prerequisites build
+test: needed web ## run every test: Rust, real clients, a browser
 	@e2e/setup
 	@if [ -f e2e/browser/package.json ]; then npm --prefix e2e/browser ci --silent --no-audit --no-fund; fi
 	@cargo run --quiet --locked -p xtask -- test
@@ -52,12 +53,11 @@ docs: ## write the pages of docs/reference that come from the code
 	target/debug/weir reference settings > docs/reference/settings.md
 	target/debug/weir reference cli > docs/reference/cli.md
 
-dist: web ## an archive to install from
-	@scripts/prerequisites build
+dist: needed web ## an archive to install from
+	@scripts/prerequisites web
 	cargo build --release --locked -p weir
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
-	cp target/release/weir README.md CHANGELOG.md LICENSE deploy/weir.service $(DIST)/
-	cp -r docs/reference $(DIST)/reference
+	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy $(DIST)/
 	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
 	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
 	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256
