@@ -6,7 +6,7 @@
 //! always a prefix).
 //!
 //! Only segments at or above that mark are read in full; older ones are taken by their trailers.
-//! Damage in those shows when a record is read, or in [[`crate::verify`]].
+//! Damage in those shows when a record is read, or in [`crate::verify`].
 
 use crate::directory::{Directory, Found};
 use crate::disk::{self, Disk, DiskFile};

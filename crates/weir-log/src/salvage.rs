@@ -28,6 +28,14 @@ pub struct Salvage {
     pub files: Vec<SalvagedFile>,
 }
 
+impl Salvage {
+    fn add(&mut self, done: Option<SalvagedFile>) {
+        self.damages += done.as_ref().map_or(0, |file| file.damages);
+        self.bytes_lost += done.as_ref().map_or(0, |file| file.bytes_lost);
+        self.files.extend(done);
+    }
+}
+
 /// A segment that was written anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvagedFile {
@@ -60,15 +68,11 @@ pub fn salvage<D: Disk>(disk: &D) -> Result<Salvage, OpenError> {
         let is_last = number == last;
         let known = last_survey.take_if(|_| is_last);
         let done = salvager.segment(number, found, is_last, known, &mut report)?;
-        report.damages += done.as_ref().map_or(0, |file| file.damages);
-        report.bytes_lost += done.as_ref().map_or(0, |file| file.bytes_lost);
-        report.files.extend(done);
+        report.add(done);
     }
     for found in files {
         let done = salvager.leftover(found.number)?;
-        report.damages += done.as_ref().map_or(0, |file| file.damages);
-        report.bytes_lost += done.as_ref().map_or(0, |file| file.bytes_lost);
-        report.files.extend(done);
+        report.add(done);
     }
     disk.sync_dir().map_err(OpenError::io("sync the log's directory"))?;
     Ok(report)
@@ -182,11 +186,7 @@ impl<D: Disk> Salvager<'_, D> {
     /// Puts the rewritten file in the damaged one's place; returns where that is now.
     fn swap(&self, number: u32) -> Result<String, OpenError> {
         let name = format::file_name(number);
-        let names = self.disk.list().map_err(OpenError::io("list the log's directory"))?;
-        let aside = (1..SET_ASIDE_MAX)
-            .map(|attempt| aside_name(number, attempt))
-            .find(|aside| !names.contains(aside))
-            .unwrap_or_else(|| aside_name(number, SET_ASIDE_MAX));
+        let aside = self.free_aside_name(number)?;
         self.disk
             .sync_dir() // the new file's name, before the old one loses its own
             .and_then(|()| self.disk.rename(&name, &aside))

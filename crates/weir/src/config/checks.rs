@@ -4,7 +4,7 @@ use weir_jobs::settings::{Fsync, StoreKind};
 use weir_net::tls;
 
 use super::Settings;
-use super::keys::Report;
+use super::report::Report;
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;

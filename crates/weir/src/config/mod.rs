@@ -16,6 +16,7 @@ mod limits;
 pub(crate) mod mistakes;
 mod process;
 pub(crate) mod reference;
+mod report;
 mod secrets;
 pub(crate) mod source;
 pub(crate) mod units;
@@ -30,9 +31,10 @@ use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::jobs::Jobs;
-use self::keys::{Context, Key, Keys, Report, Value};
+use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};
 pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
+use self::report::{Report, Value};
 pub(crate) use self::source::Source;
 
 /// Everything that an operator can set.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::keys::Value;
+use super::report::Value;
 use super::{Source, read};
 
 /// Every setting with its default, sorted by section as the file reads.

@@ -1,0 +1,56 @@
+//! What reading a settings file brings to light: every value in effect, every mistake.
+
+use std::ops::Range;
+
+use super::mistakes::Mistake;
+
+/// The value of one setting, as it is in effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// `jobs.limits.fetch_wait`.
+    pub(crate) path: String,
+    /// As one writes it in the file; secrets are not shown.
+    pub(crate) shown: String,
+    pub(crate) default: String,
+    /// `duration`, `size`, `number` ..
+    pub(crate) kind: &'static str,
+    pub(crate) doc: &'static str,
+    /// A reload takes it.
+    pub(crate) live: bool,
+    pub(crate) is_set: bool,
+}
+
+/// What reading a file brought to light.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) text: String,
+    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) values: Vec<Value>,
+    /// Where each key and table stands.
+    pub(super) places: Vec<(String, Range<usize>)>,
+}
+
+impl Report {
+    /// Nothing has come to light about `text` yet.
+    pub(crate) fn of(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+
+    /// A mistake at `path`, or at the nearest table around it that is in the file.
+    pub(crate) fn mistake_at(&mut self, path: &str, message: String) {
+        let mut path = path;
+        let span = loop {
+            let place = self.places.iter().find(|(known, _)| known == path);
+            match (place, path.rsplit_once('.')) {
+                (Some((_, span)), _) => break span.clone(),
+                (None, Some((around, _))) => path = around,
+                (None, None) => break 0..0,
+            }
+        };
+        self.mistake(&span, message);
+    }
+
+    pub(crate) fn mistake(&mut self, span: &Range<usize>, message: String) {
+        self.mistakes.push(Mistake::at(&self.text, span, message));
+    }
+}
