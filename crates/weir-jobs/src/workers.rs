@@ -76,6 +76,19 @@ struct Worker {
     queues_kept_max: usize,
 }
 
+impl Worker {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            profile: Profile::default(),
+            started: now,
+            last_beat: now,
+            state: WorkerState::Running,
+            connections: Vec::new(),
+            queues_kept_max: 0,
+        }
+    }
+}
+
 /// One connection of a worker process.
 #[derive(Debug)]
 struct Connection {
@@ -103,14 +116,13 @@ impl Workers {
         if !self.by_wid.contains_key(wid) && self.by_wid.len() >= workers_max {
             return Err(TooManyWorkers);
         }
-        let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| Worker {
-            profile,
-            started: now,
-            last_beat: now,
-            state: WorkerState::Running,
-            connections: Vec::new(),
-            queues_kept_max: 0,
-        });
+        let worker = self.by_wid.entry(wid.clone()).or_insert_with(|| Worker::new(now));
+        if worker.connections.is_empty() {
+            // A process that begins. One that was told to end may come back under its wid at once.
+            worker.profile = profile;
+            worker.started = now;
+            worker.state = WorkerState::Running;
+        }
         worker.last_beat = worker.last_beat.max(now);
         signal.give(worker.state.order());
         worker.connections.push(Connection { signal, queues: Box::default(), queues_total: 0 });
@@ -260,6 +272,18 @@ mod tests {
         assert_eq!(beat(Some(WorkerState::Running)), Some(WorkerState::Terminate));
         assert_eq!(signal.order(), Order::Quiet);
         assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Quiet);
+    }
+
+    #[test]
+    fn a_process_that_begins_anew_under_its_wid_is_not_told_to_end() {
+        let mut workers = Workers::default();
+        let signal = connect(&mut workers, "w", at(0));
+        workers.tell(Some("w"), WorkerState::Terminate);
+        workers.disconnect(&Wid::new("w"), &signal);
+        assert_eq!(connect(&mut workers, "w", at(2)).order(), Order::Serve);
+        assert_eq!(workers.beat("w", None, None, at(3)), Some(WorkerState::Running));
+        let started_at = workers.view(|_| 0)[0].started_at;
+        assert!((started_at - 2.0).abs() < 1e-9, "{started_at}");
     }
 
     #[test]

@@ -70,5 +70,5 @@ pub use segment::SegmentInfo;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated_disk::{SimulatedDisk, SimulatedFile};
 pub use space::Space;
-pub use syncer::Syncer;
+pub use syncer::{Syncer, Upkeep};
 pub use verify::{Damage, Progress, SegmentCheck, Verification, verify};

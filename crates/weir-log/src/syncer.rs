@@ -10,10 +10,17 @@ use crate::position::Lsn;
 use crate::segment::Segment;
 use crate::shared::{Next, Shared, locked};
 
+/// What [`Syncer::maintain_some`] left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    Done,
+    More,
+}
+
 /// Writes and syncs a log. Every call may block for as long as the disk takes.
 ///
 /// The sync thread calls [`Syncer::sync`] for whoever waits, answers them, then calls
-/// [`Syncer::maintain`]: it returns at once when there is nothing to do.
+/// [`Syncer::maintain_some`]: it returns at once when there is nothing to do.
 #[derive(Debug)]
 pub struct Syncer<D: Disk> {
     shared: Arc<Shared<D>>,
@@ -49,16 +56,30 @@ impl<D: Disk> Syncer<D> {
         self.shared.durable()
     }
 
-    /// Deletes the files of removed segments as far as that is safe, and allocates the next
-    /// segment. While the disk is full, call it now and then: it finds out when space returns.
+    /// Does all upkeep that there is: [`Syncer::maintain_some`] until nothing is left.
+    ///
+    /// # Errors
+    /// Those of `maintain_some`.
+    pub fn maintain(&self) -> Result<(), SyncError> {
+        while self.maintain_some()? == Upkeep::More {}
+        Ok(())
+    }
+
+    /// Deletes the file of one removed segment, if that is safe by now, and allocates the next
+    /// segment. Deleting one takes some 20 ms, in which nothing can be synced: whoever promises
+    /// syncs looks between two whether one is due. While the disk is full, call it now and then:
+    /// it finds out when space returns.
     ///
     /// # Errors
     /// `NoSpace` and `Upkeep` are tried again by the next call. `Poisoned`.
-    pub fn maintain(&self) -> Result<(), SyncError> {
+    pub fn maintain_some(&self) -> Result<Upkeep, SyncError> {
         let _one_at_a_time = locked(&self.shared.syncing);
         self.shared.check_poison()?;
-        self.delete_doomed()?;
-        self.prepare_next()
+        let upkeep = self.delete_doomed()?;
+        match self.prepare_next() {
+            Err(SyncError::NoSpace) if upkeep == Upkeep::More => Ok(upkeep),
+            prepared => prepared.map(|()| upkeep),
+        }
     }
 
     /// Syncs the files written since the last time, oldest first, then publishes how far.
@@ -92,23 +113,28 @@ impl<D: Disk> Syncer<D> {
     }
 
     /// One at a time, each made durable before the next: so the files on disk never have a gap.
-    fn delete_doomed(&self) -> Result<(), SyncError> {
-        loop {
-            let durable = self.shared.durable();
-            let segment = match locked(&self.shared.catalogue).doomed.front() {
-                Some((segment, due)) if *due <= durable => Arc::clone(segment),
-                _ => return Ok(()),
-            };
-            let name = segment.name();
-            match self.shared.disk.remove(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(upkeep(format!("delete {name}"), &error));
-                }
-                _ => self.sync_dir()?,
+    fn delete_doomed(&self) -> Result<Upkeep, SyncError> {
+        let Some(segment) = self.first_doomed() else {
+            return Ok(Upkeep::Done);
+        };
+        let name = segment.name();
+        match self.shared.disk.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(upkeep(format!("delete {name}"), &error));
             }
-            self.shared.open_files.forget(segment.number);
-            locked(&self.shared.catalogue).doomed.pop_front();
+            _ => self.sync_dir()?,
         }
+        self.shared.open_files.forget(segment.number);
+        locked(&self.shared.catalogue).doomed.pop_front();
+        Ok(if self.first_doomed().is_some() { Upkeep::More } else { Upkeep::Done })
+    }
+
+    /// The oldest removed segment, if its file is not needed any more.
+    fn first_doomed(&self) -> Option<Arc<Segment<D::File>>> {
+        let durable = self.shared.durable();
+        let catalogue = locked(&self.shared.catalogue);
+        let (segment, due) = catalogue.doomed.front()?;
+        (*due <= durable).then(|| Arc::clone(segment))
     }
 
     /// Makes the next segment unless it is there.

@@ -30,17 +30,17 @@ impl Cleared {
         }
     }
 
-    /// The next job to forget.
+    /// The next job to forget; the oldest of a place first, so that the oldest segments go first.
     pub(crate) fn pop(&mut self) -> Option<JobIndex> {
         if let Some(lane) = self.lanes.last_mut() {
-            let job = lane.pop_last();
+            let job = lane.pop_first();
             if lane.len() == 0 {
                 self.lanes.pop();
             }
             return job;
         }
         let set = self.sets.last_mut()?;
-        let job = set.pop_last().map(|(_, job)| job);
+        let job = set.pop_first().map(|(_, job)| job);
         if set.is_empty() {
             self.sets.pop();
         }

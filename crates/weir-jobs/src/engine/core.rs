@@ -176,7 +176,7 @@ impl<D: Disk> Engine<D> {
     /// A job's record in `segment` has ended.
     pub(crate) fn note_release(&mut self, segment: u32) {
         if self.state.segments.live(segment) == 0 {
-            self.reclaim.segment_died();
+            self.reclaim.look_again();
         }
     }
 
@@ -194,6 +194,9 @@ impl<D: Disk> Engine<D> {
             };
             let entry = self.state.remove_unplaced(job);
             self.forgotten(job, entry);
+            if self.state.cleared.is_empty() {
+                self.reclaim.look_again();
+            }
         }
     }
 

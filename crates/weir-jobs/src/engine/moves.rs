@@ -15,9 +15,9 @@ use crate::metrics::Limit;
 use crate::model::{EntryKey, Place, SetName};
 use crate::store::{Action, QueueAction};
 
-/// Jobs of an emptied place that are forgotten before others get their turn: about a millisecond.
-/// In the simulation few, so that power cuts come between.
-pub(crate) const CLEARED_SLICE_JOBS: usize = if cfg!(test) { 2 } else { 4096 };
+/// Jobs of an emptied place that are forgotten before others get their turn: some 0.3 ms. In the
+/// simulation few, so that power cuts come between.
+pub(crate) const CLEARED_SLICE_JOBS: usize = if cfg!(test) { 2 } else { 1024 };
 
 impl<D: Disk> Engine<D> {
     /// Does `action` to a resting job. `Some(queue)`: it waits there now.

@@ -18,6 +18,9 @@ const SLACK_SEGMENTS: u32 = 2;
 /// Jobs copied before others get their turn.
 const SLICE_JOBS: usize = 128;
 
+/// Records looked at before others get their turn: most of the oldest segment's are dead.
+const SLICE_CANDIDATES: usize = 4096;
+
 /// The work under way.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
@@ -38,8 +41,9 @@ enum Candidate {
 }
 
 impl Reclaim {
-    /// The last live job of a segment has left it.
-    pub(crate) const fn segment_died(&mut self) {
+    /// There may be something to reclaim: a segment's last live job has left it, or an emptied
+    /// place is forgotten.
+    pub(crate) const fn look_again(&mut self) {
         self.due = true;
     }
 
@@ -61,7 +65,8 @@ impl<D: Disk> Engine<D> {
         self.reclaim.due = false;
         self.reclaim.segments_begun = self.journal.segments_begun;
         self.remove_dead_segments();
-        if self.worth_copying() {
+        // Jobs that are being forgotten free segments without a copy.
+        if self.state.cleared.is_empty() && self.worth_copying() {
             self.begin_copying();
             return Ok(true);
         }
@@ -132,9 +137,10 @@ impl<D: Disk> Engine<D> {
         };
         let oldest = self.oldest_sealed();
         let mut left = SLICE_JOBS;
-        while left > 0
-            && let Some(candidate) = jobs.pop()
-        {
+        for _ in 0..SLICE_CANDIDATES {
+            let Some(candidate) = jobs.pop() else {
+                break;
+            };
             let Some(job) = self.live(candidate, oldest) else {
                 continue;
             };
@@ -144,6 +150,9 @@ impl<D: Disk> Engine<D> {
                 return Err(error);
             }
             left -= 1;
+            if left == 0 {
+                break;
+            }
         }
         if jobs.is_empty() {
             self.reclaim.due = true;

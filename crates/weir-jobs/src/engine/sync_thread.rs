@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use weir_base::clock::Clock;
-use weir_log::{Disk, Lsn, SyncError, Syncer};
+use weir_log::{Disk, Lsn, SyncError, Syncer, Upkeep};
 
 use crate::metrics::JobsMetrics;
 
@@ -232,11 +232,19 @@ impl<D: Disk> Worker<D> {
         let result = self.syncer.sync();
         self.note_time(self.clock.now().since(started).as_secs_f64());
         self.publish(result.err());
-        // Allocation and deletion may take long: those who waited for the sync have their answer.
-        match self.syncer.maintain() {
-            Err(poison @ SyncError::Poisoned(_)) => self.publish(Some(poison)),
-            upkeep => self.note_upkeep(upkeep.err()),
+        // Allocation and deletion may take long: those who waited for the sync have their answer,
+        // and who wants the next one goes before what is left.
+        loop {
+            match self.syncer.maintain_some() {
+                Ok(Upkeep::More) if !self.is_wanted() => {}
+                Err(poison @ SyncError::Poisoned(_)) => return self.publish(Some(poison)),
+                upkeep => return self.note_upkeep(upkeep.err()),
+            }
         }
+    }
+
+    fn is_wanted(&self) -> bool {
+        !matches!(*locked(&self.shared.wanted), Wanted::Nothing)
     }
 
     /// Without room for the next segment what was synced is still durable: no promise is broken.

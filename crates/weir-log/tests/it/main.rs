@@ -8,3 +8,4 @@ mod history;
 mod read_ahead;
 mod real_disk;
 mod threads;
+mod upkeep;
