@@ -1,5 +1,8 @@
 //! Whatever is pushed, alone or in a batch: a clear error in one line, or a job whose text is valid
 //! JSON, names nothing of the server's twice, and stays so through failure and requeue.
+//!
+//! Run with `cargo +nightly fuzz run job fuzz/corpus/job fuzz/seeds/job -- -dict=fuzz/protocol.dict`
+//! in `crates/weir-jobs`.
 
 #![no_main]
 
@@ -16,10 +19,7 @@ use weir_jobs::settings::Limits;
 const NOW: Timestamp = Timestamp::from_micros(1_795_202_902_123_456);
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits {
-        pushb_jobs_max: 16,
-        ..Limits::default()
-    };
+    let limits = Limits { pushb_jobs_max: 16, ..Limits::default() };
     let mut batch = JobBatch::new();
     match batch.parse_one(bytes, NOW, &limits) {
         Ok(job) => check(&job),
@@ -30,9 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut batch = JobBatch::new();
     match batch.parse_array(&array, NOW, &limits) {
         Ok(rejected) => {
-            rejected
-                .iter()
-                .for_each(|rejected| check_error(&rejected.error));
+            rejected.iter().for_each(|rejected| check_error(&rejected.error));
             let jobs = batch.jobs();
             assert!(jobs.len() + rejected.len() <= limits.pushb_jobs_max);
             assert!(!alone || jobs.len() == 1, "one job is a batch of one");
@@ -47,25 +45,16 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check_error(error: &JobError) {
     let text = error.to_string();
-    assert!(
-        !text.contains(['\n', '\r']) && text.len() < 2_000,
-        "{text:?}"
-    );
+    assert!(!text.contains(['\n', '\r']) && text.len() < 2_000, "{text:?}");
 }
 
 fn check(job: &NewJob<'_>) {
     check_text(job.json);
     check_text(&[&job.json[..job.base_bytes], b"}"].concat());
-    let failure = Failure {
-        message: "\"}\n".to_owned(),
-        ..Failure::default()
-    };
+    let failure = Failure { message: "\"}\n".to_owned(), ..Failure::default() };
     let failed = job_text::failed(job.json, job.base_bytes, &failure);
     check_text(&failed);
-    assert_eq!(
-        job_text::failure(&failed, job.base_bytes),
-        Some(failure.clone())
-    );
+    assert_eq!(job_text::failure(&failed, job.base_bytes), Some(failure.clone()));
     let again = job_text::enqueued(&failed, job.base_bytes, NOW);
     check_text(&again);
     assert_eq!(job_text::failure(&again, job.base_bytes), Some(failure));
@@ -77,14 +66,7 @@ fn check_text(json: &[u8]) {
     for name in ["jid", "jobtype", "args", "queue", "created_at", "retry"] {
         assert_eq!(names.0.get(name), Some(&1), "{name}");
     }
-    for name in [
-        "enqueued_at",
-        "failure",
-        "at",
-        "custom",
-        "reserve_for",
-        "backtrace",
-    ] {
+    for name in ["enqueued_at", "failure", "at", "custom", "reserve_for", "backtrace"] {
         assert!(names.0.get(name).is_none_or(|count| *count == 1), "{name}");
     }
 }

@@ -2,10 +2,12 @@
 //! of a kind that its verb has, in order, and nothing panics (a panic on any thread ends the run).
 //!
 //! The first byte chooses: speak the greeting's HELLO from the input or an honest one, as a producer
-//! or a worker; hang up at the end or say END; send all at once or in two pieces. Run it with
-//! `-dict=fuzz/protocol.dict`, which has the verbs and the members of jobs, and with
-//! `fuzz/seeds/protocol` as a second corpus. Every run begins with FLUSH, so that an input that
-//! fails does so alone, too.
+//! or a worker; hang up at the end or say END; send all at once or in pieces. Every run begins with
+//! FLUSH, so that an input that fails does so alone, too.
+//!
+//! Run with `cargo +nightly fuzz run protocol fuzz/corpus/protocol fuzz/seeds/protocol --
+//! -dict=fuzz/protocol.dict` in `crates/weir-jobs`: the dictionary has the verbs and the members of
+//! jobs, the seeds whole conversations and a line that is too long.
 #![no_main]
 
 use std::io::{ErrorKind, Read, Write};
@@ -32,17 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const RAW: u8 = 1;
 const WORKER: u8 = 2;
 const HANG_UP: u8 = 4;
-const TWO_PIECES: u8 = 8;
+const PIECES: u8 = 8;
 
 /// One server for all runs.
 static SERVER: LazyLock<(SocketAddr, Running)> = LazyLock::new(|| {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let mut settings = Settings {
-        store: StoreKind::Memory,
-        allow_flush: true,
-        ..Settings::default()
-    };
+    let mut settings =
+        Settings { store: StoreKind::Memory, allow_flush: true, ..Settings::default() };
     settings.limits.fetch_wait = Duration::ZERO;
     settings.limits.line_bytes_max = LINE_BYTES_MAX;
     // Every worker is a new one and stays until it is reaped.
@@ -78,7 +77,7 @@ fuzz_target!(|input: &[u8]| {
     if !hang_up {
         sent.extend_from_slice(b"\nEND\n");
     }
-    let pieces = if is(TWO_PIECES) { choice >> 4 } else { 0 };
+    let pieces = if is(PIECES) { choice >> 4 } else { 0 };
     let replies = talk(&sent, usize::from(pieces) + 1, hang_up);
     let replies = split(&replies);
     assert!(replies[0].starts_with(b"+HI "), "no greeting");
@@ -101,9 +100,7 @@ fn hello(worker: bool) -> String {
 fn talk(bytes: &[u8], pieces: usize, hang_up: bool) -> Vec<u8> {
     let mut client = TcpStream::connect(SERVER.0).expect("a connection");
     client.set_nodelay(true).expect("an option");
-    client
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a timeout");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     for piece in bytes.chunks(bytes.len() / pieces + 1) {
         // The server may close before it has read all: that is one of its answers.
         let _ = client.write_all(piece);
@@ -175,11 +172,7 @@ fn check(sent: &[u8], replies: &[&[u8]], all: bool) {
             break;
         }
         assert!(!too_long || at_limit, "{} bytes: {text}", line.len());
-        assert!(
-            kinds(verb).contains(&reply[0]),
-            "{}: {text}",
-            String::from_utf8_lossy(line)
-        );
+        assert!(kinds(verb).contains(&reply[0]), "{}: {text}", String::from_utf8_lossy(line));
     }
     assert_eq!(replies.next(), None, "a reply to nothing");
 }
