@@ -4,6 +4,7 @@
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
 //! - [`secret`]: text that never shows itself in logs.
+//! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
 //! - [`token_bucket`]: at most so many at once, and one more after each interval.
 //! - `shutdown` (feature `tokio`): how a service ends.
 
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod hint;
 pub mod history;
 pub mod secret;
+pub mod semaphore;
 #[cfg(feature = "tokio")]
 pub mod shutdown;
 pub mod token_bucket;

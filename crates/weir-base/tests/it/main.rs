@@ -1,0 +1,3 @@
+//! The building blocks as their users have them: through the public interface, on real threads.
+
+mod semaphore;
