@@ -3,6 +3,7 @@
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
+//! - [`ring`]: which node has a key, by consistent hashing.
 //! - [`secret`]: text that never shows itself in logs.
 //! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
 //! - [`token_bucket`]: at most so many at once, and one more after each interval.
@@ -11,6 +12,7 @@
 pub mod clock;
 pub mod hint;
 pub mod history;
+pub mod ring;
 pub mod secret;
 pub mod semaphore;
 #[cfg(feature = "tokio")]

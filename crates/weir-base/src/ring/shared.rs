@@ -1,0 +1,85 @@
+//! A ring that changes while others read it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Cache};
+
+use super::{Node, Ring, RingError};
+
+/// A ring that is replaced as a whole. Those who look up each have a [`Reader`]; those who change
+/// it wait for each other, never a reader for them.
+#[derive(Debug, Default)]
+pub struct SharedRing {
+    current: Arc<ArcSwap<Ring>>,
+    /// Held from reading the nodes to storing their successor, so that no change is lost. std's,
+    /// because nobody awaits in between.
+    changing: Mutex<()>,
+}
+
+impl SharedRing {
+    #[must_use]
+    pub fn new(ring: Ring) -> Self {
+        Self { current: Arc::new(ArcSwap::from_pointee(ring)), changing: Mutex::default() }
+    }
+
+    /// A way to look up, for one thread or task to keep.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader(Cache::new(Arc::clone(&self.current)))
+    }
+
+    /// The ring of this moment, for everything but lookups in a row: those are cheaper by a
+    /// [`Reader`].
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Ring> {
+        self.current.load_full()
+    }
+
+    /// Changes the nodes. The new ring is built on the calling thread (see [`Ring::new`] for how
+    /// long that takes) and seen by every lookup that begins after this returned.
+    ///
+    /// ```
+    /// # use weir_base::ring::{Node, Ring, SharedRing};
+    /// let shards = SharedRing::new(Ring::new([Node::new("a", 1), Node::new("b", 1)])?);
+    /// shards.change(|nodes| nodes.push(Node::new("c", 2)))?;
+    /// shards.change(|nodes| nodes.retain(|node| &*node.name != "a"))?;
+    /// # Ok::<(), weir_base::ring::RingError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Ring::new`]; the ring stays as it was.
+    pub fn change(&self, edit: impl FnOnce(&mut Vec<Node>)) -> Result<(), RingError> {
+        // The mutex guards no data, so one that panicked left nothing half done.
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.current.load().nodes().to_vec();
+        edit(&mut nodes);
+        self.current.store(Arc::new(Ring::new(nodes)?));
+        Ok(())
+    }
+}
+
+/// Looks up in a [`SharedRing`] without waiting: a lookup compares one pointer, and after a change
+/// takes the new ring over, in a bounded number of steps (wait-free, by arc-swap).
+///
+/// It keeps the ring that it last saw (2 MiB) until its next lookup.
+#[derive(Clone)]
+pub struct Reader(Cache<Arc<ArcSwap<Ring>>, Arc<Ring>>);
+
+impl Reader {
+    /// The newest ring: for several lookups in the same one.
+    pub fn ring(&mut self) -> &Ring {
+        self.0.load()
+    }
+
+    /// The node that has `key` in the newest ring; none if it has no nodes.
+    pub fn node_of(&mut self, key: &[u8]) -> Option<&Node> {
+        self.ring().node_of(key)
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Reader").finish_non_exhaustive()
+    }
+}
