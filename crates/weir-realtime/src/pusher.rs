@@ -1,0 +1,1 @@
+//! Pusher Channels protocol 7, as text: no sockets, no state.
