@@ -1,1 +1,22 @@
-//! Pusher Channels protocol 7, as text: no sockets, no state.
+//! Pusher Channels protocol 7, as text: no sockets, no state, no clock of its own.
+//!
+//! - [`channel`], [`event`], [`socket_id`], [`position`]: the names, each checked once.
+//! - [`client_message`]: what a client says; [`server_message`]: what the server says.
+//! - [`close_code`]: why a connection ends, and what clients do then.
+//! - [`limits`]: every bound of the above.
+//!
+//! The reference is Pusher's public documentation ("Pusher Channels Protocol", "HTTP API
+//! Reference", "Generating authentication and authorization strings", "Webhooks"); where it is
+//! silent, what pusher-js and the server libraries send and expect.
+
+pub mod channel;
+pub mod client_message;
+pub mod close_code;
+pub mod event;
+mod excerpt;
+mod json;
+pub mod limits;
+pub mod payload;
+pub mod position;
+pub mod server_message;
+pub mod socket_id;

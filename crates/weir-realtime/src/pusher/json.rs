@@ -1,0 +1,128 @@
+//! The few pieces of JSON that this protocol needs beside `serde_json`'s own.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// Appends `value` to `out`.
+pub(super) fn write(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value)
+        .expect("a Vec takes everything, and no shape here has keys other than strings");
+}
+
+/// A string, borrowed from the input where it has no escapes. (serde borrows a `Cow` only as a
+/// field of its own, not inside an `Option` or a `Vec`: hence the newtype.)
+#[derive(Debug, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// A field's JSON as it stands, where `null` is a value too: absent is `None`.
+pub(super) fn present<'de, D>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// A value as JSON inside a JSON string, as the protocol wants `data`.
+pub(super) struct AsText<T>(pub(super) T);
+
+impl<T: Serialize> Serialize for AsText<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Displayed(&self.0))
+    }
+}
+
+struct Displayed<'a, T>(&'a T);
+
+impl<T: Serialize> fmt::Display for Displayed<'_, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        serde_json::to_writer(IntoFormatter(formatter), self.0).map_err(|_| fmt::Error)
+    }
+}
+
+/// Lets `serde_json` write where text goes; it writes whole characters only.
+struct IntoFormatter<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl io::Write for IntoFormatter<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.0.write_str(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An array of what an iterator yields.
+#[derive(Debug)]
+pub(super) struct List<I>(pub(super) I);
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
+/// An object of the pairs that an iterator yields.
+#[derive(Debug)]
+pub(super) struct Map<I>(pub(super) I);
+
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Map<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.clone())
+    }
+}
+
+/// Whether arrays and objects are nested deeper than `max` in `text`. (`serde_json` bounds the
+/// depth of what it parses, not of what it passes through as it stands.) Of text that is not JSON
+/// it says anything; parsing comes after it.
+pub(super) fn is_deeper_than(text: &str, max: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => skip_string(&mut bytes),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > max {
+            return true;
+        }
+    }
+    false
+}
+
+fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        for (text, depth) in [
+            ("1", 0),
+            ("[]", 1),
+            (r#"{"a":[1,{"b":2}]}"#, 3),
+            (r#"["[[[[\"[[\\"]"#, 1),
+            ("[[],[],[]]", 2),
+        ] {
+            assert!(!is_deeper_than(text, depth), "{text}");
+            assert!(depth == 0 || is_deeper_than(text, depth - 1), "{text}");
+        }
+    }
+}

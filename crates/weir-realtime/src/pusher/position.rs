@@ -1,0 +1,81 @@
+//! Where in a channel's history somebody is: Weir's extension for recovery.
+//!
+//! On the WebSocket it is two fields, `epoch` and `offset`, beside those that every client knows;
+//! as `Last-Event-ID` it is one text, `epoch:offset`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// One life of a channel's history. Offsets of different epochs can't be compared.
+///
+/// Written as 16 hexadecimal digits in a string: a JavaScript number would lose digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch(pub u64);
+
+/// The place of one event in a channel's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
+    /// Which history.
+    pub epoch: Epoch,
+    /// Which event of it. A plain JSON number: exact in JavaScript up to 2^53.
+    pub offset: u64,
+}
+
+/// The text is no position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a position is EPOCH:OFFSET, 16 hexadecimal digits and a number, as an event carried them")]
+pub struct PositionError;
+
+/// Digits of an epoch.
+const EPOCH_DIGITS: usize = 16;
+
+impl FromStr for Epoch {
+    type Err = PositionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = text.len() == EPOCH_DIGITS
+            && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        match u64::from_str_radix(text, 16) {
+            Ok(epoch) if is_plain => Ok(Self(epoch)),
+            _ => Err(PositionError),
+        }
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+impl Serialize for Epoch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Epoch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = super::json::Text::deserialize(deserializer)?;
+        text.0.parse().map_err(de::Error::custom)
+    }
+}
+
+impl FromStr for Position {
+    type Err = PositionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (epoch, offset) = text.split_once(':').ok_or(PositionError)?;
+        let offset: u64 = offset.parse().map_err(|_| PositionError)?;
+        Ok(Self { epoch: epoch.parse()?, offset })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.epoch, self.offset)
+    }
+}

@@ -1,0 +1,5 @@
+//! Integration tests of realtime channels, in one binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
+
+mod pusher;

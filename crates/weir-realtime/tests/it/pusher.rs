@@ -1,0 +1,6 @@
+//! The words of Pusher Channels protocol 7.
+
+mod client_message;
+mod close_code;
+mod names;
+mod server_message;
