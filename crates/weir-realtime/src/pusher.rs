@@ -2,6 +2,8 @@
 //!
 //! - [`channel`], [`event`], [`socket_id`], [`position`]: the names, each checked once.
 //! - [`client_message`]: what a client says; [`server_message`]: what the server says.
+//! - [`signature`]: who may subscribe, sign in, call the HTTP API; how webhooks are signed.
+//! - [`presence_data`], [`user_data`]: what the application's server vouches for in them.
 //! - [`close_code`]: why a connection ends, and what clients do then.
 //! - [`limits`]: every bound of the above.
 //!
@@ -18,5 +20,9 @@ mod json;
 pub mod limits;
 pub mod payload;
 pub mod position;
+pub mod presence_data;
 pub mod server_message;
+pub mod signature;
 pub mod socket_id;
+pub mod user_data;
+pub mod user_id;

@@ -4,3 +4,5 @@ mod client_message;
 mod close_code;
 mod names;
 mod server_message;
+mod signature;
+mod signed_data;

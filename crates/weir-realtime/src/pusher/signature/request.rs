@@ -1,0 +1,166 @@
+//! Requests to the HTTP API: who signed them, when, and over which body.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use md5::{Digest, Md5};
+use percent_encoding::percent_decode_str;
+use weir_base::clock::Timestamp;
+
+use super::{Query, QueryError, Token};
+use crate::pusher::excerpt::Excerpt;
+use crate::pusher::limits::Limits;
+
+/// The one version of this way to sign.
+const VERSION: &str = "1.0";
+
+/// What of a request is signed.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedRequest<'a> {
+    /// In capitals.
+    pub method: &'a str,
+    /// As it stood in the request line, without the query.
+    pub path: &'a str,
+    /// What stood behind the question mark.
+    pub query: &'a str,
+    /// All of it.
+    pub body: &'a [u8],
+}
+
+/// Why a request was refused: the text of an answer with the status 401.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The query can't be signed.
+    #[error("{0}")]
+    Query(#[from] QueryError),
+    /// One of the parameters that every request needs.
+    #[error("Missing parameter: {name}")]
+    Missing { name: &'static str },
+    /// A version that doesn't exist.
+    #[error("auth_version '{}' is not supported: it must be {VERSION}", Excerpt(.given))]
+    Version { given: String },
+    /// Signed for another app.
+    #[error("auth_key '{}' is not the key of this app", Excerpt(.given))]
+    WrongKey { given: String },
+    /// Another secret, or another text.
+    #[error(
+        "Invalid signature: you should have sent the HMAC SHA256 hex digest of \"{}\", made with your secret, but you sent '{}'",
+        Excerpt(.signed),
+        Excerpt(.given)
+    )]
+    Mismatch { signed: String, given: String },
+    /// Not a time.
+    #[error("auth_timestamp '{}' is not a number of seconds since 1970", Excerpt(.given))]
+    Timestamp { given: String },
+    /// Too old, or a clock that is wrong.
+    #[error(
+        "Timestamp expired: Given timestamp ({given}) not within {}s of server time ({now})",
+        .tolerance.as_secs()
+    )]
+    Expired { given: u64, now: u64, tolerance: Duration },
+    /// Another body than the one that was signed.
+    #[error("Invalid body_md5: the MD5 of the body that arrived is '{actual}', but the query says '{}'", Excerpt(.given))]
+    Body { actual: String, given: String },
+}
+
+impl Token<'_> {
+    /// Checks that the app's server sent `request` about `now`, and returns its parameters.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn verify_request<'a>(
+        &self,
+        request: &SignedRequest<'a>,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Result<Query<'a>, RequestError> {
+        let query = Query::parse(request.query, limits)?;
+        self.check_key(&query)?;
+        self.check_signature(request, &query)?;
+        check_timestamp(&query, now, limits.api_timestamp_tolerance)?;
+        check_body(&query, request.body)?;
+        Ok(query)
+    }
+
+    fn check_key(&self, query: &Query<'_>) -> Result<(), RequestError> {
+        let version = require(query, "auth_version")?;
+        if version != VERSION {
+            return Err(RequestError::Version { given: version.to_owned() });
+        }
+        match require(query, "auth_key")? {
+            key if key == self.key => Ok(()),
+            other => Err(RequestError::WrongKey { given: other.to_owned() }),
+        }
+    }
+
+    fn check_signature(
+        &self,
+        request: &SignedRequest<'_>,
+        query: &Query<'_>,
+    ) -> Result<(), RequestError> {
+        let given = require(query, "auth_signature")?;
+        let signed = request_text(request.method, request.path, query);
+        if self.is_signature(signed.as_bytes(), given) || self.signed_decoded(request, query, given)
+        {
+            return Ok(());
+        }
+        Err(RequestError::Mismatch { signed, given: given.to_owned() })
+    }
+
+    /// Server libraries sign a path as they build it; their HTTP clients escape it after that, for
+    /// instance the `|` of a user's id. A signature of the unescaped path holds as well.
+    fn signed_decoded(&self, request: &SignedRequest<'_>, query: &Query<'_>, given: &str) -> bool {
+        decode_path(request.path).is_some_and(|path| {
+            self.is_signature(request_text(request.method, &path, query).as_bytes(), given)
+        })
+    }
+}
+
+/// What is signed for a request.
+#[must_use]
+pub fn request_text(method: &str, path: &str, query: &Query<'_>) -> String {
+    format!("{method}\n{path}\n{}", query.canonical())
+}
+
+/// `path` without escapes; nothing if there are none, or if one hides a character that would give
+/// the path another meaning.
+fn decode_path(path: &str) -> Option<Cow<'_, str>> {
+    let decoded = percent_decode_str(path).decode_utf8().ok()?;
+    let slashes = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
+    let changes_meaning = slashes(&decoded) != slashes(path)
+        || decoded.contains(|character: char| "?#%".contains(character) || character.is_control());
+    (decoded != path && !changes_meaning).then_some(decoded)
+}
+
+fn require<'q>(query: &'q Query<'_>, name: &'static str) -> Result<&'q str, RequestError> {
+    query.get(name).filter(|value| !value.is_empty()).ok_or(RequestError::Missing { name })
+}
+
+fn check_timestamp(
+    query: &Query<'_>,
+    now: Timestamp,
+    tolerance: Duration,
+) -> Result<(), RequestError> {
+    let text = require(query, "auth_timestamp")?;
+    let given: u64 =
+        text.parse().map_err(|_| RequestError::Timestamp { given: text.to_owned() })?;
+    let now = now.as_millis() / 1_000;
+    match now.abs_diff(given) > tolerance.as_secs() {
+        true => Err(RequestError::Expired { given, now, tolerance }),
+        false => Ok(()),
+    }
+}
+
+/// A body needs its digest in the query. Without a body it may be there too (Python's library
+/// sends it always), and must be right.
+fn check_body(query: &Query<'_>, body: &[u8]) -> Result<(), RequestError> {
+    if body.is_empty() && query.get("body_md5").is_none() {
+        return Ok(());
+    }
+    let given = require(query, "body_md5")?;
+    let actual = hex::encode(Md5::digest(body));
+    match given.eq_ignore_ascii_case(&actual) {
+        true => Ok(()),
+        false => Err(RequestError::Body { actual, given: given.to_owned() }),
+    }
+}

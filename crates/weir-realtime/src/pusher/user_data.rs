@@ -1,0 +1,82 @@
+//! `user_data` of a sign-in: whom the application's server says the connection's user is.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::excerpt::Excerpt;
+use super::limits::Limits;
+use super::presence_data::{UserInfoError, check_user_info};
+use super::user_id::{self, UserIdError};
+
+/// A user who signs in.
+#[derive(Clone, Debug)]
+pub struct UserData<'a> {
+    /// Never empty.
+    pub id: Cow<'a, str>,
+    /// What members of presence channels are shown, as it stood.
+    pub user_info: Option<&'a RawValue>,
+    /// Whose coming and going the user wants to know.
+    pub watchlist: Watchlist<'a>,
+}
+
+/// The users that a user watches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watchlist<'a> {
+    /// The first ones, up to the limit.
+    pub accepted: Vec<Cow<'a, str>>,
+    /// How many came after them. The sign-in succeeds, with an error 4302 beside it.
+    pub left_out: usize,
+}
+
+/// Why the data was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum UserDataError {
+    /// Not the object it must be.
+    #[error("user_data must be {{\"id\": \"..\", \"user_info\": {{..}}, \"watchlist\": [..]}}: {}", Excerpt(&.0.to_string()))]
+    Shape(serde_json::Error),
+    /// Not an id.
+    #[error("user_data: {0}")]
+    UserId(#[from] UserIdError),
+    /// Too much to show to everybody.
+    #[error("user_data: {0}")]
+    UserInfo(#[from] UserInfoError),
+}
+
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow)]
+    user_info: Option<&'a RawValue>,
+    #[serde(borrow)]
+    watchlist: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> UserData<'a> {
+    /// Reads the text that was signed.
+    ///
+    /// # Errors
+    /// What is wrong, with the field's name.
+    pub fn parse(user_data: &'a str, limits: &Limits) -> Result<Self, UserDataError> {
+        let shape: Shape<'_> = serde_json::from_str(user_data).map_err(UserDataError::Shape)?;
+        Ok(Self {
+            // A string only: pusher-js takes no number here.
+            id: user_id::from_string(shape.id, "id", limits)?,
+            user_info: check_user_info(shape.user_info, limits)?,
+            watchlist: Watchlist::read(&shape.watchlist.unwrap_or_default(), limits)?,
+        })
+    }
+}
+
+impl<'a> Watchlist<'a> {
+    fn read(users: &[&'a RawValue], limits: &Limits) -> Result<Self, UserIdError> {
+        let accepted = users
+            .iter()
+            .take(limits.watchlist_users_max)
+            .map(|user| user_id::from_string_or_number(user, "a user on the watchlist", limits))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { left_out: users.len() - accepted.len(), accepted })
+    }
+}
