@@ -4,6 +4,7 @@
 //! - [`client_message`]: what a client says; [`server_message`]: what the server says.
 //! - [`signature`]: who may subscribe, sign in, call the HTTP API; how webhooks are signed.
 //! - [`presence_data`], [`user_data`]: what the application's server vouches for in them.
+//! - [`api`]: bodies and answers of the HTTP API; [`webhook`]: what is sent the other way.
 //! - [`close_code`]: why a connection ends, and what clients do then.
 //! - [`limits`]: every bound of the above.
 //!
@@ -11,6 +12,7 @@
 //! Reference", "Generating authentication and authorization strings", "Webhooks"); where it is
 //! silent, what pusher-js and the server libraries send and expect.
 
+pub mod api;
 pub mod channel;
 pub mod client_message;
 pub mod close_code;
@@ -26,3 +28,4 @@ pub mod signature;
 pub mod socket_id;
 pub mod user_data;
 pub mod user_id;
+pub mod webhook;

@@ -1,0 +1,185 @@
+//! Bodies of requests that publish.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::channel::ChannelName;
+use super::super::event::EventName;
+use super::super::json::{self, Text};
+use super::super::limits::Limits;
+use super::super::payload::Payload;
+use super::super::socket_id::SocketId;
+use super::{ApiError, InfoRequest};
+
+/// One event for some channels: `POST /apps/ID/events`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// Its name.
+    pub name: EventName<'a>,
+    /// Its data.
+    pub data: Payload<'a>,
+    /// Where to, each once, in the order in which they were given.
+    pub channels: Vec<ChannelName>,
+    /// The connection that doesn't get it.
+    pub socket_id: Option<SocketId>,
+    /// What to answer about each channel; None: nothing was asked.
+    pub info: Option<InfoRequest>,
+}
+
+/// One event for one channel, of `POST /apps/ID/batch_events`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchEvent<'a> {
+    /// Its name.
+    pub name: EventName<'a>,
+    /// Its data.
+    pub data: Payload<'a>,
+    /// Where to.
+    pub channel: ChannelName,
+    /// The connection that doesn't get it.
+    pub socket_id: Option<SocketId>,
+    /// What to answer about the channel; None: nothing was asked.
+    pub info: Option<InfoRequest>,
+}
+
+/// One event for a user: `POST /apps/ID/users/USER/events`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserEvent<'a> {
+    /// Its name.
+    pub name: EventName<'a>,
+    /// Its data.
+    pub data: Payload<'a>,
+}
+
+/// An event as any of the bodies has it.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+    #[serde(borrow)]
+    channel: Option<Text<'a>>,
+    #[serde(borrow)]
+    channels: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    socket_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    info: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    batch: Vec<&'a RawValue>,
+}
+
+/// Reads the body of `POST /apps/ID/events`.
+///
+/// # Errors
+/// What is wrong, for the caller's developer.
+pub fn parse_publish<'a>(body: &'a [u8], limits: &Limits) -> Result<Publish<'a>, ApiError> {
+    let event: Event<'a> = parse(text(body, limits)?)?;
+    Ok(Publish {
+        channels: channels(&event, limits)?,
+        socket_id: socket_id(&event)?,
+        info: info(&event)?,
+        name: EventName::parse(event.name.0, limits)?,
+        data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
+    })
+}
+
+/// Reads the body of `POST /apps/ID/batch_events`: all events, or what is wrong with one.
+///
+/// # Errors
+/// What is wrong, for the caller's developer.
+pub fn parse_batch<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<BatchEvent<'a>>, ApiError> {
+    let Batch { batch } = parse(text(body, limits)?)?;
+    let (events, max) = (batch.len(), limits.batch_events_max);
+    if events > max {
+        return Err(ApiError::BatchTooLarge { events, max });
+    }
+    let in_batch = |(index, source)| ApiError::InBatch { index, source: Box::new(source) };
+    batch
+        .into_iter()
+        .enumerate()
+        .map(|(index, json)| {
+            batch_event(json.get(), limits).map_err(|error| in_batch((index, error)))
+        })
+        .collect()
+}
+
+/// Reads the body of `POST /apps/ID/users/USER/events`.
+///
+/// # Errors
+/// What is wrong, for the caller's developer.
+pub fn parse_user_event<'a>(body: &'a [u8], limits: &Limits) -> Result<UserEvent<'a>, ApiError> {
+    let event: Event<'a> = parse(text(body, limits)?)?;
+    Ok(UserEvent {
+        name: EventName::parse(event.name.0, limits)?,
+        data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
+    })
+}
+
+fn text<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, ApiError> {
+    let (bytes, max) = (body.len(), limits.api_body_bytes_max);
+    if bytes > max {
+        return Err(ApiError::BodyTooLarge { bytes, max });
+    }
+    let text = str::from_utf8(body).map_err(ApiError::Encoding)?;
+    match limits.json_depth_max {
+        max if json::is_deeper_than(text, max) => Err(ApiError::TooDeep { max }),
+        _ => Ok(text),
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
+    serde_json::from_str(text).map_err(ApiError::Shape)
+}
+
+fn batch_event<'a>(text: &'a str, limits: &Limits) -> Result<BatchEvent<'a>, ApiError> {
+    let event: Event<'a> = parse(text)?;
+    let mut channels = channels(&event, limits)?;
+    let (socket_id, info) = (socket_id(&event)?, info(&event)?);
+    match (channels.pop(), channels.len()) {
+        (Some(channel), 0) => Ok(BatchEvent {
+            channel,
+            socket_id,
+            info,
+            name: EventName::parse(event.name.0, limits)?,
+            data: Payload::from_json(event.data, limits.event_data_bytes_max)?,
+        }),
+        // An event of a batch has one channel: its answer has no place for more.
+        (_, others) => Err(ApiError::TooManyChannels { channels: others + 1, max: 1 }),
+    }
+}
+
+fn channels(event: &Event<'_>, limits: &Limits) -> Result<Vec<ChannelName>, ApiError> {
+    let names = match (&event.channels, &event.channel) {
+        (Some(_), Some(_)) => return Err(ApiError::TwoKindsOfChannels),
+        (Some(names), None) => names.as_slice(),
+        (None, Some(name)) => std::slice::from_ref(name),
+        (None, None) => &[],
+    };
+    let max = limits.event_channels_max;
+    match names.len() {
+        0 => return Err(ApiError::NoChannel),
+        channels if channels > max => return Err(ApiError::TooManyChannels { channels, max }),
+        _ => {}
+    }
+    let mut seen = HashSet::with_capacity(names.len());
+    names
+        .iter()
+        .filter(|Text(name)| seen.insert(name))
+        .map(|Text(name)| Ok(ChannelName::parse(name, limits)?))
+        .collect()
+}
+
+fn socket_id(event: &Event<'_>) -> Result<Option<SocketId>, ApiError> {
+    event.socket_id.as_ref().map(|Text(id)| Ok(id.parse()?)).transpose()
+}
+
+fn info(event: &Event<'_>) -> Result<Option<InfoRequest>, ApiError> {
+    event.info.as_ref().map(|Text(list)| Ok(InfoRequest::parse(Some(list))?)).transpose()
+}

@@ -1,0 +1,79 @@
+//! What the application's server is told without asking.
+
+use serde::Serialize;
+use weir_base::clock::Timestamp;
+
+use super::json::{List, write};
+use super::signature::Token;
+use super::socket_id::SocketId;
+
+/// The header with the app's key.
+pub const KEY_HEADER: &str = "X-Pusher-Key";
+/// The header with the body's signature.
+pub const SIGNATURE_HEADER: &str = "X-Pusher-Signature";
+/// The one content type that Node's library takes; a charset would spoil it.
+pub const CONTENT_TYPE: &str = "application/json";
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum WebhookEvent<'a> {
+    /// A channel got its first subscriber.
+    ChannelOccupied { channel: &'a str },
+    /// A channel lost its last subscriber.
+    ChannelVacated { channel: &'a str },
+    /// A user's first connection came to a presence channel.
+    MemberAdded { channel: &'a str, user_id: &'a str },
+    /// A user's last connection left a presence channel.
+    MemberRemoved { channel: &'a str, user_id: &'a str },
+    /// A client sent an event to the others.
+    ClientEvent {
+        channel: &'a str,
+        event: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a str>,
+        socket_id: SocketId,
+        /// On presence channels.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_id: Option<&'a str>,
+    },
+    /// Somebody subscribed to a cache channel with nothing cached.
+    CacheMiss { channel: &'a str },
+    /// How many connections are subscribed.
+    SubscriptionCount { channel: &'a str, subscription_count: usize },
+}
+
+impl WebhookEvent<'_> {
+    /// Appends the event alone, to be kept until a body is made of several.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write(out, self);
+    }
+}
+
+/// A request's body and what proves whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedBody {
+    /// JSON.
+    pub body: Vec<u8>,
+    /// The value of [`SIGNATURE_HEADER`].
+    pub signature: String,
+}
+
+impl SignedBody {
+    /// Makes a body of events: [`WebhookEvent`]s, or raw JSON that [`WebhookEvent::write`] made.
+    /// `now` is when it is made, also where the events are older; receivers refuse old bodies.
+    pub fn new<E: Serialize>(
+        token: &Token<'_>,
+        now: Timestamp,
+        events: impl Iterator<Item = E> + Clone,
+    ) -> Self {
+        #[derive(Serialize)]
+        struct Body<T> {
+            time_ms: u64,
+            events: T,
+        }
+        let mut body = Vec::new();
+        write(&mut body, &Body { time_ms: now.as_millis(), events: List(events) });
+        Self { signature: token.sign(&body), body }
+    }
+}
