@@ -1,1 +1,58 @@
-//! The WebSocket protocol, RFC 6455: handshake, frames, messages.
+//! The WebSocket protocol, RFC 6455: handshake, frames, messages. No sockets, no timers.
+//!
+//! Made for a thread that owns thousands of sessions and one read buffer for all of them. What one
+//! `read` brought goes through the session's [`Decoder`], which is [72 bytes](Decoder) and no heap
+//! as long as no message is half there:
+//!
+//! ```
+//! use weir_realtime::websocket::{Decoder, Limits, Message, ProtocolError, Role};
+//!
+//! fn answer(
+//!     decoder: &mut Decoder,
+//!     input: &mut [u8],
+//!     output: &mut Vec<u8>,
+//! ) -> Result<(), ProtocolError> {
+//!     let limits = Limits::default();
+//!     let mut messages = decoder.messages(input, Role::Server, &limits);
+//!     while let Some(message) = messages.next()? {
+//!         match message {
+//!             Message::Text(text) => Message::Text(text).encode(output, None),
+//!             Message::Ping(payload) => Message::Pong(payload).encode(output, None),
+//!             // The side that did not begin the closing answers with the same code.
+//!             Message::Close(frame) => Message::Close(frame).encode(output, None),
+//!             Message::Binary(_) | Message::Pong(_) => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! # let mut frame = Vec::new();
+//! # Message::Text("hello").encode(&mut frame, Some(weir_realtime::websocket::MaskKey::new([1, 2, 3, 4])));
+//! # let mut output = Vec::new();
+//! # answer(&mut Decoder::default(), &mut frame, &mut output).unwrap();
+//! # assert_eq!(output, b"\x81\x05hello");
+//! ```
+//!
+//! - A message that came whole in one frame and one read is delivered from the read buffer itself.
+//! - What goes to many is encoded once: [`FrameHeader::encode`] and the payload, in shared bytes.
+//! - [`handshake`] judges a request that an HTTP parser has read, and writes the answer.
+//!
+//! No extension is negotiated. In particular `permessage-deflate` is declined, as RFC 6455 lets a
+//! server do, and a frame that claims to be compressed is refused: a deflate context costs up to
+//! hundreds of KiB per connection.
+
+mod close;
+mod decoder;
+mod error;
+pub mod handshake;
+mod header;
+mod limits;
+mod mask;
+mod message;
+
+pub use close::{CloseCode, CloseFrame};
+pub use decoder::{Decoder, Messages};
+pub use error::ProtocolError;
+pub use header::{EncodedHeader, FrameHeader, HEADER_BYTES_MAX, Opcode};
+pub use limits::{Limits, Role};
+pub use mask::MaskKey;
+pub use message::{CONTROL_BYTES_MAX, Message};

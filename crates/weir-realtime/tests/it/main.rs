@@ -3,3 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 
 mod pusher;
+mod websocket;
+mod websocket_cases;
+mod websocket_properties;

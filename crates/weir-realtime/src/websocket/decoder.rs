@@ -1,0 +1,352 @@
+//! From bytes, in whatever pieces they come, to messages.
+//!
+//! A frame's payload is unmasked where it lies. A message that is one frame, whole in the input, is
+//! delivered from there. All else goes into the decoder's own memory as it comes: first the bytes
+//! of the unfinished message, and behind them those of a control frame that is not all there. That
+//! memory is given back when nothing is half there any more.
+
+use std::ops::Range;
+
+use super::close::CloseFrame;
+use super::error::ProtocolError;
+use super::header::{FrameHeader, HEADER_BYTES_MAX, Opcode};
+use super::limits::{Limits, Role};
+use super::mask::MaskKey;
+use super::message::Message;
+
+/// The least that is allocated for an unfinished message, unless it is known to be smaller.
+const HELD_BYTES_MIN: usize = 512;
+
+/// What one session has to remember between two reads: no heap if nothing is half there.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    stage: Stage,
+    unfinished: Option<Unfinished>,
+    held: Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Stage {
+    /// A frame, of whose header these bytes are there.
+    Header { bytes: [u8; HEADER_BYTES_MAX], length: u8 },
+    /// More of a frame's payload.
+    Payload(PartialFrame),
+    /// Nothing: the peer has closed, or broken the protocol.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PartialFrame {
+    opcode: Opcode,
+    is_final: bool,
+    /// Turned to where the payload goes on.
+    mask: Option<MaskKey>,
+    bytes_left: usize,
+}
+
+/// A text or binary message that is not all there.
+#[derive(Clone, Copy, Debug)]
+struct Unfinished {
+    opcode: Opcode,
+    /// Frames so far.
+    fragments: u32,
+    /// Of `held`, this much is the message's.
+    bytes: usize,
+    /// Of a text, this much is known to be UTF-8.
+    valid_bytes: usize,
+}
+
+/// A message that is all there.
+struct Whole {
+    opcode: Opcode,
+    place: Place,
+}
+
+enum Place {
+    Input(Range<usize>),
+    Held(Range<usize>),
+}
+
+/// The messages of one read. Made by [`Decoder::messages`].
+#[derive(Debug)]
+#[must_use = "what `next` does not take out of the input is lost"]
+pub struct Messages<'a> {
+    decoder: &'a mut Decoder,
+    input: &'a mut [u8],
+    /// Of the input, this much is consumed.
+    at: usize,
+    role: Role,
+    limits: &'a Limits,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Header { bytes: [0; HEADER_BYTES_MAX], length: 0 }
+    }
+}
+
+impl Decoder {
+    /// The messages that `input`, the next bytes of the stream, completes. [`Messages::next`] is to
+    /// be called until it says `None` or an error: it keeps what is left, and gives memory back.
+    #[inline]
+    pub fn messages<'a>(
+        &'a mut self,
+        input: &'a mut [u8],
+        role: Role,
+        limits: &'a Limits,
+    ) -> Messages<'a> {
+        Messages { decoder: self, input, at: 0, role, limits }
+    }
+
+    /// Bytes of heap in use: 0 if nothing is half there, never more than
+    /// [`Limits::message_bytes_max`] and a control frame.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.capacity()
+    }
+
+    /// Whether the peer has closed or broken the protocol. What it sends after that is ignored.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    /// Forgets what was delivered from `held`.
+    #[inline]
+    fn release(&mut self) {
+        if self.held.capacity() == 0 || matches!(self.stage, Stage::Payload(_)) {
+            return;
+        }
+        let bytes = self.unfinished.map_or(0, |message| message.bytes);
+        self.held.truncate(bytes);
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+
+    /// The message that the frame begins or continues, if it is allowed here; none for a control
+    /// frame, which is allowed anywhere.
+    #[inline]
+    fn admit(
+        &self,
+        header: &FrameHeader,
+        limits: &Limits,
+    ) -> Result<Option<Unfinished>, ProtocolError> {
+        let message = match (self.unfinished, header.opcode) {
+            (_, opcode) if opcode.is_control() => return Ok(None),
+            (None, Opcode::Continuation) => return Err(ProtocolError::ContinuationOfNothing),
+            (None, opcode) => Unfinished { opcode, fragments: 0, bytes: 0, valid_bytes: 0 },
+            (Some(message), Opcode::Continuation) => message,
+            (Some(_), opcode) => return Err(ProtocolError::MessageInterrupted { opcode }),
+        };
+        message.with_frame(header.payload_bytes, limits).map(Some)
+    }
+
+    /// Keeps the next bytes of a frame that is not delivered from the input.
+    fn hold(
+        &mut self,
+        frame: &PartialFrame,
+        payload: &[u8],
+        limits: &Limits,
+    ) -> Result<(), ProtocolError> {
+        let bytes_max = if frame.is_final {
+            self.held.len() + payload.len() + frame.bytes_left
+        } else {
+            limits.message_bytes_max
+        };
+        reserve(&mut self.held, payload.len(), bytes_max);
+        self.held.extend_from_slice(payload);
+        match &mut self.unfinished {
+            Some(message) if !frame.opcode.is_control() => message.extend_to(&self.held),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing of what follows counts.
+    fn close(&mut self) {
+        *self = Self { stage: Stage::Closed, ..Self::default() };
+    }
+
+    /// The frame's last byte is held: is that a message? If so, it is one without a mistake.
+    fn end_frame(&mut self, frame: &PartialFrame) -> Result<Option<Whole>, ProtocolError> {
+        self.stage = Stage::default();
+        if frame.opcode.is_control() {
+            let start = self.unfinished.map_or(0, |message| message.bytes);
+            if frame.opcode == Opcode::Close {
+                CloseFrame::parse(&self.held[start..])?;
+            }
+            let place = Place::Held(start..self.held.len());
+            return Ok(Some(Whole { opcode: frame.opcode, place }));
+        }
+        let Some(message) = self.unfinished.take_if(|_| frame.is_final) else { return Ok(None) };
+        if message.opcode == Opcode::Text && message.valid_bytes < message.bytes {
+            return Err(ProtocolError::TextNotUtf8);
+        }
+        Ok(Some(Whole { opcode: message.opcode, place: Place::Held(0..message.bytes) }))
+    }
+}
+
+impl Unfinished {
+    /// The message with one frame more, if that is within the limits.
+    fn with_frame(mut self, bytes: u64, limits: &Limits) -> Result<Self, ProtocolError> {
+        let Limits { message_bytes_max, frame_bytes_max, message_fragments_max } = *limits;
+        if bytes > frame_bytes_max as u64 {
+            return Err(ProtocolError::FrameTooLarge { bytes, bytes_max: frame_bytes_max });
+        }
+        if bytes > message_bytes_max.saturating_sub(self.bytes) as u64 {
+            return Err(ProtocolError::MessageTooLarge { bytes_max: message_bytes_max });
+        }
+        if self.fragments >= message_fragments_max {
+            return Err(ProtocolError::TooManyFragments { fragments_max: message_fragments_max });
+        }
+        self.fragments += 1;
+        Ok(self)
+    }
+
+    /// All that is held is the message's. A text that can't become UTF-8 any more is an error at
+    /// once, not only at its end.
+    fn extend_to(&mut self, held: &[u8]) -> Result<(), ProtocolError> {
+        self.bytes = held.len();
+        if self.opcode == Opcode::Text {
+            match std::str::from_utf8(&held[self.valid_bytes..]) {
+                Ok(valid) => self.valid_bytes += valid.len(),
+                Err(error) if error.error_len().is_some() => {
+                    return Err(ProtocolError::TextNotUtf8);
+                }
+                Err(error) => self.valid_bytes += error.valid_up_to(),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Messages<'_> {
+    /// The next message, or `None` once the input is used up. It borrows from the input or from
+    /// the decoder until the next call.
+    ///
+    /// # Errors
+    /// The peer broke the protocol or passed a limit. Nothing comes after that.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "what it lends ends with the next call")]
+    pub fn next(&mut self) -> Result<Option<Message<'_>>, ProtocolError> {
+        self.decoder.release();
+        let whole = match self.advance() {
+            Ok(Some(whole)) => whole,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                self.decoder.close();
+                return Err(error);
+            }
+        };
+        match whole.place {
+            Place::Input(range) => {
+                let message = Message::parse(whole.opcode, &self.input[range]);
+                if message.is_err() || whole.opcode == Opcode::Close {
+                    self.decoder.close();
+                }
+                message.map(Some)
+            }
+            Place::Held(range) => {
+                if whole.opcode == Opcode::Close {
+                    self.decoder.stage = Stage::Closed;
+                    self.decoder.unfinished = None;
+                }
+                Message::parse(whole.opcode, &self.decoder.held[range]).map(Some)
+            }
+        }
+    }
+
+    /// Consumes input up to the end of a message.
+    fn advance(&mut self) -> Result<Option<Whole>, ProtocolError> {
+        loop {
+            match self.decoder.stage {
+                Stage::Header { .. } => {
+                    let Some(header) = self.header()? else { return Ok(None) };
+                    if let Some(whole) = self.begin(&header)? {
+                        return Ok(Some(whole));
+                    }
+                }
+                Stage::Payload(frame) => {
+                    let Some(frame) = self.payload(frame)? else { return Ok(None) };
+                    if let Some(whole) = self.decoder.end_frame(&frame)? {
+                        return Ok(Some(whole));
+                    }
+                }
+                Stage::Closed => return Ok(None),
+            }
+        }
+    }
+
+    /// A header, from the input or from what is left of the one before.
+    #[inline]
+    fn header(&mut self) -> Result<Option<FrameHeader>, ProtocolError> {
+        let Stage::Header { bytes, length } = &mut self.decoder.stage else { return Ok(None) };
+        let rest = &self.input[self.at..];
+        let before = usize::from(*length);
+        if before == 0
+            && let Some((header, header_bytes)) = FrameHeader::parse(rest, self.role)?
+        {
+            self.at += header_bytes;
+            return Ok(Some(header));
+        }
+        let more = rest.len().min(HEADER_BYTES_MAX - before);
+        bytes[before..before + more].copy_from_slice(&rest[..more]);
+        let Some((header, header_bytes)) = FrameHeader::parse(&bytes[..before + more], self.role)?
+        else {
+            // The rest of the input, as a header is never longer than there is room for.
+            *length += u8::try_from(more).expect("at most HEADER_BYTES_MAX");
+            self.at += more;
+            return Ok(None);
+        };
+        *length = 0;
+        self.at += header_bytes - before;
+        Ok(Some(header))
+    }
+
+    /// A frame begins: it is delivered from the input if that is possible.
+    #[inline]
+    fn begin(&mut self, header: &FrameHeader) -> Result<Option<Whole>, ProtocolError> {
+        let message = self.decoder.admit(header, self.limits)?;
+        let FrameHeader { is_final, opcode, mask, payload_bytes } = *header;
+        // It is within the limits, which are of this type.
+        let bytes_left = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
+        let is_whole = is_final && (opcode.is_control() || self.decoder.unfinished.is_none());
+        if !is_whole || self.input.len() - self.at < bytes_left {
+            self.decoder.unfinished = message.or(self.decoder.unfinished);
+            self.decoder.stage =
+                Stage::Payload(PartialFrame { opcode, is_final, mask, bytes_left });
+            return Ok(None);
+        }
+        let range = self.at..self.at + bytes_left;
+        self.at = range.end;
+        if let Some(mut mask) = mask {
+            mask.apply(&mut self.input[range.clone()]);
+        }
+        Ok(Some(Whole { opcode, place: Place::Input(range) }))
+    }
+
+    /// More of a frame's payload: the frame, if that was its end.
+    fn payload(&mut self, mut frame: PartialFrame) -> Result<Option<PartialFrame>, ProtocolError> {
+        let now = frame.bytes_left.min(self.input.len() - self.at);
+        let payload = &mut self.input[self.at..self.at + now];
+        self.at += now;
+        frame.bytes_left -= now;
+        if let Some(mask) = &mut frame.mask {
+            mask.apply(payload);
+        }
+        self.decoder.hold(&frame, payload, self.limits)?;
+        self.decoder.stage = Stage::Payload(frame);
+        Ok((frame.bytes_left == 0).then_some(frame))
+    }
+}
+
+/// Makes room for `more` bytes: twice what is there, so that many small pieces are copied seldom,
+/// but never beyond `bytes_max`, and never for what a header only announced.
+fn reserve(held: &mut Vec<u8>, more: usize, bytes_max: usize) {
+    let needed = held.len() + more;
+    if needed > held.capacity() {
+        let target = (2 * needed).max(HELD_BYTES_MIN).min(bytes_max).max(needed);
+        held.reserve_exact(target - held.len());
+    }
+}

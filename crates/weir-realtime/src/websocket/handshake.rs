@@ -1,0 +1,242 @@
+//! The opening handshake, server side (RFC 6455, 4.2): a request head that an HTTP parser has read
+//! is accepted, or refused with a status and a sentence.
+//!
+//! Extensions that the client offers are declined by not being named in the answer.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+use thiserror::Error;
+
+/// RFC 6455, 1.3: shows that the answer is a WebSocket server's.
+const ACCEPT_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// A key's bytes before base64.
+const KEY_BYTES: usize = 16;
+/// Base64 of a SHA-1.
+const ACCEPT_BYTES: usize = 28;
+
+/// What the handshake reads of a request, whatever has parsed it.
+pub trait RequestHead {
+    /// The method, as it was sent.
+    fn method(&self) -> &str;
+
+    /// The digit behind `HTTP/1.`.
+    fn http_minor_version(&self) -> u8;
+
+    /// The values of all header fields of this name, in the order in which they came. Names are
+    /// compared without regard to case.
+    fn header_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
+}
+
+/// A request that can become a WebSocket connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upgrade<'a> {
+    accept: [u8; ACCEPT_BYTES],
+    /// The subprotocol that both sides know.
+    pub protocol: Option<&'a str>,
+    /// Which page the connection is for, if a browser opens it. The caller judges it, and answers
+    /// [`Refusal::OriginNotAllowed`] if it does not like it.
+    pub origin: Option<&'a str>,
+}
+
+/// Why a request does not become a WebSocket connection.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another method than GET: 405.
+    #[error("a WebSocket is opened with GET")]
+    MethodNotGet,
+    /// HTTP/1.0 knows no upgrade: 505.
+    #[error("a WebSocket is opened with HTTP/1.1")]
+    HttpVersion,
+    /// An ordinary request: 426.
+    #[error("this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")]
+    NotAnUpgrade,
+    /// A draft of the protocol, or a later one: 426.
+    #[error("only version 13 of WebSocket is spoken here (Sec-WebSocket-Version)")]
+    WebSocketVersion,
+    /// No key, several, or one that is not 16 bytes in base64: 400.
+    #[error("Sec-WebSocket-Key must be there once and hold 16 bytes in base64")]
+    Key,
+    /// Not exactly one host: 400.
+    #[error("Host must be there once")]
+    Host,
+    /// A body, whose bytes could be taken for frames: 400.
+    #[error("a request that opens a WebSocket has no body")]
+    Body,
+    /// A list of subprotocols that is none: 400.
+    #[error("Sec-WebSocket-Protocol must be a list of names")]
+    Protocol,
+    /// Several origins, or one that is not ASCII: 400.
+    #[error("Origin must be there at most once, in ASCII")]
+    OriginMalformed,
+    /// The caller does not serve this origin: 403.
+    #[error("this origin is not allowed")]
+    OriginNotAllowed,
+}
+
+/// Judges a request; `protocols` are the subprotocols that are spoken here. The first one of the
+/// client's list that is among them is chosen.
+///
+/// # Errors
+/// The first rule that the request breaks.
+pub fn accept<'a>(head: &'a impl RequestHead, protocols: &[&str]) -> Result<Upgrade<'a>, Refusal> {
+    if head.method() != "GET" {
+        return Err(Refusal::MethodNotGet);
+    }
+    if head.http_minor_version() < 1 {
+        return Err(Refusal::HttpVersion);
+    }
+    if !has_word(head, "upgrade", "websocket") || !has_word(head, "connection", "upgrade") {
+        return Err(Refusal::NotAnUpgrade);
+    }
+    if only(head, "sec-websocket-version") != Some(b"13") {
+        return Err(Refusal::WebSocketVersion);
+    }
+    only(head, "host").ok_or(Refusal::Host)?;
+    if has_body(head) {
+        return Err(Refusal::Body);
+    }
+    let key = only(head, "sec-websocket-key").filter(|key| is_key(key)).ok_or(Refusal::Key)?;
+    let protocol = choose_protocol(head, protocols)?;
+    Ok(Upgrade { accept: accept_key(key), protocol, origin: origin(head)? })
+}
+
+/// What `Sec-WebSocket-Accept` says for a `Sec-WebSocket-Key`. A client compares it.
+#[must_use]
+pub fn accept_key(key: &[u8]) -> [u8; ACCEPT_BYTES] {
+    let digest = Sha1::new().chain_update(key).chain_update(ACCEPT_GUID).finalize();
+    let mut accept = [0; ACCEPT_BYTES];
+    let length = STANDARD.encode_slice(digest, &mut accept).expect("20 bytes are 28 in base64");
+    debug_assert_eq!(length, ACCEPT_BYTES);
+    accept
+}
+
+impl Upgrade<'_> {
+    /// Appends the answer, after which the connection carries frames.
+    pub fn write_response(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+              Sec-WebSocket-Accept: ",
+        );
+        output.extend_from_slice(&self.accept);
+        if let Some(protocol) = self.protocol {
+            output.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+            output.extend_from_slice(protocol.as_bytes());
+        }
+        output.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+impl Refusal {
+    /// The HTTP status that answers it.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        self.status_line().0
+    }
+
+    /// The header fields that belong to the status, beside those of any answer.
+    #[must_use]
+    pub const fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::MethodNotGet => &[("Allow", "GET")],
+            Self::NotAnUpgrade | Self::WebSocketVersion => {
+                &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Appends the answer, after which the connection is closed.
+    pub fn write_response(&self, output: &mut Vec<u8>) {
+        let (status, words) = self.status_line();
+        let body = format!("{self}\n");
+        // RFC 9110, 7.8: who sends Upgrade names it in Connection.
+        let connection = if status == 426 { "upgrade, close" } else { "close" };
+        let mut head = format!("HTTP/1.1 {status} {words}\r\nConnection: {connection}\r\n");
+        for (name, value) in self.headers() {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        let _ = write!(
+            head,
+            "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        output.extend_from_slice(head.as_bytes());
+    }
+
+    const fn status_line(&self) -> (u16, &'static str) {
+        match self {
+            Self::MethodNotGet => (405, "Method Not Allowed"),
+            Self::HttpVersion => (505, "HTTP Version Not Supported"),
+            Self::NotAnUpgrade | Self::WebSocketVersion => (426, "Upgrade Required"),
+            Self::OriginNotAllowed => (403, "Forbidden"),
+            Self::Key | Self::Host | Self::Body | Self::Protocol | Self::OriginMalformed => {
+                (400, "Bad Request")
+            }
+        }
+    }
+}
+
+/// The field's value, if the field is there exactly once.
+fn only<'a>(head: &'a impl RequestHead, name: &'a str) -> Option<&'a [u8]> {
+    let mut values = head.header_values(name);
+    let value = values.next()?;
+    values.next().is_none().then(|| value.trim_ascii())
+}
+
+/// The words of a field that is a list, as which it may also be there several times.
+fn words<'a>(head: &'a impl RequestHead, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    head.header_values(name)
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|word| !word.is_empty())
+}
+
+fn has_word(head: &impl RequestHead, name: &str, word: &str) -> bool {
+    words(head, name).any(|candidate| candidate.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+fn has_body(head: &impl RequestHead) -> bool {
+    head.header_values("transfer-encoding").next().is_some()
+        || head.header_values("content-length").any(|length| length.trim_ascii() != b"0")
+}
+
+fn is_key(key: &[u8]) -> bool {
+    // The decoder asks for room in whole groups of three bytes.
+    let mut decoded = [0; KEY_BYTES + 2];
+    STANDARD.decode_slice(key, &mut decoded) == Ok(KEY_BYTES)
+}
+
+fn choose_protocol<'a>(
+    head: &'a impl RequestHead,
+    spoken: &[&str],
+) -> Result<Option<&'a str>, Refusal> {
+    let mut chosen = None;
+    for name in words(head, "sec-websocket-protocol") {
+        let name = std::str::from_utf8(name).ok().filter(|name| is_token(name));
+        let name = name.ok_or(Refusal::Protocol)?;
+        if chosen.is_none() && spoken.contains(&name) {
+            chosen = Some(name);
+        }
+    }
+    Ok(chosen)
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+fn origin(head: &impl RequestHead) -> Result<Option<&str>, Refusal> {
+    if head.header_values("origin").next().is_none() {
+        return Ok(None);
+    }
+    let origin = only(head, "origin").ok_or(Refusal::OriginMalformed)?;
+    let origin = std::str::from_utf8(origin).ok().filter(|origin| origin.is_ascii());
+    origin.map(Some).ok_or(Refusal::OriginMalformed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! What a session sees and sends.
+
+use super::close::CloseFrame;
+use super::error::ProtocolError;
+use super::header::{FrameHeader, Opcode};
+use super::mask::MaskKey;
+
+/// Payload of a ping, a pong or a close frame (RFC 6455, 5.5).
+pub const CONTROL_BYTES_MAX: usize = 125;
+
+/// A whole message, or a control frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Text.
+    Text(&'a str),
+    /// Bytes.
+    Binary(&'a [u8]),
+    /// To be answered with a pong of the same payload, at most [`CONTROL_BYTES_MAX`].
+    Ping(&'a [u8]),
+    /// The answer to a ping, or a sign of life that nobody asked for.
+    Pong(&'a [u8]),
+    /// The last message of its sender. To be answered with a close, unless one was sent.
+    Close(Option<CloseFrame<'a>>),
+}
+
+impl<'a> Message<'a> {
+    /// The message that a frame, or all fragments together, make; `opcode` is the first one's.
+    #[inline]
+    pub(super) fn parse(opcode: Opcode, payload: &'a [u8]) -> Result<Self, ProtocolError> {
+        Ok(match opcode {
+            Opcode::Text => {
+                Self::Text(std::str::from_utf8(payload).map_err(|_| ProtocolError::TextNotUtf8)?)
+            }
+            Opcode::Binary | Opcode::Continuation => Self::Binary(payload),
+            Opcode::Ping => Self::Ping(payload),
+            Opcode::Pong => Self::Pong(payload),
+            Opcode::Close => Self::Close(CloseFrame::parse(payload)?),
+        })
+    }
+
+    /// Appends the message as one frame: masked with a key from a client, unmasked from a server. A
+    /// reason that is too long for a close frame is cut.
+    ///
+    /// # Panics
+    /// If a ping or a pong is longer than [`CONTROL_BYTES_MAX`].
+    #[inline]
+    pub fn encode(&self, output: &mut Vec<u8>, mask: Option<MaskKey>) {
+        match self {
+            Self::Text(text) => append(output, Opcode::Text, &[text.as_bytes()], mask),
+            Self::Binary(bytes) => append(output, Opcode::Binary, &[bytes], mask),
+            Self::Ping(payload) => append_control(output, Opcode::Ping, payload, mask),
+            Self::Pong(payload) => append_control(output, Opcode::Pong, payload, mask),
+            Self::Close(None) => append(output, Opcode::Close, &[], mask),
+            Self::Close(Some(frame)) => {
+                let code = frame.code.get().to_be_bytes();
+                let reason = frame.reason_that_fits().as_bytes();
+                append(output, Opcode::Close, &[&code, reason], mask);
+            }
+        }
+    }
+}
+
+fn append_control(output: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: Option<MaskKey>) {
+    assert!(
+        payload.len() <= CONTROL_BYTES_MAX,
+        "{opcode} of {} bytes: more than {CONTROL_BYTES_MAX}",
+        payload.len()
+    );
+    append(output, opcode, &[payload], mask);
+}
+
+#[inline]
+fn append(output: &mut Vec<u8>, opcode: Opcode, payload: &[&[u8]], mask: Option<MaskKey>) {
+    let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
+    let header =
+        FrameHeader { is_final: true, opcode, payload_bytes: payload_bytes as u64, mask }.encode();
+    output.reserve(header.len() + payload_bytes);
+    output.extend_from_slice(&header);
+    let payload_start = output.len();
+    for part in payload {
+        output.extend_from_slice(part);
+    }
+    if let Some(mut key) = mask {
+        key.apply(&mut output[payload_start..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::close::CloseCode;
+    use super::*;
+
+    fn encoded(message: Message<'_>) -> Vec<u8> {
+        let mut output = Vec::new();
+        message.encode(&mut output, None);
+        output
+    }
+
+    /// RFC 6455, 5.7.
+    #[test]
+    fn the_standards_examples() {
+        assert_eq!(encoded(Message::Text("Hello")), b"\x81\x05Hello");
+        assert_eq!(encoded(Message::Ping(b"Hello")), b"\x89\x05Hello");
+        assert_eq!(encoded(Message::Binary(&[0; 256]))[..4], *b"\x82\x7e\x01\x00");
+        assert_eq!(
+            encoded(Message::Binary(&[0; 65_536]))[..10],
+            *b"\x82\x7f\x00\x00\x00\x00\x00\x01\x00\x00"
+        );
+        let mut masked = Vec::new();
+        let key = MaskKey::new([0x37, 0xfa, 0x21, 0x3d]);
+        Message::Text("Hello").encode(&mut masked, Some(key));
+        assert_eq!(masked, b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58");
+    }
+
+    #[test]
+    fn a_frame_is_appended_to_what_is_there() {
+        let mut output = b"before".to_vec();
+        Message::Pong(b"x").encode(&mut output, None);
+        assert_eq!(output, b"before\x8a\x01x");
+    }
+
+    #[test]
+    fn a_close_is_empty_or_a_code_with_as_much_reason_as_fits() {
+        assert_eq!(encoded(Message::Close(None)), b"\x88\x00");
+        let reason = "x".repeat(200);
+        let frame = CloseFrame { code: CloseCode::GOING_AWAY, reason: &reason };
+        let bytes = encoded(Message::Close(Some(frame)));
+        assert_eq!(bytes[..4], *b"\x88\x7d\x03\xe9");
+        assert_eq!(bytes.len(), 2 + CONTROL_BYTES_MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "ping of 126 bytes")]
+    fn a_ping_that_is_too_long_is_a_mistake_of_the_program() {
+        encoded(Message::Ping(&[0; 126]));
+    }
+}
