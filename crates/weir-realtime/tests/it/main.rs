@@ -5,4 +5,5 @@
 mod pusher;
 mod websocket;
 mod websocket_cases;
+mod websocket_peer;
 mod websocket_properties;
