@@ -15,15 +15,21 @@ use std::sync::Mutex;
 /// The first descriptor that a child finds; 0, 1 and 2 are its standard streams.
 pub const FIRST_DESCRIPTOR: RawFd = 3;
 
+/// The last of the standard signals.
+const SIGNAL_MAX: libc::c_int = 31;
+
 /// Descriptors that [`take_descriptor`] gave out already.
 static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// Makes the child that `command` starts find `descriptors` at 3, 4, 5 .. in this order, with no
-/// signal blocked. They must stay open until it is spawned.
+/// signal blocked or ignored. They must stay open until it is spawned.
 pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
     let mut sources: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let end = FIRST_DESCRIPTOR.saturating_add(RawFd::try_from(sources.len()).unwrap_or(RawFd::MAX));
     let prepare = move || {
+        for signal in 1..=SIGNAL_MAX {
+            stop_ignoring(signal);
+        }
         unblock_signals()?;
         // First out of the way of 3 .. end, then to the place: a plain dup2 in order could
         // overwrite a descriptor that is still to be moved.
@@ -37,7 +43,7 @@ pub fn hand_over(command: &mut Command, descriptors: &[BorrowedFd<'_>]) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe functions run: sigemptyset,
+    // SAFETY: between fork and exec only async-signal-safe functions run: signal, sigemptyset,
     // pthread_sigmask, fcntl and dup2. Nothing allocates, the vector was filled before the fork.
     unsafe { command.pre_exec(prepare) };
 }
@@ -73,6 +79,10 @@ pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
         }
         check_errno(libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()))?;
     }
+    // Under `nohup`, or behind a `&` in a script, some come ignored, and then no descriptor tells.
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        stop_ignoring(signal);
+    }
     // SAFETY: the set is initialised; -1 asks for a new descriptor, which nobody else owns.
     unsafe {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
@@ -87,6 +97,13 @@ pub(crate) fn next_signal(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
     // The signal's number is the first field, a u32 in the machine's order (signalfd(2)).
     let number = info.first_chunk::<4>().filter(|_| read == info.len())?;
     libc::c_int::try_from(u32::from_ne_bytes(*number)).ok()
+}
+
+/// Gives a signal its default effect again; those that have no other (SIGKILL) stay as they are.
+fn stop_ignoring(signal: libc::c_int) {
+    // SAFETY: signal(2) on a number; an invalid one gives EINVAL, and SIG_DFL is no function of
+    // ours that could run.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 fn unblock_signals() -> io::Result<()> {

@@ -197,6 +197,16 @@ fn a_reload_reaches_the_child_as_sighup() {
 }
 
 #[test]
+fn a_child_hears_signals_that_its_parent_was_started_to_ignore() {
+    // As `nohup` does, and a shell for what it starts in the background.
+    let itself = std::env::current_exe().expect("a path");
+    let script =
+        "trap '' HUP INT; exec \"$0\" --exact supervise::a_reload_reaches_the_child_as_sighup";
+    let status = std::process::Command::new("sh").args(["-c", script]).arg(itself).status();
+    assert!(status.expect("started").success());
+}
+
+#[test]
 fn all_output_passes_and_the_death_behind_it_is_seen() {
     let script = "echo ready >&3; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; \
                   echo last >&2; exit 3";
@@ -211,7 +221,7 @@ fn all_output_passes_and_the_death_behind_it_is_seen() {
 #[test]
 fn output_that_nobody_takes_holds_up_the_child_not_the_parent() {
     let (_reader, writer) = std::io::pipe().expect("a pipe");
-    let script = "trap 'exit 0' TERM; echo ready >&3; while :; do echo more and more; done";
+    let script = "trap '' HUP TERM; echo ready >&3; while :; do echo more and more; done";
     let running = Running::start_writing_to(vec![child(script, Vec::new())], writer.into());
     running.wait_for("ready");
     running.requests.send(Request::Reload).expect("sent");
