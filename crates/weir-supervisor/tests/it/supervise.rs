@@ -202,8 +202,9 @@ fn a_child_hears_signals_that_its_parent_was_started_to_ignore() {
     let itself = std::env::current_exe().expect("a path");
     let script =
         "trap '' HUP INT; exec \"$0\" --exact supervise::a_reload_reaches_the_child_as_sighup";
-    let status = std::process::Command::new("sh").args(["-c", script]).arg(itself).status();
-    assert!(status.expect("started").success());
+    let ran = std::process::Command::new("sh").args(["-c", script]).arg(itself).output();
+    let ran = ran.expect("started");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
 }
 
 #[test]
