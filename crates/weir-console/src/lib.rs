@@ -21,6 +21,7 @@ mod place;
 pub mod queue_histories;
 pub mod sampler;
 pub mod settings;
+mod totals;
 pub mod verdict;
 mod visible;
 

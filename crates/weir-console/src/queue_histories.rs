@@ -17,6 +17,7 @@ use weir_jobs::view;
 
 use crate::figures::as_float;
 use crate::metrics::{ConsoleMetrics, Limit};
+use crate::totals::Totals;
 
 /// The series of one queue.
 pub(crate) const COLUMNS: [&str; 6] = [
@@ -52,14 +53,6 @@ struct Recorder {
     is_tidy: bool,
     /// Whether a queue got no history; counted once until there is room again.
     is_full: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Totals {
-    at: Timestamp,
-    pushed: u64,
-    processed: u64,
-    failed: u64,
 }
 
 impl QueueHistories {
@@ -183,27 +176,10 @@ impl Recorder {
         let now =
             Totals { at, pushed: queue.pushed, processed: queue.processed, failed: queue.failed };
         let before = self.totals.insert(queue.name.clone(), now);
-        let [pushed, processed, failed] =
-            before.map_or([f64::NAN; 3], |before| now.rates_since(before));
+        let rates = before.map_or([None; 3], |before| now.rates_since(&before));
+        let [pushed, processed, failed] = rates.map(|rate| rate.unwrap_or(f64::NAN));
         let (depth, working) = (as_float(queue.depth), as_float(queue.working));
         [pushed, processed, failed, depth, working, queue.latency_seconds]
-    }
-}
-
-impl Totals {
-    /// Pushed, processed and failed per second. Not known where no time passed or the job server
-    /// began anew.
-    fn rates_since(self, before: Self) -> [f64; 3] {
-        let seconds = self.at.since(before.at).as_secs_f64();
-        let pairs = [
-            (self.pushed, before.pushed),
-            (self.processed, before.processed),
-            (self.failed, before.failed),
-        ];
-        pairs.map(|(now, then)| match now.checked_sub(then) {
-            Some(more) if seconds > 0.0 => as_float(more) / seconds,
-            _ => f64::NAN,
-        })
     }
 }
 

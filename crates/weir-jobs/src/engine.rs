@@ -1,10 +1,12 @@
 //! The embedded engine: jobs in a segment log, 30 - 40 bytes of memory for each that waits.
 //!
 //! From the inside out:
-//! - `arena`, `index`, `lane`, `queues`, `reservations`, `segments`, `state`: what memory holds.
+//! - `arena`, `index`, `lane`, `queues`, `reservations`, `cleared`, `segments`, `state`: what memory
+//!   holds.
 //! - `varint`, `head`, `body`, `snapshot`, `journal`, `recover`: what the log holds, and the way back.
 //! - `core`, `push`, `work`, `moves`, `due`, `reclaim`, `look`: the operations. No waiting.
-//! - `sync_thread`, `durability`, `scan`, `inner`, `embedded`: the waiting around them.
+//! - `sync_thread`, `durability`, `waits`, `timer`, `bulk`, `scan`, `inner`, `embedded`: the waiting
+//!   around them.
 
 mod arena;
 mod body;

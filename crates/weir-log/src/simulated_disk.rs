@@ -79,6 +79,11 @@ impl SimulatedDisk {
         self.state().short_transfers = short;
     }
 
+    /// Every read fails with this error number, until it is None again.
+    pub fn fail_reads(&self, errno: Option<i32>) {
+        self.state().read_error = errno;
+    }
+
     /// The sync after the next `syncs` fails with EIO, and its pages are lost.
     pub fn fail_sync_after(&self, syncs: u32) {
         self.state().syncs_left = Some(syncs);
@@ -201,6 +206,9 @@ impl Disk for SimulatedDisk {
 impl DiskFile for SimulatedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.running()?;
+        if let Some(errno) = state.read_error {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         let wanted = state.transfer(into.len());
         let bytes = &state.files[&self.id].cached;
         let start = index(offset).min(bytes.len());

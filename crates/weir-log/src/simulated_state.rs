@@ -19,6 +19,7 @@ pub(crate) struct State {
     pub(crate) space_bytes: Option<u64>,
     pub(crate) allocates: bool,
     pub(crate) short_transfers: bool,
+    pub(crate) read_error: Option<i32>,
     /// Syncs until one fails.
     pub(crate) syncs_left: Option<u32>,
     /// Changing operations until the power is out.
@@ -88,6 +89,7 @@ impl State {
             space_bytes: None,
             allocates: true,
             short_transfers: false,
+            read_error: None,
             syncs_left: None,
             operations_left: None,
             power_out: false,

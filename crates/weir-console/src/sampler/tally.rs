@@ -7,8 +7,8 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_jobs::view;
 
-use crate::figures::as_float;
 use crate::live::Rates;
+use crate::totals::Totals;
 
 /// The stretch of the figures beside the charts: long enough to read, short enough to be now.
 pub(super) const MOMENT: Duration = Duration::from_secs(5);
@@ -24,14 +24,6 @@ pub(super) struct Tally {
     totals: VecDeque<Totals>,
     limits: VecDeque<(Timestamp, Vec<view::LimitHit>)>,
     limits_now: Vec<view::LimitHit>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Totals {
-    at: Timestamp,
-    pushed: u64,
-    processed: u64,
-    failed: u64,
 }
 
 impl Tally {
@@ -80,15 +72,9 @@ impl Tally {
         let Some(first) = first else {
             return Rates::default();
         };
-        let seconds = last.at.since(first.at).as_secs_f64();
-        let rate = |now: u64, then: u64| {
-            if seconds > 0.0 { as_float(now.saturating_sub(then)) / seconds } else { 0.0 }
-        };
-        Rates {
-            pushed: rate(last.pushed, first.pushed),
-            processed: rate(last.processed, first.processed),
-            failed: rate(last.failed, first.failed),
-        }
+        let rates = last.rates_since(first);
+        let [pushed, processed, failed] = rates.map(Option::unwrap_or_default);
+        Rates { pushed, processed, failed }
     }
 
     /// Limits met within the last ten minutes and how often.
@@ -106,15 +92,6 @@ impl Tally {
             })
             .filter(|hit| hit.hits > 0)
             .collect()
-    }
-}
-
-impl Totals {
-    fn is_behind(&self, last: &Self) -> bool {
-        self.at < last.at
-            || self.pushed < last.pushed
-            || self.processed < last.processed
-            || self.failed < last.failed
     }
 }
 

@@ -288,6 +288,7 @@ impl<D: Disk> Inner<D> {
             reader: engine.journal.reader.clone(),
             stops: stops.into_iter().map(named).collect(),
             filter: request.filter.clone(),
+            after: request.after.clone(),
             limit: request.limit,
             more,
         }

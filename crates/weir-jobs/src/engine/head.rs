@@ -31,8 +31,6 @@ pub(crate) enum Gone {
     FailedForGood,
     /// An operator, or a cap, removed it.
     Deleted,
-    /// The batch that it was pushed in could not be stored whole: it was never accepted.
-    Refused,
 }
 
 /// Where a stored job rests.
@@ -230,7 +228,6 @@ impl Gone {
             Self::Acked => 0,
             Self::FailedForGood => 1,
             Self::Deleted => 2,
-            Self::Refused => 3,
         }
     }
 
@@ -239,7 +236,6 @@ impl Gone {
             0 => Ok(Self::Acked),
             1 => Ok(Self::FailedForGood),
             2 => Ok(Self::Deleted),
-            3 => Ok(Self::Refused),
             _ => Err(Malformed),
         }
     }
@@ -305,7 +301,7 @@ mod tests {
     }
 
     fn head() -> impl Strategy<Value = Head<'static>> {
-        let gone = (0..4u8).prop_map(|code| Gone::from_code(code).unwrap());
+        let gone = (0..3u8).prop_map(|code| Gone::from_code(code).unwrap());
         let set = (1..4u8).prop_map(|code| set_from(code).unwrap());
         prop_oneof![
             put(),

@@ -3,7 +3,7 @@
 use weir_base::clock::Timestamp;
 use weir_log::{Class, Disk, Position};
 
-use super::arena::{Entry, JobIndex, Rest};
+use super::arena::{JobIndex, Rest};
 use super::body::Body;
 use super::core::{Engine, EngineError};
 use super::head::{Cause, Gone, Head, Put, Stored};
@@ -71,21 +71,17 @@ impl<D: Disk> Engine<D> {
         Ok((index, set.is_none().then_some(queue)))
     }
 
-    /// Takes back a job of a batch that could not be stored whole, unless it has gone its way.
+    /// Takes back a job of a batch that could not be stored whole, unless it has gone its way. It
+    /// stays in the totals: a counter that went down would read as one that began anew.
     pub(crate) fn take_back(&mut self, job: JobIndex, position: Position) {
         let entry = self.state.arena.lookup(job).filter(|entry| entry.position == position);
-        let Some(&Entry { queue, rest, .. }) = entry else {
-            return;
-        };
-        if rest == Rest::Reserved || self.state.is_cleared(job) {
+        if entry.is_none_or(|entry| entry.rest == Rest::Reserved) || self.state.is_cleared(job) {
             return;
         }
-        let head = Head::Remove { gone: Gone::Refused, position };
+        let head = Head::Remove { gone: Gone::Deleted, position };
         if let Err(error) = self.journal.note(&head, &self.state) {
             tracing::error!(%error, "part of a refused batch stays in the log");
         }
-        self.state.totals.count_gone(Gone::Refused);
-        self.state.queues.get_mut(queue).pushed_total -= 1;
         self.forget(job);
     }
 

@@ -273,7 +273,6 @@ impl Totals {
                 self.failed += 1;
             }
             Gone::Deleted => {}
-            Gone::Refused => self.pushed = self.pushed.saturating_sub(1),
         }
     }
 }

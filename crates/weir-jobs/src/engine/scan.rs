@@ -13,6 +13,8 @@ pub(crate) struct Walk<D: Disk> {
     pub(crate) reader: Reader<D>,
     pub(crate) stops: Vec<(Stop, QueueName)>,
     pub(crate) filter: Filter,
+    /// Where the walk begins.
+    pub(crate) after: Option<EntryKey>,
     pub(crate) limit: usize,
     /// Whether there is more behind the last stop.
     pub(crate) more: bool,
@@ -46,8 +48,8 @@ impl<D: Disk> Walk<D> {
                 }
                 Err(ReadError::Gone { .. }) => return None,
                 Err(error) => {
-                    // Dropped by its owner, it is not in the way of who goes on from here.
-                    last.get_or_insert(EntryKey { order: stop.order, jid: Box::default() });
+                    // Dropped by its owner, it is not in the way of who begins there again.
+                    last = last.or_else(|| self.after.clone()).or_else(|| beginning(&stop));
                     found.unreadable.push((stop, error));
                 }
             }
@@ -59,4 +61,9 @@ impl<D: Disk> Walk<D> {
         page.next = last.filter(|_| unread || self.more);
         Some(found)
     }
+}
+
+/// A key before the first job of a place.
+fn beginning(first: &Stop) -> Option<EntryKey> {
+    Some(EntryKey { order: first.order, jid: Box::default() })
 }

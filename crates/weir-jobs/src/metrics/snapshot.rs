@@ -100,7 +100,7 @@ fn encode_server(encoder: &mut DescriptorEncoder<'_>, snapshot: &Snapshot) -> Re
         ConstGauge::new(value).encode(gauge)?;
     }
     let counters = [
-        ("pushed", "Jobs stored", snapshot.pushed_total),
+        ("pushed", "Jobs stored, those of a batch refused later too", snapshot.pushed_total),
         ("processed", "Jobs that ended", snapshot.processed_total),
         ("failed", "Failures reported", snapshot.failed_total),
     ];

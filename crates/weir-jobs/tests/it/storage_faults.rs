@@ -7,9 +7,9 @@ use weir_base::clock::Clock;
 use weir_jobs::engine::EmbeddedStore;
 use weir_jobs::job::JobBatch;
 use weir_jobs::metrics::JobsMetrics;
-use weir_jobs::model::{Delivery, FailureReport, QueueName};
+use weir_jobs::model::{Delivery, FailureReport, Place, QueueName, SetName};
 use weir_jobs::settings::{Fsync, Limits, Settings};
-use weir_jobs::store::{Condition, FetchRequest, Store, StoreError};
+use weir_jobs::store::{Condition, FetchRequest, Filter, ScanRequest, Store, StoreError};
 use weir_log::SimulatedDisk;
 
 /// Far more than any wait here takes; it only bounds a failure.
@@ -124,4 +124,112 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         assert!(matches!(store.storage().condition, Condition::Failed(_)));
         store.close().await.expect_err("what was not synced is not claimed to be");
     });
+}
+
+/// What the system answers when no file can be opened any more, and what a bad disk answers.
+const EMFILE: i32 = 24;
+const EIO: i32 = 5;
+
+#[test]
+fn a_job_that_cannot_be_read_just_now_waits() {
+    run(async {
+        let disk = SimulatedDisk::new(5);
+        let store = open(&disk, Fsync::Always);
+        for nth in 1..=3 {
+            push(&store, nth).await.expect("room");
+        }
+        disk.fail_reads(Some(EMFILE));
+        assert!(fetch(&store).await.is_none());
+        assert_eq!(store.counts().queues[0].depth, 3);
+        disk.fail_reads(None);
+        let jid = fetch(&store).await.expect("the first job").jid;
+        assert_eq!(&*jid, "job-000001");
+
+        disk.fail_reads(Some(EMFILE));
+        let report = FailureReport { jid, ..FailureReport::default() };
+        let failed = store.fail(report.clone()).await;
+        assert!(matches!(&failed, Err(StoreError::Failed(text)) if text.contains("try again")));
+        disk.fail_reads(None);
+        store.fail(report).await.expect("the worker holds it still");
+        assert_eq!((store.counts().retries, store.storage().records_damaged), (1, 0));
+    });
+}
+
+#[test]
+fn a_job_on_a_bad_place_of_the_disk_is_left_out_and_the_next_is_served() {
+    run(async {
+        let disk = SimulatedDisk::new(5);
+        let store = open(&disk, Fsync::Always);
+        push(&store, 1).await.expect("room");
+        disk.fail_reads(Some(EIO));
+        assert!(fetch(&store).await.is_none());
+        disk.fail_reads(None);
+        push(&store, 2).await.expect("room");
+        assert_eq!(&*fetch(&store).await.expect("the next job").jid, "job-000002");
+        assert_eq!(store.storage().records_damaged, 1);
+    });
+}
+
+/// Jobs that are due at the same time, far off; more than a segment holds.
+async fn schedule(store: &EmbeddedStore<SimulatedDisk>, count: u32) {
+    let now = Clock::system().now();
+    for nth in 0..count {
+        let padding = "x".repeat(500);
+        let json = format!(
+            r#"{{"jid":"job-{nth:06}","jobtype":"T","args":["{padding}"],"at":"2999-01-01T00:00:00Z"}}"#
+        );
+        let mut batch = JobBatch::new();
+        let job = batch.parse_one(json.as_bytes(), now, &Limits::default()).expect("a job");
+        store.push(&[job]).await.expect("room");
+    }
+}
+
+/// The jids of a set, read in pages of one job.
+async fn walk(store: &EmbeddedStore<SimulatedDisk>, newest_first: bool) -> Vec<String> {
+    let (mut jids, mut after) = (Vec::new(), None);
+    for _page in 0..1_000 {
+        let request = ScanRequest {
+            place: Place::Set(SetName::Scheduled),
+            after,
+            newest_first,
+            limit: 1,
+            scan_max: 1,
+            filter: Filter::default(),
+        };
+        let page = store.scan(request).await.expect("a page");
+        jids.extend(page.jobs.iter().map(|job| job.key.jid.to_string()));
+        after = page.next;
+        if after.is_none() {
+            return jids;
+        }
+    }
+    panic!("the walk does not end");
+}
+
+#[test]
+fn a_walk_leaves_out_damaged_jobs_and_no_other() {
+    for newest_first in [false, true] {
+        run(async {
+            let disk = SimulatedDisk::new(5);
+            let store = open(&disk, Fsync::Always);
+            schedule(&store, 200).await;
+            store.close().await.expect("a clean end");
+            drop(store);
+            let file = "0000000001.log";
+            let mut bytes = disk.file_bytes(file).expect("the first segment");
+            for jid in [b"job-000000", b"job-000007", b"job-000008"] {
+                let at = bytes.windows(10).position(|window| window == jid).expect("in it");
+                bytes[at + 100] ^= 1;
+            }
+            disk.put_file(file, bytes);
+            let store = open(&disk.kill(), Fsync::Always);
+            let mut expected: Vec<String> = (0..200).map(|nth| format!("job-{nth:06}")).collect();
+            expected.retain(|jid| !["job-000000", "job-000007", "job-000008"].contains(&&**jid));
+            if newest_first {
+                expected.reverse();
+            }
+            assert_eq!(walk(&store, newest_first).await, expected);
+            assert_eq!((store.counts().scheduled, store.storage().records_damaged), (197, 3));
+        });
+    }
 }

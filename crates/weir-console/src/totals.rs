@@ -1,0 +1,40 @@
+//! Totals at a moment, and what they say about the time between two moments.
+
+use weir_base::clock::Timestamp;
+
+use crate::figures::as_float;
+
+/// What a job server, or one of its queues, had counted at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Totals {
+    pub(crate) at: Timestamp,
+    pub(crate) pushed: u64,
+    pub(crate) processed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Totals {
+    /// Whether these can't have come after `last`: the job server began anew, or the clock went
+    /// back.
+    pub(crate) fn is_behind(&self, last: &Self) -> bool {
+        self.at < last.at
+            || self.pushed < last.pushed
+            || self.processed < last.processed
+            || self.failed < last.failed
+    }
+
+    /// Pushed, processed and failed per second since `before`; None each where no time passed or
+    /// the count began anew.
+    pub(crate) fn rates_since(&self, before: &Self) -> [Option<f64>; 3] {
+        let seconds = self.at.since(before.at).as_secs_f64();
+        let pairs = [
+            (self.pushed, before.pushed),
+            (self.processed, before.processed),
+            (self.failed, before.failed),
+        ];
+        pairs.map(|(now, then)| {
+            let more = now.checked_sub(then).filter(|_| seconds > 0.0)?;
+            Some(as_float(more) / seconds)
+        })
+    }
+}
