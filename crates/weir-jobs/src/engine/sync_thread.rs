@@ -233,14 +233,19 @@ impl<D: Disk> Worker<D> {
         self.note_time(self.clock.now().since(started).as_secs_f64());
         self.publish(result.err());
         // Allocation and deletion may take long: those who waited for the sync have their answer,
-        // and who wants the next one goes before what is left.
-        loop {
-            match self.syncer.maintain_some() {
-                Ok(Upkeep::More) if !self.is_wanted() => {}
-                Err(poison @ SyncError::Poisoned(_)) => return self.publish(Some(poison)),
-                upkeep => return self.note_upkeep(upkeep.err()),
-            }
+        // those whom a full segment held up get theirs after each step, and who wants the next sync
+        // goes before what is left.
+        while self.maintain() == Upkeep::More && !self.is_wanted() {}
+    }
+
+    fn maintain(&self) -> Upkeep {
+        let upkeep = self.syncer.maintain_some();
+        let left = upkeep.as_ref().map_or(Upkeep::Done, |left| *left);
+        match upkeep {
+            Err(poison @ SyncError::Poisoned(_)) => self.publish(Some(poison)),
+            upkeep => self.note_upkeep(upkeep.err()),
         }
+        left
     }
 
     fn is_wanted(&self) -> bool {
