@@ -1,17 +1,22 @@
-//! Below every service: where it listens, and TLS.
+//! Below every service: where it listens, TLS, and the runtimes that serve connections.
 //!
 //! - [`address`]: a listening address, parsed once.
 //! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
+//! - [`metrics`]: what the server side counts.
 //! - [`occupant`]: who holds a port that is in use.
+//! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
 //! - [`tls`]: a rustls server configuration from files, replaced while running.
 
 pub mod address;
 pub mod listener;
+pub mod metrics;
 pub mod occupant;
+pub mod server;
 pub mod tls;
 pub mod unix_path;
 
 pub use address::ListenAddress;
 pub use listener::{BindOptions, Listener};
+pub use metrics::NetMetrics;
 pub use tls::{Tls, TlsFiles};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 use rustix::net::sockopt;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::address::ListenAddress;
 use crate::occupant;
@@ -67,6 +67,30 @@ impl Listener {
         bound.map_err(|error| explain(address, error))
     }
 
+    /// Binds `address` `count` times, one socket for each core: the kernel spreads connections over
+    /// them (`SO_REUSEPORT`), except on a unix socket, of which each gets a descriptor. With port 0
+    /// the first chooses and the others follow. An address that anybody else listens on, even with
+    /// `SO_REUSEPORT`, is [`ListenError::InUse`].
+    pub fn bind_group(
+        address: &ListenAddress,
+        count: usize,
+        options: BindOptions,
+    ) -> Result<Vec<Self>, ListenError> {
+        let first = Self::bind(address, options)?;
+        let explain = |error| explain(address, error);
+        match &first {
+            Self::Tcp(listener) => {
+                let others = follow_tcp(listener, count, options).map_err(explain)?;
+                Ok(std::iter::once(first).chain(others.into_iter().map(Self::Tcp)).collect())
+            }
+            Self::Unix(listener) => {
+                let others: io::Result<Vec<_>> = (1..count).map(|_| listener.try_clone()).collect();
+                let others = others.map_err(explain)?;
+                Ok(std::iter::once(first).chain(others.into_iter().map(Self::Unix)).collect())
+            }
+        }
+    }
+
     /// Takes over an inherited socket; `name` is for the error.
     pub fn adopt(name: &str, descriptor: OwnedFd) -> Result<Self, ListenError> {
         let not_listening = || ListenError::NotListening { name: name.to_owned() };
@@ -116,10 +140,42 @@ impl From<Listener> for OwnedFd {
 }
 
 fn bind_tcp(address: SocketAddr, options: BindOptions) -> io::Result<TcpListener> {
+    listen_tcp(tcp_socket(address)?, address, options)
+}
+
+/// The other sockets of a group.
+///
+/// The first one was bound and listens without `SO_REUSEPORT`, so nobody else listened there, and
+/// nobody could since. Only now it opens the address for others of the same user, and the kernel
+/// makes a group when the second one comes.
+fn follow_tcp(
+    first: &TcpListener,
+    count: usize,
+    options: BindOptions,
+) -> io::Result<Vec<TcpListener>> {
+    let address = first.local_addr()?;
+    let follow = |_| {
+        SockRef::from(first).set_reuse_port(true)?;
+        let socket = tcp_socket(address)?;
+        socket.set_reuse_port(true)?;
+        listen_tcp(socket, address, options)
+    };
+    (1..count).map(follow).collect()
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     // A restart must not wait for the old connections' TIME_WAIT.
     socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn listen_tcp(
+    socket: Socket,
+    address: SocketAddr,
+    options: BindOptions,
+) -> io::Result<TcpListener> {
     socket.bind(&SockAddr::from(address))?;
     socket.listen(i32::from(options.backlog))?;
     Ok(OwnedFd::from(socket).into())

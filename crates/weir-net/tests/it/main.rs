@@ -1,4 +1,5 @@
-//! Sockets and TLS against the real kernel.
+//! Sockets, TLS and the server against the real kernel.
 
 mod listener;
+mod server;
 mod tls;

@@ -1,0 +1,294 @@
+//! All metrics of the server side, named `weir_front_*`.
+//!
+//! Promises: an event costs an atomic add; every label comes from a fixed list.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// A limit of [`crate::server::Limits`] that somebody ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is documented at the setting of the same name")]
+pub enum Limit {
+    ConnectionsMax,
+    /// Not a setting of Weir: the system's limit of open files.
+    OpenFiles,
+    RefusalsMax,
+    LingerTimeout,
+    AcceptsPerSecond,
+    HeadBytesMax,
+    HeadersMax,
+    HeadTimeout,
+    IdleTimeout,
+    WriteTimeout,
+    TlsHandshakesMax,
+    TlsHandshakeTimeout,
+}
+
+impl Limit {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Self; 12] = [
+        Self::ConnectionsMax,
+        Self::OpenFiles,
+        Self::RefusalsMax,
+        Self::LingerTimeout,
+        Self::AcceptsPerSecond,
+        Self::HeadBytesMax,
+        Self::HeadersMax,
+        Self::HeadTimeout,
+        Self::IdleTimeout,
+        Self::WriteTimeout,
+        Self::TlsHandshakesMax,
+        Self::TlsHandshakeTimeout,
+    ];
+
+    /// The name of its setting.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConnectionsMax => "connections_max",
+            Self::OpenFiles => "open_files",
+            Self::RefusalsMax => "refusals_max",
+            Self::LingerTimeout => "linger_timeout",
+            Self::AcceptsPerSecond => "accepts_per_second",
+            Self::HeadBytesMax => "head_bytes_max",
+            Self::HeadersMax => "headers_max",
+            Self::HeadTimeout => "head_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::WriteTimeout => "write_timeout",
+            Self::TlsHandshakesMax => "tls_handshakes_max",
+            Self::TlsHandshakeTimeout => "tls_handshake_timeout",
+        }
+    }
+}
+
+/// Why a request's head was answered by weir-net itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadRefusal {
+    /// Not HTTP, or damaged: 400.
+    Malformed,
+    /// Another version than HTTP/1.x: 505.
+    Version,
+    /// Longer than `head_bytes_max`: 431.
+    TooManyBytes,
+    /// More header fields than [`crate::server::HEADERS_MAX`]: 431.
+    TooManyFields,
+    /// Not complete in time: 408.
+    Late,
+    /// It asks for an upgrade and announces a body: 400.
+    UpgradeWithBody,
+    /// The service did not want the upgrade: the answer is its own.
+    UpgradeRefused,
+}
+
+impl HeadRefusal {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Self; 7] = [
+        Self::Malformed,
+        Self::Version,
+        Self::TooManyBytes,
+        Self::TooManyFields,
+        Self::Late,
+        Self::UpgradeWithBody,
+        Self::UpgradeRefused,
+    ];
+
+    /// The label's value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Version => "version",
+            Self::TooManyBytes => "too_many_bytes",
+            Self::TooManyFields => "too_many_fields",
+            Self::Late => "late",
+            Self::UpgradeWithBody => "upgrade_with_body",
+            Self::UpgradeRefused => "upgrade_refused",
+        }
+    }
+}
+
+/// Why a connection was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionRefusal {
+    /// `front.limits.connections_max` were open.
+    ConnectionsMax,
+    /// The process had no descriptor left.
+    OpenFiles,
+    /// No TLS was agreed upon.
+    TlsFailed,
+    /// Not in time.
+    TlsLate,
+}
+
+impl ConnectionRefusal {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Self; 4] =
+        [Self::ConnectionsMax, Self::OpenFiles, Self::TlsFailed, Self::TlsLate];
+
+    /// The label's value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConnectionsMax => "connections_max",
+            Self::OpenFiles => "open_files",
+            Self::TlsFailed => "tls_failed",
+            Self::TlsLate => "tls_late",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// The server side's metrics. Cheap to clone, `Send`.
+#[derive(Clone, Debug)]
+pub struct NetMetrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    open: Gauge,
+    accepted: Counter,
+    requests: Counter,
+    upgrades: Counter,
+    limits: [Counter; Limit::ALL.len()],
+    heads_refused: [Counter; HeadRefusal::ALL.len()],
+    connections_refused: [Counter; ConnectionRefusal::ALL.len()],
+}
+
+impl NetMetrics {
+    /// Makes the metrics and registers them under `weir_front_`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("weir_front");
+        let inner = Inner {
+            open: Gauge::default(),
+            accepted: Counter::default(),
+            requests: Counter::default(),
+            upgrades: Counter::default(),
+            limits: limits(registry),
+            heads_refused: reasons(
+                registry,
+                ("heads_refused", "Request heads that were answered before any service saw them"),
+                HeadRefusal::ALL.map(HeadRefusal::name),
+            ),
+            connections_refused: reasons(
+                registry,
+                ("connections_refused", "Connections that were not served"),
+                ConnectionRefusal::ALL.map(ConnectionRefusal::name),
+            ),
+        };
+        registry.register(
+            "connections_open",
+            "Connections now, upgraded ones included",
+            inner.open.clone(),
+        );
+        registry.register(
+            "connections_accepted",
+            "Connections taken from the kernel",
+            inner.accepted.clone(),
+        );
+        registry.register(
+            "requests",
+            "Requests given to a service, upgrades aside",
+            inner.requests.clone(),
+        );
+        registry.register(
+            "upgrades",
+            "Connections that a service took over",
+            inner.upgrades.clone(),
+        );
+        Self(Arc::new(inner))
+    }
+
+    /// Metrics that nobody reads, for tests and tools.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self::register(&mut Registry::default())
+    }
+
+    /// Connections that are open now, upgraded ones included.
+    #[must_use]
+    pub fn connections_open(&self) -> i64 {
+        self.0.open.get()
+    }
+
+    /// Connections taken from the kernel since the start.
+    #[must_use]
+    pub fn connections_accepted(&self) -> u64 {
+        self.0.accepted.get()
+    }
+
+    /// How often a limit was met since the start.
+    #[must_use]
+    pub fn limit_hits(&self, limit: Limit) -> u64 {
+        self.0.limits[limit as usize].get()
+    }
+
+    /// Heads that were refused for this reason since the start.
+    #[must_use]
+    pub fn heads_refused(&self, reason: HeadRefusal) -> u64 {
+        self.0.heads_refused[reason as usize].get()
+    }
+
+    /// Connections that were refused for this reason since the start.
+    #[must_use]
+    pub fn connections_refused(&self, reason: ConnectionRefusal) -> u64 {
+        self.0.connections_refused[reason as usize].get()
+    }
+
+    pub(crate) fn open(&self) -> &Gauge {
+        &self.0.open
+    }
+
+    pub(crate) fn accepted(&self) {
+        self.0.accepted.inc();
+    }
+
+    pub(crate) fn request(&self) {
+        self.0.requests.inc();
+    }
+
+    pub(crate) fn upgrade(&self) {
+        self.0.upgrades.inc();
+    }
+
+    pub(crate) fn limit_hit(&self, limit: Limit) {
+        self.0.limits[limit as usize].inc();
+    }
+
+    pub(crate) fn head_refused(&self, reason: HeadRefusal) {
+        self.0.heads_refused[reason as usize].inc();
+    }
+
+    pub(crate) fn connection_refused(&self, reason: ConnectionRefusal) {
+        self.0.connections_refused[reason as usize].inc();
+    }
+}
+
+fn limits(registry: &mut Registry) -> [Counter; Limit::ALL.len()] {
+    let family = Family::<LimitLabel, Counter>::default();
+    let help = "How often a limit (named as in weir.toml) was met";
+    registry.register("limit_hits", help, family.clone());
+    Limit::ALL.map(|limit| family.get_or_create_owned(&LimitLabel { limit: limit.name() }))
+}
+
+fn reasons<const N: usize>(
+    registry: &mut Registry,
+    (name, help): (&str, &str),
+    reasons: [&'static str; N],
+) -> [Counter; N] {
+    let family = Family::<ReasonLabel, Counter>::default();
+    registry.register(name, help, family.clone());
+    reasons.map(|reason| family.get_or_create_owned(&ReasonLabel { reason }))
+}

@@ -1,0 +1,40 @@
+//! One single-threaded runtime per core, and what becomes of a connection.
+//!
+//! [`start`] runs threads `weir-core-0`, `weir-core-1` and so on. Each has a socket of its own of
+//! every `SO_REUSEPORT` group, so that the kernel spreads connections and nothing is handed from
+//! one thread to another: a connection stays on the core that accepted it, with the [`Service`]
+//! that was made there.
+//!
+//! The first request's head is read here. One that asks for an upgrade that the service claims
+//! becomes a raw socket ([`Service::upgrade`], with the bytes read behind the head); all else is
+//! HTTP, every request of it routed by itself ([`Service::http`]), later upgrades included.
+//!
+//! Promises: every wait and every buffer has a setting in [`Limits`] and a count in
+//! [`crate::NetMetrics`]; whoever is refused gets an HTTP answer that says why, as far as they can
+//! read one; a core that ends by itself ends the others and is reported.
+
+mod accept;
+mod answer;
+mod body;
+mod first_head;
+mod handshakes;
+mod head;
+mod http;
+mod limits;
+mod open;
+mod progress;
+mod replay;
+mod running;
+mod runtime;
+mod service;
+mod stream;
+
+pub use body::{Body, BoxError};
+pub use head::Head;
+pub use httparse::Header;
+pub use limits::{HEADERS_MAX, Limits};
+pub use open::Counted;
+pub use running::{CoreListener, Ended, Outcome, Running, Start, StartError, Stop, start};
+pub use runtime::CoreIndex;
+pub use service::{Peer, Refused, Service, Upgrade};
+pub use stream::Stream;

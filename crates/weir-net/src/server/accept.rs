@@ -1,0 +1,199 @@
+//! Accepting: every connection is served, refused with an answer, or waits in the kernel.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::{spawn_local, yield_now};
+use tokio::time::{sleep, timeout};
+
+use super::answer::{self, Answer};
+use super::runtime::Core;
+use super::{Peer, Service, Stream, first_head, handshakes};
+use crate::metrics::{ConnectionRefusal, Limit};
+use crate::{Listener, Tls};
+
+/// Connections taken in one turn of the core. Sixteen cost about half a millisecond with their
+/// heads and answers, which is what connections that are open already wait for their turn.
+const ACCEPTS_PER_TURN: usize = 16;
+/// Before accepting again after the system refused: a busy loop would help nobody.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Held open only to be given up when there are no descriptors left.
+const SPARE: &str = "/dev/null";
+
+/// Accepts the connections of one socket.
+#[derive(Debug)]
+pub(super) struct Acceptor<S> {
+    core: Rc<Core<S>>,
+    socket: Socket,
+    tls: Option<Arc<Tls>>,
+    listener: usize,
+    spare: Option<File>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// What an attempt to accept came to.
+enum Accepted {
+    Connection(Stream, Option<IpAddr>),
+    /// Not before so long.
+    NotYet(Duration),
+    Failed(io::Error),
+}
+
+impl<S: Service> Acceptor<S> {
+    pub(super) fn new(
+        core: &Rc<Core<S>>,
+        listener: usize,
+        socket: Listener,
+        tls: Option<Arc<Tls>>,
+    ) -> io::Result<Self> {
+        let core = Rc::clone(core);
+        let socket = Socket::new(socket)?;
+        Ok(Self { core, socket, tls, listener, spare: File::open(SPARE).ok() })
+    }
+
+    /// Until the core is told to end.
+    pub(super) async fn run(mut self) {
+        let stopping = self.core.stopping().clone();
+        stopping.run_until_cancelled(self.accept_all()).await;
+    }
+
+    async fn accept_all(&mut self) {
+        loop {
+            for _ in 0..ACCEPTS_PER_TURN {
+                match poll_fn(|context| self.poll_accept(context)).await {
+                    Accepted::Connection(stream, address) => self.admit(stream, address),
+                    Accepted::NotYet(wait) => sleep(wait).await,
+                    Accepted::Failed(error) => self.recover(&error).await,
+                }
+            }
+            yield_now().await;
+        }
+    }
+
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Accepted> {
+        let core = &self.core;
+        let accepted = match core.limits().accept_rate() {
+            None => ready!(self.socket.poll_accept(context)),
+            Some(rate) => match core.shared().with_token(rate, || self.socket.poll_accept(context))
+            {
+                Ok(accepted) => ready!(accepted),
+                Err(wait) => {
+                    if self.socket.somebody_waits() {
+                        core.metrics().limit_hit(Limit::AcceptsPerSecond);
+                    }
+                    return Poll::Ready(Accepted::NotYet(wait));
+                }
+            },
+        };
+        Poll::Ready(match accepted {
+            Ok((stream, address)) => Accepted::Connection(stream, address),
+            Err(error) => Accepted::Failed(error),
+        })
+    }
+
+    fn admit(&self, mut stream: Stream, address: Option<IpAddr>) {
+        self.core.metrics().accepted();
+        let Ok(open) = self.core.open() else {
+            let metrics = self.core.metrics();
+            metrics.limit_hit(Limit::ConnectionsMax);
+            metrics.connection_refused(ConnectionRefusal::ConnectionsMax);
+            return self.turn_away(stream, "too many connections are open; try again later");
+        };
+        stream.count_as(open);
+        let core = Rc::clone(&self.core);
+        let peer = Peer { address, is_tls: self.tls.is_some(), listener: self.listener };
+        match (&self.tls, stream) {
+            (Some(tls), Stream::Tcp(tcp)) => {
+                drop(spawn_local(handshakes::serve(core, tls.acceptor(), tcp, peer)));
+            }
+            (_, stream) => drop(spawn_local(first_head::serve(core, stream, peer))),
+        }
+    }
+
+    /// Says why, and gives the client a moment to read it. A TLS client gets nothing: a handshake
+    /// costs more than it is worth here.
+    fn turn_away(&self, mut stream: Stream, why: &'static str) {
+        let answer = Answer::overloaded(why).to_bytes();
+        if self.tls.is_none() && stream.try_write(&answer).is_ok() && stream.shutdown().is_ok() {
+            let core = Rc::clone(&self.core);
+            drop(spawn_local(async move { answer::linger(&core, stream).await }));
+        }
+    }
+
+    async fn recover(&mut self, error: &io::Error) {
+        match Errno::from_io_error(error) {
+            // The client is gone already, or its network.
+            Some(Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => {}
+            Some(Errno::MFILE | Errno::NFILE) => self.use_spare(error).await,
+            _ => {
+                tracing::warn!(%error, "cannot accept connections; trying again");
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+
+    /// No descriptor left: the spare one lets us say so instead of leaving the client in the dark.
+    async fn use_spare(&mut self, error: &io::Error) {
+        self.core.metrics().limit_hit(Limit::OpenFiles);
+        tracing::warn!(%error, "no open files left: connection turned away (ulimit -n)");
+        self.spare = None;
+        let accepted = timeout(ACCEPT_AGAIN, poll_fn(|context| self.socket.poll_accept(context)));
+        if let Ok(Ok((stream, _))) = accepted.await {
+            self.core.metrics().connection_refused(ConnectionRefusal::OpenFiles);
+            let why = "too many connections: the server has no open files left";
+            self.turn_away(stream, why);
+        }
+        // Whoever was turned away may linger with the descriptor; then there is none to spare, and
+        // the next try only waits.
+        sleep(ACCEPT_AGAIN).await;
+        self.spare = File::open(SPARE).ok();
+    }
+}
+
+impl Socket {
+    fn new(listener: Listener) -> io::Result<Self> {
+        match listener {
+            Listener::Tcp(listener) => {
+                // Accepted sockets inherit it (Linux), which saves a system call for each. Answers
+                // are gathered already; without it they would wait for the client's ACK.
+                sockopt::set_tcp_nodelay(&listener, true)?;
+                TcpListener::from_std(listener).map(Self::Tcp)
+            }
+            Listener::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
+        }
+    }
+
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Stream, Option<IpAddr>)>> {
+        match self {
+            Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(tcp, address)| {
+                (Stream::Tcp(tcp.into()), Some(address.ip().to_canonical()))
+            }),
+            Self::Unix(listener) => {
+                listener.poll_accept(context).map_ok(|(unix, _)| (Stream::Unix(unix.into()), None))
+            }
+        }
+    }
+
+    fn somebody_waits(&self) -> bool {
+        let mut ready = [match self {
+            Self::Tcp(listener) => PollFd::new(listener, PollFlags::IN),
+            Self::Unix(listener) => PollFd::new(listener, PollFlags::IN),
+        }];
+        rustix::event::poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
+    }
+}

@@ -1,0 +1,67 @@
+//! Answers that no service gives: written without waiting, then the connection is closed in a way
+//! that lets the client read them.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+
+use hyper::StatusCode;
+use tokio::time::timeout;
+
+use super::runtime::Core;
+use super::{Service, Stream};
+use crate::metrics::Limit;
+
+/// What a refused client is told about when to come back: long enough for a peak to pass.
+const RETRY_AFTER_SECONDS: u32 = 2;
+
+/// A status and a sentence.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) text: Cow<'static, str>,
+}
+
+impl Answer {
+    pub(super) fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    /// 503: nothing is wrong with the request.
+    pub(super) fn overloaded(text: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+
+    /// As it goes over the wire.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let Self { status, text } = self;
+        let retry = match *status {
+            StatusCode::SERVICE_UNAVAILABLE => format!("Retry-After: {RETRY_AFTER_SECONDS}\r\n"),
+            _ => String::new(),
+        };
+        let length = text.len() + 1;
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: {length}\r\n{retry}Connection: close\r\n\r\n{text}\n"
+        );
+        answer.into_bytes()
+    }
+
+    /// Writes the answer and closes. Closing a socket with unread bytes in it resets the
+    /// connection, and the client might never see the answer: so it gets a moment to hang up first.
+    pub(super) async fn send_and_close<S: Service>(self, core: &Core<S>, mut stream: Stream) {
+        if stream.try_write(&self.to_bytes()).is_ok() && stream.shutdown().is_ok() {
+            linger(core, stream).await;
+        }
+    }
+}
+
+/// Throws away what the client sends until it hangs up, for a limited time.
+pub(super) async fn linger<S: Service>(core: &Core<S>, mut stream: Stream) {
+    let Ok(_place) = core.refusals() else {
+        return core.metrics().limit_hit(Limit::RefusalsMax);
+    };
+    let hung_up = poll_fn(|context| core.poll_discard(context, &mut stream));
+    if timeout(core.limits().linger_timeout, hung_up).await.is_err() {
+        core.metrics().limit_hit(Limit::LingerTimeout);
+    }
+}

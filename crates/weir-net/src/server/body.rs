@@ -1,0 +1,110 @@
+//! The body of an answer: bytes at hand, or anything that streams.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+/// Why a body ended before its end. The connection is cut, so that the client notices.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+type Streaming = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>;
+
+/// The body of an answer. It stays on its core, so it may hold what is not `Send`.
+pub struct Body(Kind);
+
+enum Kind {
+    Full(Option<Bytes>),
+    Streaming(Streaming),
+}
+
+impl Body {
+    /// No bytes.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Kind::Full(None))
+    }
+
+    /// Whatever produces its frames over time.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: HttpBody<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let body = http_body_util::BodyExt::map_err(body, Into::into);
+        Self(Kind::Streaming(Box::pin(body)))
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Streaming(body) => body.as_mut().poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Full(bytes) => bytes.is_none(),
+            Kind::Streaming(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Kind::Streaming(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Full(bytes) => formatter.debug_tuple("Body").field(bytes).finish(),
+            Kind::Streaming(_) => formatter.write_str("Body(streaming)"),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A connection's first request: its head is read here and decides what the connection becomes.
+//!
+//! This is the path of every WebSocket connect, so it does no more than it must: a head that
+//! arrives in one piece is parsed in the core's shared buffer and copied nowhere.
+
+use std::future::poll_fn;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::StatusCode;
+use tokio::time::timeout;
+
+use super::answer::Answer;
+use super::head::{self, Parsed};
+use super::runtime::Core;
+use super::{Head, Peer, Service, Stream, Upgrade, http};
+use crate::NetMetrics;
+use crate::metrics::{HeadRefusal, Limit};
+
+/// The life of a connection.
+pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: Peer) {
+    let head_timeout = core.limits().head_timeout;
+    let mut first = FirstHead { stream: Some(stream), partial: Vec::new(), peer };
+    let reading = timeout(head_timeout, poll_fn(|context| first.poll(&core, context)));
+    match core.while_serving(reading).await {
+        Some(Ok(Routed::Upgraded | Routed::Gone)) | None => {}
+        Some(Ok(Routed::Http(stream, read))) => {
+            // Boxed: connections that are upgraded or wait for their head need no room for it.
+            Box::pin(http::serve(core, stream, read, peer)).await;
+        }
+        Some(Ok(Routed::Refused(stream, answer))) => answer.send_and_close(&core, stream).await,
+        Some(Err(_)) => {
+            if let Some(stream) = first.stream.take() {
+                refuse(core.metrics(), HeadRefusal::Late).send_and_close(&core, stream).await;
+            }
+        }
+    }
+}
+
+/// What a connection becomes.
+enum Routed {
+    /// The service has it.
+    Upgraded,
+    /// With the bytes that were read.
+    Http(Stream, Vec<u8>),
+    Refused(Stream, Answer),
+    /// The client hung up.
+    Gone,
+}
+
+/// A connection whose first head is not complete.
+struct FirstHead {
+    /// None: routed.
+    stream: Option<Stream>,
+    /// What has been read, unless it was the whole head.
+    partial: Vec<u8>,
+    peer: Peer,
+}
+
+impl FirstHead {
+    fn poll<S: Service>(&mut self, core: &Rc<Core<S>>, context: &mut Context<'_>) -> Poll<Routed> {
+        let mut scratch = core.scratch();
+        while let Some(stream) = &mut self.stream {
+            let Ok(count @ 1..) = ready!(stream.poll_read(context, &mut scratch)) else {
+                break;
+            };
+            if let Some(routed) = self.judge(core, &scratch[..count]) {
+                return Poll::Ready(routed);
+            }
+        }
+        Poll::Ready(Routed::Gone)
+    }
+
+    /// None: the head is not complete.
+    fn judge<S: Service>(&mut self, core: &Rc<Core<S>>, arrived: &[u8]) -> Option<Routed> {
+        let head_bytes_max = core.limits().head_bytes_max;
+        let mut partial = mem::take(&mut self.partial);
+        let read = if partial.is_empty() {
+            arrived
+        } else {
+            partial.extend_from_slice(arrived);
+            partial.as_slice()
+        };
+        let mut places = head::places();
+        // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
+        let parsed = if partial.is_empty() || head::may_end(read, arrived.len()) {
+            head::parse(read, &mut places, head_bytes_max)
+        } else {
+            head::incomplete(read, head_bytes_max)
+        };
+        let parsed = match parsed {
+            Parsed::Incomplete => {
+                self.partial = if partial.is_empty() { arrived.to_vec() } else { partial };
+                return None;
+            }
+            parsed => parsed,
+        };
+        let stream = self.stream.take()?;
+        Some(match parsed {
+            Parsed::Incomplete => Routed::Gone,
+            Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
+            Parsed::Complete(head, length) if core.claims(&head) => {
+                let refused = upgrade(core, stream, &head, &read[length..], self.peer);
+                refused.map_or(Routed::Upgraded, |(stream, answer)| Routed::Refused(stream, answer))
+            }
+            Parsed::Complete(..) if partial.is_empty() => Routed::Http(stream, arrived.to_vec()),
+            Parsed::Complete(..) => Routed::Http(stream, partial),
+        })
+    }
+}
+
+/// Gives the connection to the service. What comes back is refused.
+pub(super) fn upgrade<S: Service>(
+    core: &Core<S>,
+    stream: Stream,
+    head: &Head<'_>,
+    rest: &[u8],
+    peer: Peer,
+) -> Option<(Stream, Answer)> {
+    if head.announces_body() {
+        // Its bytes could be taken for what comes after the upgrade.
+        return Some((stream, refuse(core.metrics(), HeadRefusal::UpgradeWithBody)));
+    }
+    match core.service().upgrade(Upgrade { head, stream, rest, peer }) {
+        Ok(()) => {
+            core.metrics().upgrade();
+            None
+        }
+        Err(refused) => {
+            core.metrics().head_refused(HeadRefusal::UpgradeRefused);
+            Some((refused.stream, Answer::new(refused.status, refused.text)))
+        }
+    }
+}
+
+/// Counts a refusal and words it.
+pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
+    metrics.head_refused(reason);
+    match reason {
+        HeadRefusal::TooManyBytes => metrics.limit_hit(Limit::HeadBytesMax),
+        HeadRefusal::TooManyFields => metrics.limit_hit(Limit::HeadersMax),
+        HeadRefusal::Late => metrics.limit_hit(Limit::HeadTimeout),
+        _ => {}
+    }
+    let (status, text) = match reason {
+        HeadRefusal::Malformed => (StatusCode::BAD_REQUEST, "this is not an HTTP/1.1 request"),
+        HeadRefusal::Version => {
+            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        }
+        HeadRefusal::TooManyBytes => (
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "the request's head is too long (front.limits.head_bytes_max)",
+        ),
+        HeadRefusal::TooManyFields => (
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "the request's head has too many header fields; 100 are allowed",
+        ),
+        HeadRefusal::Late => (
+            StatusCode::REQUEST_TIMEOUT,
+            "the request's head was not complete in time (front.limits.head_timeout)",
+        ),
+        HeadRefusal::UpgradeWithBody | HeadRefusal::UpgradeRefused => {
+            (StatusCode::BAD_REQUEST, "a request that asks for an upgrade has no body")
+        }
+    };
+    Answer::new(status, text)
+}

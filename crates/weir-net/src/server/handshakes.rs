@@ -1,0 +1,93 @@
+//! TLS: a handshake in limited time, and a limited number of them at once.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::runtime::Core;
+use super::{Counted, Peer, Service, Stream, first_head};
+use crate::metrics::{ConnectionRefusal, Limit};
+
+/// The turns of one core. Who comes too late for one waits, in order.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    turns: Semaphore,
+    limit: Cell<usize>,
+}
+
+impl Handshakes {
+    pub(super) fn new(limit: u32) -> Self {
+        let limit = limit as usize;
+        Self { turns: Semaphore::new(limit), limit: Cell::new(limit) }
+    }
+
+    /// After a reload: more turns at once, fewer as they come back.
+    fn fit(&self, wanted: u32) {
+        let (wanted, limit) = (wanted as usize, self.limit.get());
+        if wanted > limit {
+            self.turns.add_permits(wanted - limit);
+            self.limit.set(wanted);
+        } else if wanted < limit {
+            self.limit.set(limit - self.turns.forget_permits(limit - wanted));
+        }
+    }
+
+    /// None: all are taken.
+    fn try_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.turns.try_acquire().ok()
+    }
+
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.turns.acquire().await.ok()
+    }
+}
+
+/// The life of a connection to a TLS listener.
+pub(super) async fn serve<S: Service>(
+    core: Rc<Core<S>>,
+    acceptor: TlsAcceptor,
+    tcp: Counted<TcpStream>,
+    peer: Peer,
+) {
+    let (tcp, open) = tcp.into_parts();
+    let limit = core.limits().tls_handshake_timeout;
+    let shaking = timeout(limit, shake(&core, acceptor, tcp));
+    match core.while_serving(shaking).await {
+        Some(Ok(Ok(tls))) => {
+            let stream = Stream::Tls(Box::new(Counted::with(tls, open)));
+            first_head::serve(core, stream, peer).await;
+        }
+        Some(Ok(Err(error))) => {
+            core.metrics().connection_refused(ConnectionRefusal::TlsFailed);
+            tracing::debug!(address = ?peer.address, %error, "TLS handshake failed");
+        }
+        Some(Err(_)) => {
+            core.metrics().limit_hit(Limit::TlsHandshakeTimeout);
+            core.metrics().connection_refused(ConnectionRefusal::TlsLate);
+        }
+        None => {}
+    }
+}
+
+async fn shake<S: Service>(
+    core: &Core<S>,
+    acceptor: TlsAcceptor,
+    tcp: TcpStream,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    // Who says nothing takes no turn.
+    tcp.readable().await?;
+    core.handshakes().fit(core.limits().tls_handshakes_max);
+    let _turn = match core.handshakes().try_turn() {
+        Some(turn) => Some(turn),
+        None => {
+            core.metrics().limit_hit(Limit::TlsHandshakesMax);
+            core.handshakes().turn().await
+        }
+    };
+    acceptor.accept(tcp).await
+}

@@ -1,0 +1,211 @@
+//! An HTTP/1 connection: hyper parses and frames, every request is routed by itself, and deadlines
+//! hold whatever the connection waits for.
+//!
+//! An upgrade that comes as a later request leaves hyper without an answer of hyper's: its request
+//! stays in hand for good, the connection is taken apart, and the service gets the socket as it
+//! does for a first request.
+
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1::{Builder, Connection};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::first_head::{refuse, upgrade};
+use super::head::Received;
+use super::progress::{Deadline, Progress};
+use super::replay::Replay;
+use super::runtime::Core;
+use super::{Body, BoxError, Peer, Service, Stream};
+use crate::metrics::{HeadRefusal, Limit};
+
+/// hyper takes no smaller buffer.
+const HYPER_BUFFER_MIN: usize = 8 << 10;
+
+/// The rest of a connection's life; `read` is where its first request begins.
+pub(super) async fn serve<S: Service>(
+    core: Rc<Core<S>>,
+    stream: Stream,
+    read: Vec<u8>,
+    peer: Peer,
+) {
+    let progress = Rc::new(Progress::new());
+    let replay = Replay::new(stream, read, Rc::clone(&progress));
+    let routing = Routing { core: Rc::clone(&core), peer, progress: Rc::clone(&progress) };
+    let connection = Builder::new()
+        // Deadline is more exact: it tells a slow head from an idle connection.
+        .header_read_timeout(None)
+        .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
+        .serve_connection(TokioIo::new(replay), routing);
+    let stopping = Box::pin(core.stopping().clone().cancelled_owned());
+    let mut driven = Driven { connection, progress, stopping: Some(stopping), timer: None };
+    match poll_fn(|context| driven.poll(&core, context)).await {
+        Event::Ended(result) => note_error(&core, result),
+        Event::Upgrade(request) => {
+            let (stream, rest) = driven.into_stream();
+            let received = Received::new(request);
+            let refused = received.with_head(|head| upgrade(&core, stream, head, &rest, peer));
+            if let Some((stream, answer)) = refused {
+                answer.send_and_close(&core, stream).await;
+            }
+        }
+        Event::TooLate(Limit::HeadTimeout) => {
+            let answer = refuse(core.metrics(), HeadRefusal::Late);
+            answer.send_and_close(&core, driven.into_stream().0).await;
+        }
+        Event::TooLate(limit) => core.metrics().limit_hit(limit),
+    }
+}
+
+fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
+    let Err(error) = result else { return };
+    // hyper has answered; only the count is ours.
+    if error.is_parse_too_large() {
+        refuse(core.metrics(), HeadRefusal::TooManyBytes);
+    } else if error.is_parse() {
+        refuse(core.metrics(), HeadRefusal::Malformed);
+    }
+    tracing::debug!(%error, "connection ended");
+}
+
+/// How hyper's part of a connection ends.
+enum Event {
+    Ended(hyper::Result<()>),
+    Upgrade(Box<Request<()>>),
+    TooLate(Limit),
+}
+
+/// A connection, its end in order, and its deadline.
+struct Driven<S: Service> {
+    connection: Connection<TokioIo<Replay>, Routing<S>>,
+    progress: Rc<Progress>,
+    /// None: told.
+    stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Set when there is first something to wait for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: Service> Driven<S> {
+    fn poll(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Event> {
+        // First hyper: it must have read the first request before it is told to end.
+        if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
+            return Poll::Ready(Event::Ended(result));
+        }
+        if let Some(request) = self.progress.take_upgrade() {
+            return Poll::Ready(Event::Upgrade(request));
+        }
+        if let Some(stopping) = &mut self.stopping
+            && stopping.as_mut().poll(context).is_ready()
+        {
+            self.stopping = None;
+            Pin::new(&mut self.connection).graceful_shutdown();
+            if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
+                return Poll::Ready(Event::Ended(result));
+            }
+        }
+        self.poll_deadline(core, context).map(|deadline| Event::TooLate(deadline.limit))
+    }
+
+    /// The timer may ring too early, never too late: it is set anew only when it has rung, or for
+    /// an earlier deadline. So a request on a busy connection does not touch it.
+    fn poll_deadline(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Deadline> {
+        loop {
+            let Some(deadline) = self.progress.deadline(&core.limits()) else {
+                return Poll::Pending;
+            };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline.at)));
+            if timer.deadline() > deadline.at {
+                timer.as_mut().reset(deadline.at);
+            }
+            ready!(timer.as_mut().poll(context));
+            if timer.deadline() >= deadline.at {
+                return Poll::Ready(deadline);
+            }
+            timer.as_mut().reset(deadline.at);
+        }
+    }
+
+    /// The socket, and what was read from it beyond the requests that were routed.
+    fn into_stream(self) -> (Stream, Vec<u8>) {
+        let parts = self.connection.into_parts();
+        let (stream, unread) = parts.io.into_inner().into_parts();
+        let mut rest = Vec::from(parts.read_buf);
+        rest.extend(unread);
+        (stream, rest)
+    }
+}
+
+/// Gives each request to the service.
+struct Routing<S> {
+    core: Rc<Core<S>>,
+    peer: Peer,
+    progress: Rc<Progress>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<InHand>, Infallible>>>>;
+
+impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
+    type Response = Response<InHand>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        self.progress.begin_request();
+        if self.is_upgrade(&request) {
+            self.progress.ask_for_upgrade(Box::new(request.map(drop)));
+            return Box::pin(pending());
+        }
+        self.core.metrics().request();
+        let progress = Rc::clone(&self.progress);
+        let answer = Rc::clone(self.core.service()).http(request, self.peer);
+        Box::pin(async move { Ok(answer.await.map(|body| InHand { body, progress })) })
+    }
+}
+
+impl<S: Service> Routing<S> {
+    fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
+        request.headers().contains_key(hyper::header::UPGRADE)
+            && self.core.service().claims_upgrade(request.uri().path())
+    }
+}
+
+/// The body of an answer; its request is in hand until it is dropped.
+#[derive(Debug)]
+struct InHand {
+    body: Body,
+    progress: Rc<Progress>,
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.progress.end_request();
+    }
+}
+
+impl HttpBody for InHand {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

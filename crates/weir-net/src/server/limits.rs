@@ -1,0 +1,71 @@
+//! `[front.limits]`: every wait and every buffer of the server side.
+
+use std::time::Duration;
+
+use weir_base::token_bucket::Rate;
+
+/// The section of its settings, for errors and answers.
+pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
+
+/// How many header fields a head may have. httparse wants their places in an array, so it is fixed;
+/// it is hyper's number too, so that a first request and a later one are judged alike.
+pub const HEADERS_MAX: usize = 100;
+
+/// Replaced as a whole when the settings are reloaded; running connections see it at their next
+/// step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once, over all cores, upgraded ones included. One more gets 503.
+    /// The default is what the ports of one client machine allow.
+    pub connections_max: u32,
+    /// Refused connections, on each core, that wait for their client to read why. One more is
+    /// closed without waiting.
+    pub refusals_max: u32,
+    /// How long a refused client may take to read why and to hang up.
+    pub linger_timeout: Duration,
+    /// Connections accepted per second, over all cores; 0: no limit. The others wait in the
+    /// kernel's backlog.
+    pub accepts_per_second: u32,
+    /// Connections accepted at once after a quiet time, when `accepts_per_second` is set.
+    pub accepts_burst: u32,
+    /// Bytes of a request's head. A longer one gets 431. Not below 8 KiB for later requests of a
+    /// connection (hyper's smallest buffer).
+    pub head_bytes_max: usize,
+    /// From a connection's start, or a later request's first byte, to the end of the head. 408.
+    pub head_timeout: Duration,
+    /// How long a connection may wait for its next request.
+    pub idle_timeout: Duration,
+    /// How long a client may leave an answer unread before the connection is cut.
+    pub write_timeout: Duration,
+    /// TLS handshakes at once, on each core. The others wait their turn, within their timeout.
+    pub tls_handshakes_max: u32,
+    /// From accepting a connection to the end of its TLS handshake.
+    pub tls_handshake_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 65_536,
+            refusals_max: 256,
+            linger_timeout: Duration::from_secs(1),
+            accepts_per_second: 0,
+            accepts_burst: 1_000,
+            head_bytes_max: 16 << 10,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            // A handshake holds about 30 KiB: 8 MiB on each core.
+            tls_handshakes_max: 256,
+            tls_handshake_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// None: no limit.
+    pub(super) fn accept_rate(&self) -> Option<Rate> {
+        let interval = Duration::from_secs(1).checked_div(self.accepts_per_second)?;
+        Some(Rate::new(self.accepts_burst, interval))
+    }
+}

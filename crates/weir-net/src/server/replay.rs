@@ -1,0 +1,103 @@
+//! A connection as hyper sees it: first the bytes that were read already, then the socket. It notes
+//! for the connection's deadlines what hyper does.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Stream;
+use super::progress::Progress;
+
+#[derive(Debug)]
+pub(super) struct Replay {
+    stream: Stream,
+    read: Vec<u8>,
+    replayed: usize,
+    progress: Rc<Progress>,
+}
+
+impl Replay {
+    pub(super) fn new(stream: Stream, read: Vec<u8>, progress: Rc<Progress>) -> Self {
+        Self { stream, read, replayed: 0, progress }
+    }
+
+    /// The socket, and the bytes that were not read again.
+    pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
+        let mut read = self.read;
+        read.drain(..self.replayed);
+        (self.stream, read)
+    }
+
+    fn noting<T>(&self, written: Poll<T>) -> Poll<T> {
+        self.progress.wrote(written.is_ready());
+        written
+    }
+}
+
+impl AsyncRead for Replay {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let waiting = &self.read[self.replayed..];
+        let result = if waiting.is_empty() {
+            Pin::new(&mut self.stream).poll_read(context, into)
+        } else {
+            let count = waiting.len().min(into.remaining());
+            into.put_slice(&waiting[..count]);
+            self.replayed += count;
+            if self.replayed == self.read.len() {
+                (self.read, self.replayed) = (Vec::new(), 0);
+            }
+            Poll::Ready(Ok(()))
+        };
+        if into.filled().len() > before {
+            self.progress.read();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Replay {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.progress.begin_write();
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.noting(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.progress.begin_write();
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.noting(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = AsyncWrite::poll_flush(Pin::new(&mut self.stream), context);
+        if flushed.is_ready() {
+            self.progress.flushed();
+        }
+        self.noting(flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut_down = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.noting(shut_down)
+    }
+}

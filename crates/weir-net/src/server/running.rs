@@ -1,0 +1,234 @@
+//! Starting the cores, and learning how they ended.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use std::{fmt, io, thread};
+
+use arc_swap::ArcSwap;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+
+use super::accept::Acceptor;
+use super::runtime::{self, Core, Shared};
+use super::{CoreIndex, Limits, Service};
+use crate::{Listener, NetMetrics, Tls};
+
+/// One address to listen on: a socket for each core ([`Listener::bind_group`]).
+#[derive(Debug)]
+pub struct CoreListener {
+    pub sockets: Vec<Listener>,
+    /// None: plain.
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// What a server is made of.
+pub struct Start<F> {
+    pub listeners: Vec<CoreListener>,
+    pub cores: usize,
+    pub limits: Arc<ArcSwap<Limits>>,
+    pub clock: Clock,
+    pub metrics: NetMetrics,
+    /// Makes a core's service, on the core's thread, inside its runtime.
+    pub service: F,
+    pub stop: Stop,
+}
+
+impl<F> fmt::Debug for Start<F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = formatter.debug_struct("Start");
+        all.field("listeners", &self.listeners).field("cores", &self.cores).finish_non_exhaustive()
+    }
+}
+
+/// How the cores are told to end.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// Stop accepting, finish the requests in hand. The service needs to be told by itself.
+    pub graceful: CancellationToken,
+    /// Cut whoever is still connected.
+    pub at_once: CancellationToken,
+    /// The longest that finishing may take.
+    pub deadline: Duration,
+}
+
+/// Why no server was started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nothing would run.
+    #[error("cannot serve with 0 cores; at least 1 is needed")]
+    NoCores,
+    /// A core would have no socket, or a socket no core.
+    #[error("listener {listener} has {sockets} sockets for {cores} cores; each core needs its own")]
+    Sockets { listener: usize, sockets: usize, cores: usize },
+    /// Only TCP listeners speak TLS.
+    #[error(
+        "listener {listener} is a unix socket, which can't have TLS; leave out its certificate"
+    )]
+    TlsOnUnix { listener: usize },
+    /// The system refused a thread, a runtime or a socket.
+    #[error("cannot start {thread}: {source}")]
+    System { thread: String, source: io::Error },
+    /// The thread ended before it said anything.
+    #[error("cannot start {thread}: it panicked while making its service")]
+    Panicked { thread: String },
+}
+
+/// How the cores ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub ended: Ended,
+}
+
+/// Why the connections ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All by themselves.
+    Clean,
+    /// The deadline came, or nobody wanted to wait: so many were cut.
+    Cut { connections: usize },
+    /// A core ended without being told; the others were stopped.
+    Panicked { core: CoreIndex },
+}
+
+/// Cores that run.
+#[derive(Debug)]
+pub struct Running {
+    cores: Vec<oneshot::Receiver<Ended>>,
+}
+
+impl Running {
+    /// Resolves once all cores have ended.
+    pub async fn join(self) -> Outcome {
+        let mut outcome = Ended::Clean;
+        for (index, core) in self.cores.into_iter().enumerate() {
+            let ended = core.await.unwrap_or(Ended::Panicked { core: CoreIndex(index) });
+            outcome = worse(outcome, ended);
+        }
+        Outcome { ended: outcome }
+    }
+}
+
+fn worse(one: Ended, other: Ended) -> Ended {
+    match (one, other) {
+        (Ended::Panicked { .. }, _) | (_, Ended::Clean) => one,
+        (Ended::Cut { connections }, Ended::Cut { connections: more }) => {
+            Ended::Cut { connections: connections + more }
+        }
+        _ => other,
+    }
+}
+
+/// Starts the threads. Returns once every core serves.
+pub fn start<F, S>(start: Start<F>) -> Result<Running, StartError>
+where
+    F: Fn(CoreIndex) -> Rc<S> + Send + Sync + Clone + 'static,
+    S: Service,
+{
+    let Start { listeners, cores, limits, clock, metrics, service, mut stop } = start;
+    // A core that fails ends the others, but not whoever gave us the token.
+    stop.graceful = stop.graceful.child_token();
+    let ends_others = stop.graceful.clone().drop_guard();
+    let shared = Arc::new(Shared::new(limits, clock, metrics));
+    let mut receivers = Vec::with_capacity(cores);
+    for (index, sockets) in by_core(listeners, cores)?.into_iter().enumerate() {
+        let core = Starting {
+            index: CoreIndex(index),
+            sockets,
+            shared: Arc::clone(&shared),
+            service: service.clone(),
+            stop: stop.clone(),
+        };
+        receivers.push(core.start()?);
+    }
+    ends_others.disarm();
+    Ok(Running { cores: receivers })
+}
+
+/// A core's sockets: each with its listener's number and TLS.
+type Sockets = Vec<(usize, Listener, Option<Arc<Tls>>)>;
+
+fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<Sockets>, StartError> {
+    if cores == 0 {
+        return Err(StartError::NoCores);
+    }
+    let mut all: Vec<Sockets> = (0..cores).map(|_| Vec::new()).collect();
+    for (listener, group) in listeners.into_iter().enumerate() {
+        let sockets = group.sockets.len();
+        if sockets != cores {
+            return Err(StartError::Sockets { listener, sockets, cores });
+        }
+        if group.tls.is_some() && group.sockets.iter().any(|one| matches!(one, Listener::Unix(_))) {
+            return Err(StartError::TlsOnUnix { listener });
+        }
+        for (core, socket) in all.iter_mut().zip(group.sockets) {
+            core.push((listener, socket, group.tls.clone()));
+        }
+    }
+    Ok(all)
+}
+
+/// A core that does not run yet.
+struct Starting<F> {
+    index: CoreIndex,
+    sockets: Sockets,
+    shared: Arc<Shared>,
+    service: F,
+    stop: Stop,
+}
+
+impl<F, S> Starting<F>
+where
+    F: Fn(CoreIndex) -> Rc<S> + Send + 'static,
+    S: Service,
+{
+    fn start(self) -> Result<oneshot::Receiver<Ended>, StartError> {
+        let thread = format!("weir-core-{}", self.index);
+        let (started, is_started) = sync_channel(1);
+        let (end, outcome) = oneshot::channel();
+        let spawned = thread::Builder::new().name(thread.clone()).spawn(move || {
+            // Dropped by a panic too.
+            let _ends_others = self.stop.graceful.clone().drop_guard();
+            if let Some(ended) = self.run(&started) {
+                // Nobody may be interested any more.
+                let _ = end.send(ended);
+            }
+        });
+        let system = |source| StartError::System { thread: thread.clone(), source };
+        spawned.map_err(system)?;
+        match is_started.recv() {
+            Ok(Ok(())) => Ok(outcome),
+            Ok(Err(source)) => Err(system(source)),
+            Err(_) => Err(StartError::Panicked { thread }),
+        }
+    }
+
+    /// None: it did not begin, and `started` says why.
+    fn run(self, started: &SyncSender<io::Result<()>>) -> Option<Ended> {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let _ = started.send(Err(error));
+                return None;
+            }
+        };
+        LocalSet::new().block_on(&runtime, async {
+            let service = (self.service)(self.index);
+            let core = Rc::new(Core::new(service, self.shared, self.stop.graceful.clone()));
+            let acceptors: io::Result<Vec<_>> = self
+                .sockets
+                .into_iter()
+                .map(|(listener, socket, tls)| Acceptor::new(&core, listener, socket, tls))
+                .collect();
+            let (acceptors, result) = match acceptors {
+                Ok(acceptors) => (Some(acceptors), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            let _ = started.send(result);
+            Some(runtime::serve(&core, acceptors?, &self.stop).await)
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! One core: its thread's runtime, what its connections share, and its end in order.
+
+use std::cell::{RefCell, RefMut};
+use std::future::{Future, pending};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use std::{fmt, io};
+
+use arc_swap::{ArcSwap, Guard};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use weir_base::clock::Clock;
+use weir_base::semaphore::{Full, OwnedPermit, Permit, Semaphore};
+use weir_base::token_bucket::{Rate, TokenBucket};
+
+use super::accept::Acceptor;
+use super::handshakes::Handshakes;
+use super::limits::CONNECTIONS_MAX;
+use super::open::Open;
+use super::running::{Ended, Stop};
+use super::{Head, Limits, Service, Stream};
+use crate::NetMetrics;
+
+/// What one read of a head can take: the longest head that is allowed by default.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+/// Which core, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CoreIndex(pub usize);
+
+impl fmt::Display for CoreIndex {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.0)
+    }
+}
+
+/// What all cores share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) limits: Arc<ArcSwap<Limits>>,
+    pub(super) clock: Clock,
+    pub(super) metrics: NetMetrics,
+    connections: Arc<Semaphore>,
+    /// std: held for one accept, which does not wait, and only if accepts have a limit.
+    accepts: Mutex<TokenBucket>,
+}
+
+impl Shared {
+    pub(super) fn new(limits: Arc<ArcSwap<Limits>>, clock: Clock, metrics: NetMetrics) -> Self {
+        let connections_max = limits.load().connections_max;
+        let connections = Semaphore::new("connections", CONNECTIONS_MAX, connections_max);
+        let accepts = Mutex::default();
+        Self { limits, clock, metrics, connections: Arc::new(connections), accepts }
+    }
+
+    /// Calls `accept` if the bucket has a token, which is taken only if it succeeds. `Err`: how
+    /// long until there is one.
+    pub(super) fn with_token<T>(
+        &self,
+        rate: Rate,
+        accept: impl FnOnce() -> Poll<io::Result<T>>,
+    ) -> Result<Poll<io::Result<T>>, Duration> {
+        let mut bucket = self.accepts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut after = *bucket;
+        after.take(rate, self.clock.now()).map_err(|empty| empty.wait)?;
+        let accepted = accept();
+        if let Poll::Ready(Ok(_)) = accepted {
+            *bucket = after;
+        }
+        Ok(accepted)
+    }
+}
+
+/// What the connections of one core share.
+#[derive(Debug)]
+pub(super) struct Core<S> {
+    service: Rc<S>,
+    shared: Arc<Shared>,
+    scratch: RefCell<Box<[u8]>>,
+    refusals: Semaphore,
+    handshakes: Handshakes,
+    /// Counts open connections through [`Open`].
+    tracker: TaskTracker,
+    stopping: CancellationToken,
+}
+
+impl<S: Service> Core<S> {
+    pub(super) fn new(service: Rc<S>, shared: Arc<Shared>, stopping: CancellationToken) -> Self {
+        let limits = shared.limits.load();
+        let refusals = Semaphore::new("refusals", "front.limits.refusals_max", limits.refusals_max);
+        let handshakes = Handshakes::new(limits.tls_handshakes_max);
+        drop(limits);
+        Self {
+            service,
+            shared,
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            refusals,
+            handshakes,
+            tracker: TaskTracker::new(),
+            stopping,
+        }
+    }
+
+    pub(super) fn service(&self) -> &Rc<S> {
+        &self.service
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn limits(&self) -> Guard<Arc<Limits>> {
+        self.shared.limits.load()
+    }
+
+    pub(super) fn metrics(&self) -> &NetMetrics {
+        &self.shared.metrics
+    }
+
+    pub(super) fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
+    }
+
+    pub(super) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// A place for a refused connection that may linger.
+    pub(super) fn refusals(&self) -> Result<Permit<'_>, Full> {
+        self.refusals.set_limit(self.limits().refusals_max);
+        self.refusals.try_acquire()
+    }
+
+    /// A place for a connection, over all cores.
+    pub(super) fn open(&self) -> Result<Open, Full> {
+        let connections = &self.shared.connections;
+        let limit = self.limits().connections_max;
+        if connections.usage().limit != limit {
+            connections.set_limit(limit);
+        }
+        let permit: OwnedPermit = connections.try_acquire_owned()?;
+        let gauge: &Gauge = self.shared.metrics.open();
+        Ok(Open::new(gauge, permit, self.tracker.token()))
+    }
+
+    /// The buffer that the core's connections read into. Nobody may wait with it.
+    pub(super) fn scratch(&self) -> RefMut<'_, Box<[u8]>> {
+        self.scratch.borrow_mut()
+    }
+
+    /// Whether the head asks for an upgrade that the service wants.
+    pub(super) fn claims(&self, head: &Head<'_>) -> bool {
+        head.asks_for_upgrade() && self.service.claims_upgrade(head.path())
+    }
+
+    /// Reads and forgets; resolves when the client has hung up.
+    pub(super) fn poll_discard(&self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<()> {
+        let mut scratch = self.scratch();
+        while let Ok(1..) = ready!(stream.poll_read(context, &mut scratch)) {}
+        Poll::Ready(())
+    }
+
+    /// `work`, which has not become a request yet. Once the core is told to end it gets
+    /// `linger_timeout`, since its request may be on the way. None: it was not enough.
+    pub(super) async fn while_serving<F: Future>(&self, work: F) -> Option<F::Output> {
+        let ended = async {
+            self.stopping.cancelled().await;
+            sleep(self.limits().linger_timeout).await;
+        };
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = ended => None,
+        }
+    }
+}
+
+/// The life of a core after its start.
+pub(super) async fn serve<S: Service>(
+    core: &Rc<Core<S>>,
+    acceptors: Vec<Acceptor<S>>,
+    stop: &Stop,
+) -> Ended {
+    let work = async {
+        Rc::clone(&core.service).run().await;
+        pending().await
+    };
+    tokio::select! {
+        ended = work => ended,
+        ended = serve_until_told(core, acceptors, stop) => ended,
+    }
+}
+
+/// The end of a core, in order.
+async fn serve_until_told<S: Service>(
+    core: &Core<S>,
+    acceptors: Vec<Acceptor<S>>,
+    stop: &Stop,
+) -> Ended {
+    let mut accepting = JoinSet::new();
+    for acceptor in acceptors {
+        accepting.spawn_local(acceptor.run());
+    }
+    tokio::select! {
+        () = core.stopping.cancelled() => {}
+        () = stop.at_once.cancelled() => core.stopping.cancel(),
+        // Acceptors end when they are told, so this one did not.
+        Some(Err(error)) = accepting.join_next() => resume(error),
+    }
+    // 1. Nobody new: the acceptors end, and this core's sockets are closed.
+    while let Some(ended) = accepting.join_next().await {
+        ended.unwrap_or_else(resume);
+    }
+    // 2. Connections finish the request in hand; the service ends those that it took over.
+    core.tracker.close();
+    let drained = tokio::select! {
+        drained = timeout(stop.deadline, core.tracker.wait()) => drained.is_ok(),
+        () = stop.at_once.cancelled() => core.tracker.is_empty(),
+    };
+    // 3. Whoever is left is cut when the runtime goes.
+    if drained { Ended::Clean } else { Ended::Cut { connections: core.tracker.len() } }
+}
+
+/// A task's panic becomes the core's.
+fn resume(error: JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        std::panic::resume_unwind(panic);
+    }
+}

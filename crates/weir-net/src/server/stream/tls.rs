@@ -1,0 +1,96 @@
+//! Reading and writing through rustls without waiting.
+
+use std::io::{self, Read, Write};
+use std::task::{Context, Poll, ready};
+
+use rustls::ServerConnection;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+type Tls = TlsStream<TcpStream>;
+
+/// A socket as rustls wants it: `WouldBlock` instead of waiting.
+struct Direct<'a>(&'a TcpStream);
+
+impl Read for Direct<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(bytes)
+    }
+}
+
+impl Write for Direct<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn try_read(tls: &mut Tls, bytes: &mut [u8]) -> io::Result<usize> {
+    let (tcp, session) = tls.get_mut();
+    loop {
+        match session.reader().read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+        let arrived = session.read_tls(&mut Direct(tcp))?;
+        let state = session.process_new_packets();
+        let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        if arrived == 0 && state.plaintext_bytes_to_read() == 0 {
+            // The end, with or without close_notify: the reader knows which.
+            return session.reader().read(bytes);
+        }
+    }
+}
+
+pub(super) fn try_write(tls: &mut Tls, bytes: &[u8]) -> io::Result<usize> {
+    let (tcp, session) = tls.get_mut();
+    flush(tcp, session)?;
+    let accepted = session.writer().write(bytes)?;
+    match flush(tcp, session) {
+        // They are accepted; whoever writes next flushes first.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(accepted),
+        flushed => flushed.map(|()| accepted),
+    }
+}
+
+pub(super) fn poll_flush(tls: &mut Tls, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    let (tcp, session) = tls.get_mut();
+    loop {
+        match flush(tcp, session) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(tcp.poll_write_ready(context))?;
+            }
+            flushed => return Poll::Ready(flushed),
+        }
+    }
+}
+
+pub(super) fn poll_write_ready(tls: &mut Tls, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    ready!(poll_flush(tls, context))?;
+    tls.get_ref().0.poll_write_ready(context)
+}
+
+/// Queues `close_notify` once and sends it.
+pub(super) fn close_notify(tls: &mut Tls) -> io::Result<()> {
+    let (tcp, session) = tls.get_mut();
+    flush(tcp, session)?;
+    session.send_close_notify();
+    flush(tcp, session)
+}
+
+/// Gives the kernel everything that is encrypted; `WouldBlock` when something is left.
+fn flush(tcp: &TcpStream, session: &mut ServerConnection) -> io::Result<()> {
+    while session.wants_write() {
+        if session.write_tls(&mut Direct(tcp))? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    Ok(())
+}

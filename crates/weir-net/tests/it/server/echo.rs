@@ -1,0 +1,277 @@
+//! The service of the tests and its server.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_net::server::{
+    Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service, Start, Stop,
+    Stream, Upgrade, start,
+};
+use weir_net::{BindOptions, ListenAddress, Listener, NetMetrics, Tls};
+
+/// No client waits longer than this for a server that hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Takes upgrades of `/raw...`: says what the head and the bytes behind it were, then echoes.
+/// Answers any other request with its method, path and core. `/slow` waits for [`Echo::released`],
+/// `/panic` panics.
+pub(super) struct Echo {
+    core: CoreIndex,
+    released: CancellationToken,
+    seen: Arc<ArcSwap<Vec<String>>>,
+    asked: Notify,
+    poisoned: Option<CoreIndex>,
+}
+
+impl Service for Echo {
+    fn claims_upgrade(&self, path: &str) -> bool {
+        path.starts_with("/raw")
+    }
+
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        let head = upgrade.head;
+        if head.path() == "/raw/forbidden" {
+            return Err(upgrade.refuse(StatusCode::FORBIDDEN, "not you"));
+        }
+        let names: Vec<_> = head.headers.iter().map(|header| header.name.to_lowercase()).collect();
+        let mut greeting = format!(
+            "{} {} 1.{} [{}] rest=",
+            head.method,
+            head.target,
+            head.version,
+            names.join(",")
+        )
+        .into_bytes();
+        greeting.extend_from_slice(upgrade.rest);
+        greeting.push(b'\n');
+        self.see(format!("upgrade tls={} {:?}", upgrade.peer.is_tls, upgrade.peer.address));
+        tokio::task::spawn_local(echo(upgrade.stream, greeting));
+        Ok(())
+    }
+
+    async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        self.see(format!("{} {path}", request.method()));
+        match path.as_str() {
+            "/slow" => self.released.cancelled().await,
+            "/panic" => panic!("the test asked for it"),
+            _ => {}
+        }
+        Response::new(format!("{} {path} core={}", request.method(), self.core).into())
+    }
+
+    async fn run(self: Rc<Self>) {
+        self.asked.notified().await;
+        assert_ne!(self.poisoned, Some(self.core), "the test asked for it");
+    }
+}
+
+impl Echo {
+    fn see(&self, what: String) {
+        self.asked.notify_one();
+        self.seen.rcu(|seen| {
+            let mut seen = Vec::clone(seen);
+            seen.push(what.clone());
+            seen
+        });
+    }
+}
+
+async fn echo(mut stream: Stream, greeting: Vec<u8>) {
+    let mut bytes = greeting;
+    loop {
+        let mut written = 0;
+        while written < bytes.len() {
+            match stream.try_write(&bytes[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = std::future::poll_fn(|context| stream.poll_write_ready(context));
+                    ready.await.expect("writable");
+                }
+                Err(_) => return,
+            }
+        }
+        if std::future::poll_fn(|context| stream.poll_flush(context)).await.is_err() {
+            return;
+        }
+        bytes = vec![0; 4096];
+        match std::future::poll_fn(|context| stream.poll_read(context, &mut bytes)).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.truncate(count),
+        }
+    }
+}
+
+/// How a test's server differs from the default.
+pub(super) struct Setup {
+    pub(super) cores: usize,
+    pub(super) limits: Limits,
+    pub(super) clock: Clock,
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) deadline: Duration,
+    pub(super) address: ListenAddress,
+    /// Panics in its own work once it is asked for anything.
+    pub(super) poisoned: Option<CoreIndex>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            cores: 1,
+            limits: Limits::default(),
+            clock: Clock::system(),
+            tls: None,
+            deadline: PATIENCE,
+            address: "127.0.0.1:0".parse().expect("an address"),
+            poisoned: None,
+        }
+    }
+}
+
+/// A server that runs.
+pub(super) struct Server {
+    pub(super) address: ListenAddress,
+    pub(super) metrics: NetMetrics,
+    pub(super) limits: Arc<ArcSwap<Limits>>,
+    pub(super) stop: Stop,
+    pub(super) released: CancellationToken,
+    pub(super) running: Running,
+    seen: Arc<ArcSwap<Vec<String>>>,
+}
+
+impl Setup {
+    pub(super) fn start(self) -> Server {
+        let sockets = Listener::bind_group(&self.address, self.cores, BindOptions::default());
+        let sockets = sockets.expect("bound");
+        let address = sockets[0].address().expect("an address");
+        let metrics = NetMetrics::detached();
+        let limits = Arc::new(ArcSwap::from_pointee(self.limits));
+        let stop = Stop {
+            graceful: CancellationToken::new(),
+            at_once: CancellationToken::new(),
+            deadline: self.deadline,
+        };
+        let released = CancellationToken::new();
+        let seen = Arc::new(ArcSwap::default());
+        let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));
+        let poisoned = self.poisoned;
+        let service = move |core| {
+            let (released, seen) = (their_released.clone(), Arc::clone(&their_seen));
+            Rc::new(Echo { core, released, seen, asked: Notify::new(), poisoned })
+        };
+        let running = start(Start {
+            listeners: vec![CoreListener { sockets, tls: self.tls }],
+            cores: self.cores,
+            limits: Arc::clone(&limits),
+            clock: self.clock,
+            metrics: metrics.clone(),
+            service,
+            stop: stop.clone(),
+        });
+        let running = running.expect("started");
+        Server { address, metrics, limits, stop, released, running, seen }
+    }
+}
+
+impl Server {
+    pub(super) fn tcp_address(&self) -> SocketAddr {
+        match &self.address {
+            ListenAddress::Tcp(address) => *address,
+            ListenAddress::Unix(path) => panic!("{path:?} is no TCP address"),
+        }
+    }
+
+    pub(super) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.tcp_address()).expect("connects");
+        stream.set_nodelay(true).expect("set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        Client(stream)
+    }
+
+    /// What the services were asked, in order.
+    pub(super) fn seen(&self) -> Vec<String> {
+        Vec::clone(&self.seen.load())
+    }
+
+    pub(super) fn wait_until_seen(&self, what: &str) {
+        wait_until(what, || self.seen().iter().any(|seen| seen == what));
+    }
+
+    /// Whether nobody listens any more.
+    pub(super) fn is_refused(&self) -> bool {
+        TcpStream::connect(self.tcp_address()).is_err()
+    }
+
+    pub(super) fn wait_until_refused(&self) {
+        wait_until("nobody listens", || self.is_refused());
+    }
+
+    /// Waits for the end.
+    pub(super) fn ended(self) -> Ended {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let joined = async { tokio::time::timeout(PATIENCE, self.running.join()).await };
+        runtime.expect("a runtime").block_on(joined).expect("ended in time").ended
+    }
+}
+
+/// Waits for what another thread does; fails when that takes too long.
+pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..PATIENCE.as_millis() {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("in vain waited for: {what}");
+}
+
+/// A client.
+pub(super) struct Client(pub(super) TcpStream);
+
+impl Client {
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.0.write_all(bytes.as_ref()).expect("sent");
+        self
+    }
+
+    /// The next bytes, up to and with `end`.
+    pub(super) fn read_until(&mut self, end: &str) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap_or_else(|error| {
+                panic!("{error} after {:?}", String::from_utf8_lossy(&read))
+            });
+            read.push(byte[0]);
+        }
+        String::from_utf8(read).expect("text")
+    }
+
+    /// Everything until the server hangs up.
+    pub(super) fn read_to_end(&mut self) -> String {
+        let mut read = String::new();
+        self.0.read_to_string(&mut read).expect("an orderly end");
+        read
+    }
+
+    /// Status line and body of an answer that has a length.
+    pub(super) fn answer(&mut self) -> (String, String) {
+        let head = self.read_until("\r\n\r\n");
+        let status = head.lines().next().unwrap_or_default().to_owned();
+        let length = head.to_lowercase();
+        let length = length.split_once("content-length: ").expect("a length").1;
+        let length = length.split_once('\r').expect("a line").0.parse().expect("a number");
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("a body");
+        (status, String::from_utf8(body).expect("text"))
+    }
+}
