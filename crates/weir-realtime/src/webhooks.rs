@@ -1,0 +1,93 @@
+//! Webhooks: the application's server is told what happens on its channels, without asking.
+//!
+//! From whoever knows of an event to the endpoint:
+//! - [`Webhooks`], the handle of shards: [`Webhooks::tell`] writes the event and puts it into a
+//!   bounded queue (`intake.rs`). It never waits.
+//! - [`Worker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
+//!   of the endpoints that want it (`lanes.rs`, `queue.rs`).
+//! - One task per endpoint (`lane.rs`): gathers a batch, signs it (`request.rs`), sends it
+//!   (`connection.rs`), again if it must (`backoff.rs`).
+//!
+//! Promises: the order of each endpoint is kept, with one batch on its way at a time; an event
+//! arrives at least once, or is dropped and counted by reason; an endpoint that is slow or dead
+//! costs its own queue and at most one permit of the semaphore, never another endpoint's time.
+
+mod app_hooks;
+mod backoff;
+mod connection;
+mod endpoint_url;
+mod extra_headers;
+mod held;
+mod intake;
+mod kind;
+mod lane;
+mod lanes;
+mod metrics;
+mod queue;
+mod request;
+mod seldom;
+mod settings;
+mod shared;
+mod told;
+mod transport;
+mod trust;
+mod worker;
+
+use std::sync::Arc;
+
+use weir_base::clock::Clock;
+use weir_base::semaphore::Semaphore;
+use weir_base::shutdown::Shutdown;
+
+pub use app_hooks::{AppHooks, Endpoint};
+pub use endpoint_url::{EndpointUrl, EndpointUrlError};
+pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
+pub use kind::{Kind, Kinds, UnknownKind};
+pub use metrics::{DropReason, FailureReason, WebhookMetrics};
+pub use settings::{Limits, Settings};
+pub use trust::{CaError, Trust};
+pub use worker::Worker;
+
+use crate::pusher::webhook::WebhookEvent;
+use intake::{Intake, intake};
+use shared::Shared;
+use told::Told;
+
+/// Where events are told. Cheap to clone; drop it when no more will come, for the [`Worker`] ends
+/// after the last.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    intake: Intake,
+}
+
+impl Webhooks {
+    /// A handle, and the worker that must [`run`](Worker::run) for anything to be sent. The
+    /// semaphore is that of `realtime.limits.webhooks_in_flight_max`.
+    #[must_use]
+    pub fn start(
+        settings: Settings,
+        clock: Clock,
+        metrics: WebhookMetrics,
+        semaphore: Arc<Semaphore>,
+        shutdown: Shutdown,
+    ) -> (Self, Worker) {
+        let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
+        let shared = Shared { settings, clock, metrics, semaphore, ending: Shutdown::new() };
+        (Self { intake }, Worker { intake: end, shared: Arc::new(shared), shutdown })
+    }
+
+    /// Tells the endpoints of `app` that want it. Never waits: what the queue can't take is dropped
+    /// and counted.
+    pub fn tell(&self, app: &Arc<AppHooks>, event: &WebhookEvent<'_>) {
+        if app.concern_channel(Kind::of(event), told::channel(event)) {
+            self.intake.offer(Told::new(app, event));
+        }
+    }
+
+    /// Whether events of this kind are worth telling, before one is made. Also of what only takes
+    /// another back: somebody who occupies a channel, where only its vacation is wanted.
+    #[must_use]
+    pub fn wants(&self, app: &AppHooks, kind: Kind) -> bool {
+        app.concern(kind) && self.intake.is_open()
+    }
+}

@@ -1,0 +1,168 @@
+//! The way in: a queue that shards put events into without ever waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+use weir_base::clock::Clock;
+
+use super::metrics::{DropReason, WebhookMetrics};
+use super::seldom::Seldom;
+use super::settings::Limits;
+use super::told::Told;
+
+/// Events that are taken out at once, so that timers get their turn in a flood.
+const SLICE_EVENTS: usize = 256;
+
+/// Where events are put in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Intake {
+    sender: mpsc::Sender<Told>,
+    shared: Arc<Shared>,
+}
+
+/// Where they are taken out.
+#[derive(Debug)]
+pub(super) struct IntakeEnd {
+    receiver: mpsc::Receiver<Told>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    clock: Clock,
+    metrics: WebhookMetrics,
+    log: Seldom,
+}
+
+pub(super) fn intake(
+    limits: &Limits,
+    clock: Clock,
+    metrics: WebhookMetrics,
+) -> (Intake, IntakeEnd) {
+    let (sender, receiver) = mpsc::channel(limits.queue_events_max.max(1));
+    let bytes_max = limits.queue_bytes_max;
+    let shared =
+        Shared { bytes: AtomicUsize::new(0), bytes_max, clock, metrics, log: Seldom::default() };
+    let shared = Arc::new(shared);
+    (Intake { sender, shared: Arc::clone(&shared) }, IntakeEnd { receiver, shared })
+}
+
+impl Intake {
+    /// Whether somebody still takes events out.
+    pub(super) fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    /// Puts `told` in, or drops and counts it.
+    pub(super) fn offer(&self, told: Told) {
+        let length = told.json.len();
+        let before = self.shared.bytes.fetch_add(length, Ordering::Relaxed);
+        let reason = if before.saturating_add(length) > self.shared.bytes_max {
+            DropReason::QueueBytes
+        } else {
+            match self.sender.try_send(told) {
+                Ok(()) => return,
+                Err(mpsc::error::TrySendError::Full(_)) => DropReason::QueueEvents,
+                Err(mpsc::error::TrySendError::Closed(_)) => DropReason::Ended,
+            }
+        };
+        self.shared.bytes.fetch_sub(length, Ordering::Relaxed);
+        self.refuse(reason);
+    }
+
+    #[cold]
+    fn refuse(&self, reason: DropReason) {
+        let dropped = self.shared.metrics.dropped(reason);
+        dropped.inc();
+        if reason != DropReason::Ended && self.shared.log.is_due(self.shared.clock.now()) {
+            tracing::warn!(
+                dropped_total = dropped.get(),
+                "webhook events come faster than they can be sorted and are dropped; give Weir \
+                 more CPU, want fewer events, or raise realtime.webhooks.{}",
+                reason.name()
+            );
+        }
+    }
+}
+
+impl IntakeEnd {
+    /// Waits for events and takes out some. How many; zero: none will come any more.
+    pub(super) async fn take(&mut self, into: &mut Vec<Told>) -> usize {
+        let count = self.receiver.recv_many(into, SLICE_EVENTS).await;
+        self.give_back(into.iter().rev().take(count));
+        count
+    }
+
+    /// Takes no more events and drops those that are left: how many.
+    pub(super) fn close(&mut self) -> usize {
+        self.receiver.close();
+        let mut left = 0;
+        while let Ok(told) = self.receiver.try_recv() {
+            self.give_back(std::iter::once(&told));
+            left += 1;
+        }
+        self.shared.metrics.dropped(DropReason::Ended).inc_by(left as u64);
+        left
+    }
+
+    fn give_back<'t>(&self, taken: impl Iterator<Item = &'t Told>) {
+        let bytes: usize = taken.map(|told| told.json.len()).sum();
+        self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::clock::Timestamp;
+    use weir_base::secret::Secret;
+
+    use super::super::app_hooks::AppHooks;
+    use super::*;
+    use crate::pusher::webhook::WebhookEvent;
+
+    fn told() -> Told {
+        let (app_id, key, secret) = ("1".into(), "k".into(), Secret::new("s"));
+        let app = AppHooks { app_id, key, secret, endpoints: Vec::new() };
+        Told::new(&Arc::new(app), &WebhookEvent::CacheMiss { channel: "a" })
+    }
+
+    fn with(
+        queue_events_max: usize,
+        events_of_bytes: usize,
+    ) -> (Intake, IntakeEnd, WebhookMetrics) {
+        let queue_bytes_max = events_of_bytes * told().json.len();
+        let limits = Limits { queue_events_max, queue_bytes_max, ..Limits::default() };
+        let metrics = WebhookMetrics::default();
+        let clock = Clock::manual(Timestamp::default());
+        let (intake, end) = intake(&limits, clock, metrics.clone());
+        (intake, end, metrics)
+    }
+
+    #[tokio::test]
+    async fn more_events_or_bytes_than_allowed_are_dropped_until_some_are_taken() {
+        for (events, bytes, reason) in
+            [(2, 100, DropReason::QueueEvents), (100, 2, DropReason::QueueBytes)]
+        {
+            let (intake, mut end, metrics) = with(events, bytes);
+            let mut taken = Vec::new();
+            for round in 1..=3 {
+                (0..5).for_each(|_| intake.offer(told()));
+                assert_eq!(end.take(&mut taken).await, 2, "{reason:?}");
+                assert_eq!(metrics.dropped(reason).get(), round * 3);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn after_the_end_everything_is_dropped() {
+        let (intake, mut end, metrics) = with(9, 9);
+        (0..2).for_each(|_| intake.offer(told()));
+        assert_eq!(end.close(), 2);
+        intake.offer(told());
+        assert_eq!(metrics.dropped(DropReason::Ended).get(), 3);
+        assert_eq!(end.take(&mut Vec::new()).await, 0);
+    }
+}

@@ -1,0 +1,163 @@
+//! The kinds of events that an endpoint chooses from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::pusher::webhook::WebhookEvent;
+
+/// What happened, without to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    ChannelOccupied,
+    ChannelVacated,
+    MemberAdded,
+    MemberRemoved,
+    ClientEvent,
+    CacheMiss,
+    SubscriptionCount,
+}
+
+/// A name that is none of the kinds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no webhook event; write channel_occupied, channel_vacated, member_added, \
+     member_removed, client_event, cache_miss or subscription_count"
+)]
+pub struct UnknownKind(pub String);
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::ChannelOccupied,
+        Self::ChannelVacated,
+        Self::MemberAdded,
+        Self::MemberRemoved,
+        Self::ClientEvent,
+        Self::CacheMiss,
+        Self::SubscriptionCount,
+    ];
+
+    /// The kind of `event`.
+    #[must_use]
+    pub const fn of(event: &WebhookEvent<'_>) -> Self {
+        match event {
+            WebhookEvent::ChannelOccupied { .. } => Self::ChannelOccupied,
+            WebhookEvent::ChannelVacated { .. } => Self::ChannelVacated,
+            WebhookEvent::MemberAdded { .. } => Self::MemberAdded,
+            WebhookEvent::MemberRemoved { .. } => Self::MemberRemoved,
+            WebhookEvent::ClientEvent { .. } => Self::ClientEvent,
+            WebhookEvent::CacheMiss { .. } => Self::CacheMiss,
+            WebhookEvent::SubscriptionCount { .. } => Self::SubscriptionCount,
+        }
+    }
+
+    /// The name in settings and in what is sent.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ChannelOccupied => "channel_occupied",
+            Self::ChannelVacated => "channel_vacated",
+            Self::MemberAdded => "member_added",
+            Self::MemberRemoved => "member_removed",
+            Self::ClientEvent => "client_event",
+            Self::CacheMiss => "cache_miss",
+            Self::SubscriptionCount => "subscription_count",
+        }
+    }
+
+    /// The kind that takes this one back when it comes soon enough. Whoever wants one of the two
+    /// makes both worth telling: an event that is not told could take nothing back.
+    const fn opposite(self) -> Option<Self> {
+        match self {
+            Self::ChannelOccupied => Some(Self::ChannelVacated),
+            Self::ChannelVacated => Some(Self::ChannelOccupied),
+            Self::MemberAdded => Some(Self::MemberRemoved),
+            Self::MemberRemoved => Some(Self::MemberAdded),
+            Self::ClientEvent | Self::CacheMiss | Self::SubscriptionCount => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| UnknownKind(text.to_owned()))
+    }
+}
+
+/// A set of kinds: one bit each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// Every kind.
+    pub const ALL: Self = Self(u8::MAX >> (8 - Kind::ALL.len()));
+
+    /// Whether `kind` is among them.
+    #[must_use]
+    pub const fn contains(self, kind: Kind) -> bool {
+        self.0 & Self::bit(kind) != 0
+    }
+
+    /// Whether `kind`, or what it takes back, is among them.
+    pub(super) fn concern(self, kind: Kind) -> bool {
+        self.contains(kind) || kind.opposite().is_some_and(|opposite| self.contains(opposite))
+    }
+
+    const fn bit(kind: Kind) -> u8 {
+        1 << kind as u8
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        Self(kinds.into_iter().fold(0, |bits, kind| bits | Self::bit(kind)))
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_set()
+            .entries(Kind::ALL.iter().filter(|kind| self.contains(**kind)))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_a_wrong_one_lists_them_all() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        let error = "channel_ocupied".parse::<Kind>().unwrap_err().to_string();
+        assert!(Kind::ALL.iter().all(|kind| error.contains(kind.name())), "{error}");
+    }
+
+    #[test]
+    fn a_set_holds_what_it_was_made_of() {
+        for kind in Kind::ALL {
+            let others: Kinds = Kind::ALL.into_iter().filter(|other| *other != kind).collect();
+            assert!(!others.contains(kind) && Kinds::ALL.contains(kind), "{kind}");
+        }
+        assert_eq!(Kind::ALL.into_iter().collect::<Kinds>(), Kinds::ALL);
+    }
+
+    #[test]
+    fn who_wants_one_of_a_pair_is_concerned_by_the_other() {
+        let vacated: Kinds = [Kind::ChannelVacated].into_iter().collect();
+        assert!(vacated.concern(Kind::ChannelOccupied) && !vacated.contains(Kind::ChannelOccupied));
+        assert!(!vacated.concern(Kind::MemberAdded));
+    }
+}

@@ -1,0 +1,110 @@
+//! The task of one endpoint: takes batches from its queue, one at a time, and sends each until it
+//! arrives or is too old.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+use weir_base::semaphore::OwnedPermit;
+
+use super::backoff::Backoff;
+use super::queue::{Batch, Queue};
+use super::request::signed_request;
+use super::seldom::Seldom;
+use super::shared::Shared;
+use super::transport::{AttemptError, Transport};
+
+/// One endpoint's sender.
+#[derive(Debug)]
+pub(super) struct Lane<T> {
+    queue: Arc<Queue>,
+    shared: Arc<Shared>,
+    transport: T,
+    backoff: Backoff,
+    failing_since: Option<Instant>,
+    log: Seldom,
+}
+
+impl<T: Transport> Lane<T> {
+    pub(super) fn new(queue: Arc<Queue>, shared: Arc<Shared>, transport: T) -> Self {
+        let settings = &shared.settings;
+        let random = fastrand::Rng::new();
+        let backoff = Backoff::new(settings.retry_delay_min, settings.retry_delay_max, random);
+        let log = Seldom::default();
+        Self { queue, shared, transport, backoff, failing_since: None, log }
+    }
+
+    /// Ends when the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        while self.queue.wait_for_batch().await {
+            let permit = self.permit().await;
+            // After the permit: what came while there was none goes along.
+            let Some(batch) = self.queue.take_batch() else { continue };
+            let is_last_attempt = self.shared.ending.is_requested();
+            let result = self.attempt(&batch).await;
+            drop(permit);
+            match result {
+                Ok(()) => self.delivered(&batch),
+                Err(error) => self.failed(batch, &error, is_last_attempt).await,
+            }
+        }
+    }
+
+    /// Never waits in line: a line in front of dead receivers would be one of the living behind
+    /// them.
+    async fn permit(&mut self) -> OwnedPermit {
+        loop {
+            match self.shared.semaphore.try_acquire_owned() {
+                Ok(permit) => return permit,
+                Err(_) => {
+                    self.shared.metrics.without_permit.inc();
+                    sleep(self.backoff.jittered(self.shared.settings.permit_delay)).await;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&mut self, batch: &Batch) -> Result<(), AttemptError> {
+        self.shared.metrics.attempts.inc();
+        let request = signed_request(batch, self.shared.clock.now())?;
+        self.transport.post(request).await
+    }
+
+    fn delivered(&mut self, batch: &Batch) {
+        self.queue.delivered(batch);
+        self.backoff.reset();
+        if let Some(since) = self.failing_since.take() {
+            let seconds = since.elapsed().as_secs();
+            let destination = &batch.destination;
+            tracing::info!(
+                app = &*destination.app.app_id,
+                endpoint = %destination.endpoint.url,
+                "webhooks are taken again, after {seconds} s"
+            );
+        }
+    }
+
+    async fn failed(&mut self, batch: Batch, error: &AttemptError, is_last_attempt: bool) {
+        self.shared.metrics.failed(error.reason()).inc();
+        self.failing_since.get_or_insert_with(Instant::now);
+        let destination = batch.destination.clone();
+        let dropped = self.queue.put_back(batch);
+        if self.log.is_due(self.shared.clock.now()) {
+            tracing::warn!(
+                app = &*destination.app.app_id,
+                endpoint = %destination.endpoint.url,
+                dropped,
+                "webhooks could not be sent: {error}. Each event is tried for \
+                 realtime.webhooks.retry_for, then dropped"
+            );
+        }
+        if is_last_attempt {
+            self.queue.give_up();
+            return;
+        }
+        let delay = self.backoff.next();
+        tokio::select! {
+            () = sleep(delay) => {}
+            () = self.shared.ending.requested() => {}
+        }
+    }
+}

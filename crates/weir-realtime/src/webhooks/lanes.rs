@@ -1,0 +1,147 @@
+//! Every endpoint that has something to get, with its queue and its task.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::app_hooks::{AppHooks, Endpoint};
+use super::lane::Lane;
+use super::metrics::DropReason;
+use super::queue::{Destination, Queue};
+use super::seldom::Seldom;
+use super::shared::Shared;
+use super::told::Told;
+use super::transport::Open;
+
+/// Opened by the first event, closed after `keep_alive` without one.
+#[derive(Debug)]
+pub(super) struct Lanes<O> {
+    by_endpoint: HashMap<Key, OpenLane>,
+    opener: O,
+    shared: Arc<Shared>,
+}
+
+/// What stays the same over a reload.
+#[derive(Debug)]
+struct Key {
+    app_id: Arc<str>,
+    endpoint: Arc<Endpoint>,
+}
+
+#[derive(Debug)]
+struct OpenLane {
+    queue: Arc<Queue>,
+    task: JoinHandle<()>,
+    log: Seldom,
+}
+
+impl<O: Open> Lanes<O> {
+    pub(super) fn new(opener: O, shared: Arc<Shared>) -> Self {
+        Self { by_endpoint: HashMap::new(), opener, shared }
+    }
+
+    /// Queues an event for every endpoint that wants it.
+    pub(super) fn send(&mut self, told: Told) {
+        let Told { app, kind, channel, json, .. } = told;
+        let mut wanting =
+            app.endpoints.iter().filter(|endpoint| endpoint.wants(kind, &channel)).peekable();
+        if wanting.peek().is_none() {
+            return;
+        }
+        let json = String::from_utf8(json).expect("serde_json writes UTF-8");
+        let json = RawValue::from_string(json).expect("serde_json wrote it");
+        let json = Arc::<RawValue>::from(json);
+        for endpoint in wanting {
+            self.queue(&app, endpoint, Arc::clone(&json));
+        }
+    }
+
+    fn queue(&mut self, app: &Arc<AppHooks>, endpoint: &Arc<Endpoint>, json: Arc<RawValue>) {
+        let key = Key { app_id: Arc::clone(&app.app_id), endpoint: Arc::clone(endpoint) };
+        let lane = self.by_endpoint.entry(key).or_insert_with(|| {
+            let destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
+            OpenLane::new(destination, &self.opener, &self.shared)
+        });
+        let Some(limit) = lane.queue.push(app, endpoint, json) else { return };
+        if lane.log.is_due(self.shared.clock.now()) {
+            warn_of_dropped(app, endpoint, limit);
+        }
+    }
+
+    /// Closes those that nothing has happened to since `when`.
+    pub(super) fn close_idle(&mut self, when: Instant) {
+        self.by_endpoint.retain(|_, lane| {
+            let is_idle = lane.queue.is_idle_since(when);
+            if is_idle {
+                lane.queue.close();
+            }
+            !is_idle
+        });
+    }
+
+    /// What is queued gets its last attempt, now.
+    pub(super) fn begin_end(&self) {
+        self.shared.ending.request();
+        self.by_endpoint.values().for_each(|lane| lane.queue.wake());
+    }
+
+    /// Waits until everything is sent or dropped, at most until `deadline`.
+    pub(super) async fn end(&self, deadline: Instant) {
+        self.begin_end();
+        self.by_endpoint.values().for_each(|lane| lane.queue.close());
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.shared.ending.drain(left).await;
+        self.by_endpoint.values().for_each(|lane| lane.queue.give_up());
+    }
+}
+
+impl OpenLane {
+    fn new<O: Open>(destination: Destination, opener: &O, shared: &Arc<Shared>) -> Self {
+        let transport = opener.open(&destination.endpoint.url);
+        let queue = Arc::new(Queue::new(destination, Arc::clone(shared)));
+        let lane = Lane::new(Arc::clone(&queue), Arc::clone(shared), transport);
+        let task = shared.ending.spawn(lane.run());
+        Self { queue, task, log: Seldom::default() }
+    }
+}
+
+/// A task whose queue nobody fills any more has nothing left to do.
+impl Drop for OpenLane {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn warn_of_dropped(app: &AppHooks, endpoint: &Endpoint, limit: DropReason) {
+    tracing::warn!(
+        app = &*app.app_id,
+        endpoint = %endpoint.url,
+        "too many webhook events wait for this endpoint, the oldest are dropped; make the receiver \
+         answer faster, or raise realtime.webhooks.{}",
+        limit.name()
+    );
+}
+
+impl Key {
+    fn parts(&self) -> (&str, &super::endpoint_url::EndpointUrl, &str) {
+        (&self.app_id, &self.endpoint.url, &self.endpoint.channel_prefix)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}

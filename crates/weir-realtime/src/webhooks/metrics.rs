@@ -1,0 +1,196 @@
+//! All metrics of webhooks, named `weir_realtime_webhook_*`.
+//!
+//! `events_queued` = `events_sent` + those of `events_dropped` that were queued + `events_waiting`,
+//! each counted once per endpoint. What is dropped on the way into the queues has the reasons
+//! `queue_events_max`, `queue_bytes_max` and `ended`.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// From a receiver next door to the last retry.
+const DELIVERY_BUCKETS: [f64; 13] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 100.0, 300.0];
+
+/// Why events were not delivered. Limits go by the names of their settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// Too many waited to be sorted.
+    QueueEvents,
+    /// The same, in bytes.
+    QueueBytes,
+    /// Too many waited for this endpoint.
+    EndpointEvents,
+    /// The same, in bytes.
+    EndpointBytes,
+    /// The endpoint failed for too long.
+    RetryFor,
+    /// The last attempt failed, or the time for it was over.
+    Shutdown,
+    /// Told after the end.
+    Ended,
+}
+
+/// What an attempt failed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureReason {
+    /// Not looked up, refused, reset.
+    Connect,
+    /// No common version, or a certificate that isn't trusted.
+    Tls,
+    /// Connecting or answering took too long.
+    Timeout,
+    /// Not HTTP/1.1, cut off, or a head that is too large.
+    Http,
+    /// Anything but 2xx.
+    Status,
+    /// Could not even be asked.
+    Request,
+}
+
+/// The metrics. Cheap to clone; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookMetrics {
+    pub(super) queued: Counter,
+    pub(super) sent: Counter,
+    dropped: Family<ReasonLabel, Counter>,
+    pub(super) cancelled: Counter,
+    pub(super) coalesced: Counter,
+    pub(super) released_early: Counter,
+    pub(super) waiting: Gauge,
+    pub(super) held: Gauge,
+    pub(super) attempts: Counter,
+    failed: Family<ReasonLabel, Counter>,
+    pub(super) without_permit: Counter,
+    pub(super) delivery: DeliveryHistogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// A histogram with buckets of its own, so that the rest can be made by `Default`.
+#[derive(Clone, Debug)]
+pub(super) struct DeliveryHistogram(pub(super) Histogram);
+
+impl Default for DeliveryHistogram {
+    fn default() -> Self {
+        Self(Histogram::new(DELIVERY_BUCKETS))
+    }
+}
+
+impl DropReason {
+    const ALL: [Self; 7] = [
+        Self::QueueEvents,
+        Self::QueueBytes,
+        Self::EndpointEvents,
+        Self::EndpointBytes,
+        Self::RetryFor,
+        Self::Shutdown,
+        Self::Ended,
+    ];
+
+    /// The label.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::QueueEvents => "queue_events_max",
+            Self::QueueBytes => "queue_bytes_max",
+            Self::EndpointEvents => "endpoint_events_max",
+            Self::EndpointBytes => "endpoint_bytes_max",
+            Self::RetryFor => "retry_for",
+            Self::Shutdown => "shutdown",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl FailureReason {
+    const ALL: [Self; 6] =
+        [Self::Connect, Self::Tls, Self::Timeout, Self::Http, Self::Status, Self::Request];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::Http => "http",
+            Self::Status => "status",
+            Self::Request => "request",
+        }
+    }
+}
+
+impl WebhookMetrics {
+    /// Makes the metrics and registers them under `weir_realtime_webhook_`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = registry.sub_registry_with_prefix("weir_realtime_webhook");
+        metrics.register_events(registry);
+        metrics.register_attempts(registry);
+        metrics
+    }
+
+    fn register_events(&self, registry: &mut Registry) {
+        for (name, help, counter) in [
+            ("events_queued", "Events queued, once per endpoint", &self.queued),
+            ("events_sent", "Events that an endpoint took", &self.sent),
+            (
+                "events_cancelled",
+                "Events taken back by their opposite, both counted",
+                &self.cancelled,
+            ),
+            ("events_coalesced", "Subscription counts replaced by newer ones", &self.coalesced),
+            (
+                "events_released_early",
+                "Events sent before vacated_delay, because held_events_max or held_bytes_max were reached",
+                &self.released_early,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        for reason in DropReason::ALL {
+            drop(self.dropped(reason));
+        }
+        registry.register("events_dropped", "Events not delivered", self.dropped.clone());
+        registry.register(
+            "events_waiting",
+            "Events queued and neither sent nor dropped, once per endpoint",
+            self.waiting.clone(),
+        );
+        registry.register("events_held", "Events that wait for vacated_delay", self.held.clone());
+        registry.register(
+            "delivery_seconds",
+            "Time from an event's queueing to its delivery",
+            self.delivery.0.clone(),
+        );
+    }
+
+    fn register_attempts(&self, registry: &mut Registry) {
+        registry.register("attempts", "Requests begun", self.attempts.clone());
+        for reason in FailureReason::ALL {
+            drop(self.failed(reason));
+        }
+        registry.register("attempts_failed", "Requests that failed", self.failed.clone());
+        registry.register(
+            "attempts_without_permit",
+            "Requests put off because realtime.limits.webhooks_in_flight_max was reached",
+            self.without_permit.clone(),
+        );
+    }
+
+    /// Events not delivered.
+    #[must_use]
+    pub fn dropped(&self, reason: DropReason) -> Counter {
+        self.dropped.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+    }
+
+    /// Attempts that failed.
+    #[must_use]
+    pub fn failed(&self, reason: FailureReason) -> Counter {
+        self.failed.get_or_create_owned(&ReasonLabel { reason: reason.name() })
+    }
+}

@@ -1,0 +1,283 @@
+//! What waits for one endpoint.
+//!
+//! Bounded in events and bytes; the oldest go first. Order is kept: a batch that failed goes back
+//! to the front. `std`'s lock: held for a few moves in memory, never across an await.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::app_hooks::{AppHooks, Endpoint};
+use super::metrics::DropReason;
+use super::shared::Shared;
+
+/// Filled by the worker, emptied by the endpoint's own task.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct State {
+    events: VecDeque<Waiting>,
+    bytes: usize,
+    /// Events of the batch that was taken out and has not come back.
+    on_the_way: usize,
+    destination: Destination,
+    closed: bool,
+    last_used: Instant,
+}
+
+/// Where a batch goes and what signs it: as of the newest event, so that a new secret or header is
+/// in use at once.
+#[derive(Clone, Debug)]
+pub(super) struct Destination {
+    pub(super) app: Arc<AppHooks>,
+    pub(super) endpoint: Arc<Endpoint>,
+}
+
+/// One event.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Shared by the endpoints that get it.
+    pub(super) json: Arc<RawValue>,
+    pub(super) since: Instant,
+}
+
+/// Events for one request.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) destination: Destination,
+    pub(super) events: Vec<Waiting>,
+}
+
+enum Next {
+    Batch,
+    BatchAt(Instant),
+    Nothing,
+    End,
+}
+
+impl Queue {
+    pub(super) fn new(destination: Destination, shared: Arc<Shared>) -> Self {
+        let state = State {
+            events: VecDeque::new(),
+            bytes: 0,
+            on_the_way: 0,
+            destination,
+            closed: false,
+            last_used: Instant::now(),
+        };
+        Self { state: Mutex::new(state), changed: Notify::new(), shared }
+    }
+
+    /// Puts an event at the end. Some: older ones were dropped for it, because of this limit.
+    pub(super) fn push(
+        &self,
+        app: &Arc<AppHooks>,
+        endpoint: &Arc<Endpoint>,
+        json: Arc<RawValue>,
+    ) -> Option<DropReason> {
+        let mut state = self.lock();
+        state.destination = Destination { app: Arc::clone(app), endpoint: Arc::clone(endpoint) };
+        state.last_used = Instant::now();
+        let was_empty = state.events.is_empty();
+        state.bytes += json.get().len();
+        let since = state.last_used;
+        state.events.push_back(Waiting { json, since });
+        self.shared.metrics.queued.inc();
+        self.shared.metrics.waiting.inc();
+        let dropped = self.trim(&mut state);
+        if was_empty || self.is_full_batch(&state) {
+            self.changed.notify_one();
+        }
+        dropped
+    }
+
+    /// Waits until there is a batch to send. False: there won't be any more.
+    pub(super) async fn wait_for_batch(&self) -> bool {
+        loop {
+            let until = match self.next() {
+                Next::Batch => return true,
+                Next::End => return false,
+                Next::BatchAt(until) => Some(until),
+                Next::Nothing => None,
+            };
+            let until = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = until => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    fn next(&self) -> Next {
+        let state = self.lock();
+        let Some(oldest) = state.events.front() else {
+            return if state.closed { Next::End } else { Next::Nothing };
+        };
+        let until = oldest.since + self.shared.settings.batch_interval;
+        let is_due = until <= Instant::now() || state.closed || self.shared.ending.is_requested();
+        if is_due || self.is_full_batch(&state) { Next::Batch } else { Next::BatchAt(until) }
+    }
+
+    fn is_full_batch(&self, state: &State) -> bool {
+        let limits = &self.shared.settings.limits;
+        state.events.len() >= limits.batch_events_max || state.bytes >= limits.batch_bytes_max
+    }
+
+    /// Takes the oldest events out. None: they were dropped meanwhile.
+    pub(super) fn take_batch(&self) -> Option<Batch> {
+        let limits = &self.shared.settings.limits;
+        let mut state = self.lock();
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while let Some(oldest) = state.events.front() {
+            bytes += oldest.json.get().len();
+            let is_first = events.is_empty();
+            if !is_first
+                && (events.len() >= limits.batch_events_max || bytes > limits.batch_bytes_max)
+            {
+                break;
+            }
+            events.extend(state.pop());
+        }
+        state.on_the_way = events.len();
+        let destination = state.destination.clone();
+        (!events.is_empty()).then_some(Batch { destination, events })
+    }
+
+    /// The batch that was taken out arrived.
+    pub(super) fn delivered(&self, batch: &Batch) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.last_used = now;
+        if state.bring_home() {
+            let metrics = &self.shared.metrics;
+            metrics.sent.inc_by(batch.events.len() as u64);
+            self.gone(batch.events.len());
+            for event in &batch.events {
+                metrics.delivery.0.observe((now - event.since).as_secs_f64());
+            }
+        }
+    }
+
+    /// The batch that was taken out did not arrive: it waits again, at the front. How many events
+    /// were dropped because they have waited for `retry_for`.
+    pub(super) fn put_back(&self, batch: Batch) -> usize {
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.last_used = now;
+        if !state.bring_home() {
+            return 0;
+        }
+        for event in batch.events.into_iter().rev() {
+            state.bytes += event.json.get().len();
+            state.events.push_front(event);
+        }
+        let retry_for = self.shared.settings.retry_for;
+        let is_over = |event: &Waiting| now.duration_since(event.since) >= retry_for;
+        let expired = self.drop_while(&mut state, DropReason::RetryFor, |state| {
+            state.events.front().is_some_and(is_over)
+        });
+        self.trim(&mut state);
+        expired
+    }
+
+    /// Drops everything at the end, the batch that is on its way as well.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        let on_the_way = std::mem::take(&mut state.on_the_way);
+        self.shared.metrics.dropped(DropReason::Shutdown).inc_by(on_the_way as u64);
+        self.gone(on_the_way);
+        let dropped = on_the_way + self.drop_while(&mut state, DropReason::Shutdown, |_| true);
+        if dropped > 0 {
+            tracing::warn!(
+                app = &*state.destination.app.app_id,
+                endpoint = %state.destination.endpoint.url,
+                dropped,
+                "webhook events were dropped at the end: they could not be sent within \
+                 realtime.webhooks.drain_timeout, or the last attempt failed"
+            );
+        }
+    }
+
+    /// No more will come: whoever waits for a batch ends after the last one.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Whoever waits for a batch looks again.
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Whether nothing waits, nothing is on its way and nothing happened since `when`.
+    pub(super) fn is_idle_since(&self, when: Instant) -> bool {
+        let state = self.lock();
+        state.events.is_empty() && state.on_the_way == 0 && state.last_used <= when
+    }
+
+    fn trim(&self, state: &mut State) -> Option<DropReason> {
+        let limits = &self.shared.settings.limits;
+        let by_events = self.drop_while(state, DropReason::EndpointEvents, |state| {
+            state.events.len() > limits.endpoint_events_max.max(1)
+        });
+        let by_bytes = self.drop_while(state, DropReason::EndpointBytes, |state| {
+            state.bytes > limits.endpoint_bytes_max
+        });
+        match (by_events, by_bytes) {
+            (0, 0) => None,
+            (0, _) => Some(DropReason::EndpointBytes),
+            _ => Some(DropReason::EndpointEvents),
+        }
+    }
+
+    fn drop_while(
+        &self,
+        state: &mut State,
+        reason: DropReason,
+        is_too_much: impl Fn(&State) -> bool,
+    ) -> usize {
+        let mut count = 0;
+        while is_too_much(state) && state.pop().is_some() {
+            count += 1;
+        }
+        if count > 0 {
+            self.shared.metrics.dropped(reason).inc_by(count as u64);
+            self.gone(count);
+        }
+        count
+    }
+
+    fn gone(&self, count: usize) {
+        self.shared.metrics.waiting.dec_by(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn pop(&mut self) -> Option<Waiting> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.json.get().len();
+        Some(event)
+    }
+
+    /// False: it was given up meanwhile, and counted then.
+    fn bring_home(&mut self) -> bool {
+        std::mem::take(&mut self.on_the_way) > 0
+    }
+}

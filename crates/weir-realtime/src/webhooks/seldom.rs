@@ -1,0 +1,38 @@
+//! A log line that says the same again and again, at most once in a while.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Lets one through, and the next after ten seconds. Never waits.
+#[derive(Debug, Default)]
+pub(super) struct Seldom {
+    next_micros: AtomicU64,
+}
+
+impl Seldom {
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        let next = self.next_micros.load(Ordering::Relaxed);
+        let after = (now + INTERVAL).as_micros();
+        now.as_micros() >= next
+            && self
+                .next_micros
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_passes_in_ten_seconds() {
+        let (seldom, start) = (Seldom::default(), Timestamp::from_millis(1_000_000));
+        let passed = (0..30).filter(|second| seldom.is_due(start + Duration::from_secs(*second)));
+        assert_eq!(passed.collect::<Vec<_>>(), [0, 10, 20]);
+    }
+}

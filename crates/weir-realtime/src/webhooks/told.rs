@@ -1,0 +1,53 @@
+//! An event on its way from whoever told it to the endpoints.
+
+use std::sync::Arc;
+
+use super::app_hooks::AppHooks;
+use super::kind::Kind;
+use crate::pusher::webhook::WebhookEvent;
+
+/// An event, written once, with what is needed to sort it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) app: Arc<AppHooks>,
+    pub(super) kind: Kind,
+    pub(super) channel: Arc<str>,
+    /// Of events about members.
+    pub(super) member: Option<Arc<str>>,
+    pub(super) json: Vec<u8>,
+}
+
+impl Told {
+    pub(super) fn new(app: &Arc<AppHooks>, event: &WebhookEvent<'_>) -> Self {
+        let mut json = Vec::new();
+        event.write(&mut json);
+        Self {
+            app: Arc::clone(app),
+            kind: Kind::of(event),
+            channel: Arc::from(channel(event)),
+            member: member(event).map(Arc::from),
+            json,
+        }
+    }
+}
+
+pub(super) fn channel<'a>(event: &WebhookEvent<'a>) -> &'a str {
+    match *event {
+        WebhookEvent::ChannelOccupied { channel }
+        | WebhookEvent::ChannelVacated { channel }
+        | WebhookEvent::MemberAdded { channel, .. }
+        | WebhookEvent::MemberRemoved { channel, .. }
+        | WebhookEvent::ClientEvent { channel, .. }
+        | WebhookEvent::CacheMiss { channel }
+        | WebhookEvent::SubscriptionCount { channel, .. } => channel,
+    }
+}
+
+fn member<'a>(event: &WebhookEvent<'a>) -> Option<&'a str> {
+    match *event {
+        WebhookEvent::MemberAdded { user_id, .. } | WebhookEvent::MemberRemoved { user_id, .. } => {
+            Some(user_id)
+        }
+        _ => None,
+    }
+}

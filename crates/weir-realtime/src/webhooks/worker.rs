@@ -1,0 +1,121 @@
+//! The task behind all [`Webhooks`](super::Webhooks) handles: takes events in, holds those that may
+//! be taken back, hands the rest to their endpoints' queues. It never waits for an endpoint.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep_until};
+use weir_base::shutdown::Shutdown;
+
+use super::connection::Connections;
+use super::held::Held;
+use super::intake::IntakeEnd;
+use super::lanes::Lanes;
+use super::shared::Shared;
+use super::told::Told;
+use super::transport::Open;
+
+/// Does the work: [`Worker::run`] it on any tokio runtime with time and IO.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) intake: IntakeEnd,
+    pub(super) shared: Arc<Shared>,
+    pub(super) shutdown: Shutdown,
+}
+
+impl Worker {
+    /// Runs until no handle is left and everything is sent. Once the shutdown is requested, nothing
+    /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
+    /// over, also for handles that are still there: what is left is dropped, counted and logged.
+    pub async fn run(self) {
+        let connections = Connections(Arc::clone(&self.shared));
+        self.run_with(connections).await;
+    }
+
+    pub(super) async fn run_with(self, opener: impl Open) {
+        let Self { intake, shared, shutdown } = self;
+        let held = Held::new(&shared.settings, shared.metrics.clone());
+        let lanes = Lanes::new(opener, Arc::clone(&shared));
+        let next_sweep = Instant::now() + shared.settings.keep_alive;
+        let mut sorter =
+            Sorter { intake, held, lanes, shared, shutdown, deadline: None, next_sweep };
+        let mut told = Vec::new();
+        while sorter.step(&mut told).await == Step::GoOn {}
+        sorter.end().await;
+    }
+}
+
+struct Sorter<O> {
+    intake: IntakeEnd,
+    held: Held,
+    lanes: Lanes<O>,
+    shared: Arc<Shared>,
+    shutdown: Shutdown,
+    /// Once the end has begun.
+    deadline: Option<Instant>,
+    next_sweep: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    GoOn,
+    End,
+}
+
+impl<O: Open> Sorter<O> {
+    async fn step(&mut self, told: &mut Vec<Told>) -> Step {
+        let due = self.held.next_due();
+        tokio::select! {
+            count = self.intake.take(told) => match count {
+                0 => return Step::End,
+                _ => self.sort(told),
+            },
+            () = at(due) => {}
+            () = sleep_until(self.next_sweep) => self.sweep(),
+            () = self.shutdown.requested(), if self.deadline.is_none() => self.begin_end(),
+            () = at(self.deadline) => return Step::End,
+        }
+        self.held.release(Instant::now(), &mut |told| self.lanes.send(told));
+        Step::GoOn
+    }
+
+    fn sort(&mut self, told: &mut Vec<Told>) {
+        let now = Instant::now();
+        for told in told.drain(..) {
+            self.held.take(told, now, &mut |told| self.lanes.send(told));
+        }
+    }
+
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        let keep_alive = self.shared.settings.keep_alive;
+        self.lanes.close_idle(now.checked_sub(keep_alive).unwrap_or(now));
+        self.next_sweep = now + keep_alive;
+    }
+
+    fn begin_end(&mut self) {
+        self.deadline = Some(Instant::now() + self.shared.settings.drain_timeout);
+        self.held.stop_holding(&mut |told| self.lanes.send(told));
+        self.lanes.begin_end();
+    }
+
+    async fn end(mut self) {
+        if self.deadline.is_none() {
+            self.begin_end();
+        }
+        let untaken = self.intake.close();
+        if untaken > 0 {
+            tracing::warn!(untaken, "webhook events came after the end and were dropped");
+        }
+        self.lanes.end(self.deadline.unwrap_or_else(Instant::now)).await;
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! A worker whose endpoints are scripts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::StatusCode;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::secret::Secret;
+use weir_base::semaphore::{OwnedPermit, Semaphore};
+use weir_base::shutdown::Shutdown;
+
+use super::super::super::Webhooks;
+use super::super::super::app_hooks::{AppHooks, Endpoint};
+use super::super::super::endpoint_url::EndpointUrl;
+use super::super::super::extra_headers::ExtraHeaders;
+use super::super::super::kind::Kinds;
+use super::super::super::metrics::WebhookMetrics;
+use super::super::super::settings::Settings;
+use super::super::super::shared::Shared;
+use super::super::super::transport::{AttemptError, Open, Post, Transport};
+use crate::pusher::signature::Token;
+use crate::pusher::webhook::{SIGNATURE_HEADER, WebhookEvent};
+
+pub(super) struct Bench {
+    pub(super) webhooks: Webhooks,
+    pub(super) app: Arc<AppHooks>,
+    pub(super) clock: Clock,
+    pub(super) metrics: WebhookMetrics,
+    pub(super) shutdown: Shutdown,
+    pub(super) worker: JoinHandle<()>,
+    shared: Arc<Shared>,
+    script: Script,
+}
+
+/// What an endpoint does from now on.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    Status(u16),
+    Hang,
+}
+
+#[derive(Clone)]
+pub(super) struct Seen {
+    body: Vec<u8>,
+    signature: String,
+}
+
+/// Answers and requests by host.
+#[derive(Clone, Default)]
+struct Script(Arc<Mutex<Scene>>);
+
+#[derive(Default)]
+struct Scene {
+    answers: HashMap<String, Answer>,
+    seen: HashMap<String, Vec<Seen>>,
+}
+
+struct Scripted {
+    host: String,
+    script: Script,
+}
+
+impl Open for Script {
+    type Transport = Scripted;
+
+    fn open(&self, url: &EndpointUrl) -> Scripted {
+        Scripted { host: url.host.to_string(), script: self.clone() }
+    }
+}
+
+impl Transport for Scripted {
+    async fn post(&mut self, post: Post) -> Result<(), AttemptError> {
+        let signature = post.headers()[SIGNATURE_HEADER].to_str().unwrap().to_owned();
+        let body = post.into_body().collect().await.unwrap().to_bytes().to_vec();
+        let answer = {
+            let mut script = self.script.0.lock().unwrap();
+            script.seen.entry(self.host.clone()).or_default().push(Seen { body, signature });
+            script.answers.get(&self.host).copied().unwrap_or(Answer::Status(200))
+        };
+        match answer {
+            Answer::Status(200..=299) => Ok(()),
+            Answer::Status(code) => Err(AttemptError::Status(StatusCode::from_u16(code).unwrap())),
+            Answer::Hang => std::future::pending().await,
+        }
+    }
+}
+
+/// An app with an endpoint for each host that wants everything, and a worker that runs.
+pub(super) fn bench(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Bench {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    let clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
+    let (metrics, shutdown) = (WebhookMetrics::default(), Shutdown::new());
+    let semaphore = Arc::new(Semaphore::new(
+        "webhooks",
+        "webhooks_in_flight_max",
+        u32::try_from(hosts.len()).unwrap(),
+    ));
+    let (webhooks, worker) =
+        Webhooks::start(settings, clock.clone(), metrics.clone(), semaphore, shutdown.clone());
+    let (shared, script) = (Arc::clone(&worker.shared), Script::default());
+    let worker = shutdown.spawn(worker.run_with(script.clone()));
+    let endpoints = hosts.iter().map(|host| Arc::new(endpoint(host))).collect();
+    let secret = Secret::new("secret");
+    let app = AppHooks { app_id: "1".into(), key: "key".into(), secret, endpoints };
+    Bench { webhooks, app: Arc::new(app), clock, metrics, shutdown, worker, shared, script }
+}
+
+fn endpoint(host: &str) -> Endpoint {
+    Endpoint {
+        url: format!("http://{host}/").parse().unwrap(),
+        kinds: Kinds::ALL,
+        channel_prefix: "".into(),
+        headers: ExtraHeaders::default(),
+    }
+}
+
+impl Bench {
+    pub(super) fn tell(&self, event: &WebhookEvent<'_>) {
+        self.webhooks.tell(&self.app, event);
+    }
+
+    /// The settings after a reload.
+    pub(super) fn app(&mut self, change: impl FnOnce(&mut AppHooks)) {
+        let mut app = AppHooks::clone(&self.app);
+        app.endpoints = app.endpoints.iter().map(|same| Arc::new(Endpoint::clone(same))).collect();
+        change(&mut app);
+        self.app = Arc::new(app);
+    }
+
+    pub(super) fn endpoint(&mut self, index: usize, change: impl FnOnce(&mut Endpoint)) {
+        self.app(|app| change(Arc::get_mut(&mut app.endpoints[index]).unwrap()));
+    }
+
+    pub(super) fn answer(&self, host: &str, answer: Answer) {
+        self.script.0.lock().unwrap().answers.insert(host.to_owned(), answer);
+    }
+
+    /// Until nobody has anything to do at this moment.
+    pub(super) async fn settle(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lets time pass, with everything that falls into it, its end included.
+    pub(super) async fn pass(&self, time: Duration) {
+        self.settle().await;
+        tokio::time::sleep(time).await;
+        self.settle().await;
+    }
+
+    pub(super) fn posts(&self, host: &str) -> Vec<Seen> {
+        self.script.0.lock().unwrap().seen.get(host).cloned().unwrap_or_default()
+    }
+
+    /// The channels of the events of each request.
+    pub(super) fn channels(&self, host: &str) -> Vec<Vec<String>> {
+        self.posts(host).iter().map(Seen::channels).collect()
+    }
+
+    /// Drops the handle; the worker is what is left.
+    pub(super) fn end_handles(self) -> JoinHandle<()> {
+        self.worker
+    }
+
+    pub(super) fn take_the_only_permit(&self) -> OwnedPermit {
+        self.shared.semaphore.try_acquire_owned().unwrap()
+    }
+
+    pub(super) fn permits_in_use(&self) -> u32 {
+        self.shared.semaphore.usage().in_use
+    }
+
+    pub(super) fn endpoint_tasks(&self) -> usize {
+        self.shared.ending.tasks()
+    }
+}
+
+impl Seen {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn channels(&self) -> Vec<String> {
+        let json = self.json();
+        let events = json["events"].as_array().unwrap().iter();
+        events.map(|event| event["channel"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(super) fn time_ms(&self) -> u64 {
+        self.json()["time_ms"].as_u64().unwrap()
+    }
+
+    pub(super) fn is_signed_with(&self, secret: &str) -> bool {
+        let token = Token { key: "key", secret: &Secret::new(secret) };
+        token.is_signature(&self.body, &self.signature)
+    }
+}
