@@ -3,8 +3,25 @@
 //! From the wire inwards:
 //! - [`websocket`]: frames of RFC 6455, without a buffer for a connection that is idle.
 //! - [`pusher`]: the words of Pusher Channels protocol 7: names, messages, signatures, close codes.
-//! - [`webhooks`]: tells the application's server what happens, signed, in batches, until it listens.
+//! - [`shard`]: what one core does: its connections, and writing to them. `session` is one of them,
+//!   `fanout` one channel's subscribers there, `http` the HTTP API.
+//! - [`hub`]: what the cores share: the apps (`app`), their channels' homes (`channel`), their users.
+//! - [`webhooks`]: telling the application's server.
+//! - [`settings`], [`metrics`], [`origin`]; [`view`]: what others may see.
 
+mod app;
+mod channel;
+mod fanout;
+mod frame;
+mod http;
+pub mod hub;
+pub mod metrics;
+pub mod origin;
 pub mod pusher;
+mod session;
+pub mod settings;
+pub mod shard;
+mod users;
+pub mod view;
 pub mod webhooks;
 pub mod websocket;

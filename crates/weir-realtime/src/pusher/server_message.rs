@@ -265,3 +265,11 @@ pub struct ChannelEvent<'a> {
 pub fn channel_event(out: &mut Vec<u8>, event: &ChannelEvent<'_>) {
     write(out, event);
 }
+
+/// Appends the two fields of a position, with a comma before each, to an object that is still open:
+/// what [`ChannelEvent::position`] becomes, for who learns the position last.
+pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: Position) {
+    use std::io::Write as _;
+    let Position { epoch, offset } = position;
+    write!(out, r#","epoch":"{epoch}","offset":{offset}"#).expect("a Vec takes everything");
+}

@@ -34,6 +34,12 @@ pub struct Endpoint {
 }
 
 impl AppHooks {
+    /// Nobody is told anything.
+    #[must_use]
+    pub fn none(app_id: Arc<str>, key: Arc<str>, secret: Secret) -> Self {
+        Self { app_id, key, secret, endpoints: Vec::new() }
+    }
+
     /// Whether events of this kind are of any use to anybody, be it to take others back.
     pub(super) fn concern(&self, kind: Kind) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.kinds.concern(kind))

@@ -1,0 +1,95 @@
+//! Realtime alone, with one app: for trying things and for profiles.
+//!
+//! `serve ADDRESS CORES [CLIENT_QUEUE_BYTES]`; the app is `1`, `demo-key`, `demo-secret`.
+
+#![expect(clippy::print_stdout, reason = "a tool at a terminal")]
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_base::secret::Secret;
+use weir_base::semaphore::Semaphore;
+use weir_base::shutdown::Shutdown;
+use weir_net::server::{Body, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade};
+use weir_net::{BindOptions, Listener, NetMetrics};
+use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::metrics::RealtimeMetrics;
+use weir_realtime::settings::{AppSettings, Settings};
+use weir_realtime::shard::Shard;
+use weir_realtime::webhooks::{self, WebhookMetrics, Webhooks};
+
+struct Realtime(Rc<Shard>);
+
+impl Service for Realtime {
+    fn claims_upgrade(&self, path: &str) -> bool {
+        path.starts_with("/app/")
+    }
+
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        self.0.connect(upgrade)
+    }
+
+    async fn http(self: Rc<Self>, request: Request<Incoming>, _: Peer) -> Response<Body> {
+        Rc::clone(&self.0).answer(request).await
+    }
+}
+
+fn hub(cores: usize, queue_bytes: Option<usize>) -> Arc<Hub> {
+    let mut registry = Registry::default();
+    let metrics = RealtimeMetrics::register(&mut registry);
+    let clock = Clock::system();
+    let semaphore =
+        Arc::new(Semaphore::new("webhooks", "realtime.limits.webhooks_in_flight_max", 4));
+    let (webhooks, _) = Webhooks::start(
+        webhooks::Settings::default(),
+        clock.clone(),
+        WebhookMetrics::register(&mut registry),
+        semaphore,
+        Shutdown::new(),
+    );
+    let mut app = AppSettings::new("1", "demo-key", Secret::new("demo-secret"));
+    app.has_client_events = true;
+    app.has_subscription_counts = std::env::args().any(|argument| argument == "--counts");
+    if let Some(bytes) = queue_bytes {
+        app.client_queue_bytes_max = bytes;
+    }
+    let settings = Settings::default();
+    Hub::new(Parts { cores, settings, apps: vec![app], clock, metrics, webhooks })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let address = arguments[0].parse().expect("an address");
+    let cores: usize = arguments[1].parse().expect("a number of cores");
+    let hub = hub(cores, arguments.get(2).and_then(|bytes| bytes.parse().ok()));
+    let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
+    println!("listening on {}", sockets[0].address().expect("an address"));
+    let mut registry = Registry::default();
+    let stop = Stop {
+        graceful: CancellationToken::new(),
+        at_once: CancellationToken::new(),
+        deadline: Duration::from_secs(10),
+    };
+    let draining = stop.graceful.clone();
+    let running = weir_net::server::start(Start {
+        listeners: vec![CoreListener { sockets, tls: None }],
+        cores,
+        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        clock: Clock::system(),
+        metrics: NetMetrics::register(&mut registry),
+        service: move |core: weir_net::server::CoreIndex| {
+            Rc::new(Realtime(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+        },
+        stop: stop.clone(),
+    });
+    let running = running.expect("cores");
+    println!("{:?}", running.join().await);
+}

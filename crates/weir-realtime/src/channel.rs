@@ -1,0 +1,516 @@
+//! A channel's home: the one place that orders what happens on it.
+//!
+//! Everything that subscribers see gets its place under the home's lock, and goes into the mailboxes
+//! of the cores under the same lock. Mailboxes keep their order, so every subscriber sees the same
+//! order, whoever publishes and wherever. Who joins learns the place under the lock too: what has a
+//! later place comes through the mailbox, what has an earlier one is in the history.
+
+mod history;
+mod members;
+mod registry;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+pub(crate) use self::history::{Entry, History};
+pub(crate) use self::members::{Change, ListedMember, MemberList, Members};
+pub(crate) use self::registry::Registry;
+pub use self::registry::TooManyChannels;
+use crate::frame::{Draft, Frame};
+use crate::hub::{Audience, Broadcast, ChannelId, CoreBusy, Cores, EventKey, Letter, Reservation};
+use crate::pusher::channel::{ChannelKind, ChannelName};
+use crate::pusher::position::{Epoch, Position};
+use crate::pusher::server_message::{self, Joined, Recovery};
+use crate::settings::{AppSettings, HistoryLimits};
+
+/// A channel of one app.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) id: ChannelId,
+    pub(crate) name: ChannelName,
+    pub(crate) kind: ChannelKind,
+    /// std's lock: held for some hundred nanoseconds, never across an await.
+    home: Mutex<Home>,
+}
+
+#[derive(Debug)]
+struct Home {
+    /// Removed from the registry: whoever still has it asks the registry again.
+    is_gone: bool,
+    /// Of the last message to subscribers.
+    sequence: u64,
+    epoch: Epoch,
+    /// Of the last event that history knows.
+    offset: u64,
+    history: History,
+    cached: Option<Cached>,
+    /// By core.
+    subscribers: Box<[u32]>,
+    members: Members,
+    /// The last time that somebody was told how many subscribers there are, and how many.
+    count_told: (Timestamp, usize),
+    touched: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Cached {
+    frame: Frame,
+    data: Box<str>,
+    at: Timestamp,
+}
+
+/// The channel was removed meanwhile: ask the registry for a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// What is published.
+#[derive(Debug)]
+pub(crate) struct Publication<'a> {
+    pub(crate) draft: Draft,
+    pub(crate) audience: Audience,
+    pub(crate) event: &'a str,
+    /// The data again, for cache channels.
+    pub(crate) data: &'a str,
+    pub(crate) keeps: Keeps,
+    pub(crate) now: Timestamp,
+}
+
+/// Where an event is kept after it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// In history, and in the cache of a cache channel.
+    History(HistoryLimits),
+    /// Nowhere: an event of a client.
+    Nothing,
+}
+
+/// A published event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) position: Option<Position>,
+    pub(crate) subscribers: usize,
+    /// Bytes of history more, or less, than before.
+    pub(crate) history_change: isize,
+}
+
+/// Who wants to join.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) core: usize,
+    pub(crate) member: Option<ListedMember>,
+    pub(crate) recover: Option<Position>,
+    pub(crate) now: Timestamp,
+}
+
+/// What who joined is to be told, and what it changed.
+#[derive(Debug)]
+pub(crate) struct Join {
+    /// Messages up to this place are not for it.
+    pub(crate) sequence: u64,
+    pub(crate) joined: Joined,
+    pub(crate) missed: Vec<Frame>,
+    pub(crate) cache: CacheState,
+    pub(crate) members: Option<Listing>,
+    /// The user's first connection, on a presence channel.
+    pub(crate) member_came: bool,
+    /// The channel had no subscriber.
+    pub(crate) occupied: bool,
+    pub(crate) subscribers: usize,
+}
+
+/// Whom a new subscriber of a presence channel is shown.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// All users; only the new one itself where the channel is too large.
+    pub(crate) members: MemberList,
+    pub(crate) count: usize,
+}
+
+/// What a cache channel has for a new subscriber.
+#[derive(Debug)]
+pub(crate) enum CacheState {
+    /// It is none.
+    None,
+    Miss,
+    Hit(Frame),
+}
+
+/// Why nobody joined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JoinError {
+    #[error("the channel was removed at this moment")]
+    Gone,
+    #[error("{0}")]
+    Busy(#[from] CoreBusy),
+    #[error(
+        "the channel has {max} users; more are not allowed (realtime.apps presence.members_max)"
+    )]
+    TooManyMembers { max: usize },
+}
+
+/// Who left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving<'a> {
+    pub(crate) core: usize,
+    pub(crate) user_id: Option<&'a str>,
+    pub(crate) now: Timestamp,
+}
+
+/// What it changed that somebody left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// The user's last connection, on a presence channel.
+    pub(crate) member_went: bool,
+    pub(crate) subscribers: usize,
+}
+
+/// What is told about a channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Info {
+    pub(crate) subscribers: usize,
+    pub(crate) users: usize,
+    pub(crate) position: Position,
+    pub(crate) history_events: usize,
+    pub(crate) history_bytes: usize,
+}
+
+impl Channel {
+    pub(crate) fn new(id: ChannelId, name: ChannelName, cores: usize, now: Timestamp) -> Self {
+        let epoch = Epoch(fastrand::u64(..));
+        let kind = name.kind();
+        let home = Home {
+            is_gone: false,
+            sequence: 0,
+            epoch,
+            offset: 0,
+            history: History::default(),
+            cached: None,
+            subscribers: vec![0; cores].into_boxed_slice(),
+            members: Members::default(),
+            count_told: (Timestamp::default(), 0),
+            touched: now,
+        };
+        Self { id, name, kind, home: Mutex::new(home) }
+    }
+
+    fn home(&self) -> MutexGuard<'_, Home> {
+        // A panic under the lock is a fault of the program; the state is whole between statements.
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an event its place and hands it to every core with subscribers, or to none.
+    pub(crate) fn publish(
+        &self,
+        publication: Publication<'_>,
+        cores: &Cores,
+    ) -> Result<Published, PublishError> {
+        let mut home = self.home();
+        home.check_there()?;
+        let reserved = home.reserve(cores, publication.draft.bytes_max())?;
+        let Publication { draft, audience, event, data, keeps, now } = publication;
+        let position = home.next_position(keeps);
+        let frame = draft.finish(position);
+        let history_change = home.keep(&frame, position, keeps, now);
+        if self.kind.caches && keeps != Keeps::Nothing {
+            home.cached = Some(Cached { frame: frame.clone(), data: Box::from(data), at: now });
+        }
+        let event = Some(EventKey::new(self.id, event));
+        self.send(&mut home, cores, reserved, Message { frame, audience, event, now });
+        Ok(Published { position, subscribers: home.total(), history_change })
+    }
+
+    /// Adds a subscriber.
+    pub(crate) fn join(
+        &self,
+        joining: Joining,
+        app: &AppSettings,
+        cores: &Cores,
+    ) -> Result<Join, JoinError> {
+        let mut home = self.home();
+        home.check_there().map_err(|Gone| JoinError::Gone)?;
+        let Joining { core, member, recover, now } = joining;
+        let member_came = match &member {
+            Some(member) => self.admit(&mut home, member, app, cores, now)?,
+            None => false,
+        };
+        let occupied = home.total() == 0;
+        home.subscribers[core] += 1;
+        home.history.trim(now, &app.history);
+        let (joined, missed) = home.recover(recover, &app.history);
+        Ok(Join {
+            sequence: home.sequence,
+            joined,
+            missed,
+            cache: self.cache_state(&home, app.cache_age_max, now),
+            members: member.map(|member| home.listing(member, app.presence.list_max)),
+            member_came,
+            occupied,
+            subscribers: home.total(),
+        })
+    }
+
+    /// Lets a user in, and tells the others if it is new. Its own connection joins after that, so it
+    /// is not told.
+    fn admit(
+        &self,
+        home: &mut Home,
+        member: &ListedMember,
+        app: &AppSettings,
+        cores: &Cores,
+        now: Timestamp,
+    ) -> Result<bool, JoinError> {
+        let max = app.presence.members_max;
+        if home.members.contains(&member.user_id) {
+            home.members.add(member.clone());
+            return Ok(false);
+        }
+        if home.members.len() >= max {
+            return Err(JoinError::TooManyMembers { max });
+        }
+        if home.members.len() < app.presence.list_max {
+            let frame = Frame::text(|out| {
+                server_message::member_added(out, self.name.as_str(), member.as_member());
+            });
+            let reserved = home.reserve(cores, frame.wire().len())?;
+            self.send(home, cores, reserved, Message::protocol(frame, now));
+        }
+        home.members.add(member.clone());
+        Ok(true)
+    }
+
+    /// Takes a subscriber away.
+    pub(crate) fn leave(&self, leaving: Leaving<'_>, app: &AppSettings, cores: &Cores) -> Left {
+        let mut home = self.home();
+        let Leaving { core, user_id, now } = leaving;
+        home.subscribers[core] -= 1;
+        home.touched = now;
+        let mut member_went = false;
+        if let Some(user_id) = user_id {
+            member_went = home.members.remove(user_id) == Change::User;
+            if member_went && home.members.len() < app.presence.list_max {
+                let frame = Frame::text(|out| {
+                    server_message::member_removed(out, self.name.as_str(), user_id);
+                });
+                let reserved = home.reserve_always(cores, frame.wire().len());
+                self.send(&mut home, cores, reserved, Message::protocol(frame, now));
+            }
+        }
+        Left { member_went, subscribers: home.total() }
+    }
+
+    /// Tells all subscribers how many they are, if that changed and was not told less than
+    /// `interval` ago. Answers whether it is still to be told.
+    pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
+        let mut home = self.home();
+        let (told_at, told) = home.count_told;
+        let count = if self.kind.has_presence() { home.members.len() } else { home.total() };
+        if count == told || home.total() == 0 {
+            return false;
+        }
+        if now.since(told_at) < interval {
+            return true;
+        }
+        let frame = Frame::text(|out| {
+            server_message::subscription_count(out, self.name.as_str(), count);
+        });
+        home.count_told = (now, count);
+        let reserved = home.reserve_always(cores, frame.wire().len());
+        self.send(&mut home, cores, reserved, Message::protocol(frame, now));
+        false
+    }
+
+    /// One message into the mailboxes, at the next place.
+    fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message) {
+        home.sequence += 1;
+        home.touched = message.now;
+        for (core, room) in reserved {
+            cores.get(core).mailbox.push(Letter::Broadcast(Broadcast {
+                channel: self.id,
+                sequence: home.sequence,
+                frame: message.frame.clone(),
+                audience: message.audience,
+                event: message.event,
+                published_at: message.now,
+                room,
+            }));
+        }
+    }
+
+    fn cache_state(&self, home: &Home, age_max: Duration, now: Timestamp) -> CacheState {
+        if !self.kind.caches {
+            return CacheState::None;
+        }
+        let fresh = home.cached.as_ref().filter(|cached| now.since(cached.at) < age_max);
+        fresh.map_or(CacheState::Miss, |cached| CacheState::Hit(cached.frame.clone()))
+    }
+
+    /// The data of the last event of a cache channel, and how long it will still be kept.
+    pub(crate) fn cached(&self, age_max: Duration, now: Timestamp) -> Option<(Box<str>, Duration)> {
+        let home = self.home();
+        let cached = home.cached.as_ref()?;
+        let left = age_max.checked_sub(now.since(cached.at)).filter(|left| !left.is_zero())?;
+        Some((cached.data.clone(), left))
+    }
+
+    /// All users of a presence channel.
+    pub(crate) fn members(&self) -> MemberList {
+        self.home().members.list()
+    }
+
+    pub(crate) fn info(&self) -> Info {
+        let home = self.home();
+        Info {
+            subscribers: home.total(),
+            users: home.members.len(),
+            position: home.position(),
+            history_events: home.history.len(),
+            history_bytes: home.history.bytes(),
+        }
+    }
+
+    /// The channel's newest events above `offset`, and its position.
+    pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<Entry>) {
+        let home = self.home();
+        (home.position(), home.history.newest(offset, events_max).cloned().collect())
+    }
+
+    /// Forgets what is too old. Answers how the bytes of history changed, and whether the channel
+    /// is of no more use to anybody; then it is gone.
+    pub(crate) fn tidy(&self, app: &AppSettings, now: Timestamp) -> (isize, bool) {
+        let mut home = self.home();
+        let before = home.history.bytes();
+        home.history.trim(now, &app.history);
+        let age_max = app.cache_age_max;
+        home.cached.take_if(|cached| now.since(cached.at) >= age_max);
+        home.is_gone = home.total() == 0
+            && home.history.is_empty()
+            && home.cached.is_none()
+            // Without events nobody has a position; with some, "nothing was missed" is an answer.
+            && (home.offset == 0 || now.since(home.touched) > app.history.age_max);
+        (difference(home.history.bytes(), before), home.is_gone)
+    }
+
+    /// Forgets its history: there is no memory for it. Who wants to recover is told of a gap.
+    pub(crate) fn forget_history(&self) -> isize {
+        let mut home = self.home();
+        let before = home.history.bytes();
+        home.history.clear();
+        difference(0, before)
+    }
+}
+
+/// Why an event was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PublishError {
+    #[error("the channel was removed at this moment")]
+    Gone,
+    #[error("{0}")]
+    Busy(#[from] CoreBusy),
+}
+
+impl From<Gone> for PublishError {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+/// Room on each core that has subscribers.
+type Reserved = Vec<(usize, Reservation)>;
+
+/// What goes to subscribers.
+struct Message {
+    frame: Frame,
+    audience: Audience,
+    event: Option<EventKey>,
+    now: Timestamp,
+}
+
+impl Message {
+    /// One of the protocol's own.
+    fn protocol(frame: Frame, now: Timestamp) -> Self {
+        Self { frame, audience: Audience::Everyone, event: None, now }
+    }
+}
+
+impl Home {
+    fn check_there(&self) -> Result<(), Gone> {
+        if self.is_gone { Err(Gone) } else { Ok(()) }
+    }
+
+    fn total(&self) -> usize {
+        self.subscribers.iter().map(|count| *count as usize).sum()
+    }
+
+    fn position(&self) -> Position {
+        Position { epoch: self.epoch, offset: self.offset }
+    }
+
+    fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
+        self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
+    }
+
+    /// Room on all cores that have subscribers, or on none.
+    fn reserve(&self, cores: &Cores, bytes: usize) -> Result<Reserved, CoreBusy> {
+        let room = |core: usize| Ok((core, cores.get(core).room.reserve(bytes)?));
+        self.cores_with_subscribers().map(room).collect()
+    }
+
+    fn reserve_always(&self, cores: &Cores, bytes: usize) -> Reserved {
+        let room = |core: usize| (core, cores.get(core).room.reserve_always(bytes));
+        self.cores_with_subscribers().map(room).collect()
+    }
+
+    fn next_position(&mut self, keeps: Keeps) -> Option<Position> {
+        match keeps {
+            Keeps::History(limits) if limits.events_max > 0 => {
+                self.offset += 1;
+                Some(self.position())
+            }
+            _ => None,
+        }
+    }
+
+    fn keep(
+        &mut self,
+        frame: &Frame,
+        position: Option<Position>,
+        keeps: Keeps,
+        now: Timestamp,
+    ) -> isize {
+        let (Some(position), Keeps::History(limits)) = (position, keeps) else { return 0 };
+        let before = self.history.bytes();
+        let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
+        self.history.push(entry, &limits);
+        difference(self.history.bytes(), before)
+    }
+
+    /// Where a new subscriber stands, and what it missed.
+    fn recover(&self, wish: Option<Position>, limits: &HistoryLimits) -> (Joined, Vec<Frame>) {
+        let position = (limits.events_max > 0).then(|| self.position());
+        let Some(wish) = wish else {
+            return (Joined { position, recovery: None }, Vec::new());
+        };
+        let same_history = position.is_some() && wish.epoch == self.epoch;
+        let missed = match self.history.after(wish.offset, self.offset) {
+            Some(missed) if same_history => missed,
+            _ => return (Joined { position, recovery: Some(Recovery::Gap) }, Vec::new()),
+        };
+        let missed: Vec<Frame> = missed.map(|entry| entry.frame.clone()).collect();
+        let recovery = Recovery::Recovered { events: missed.len() as u64 };
+        (Joined { position, recovery: Some(recovery) }, missed)
+    }
+
+    fn listing(&mut self, member: ListedMember, list_max: usize) -> Listing {
+        let count = self.members.len();
+        let members =
+            if count <= list_max { self.members.list() } else { MemberList::from([member]) };
+        Listing { members, count }
+    }
+}
+
+/// `after - before`: of figures that fit into memory.
+fn difference(after: usize, before: usize) -> isize {
+    after.cast_signed() - before.cast_signed()
+}

@@ -1,0 +1,187 @@
+//! The last events of one channel, for who was away for a moment.
+
+use std::collections::VecDeque;
+
+use weir_base::clock::Timestamp;
+
+use crate::frame::Frame;
+use crate::settings::HistoryLimits;
+
+/// Events with the offsets up to the channel's newest, without a gap. Bounded in number, bytes, age.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) offset: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) frame: Frame,
+}
+
+/// What one entry costs beside its frame: the entry, and the header of the shared bytes.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 32;
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.frame.wire().len()
+    }
+}
+
+impl History {
+    /// Adds the newest event and forgets what is over the limits.
+    pub(crate) fn push(&mut self, entry: Entry, limits: &HistoryLimits) {
+        debug_assert!(self.entries.back().is_none_or(|last| last.offset + 1 == entry.offset));
+        let now = entry.at;
+        self.bytes += entry.bytes();
+        self.entries.push_back(entry);
+        self.trim(now, limits);
+    }
+
+    /// Forgets what is over the limits.
+    pub(crate) fn trim(&mut self, now: Timestamp, limits: &HistoryLimits) {
+        while let Some(oldest) = self.entries.front() {
+            let is_old = now.since(oldest.at) > limits.age_max;
+            let is_within = self.entries.len() <= limits.events_max
+                && self.bytes <= limits.bytes_max
+                && !is_old;
+            if is_within {
+                return;
+            }
+            self.bytes -= oldest.bytes();
+            self.entries.pop_front();
+        }
+        // Nothing is kept of a channel that became quiet.
+        self.entries = VecDeque::new();
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Memory in use.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The events with offsets above `offset`, if all of them up to `newest` are here.
+    pub(crate) fn after(
+        &self,
+        offset: u64,
+        newest: u64,
+    ) -> Option<impl ExactSizeIterator<Item = &Entry> + Clone> {
+        let missing = usize::try_from(newest.checked_sub(offset)?).ok()?;
+        let start = self.entries.len().checked_sub(missing)?;
+        Some(self.entries.range(start..))
+    }
+
+    /// The newest events, oldest first, at most `events_max` of them, with offsets above `offset`.
+    pub(crate) fn newest(
+        &self,
+        offset: u64,
+        events_max: usize,
+    ) -> impl ExactSizeIterator<Item = &Entry> + Clone {
+        let above =
+            self.entries.len() - self.entries.partition_point(|entry| entry.offset <= offset);
+        self.entries.range(self.entries.len() - above.min(events_max)..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(offset: u64, at_ms: u64, bytes: usize) -> Entry {
+        let frame = Frame::text(|out| out.resize(out.len() + bytes, b'x'));
+        Entry { offset, at: Timestamp::from_millis(at_ms), frame }
+    }
+
+    fn limits(events_max: usize, bytes_max: usize, age_ms: u64) -> HistoryLimits {
+        HistoryLimits { events_max, bytes_max, age_max: Duration::from_millis(age_ms) }
+    }
+
+    fn offsets(history: &History, after: u64, newest: u64) -> Option<Vec<u64>> {
+        Some(history.after(after, newest)?.map(|entry| entry.offset).collect())
+    }
+
+    #[test]
+    fn all_that_was_missed_or_nothing() {
+        let mut history = History::default();
+        for offset in 1..=5 {
+            history.push(entry(offset, 0, 1), &limits(3, 10_000, 1_000));
+        }
+        assert_eq!(offsets(&history, 5, 5), Some(vec![]));
+        assert_eq!(offsets(&history, 3, 5), Some(vec![4, 5]));
+        assert_eq!(offsets(&history, 2, 5), Some(vec![3, 4, 5]));
+        assert_eq!(offsets(&history, 1, 5), None, "2 is gone");
+        assert_eq!(offsets(&history, 6, 5), None, "a place in the future is of another history");
+    }
+
+    #[test]
+    fn age_ends_what_number_and_bytes_would_keep() {
+        let mut history = History::default();
+        history.push(entry(1, 0, 1), &limits(9, 10_000, 100));
+        history.push(entry(2, 90, 1), &limits(9, 10_000, 100));
+        history.trim(Timestamp::from_millis(101), &limits(9, 10_000, 100));
+        assert_eq!(offsets(&history, 1, 2), Some(vec![2]));
+        assert_eq!(offsets(&history, 0, 2), None);
+        history.trim(Timestamp::from_millis(1_000), &limits(9, 10_000, 100));
+        assert!(history.is_empty());
+        assert_eq!(history.bytes(), 0);
+        assert_eq!(offsets(&history, 2, 2), Some(vec![]), "nothing was missed");
+        assert_eq!(offsets(&history, 1, 2), None);
+    }
+
+    #[test]
+    fn the_newest_of_those_after_a_place() {
+        let mut history = History::default();
+        for offset in 1..=5 {
+            history.push(entry(offset, 0, 1), &limits(9, 10_000, 1_000));
+        }
+        let newest = |after, most| -> Vec<u64> {
+            history.newest(after, most).map(|entry| entry.offset).collect()
+        };
+        assert_eq!(newest(0, 2), [4, 5]);
+        assert_eq!(newest(3, 9), [4, 5]);
+        assert!(newest(9, 9).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn never_over_its_limits_and_never_with_a_gap(
+            sizes in prop::collection::vec((0_usize..300, 0_u64..20), 1..200),
+            events_max in 0_usize..20,
+            bytes_max in 0_usize..2_000,
+        ) {
+            let limits = limits(events_max, bytes_max, 50);
+            let mut history = History::default();
+            let mut now = 0;
+            for (offset, (bytes, step)) in (1..).zip(sizes) {
+                now += step;
+                history.push(entry(offset, now, bytes), &limits);
+                prop_assert!(history.len() <= events_max);
+                prop_assert!(history.bytes() <= bytes_max);
+                let kept: Vec<u64> = history.newest(0, usize::MAX).map(|e| e.offset).collect();
+                let expected: Vec<u64> = (offset + 1 - kept.len() as u64..=offset).collect();
+                prop_assert_eq!(kept, expected);
+                let bytes: usize = history.entries.iter().map(Entry::bytes).sum();
+                prop_assert_eq!(bytes, history.bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use weir_base::clock::Timestamp;
+
+use super::*;
+use crate::frame::Frame;
+use crate::hub::{ChannelId, Cores};
+use crate::pusher::socket_id::SocketId;
+
+fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
+    let room = Cores::new(1, 1, 1).get(0).room.reserve_always(0);
+    Broadcast {
+        channel: ChannelId(1),
+        sequence,
+        frame: Frame::text(|out| out.extend_from_slice(sequence.to_string().as_bytes())),
+        audience,
+        event: None,
+        published_at: Timestamp::default(),
+        room,
+    }
+}
+
+/// What each session got, as the numbers of messages.
+#[derive(Default)]
+struct Received(HashMap<SessionKey, Vec<u64>>);
+
+impl Received {
+    fn turn(&mut self, fanout: &mut Fanout, writes_max: usize) -> Progress {
+        fanout.turn(writes_max, 64, |session, delivery| {
+            let got = self.0.entry(session).or_default();
+            let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;
+            if let Delivery::Joined { broadcasts, joined } = delivery {
+                let wire: Vec<u8> =
+                    broadcasts.iter().flat_map(|one| one.frame.wire().to_vec()).collect();
+                assert_eq!(&wire, joined);
+            }
+            got.extend(broadcasts.iter().map(|broadcast| broadcast.sequence));
+        })
+    }
+
+    fn of(&self, session: SessionKey) -> &[u64] {
+        self.0.get(&session).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[test]
+fn what_waits_goes_together() {
+    let mut fanout = Fanout::default();
+    fanout.add(7, 0);
+    for sequence in 1..=3 {
+        fanout.push(broadcast(sequence, Audience::Everyone));
+    }
+    let mut writes = 0;
+    fanout.turn(10, 64, |_, delivery| {
+        assert!(matches!(delivery, Delivery::Joined { broadcasts, .. } if broadcasts.len() == 3));
+        writes += 1;
+    });
+    assert_eq!(writes, 1);
+}
+
+#[test]
+fn who_joins_late_gets_what_comes_after_it_only() {
+    let mut fanout = Fanout::default();
+    fanout.push(broadcast(1, Audience::Everyone));
+    fanout.push(broadcast(2, Audience::Everyone));
+    fanout.add(7, 1);
+    fanout.add(8, 2);
+    fanout.add(9, 0);
+    let mut received = Received::default();
+    assert!(!received.turn(&mut fanout, 10).has_more);
+    assert_eq!((received.of(7), received.of(8), received.of(9)), (&[2][..], &[][..], &[1, 2][..]));
+}
+
+#[test]
+fn a_message_with_an_exception_is_left_to_the_session() {
+    let mut fanout = Fanout::default();
+    fanout.add(7, 0);
+    fanout.push(broadcast(1, Audience::Except(SocketId { first: 1, second: 2 })));
+    fanout.turn(1, 64, |_, delivery| assert!(matches!(delivery, Delivery::Each(_))));
+}
+
+#[test]
+fn a_message_larger_than_a_write_goes_alone() {
+    let mut fanout = Fanout::default();
+    fanout.add(7, 0);
+    fanout.push(broadcast(1, Audience::Everyone));
+    fanout.push(broadcast(2, Audience::Everyone));
+    let mut runs = Vec::new();
+    fanout.turn(10, 1, |_, delivery| {
+        let (Delivery::Joined { broadcasts, .. } | Delivery::Each(broadcasts)) = delivery;
+        runs.push(broadcasts.len());
+    });
+    assert_eq!(runs, [1, 1]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join,
+    Leave(usize),
+    Publish,
+    Turn(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::Join),
+        2 => any::<usize>().prop_map(Step::Leave),
+        3 => Just(Step::Publish),
+        4 => (0_usize..4).prop_map(Step::Turn),
+    ]
+}
+
+proptest! {
+    /// Whoever comes, goes and stays, and wherever runs are cut: each session gets exactly the
+    /// messages from its coming to its going, in order.
+    #[test]
+    fn nobody_misses_a_message_or_gets_one_twice(steps in prop::collection::vec(step(), 1..120)) {
+        let (mut fanout, mut received) = (Fanout::default(), Received::default());
+        let mut places: Vec<(SessionKey, u32, u64)> = Vec::new();
+        let (mut sequence, mut next_session) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Join => {
+                    places.push((next_session, fanout.add(next_session, sequence), sequence));
+                    next_session += 1;
+                }
+                Step::Leave(which) if !places.is_empty() => {
+                    let (session, index, _) = places.swap_remove(which % places.len());
+                    for moved in fanout.remove(index).into_iter().flatten() {
+                        prop_assert_ne!(moved.session, session);
+                        let place = places.iter_mut().find(|place| place.0 == moved.session);
+                        place.expect("who moved is there").1 = moved.index;
+                    }
+                }
+                Step::Leave(_) => {}
+                Step::Publish => {
+                    sequence += 1;
+                    fanout.push(broadcast(sequence, Audience::Everyone));
+                }
+                Step::Turn(writes_max) => {
+                    received.turn(&mut fanout, writes_max);
+                }
+            }
+        }
+        while received.turn(&mut fanout, 5).has_more {}
+        prop_assert!(fanout.is_idle());
+        prop_assert_eq!(fanout.len(), places.len());
+        for (session, _, from) in places {
+            let expected: Vec<u64> = (from + 1..=sequence).collect();
+            prop_assert_eq!(received.of(session), &expected[..]);
+        }
+        for got in received.0.values() {
+            prop_assert!(got.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{:?}", got);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A message as it goes to many sockets: encoded once, shared.
+
+use bytes::Bytes;
+
+use crate::pusher::position::Position;
+use crate::pusher::server_message::{self, ChannelEvent};
+use crate::websocket::{FrameHeader, HEADER_BYTES_MAX, Opcode};
+
+/// One WebSocket text frame of the server, whole: header and JSON. Cloning shares the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    bytes: Bytes,
+    header_bytes: u8,
+}
+
+impl Frame {
+    /// The frame around what `write` appends.
+    pub(crate) fn text(write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut buffer = vec![0; HEADER_BYTES_MAX];
+        write(&mut buffer);
+        Self::around(buffer)
+    }
+
+    /// `buffer` holds the payload behind room for the longest header.
+    fn around(mut buffer: Vec<u8>) -> Self {
+        let payload_bytes = (buffer.len() - HEADER_BYTES_MAX) as u64;
+        let header =
+            FrameHeader { is_final: true, opcode: Opcode::Text, payload_bytes, mask: None }
+                .encode();
+        let start = HEADER_BYTES_MAX - header.len();
+        buffer[start..HEADER_BYTES_MAX].copy_from_slice(&header);
+        let header_bytes = u8::try_from(header.len()).expect("a header has at most 14 bytes");
+        // Frames wait in histories and queues: room to grow would be wasted there.
+        buffer.shrink_to_fit();
+        Self { bytes: Bytes::from(buffer).slice(start..), header_bytes }
+    }
+
+    /// What is written to a WebSocket.
+    #[must_use]
+    pub(crate) const fn wire(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The JSON alone.
+    #[must_use]
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.bytes[usize::from(self.header_bytes)..]
+    }
+}
+
+/// Appends one text frame around what `write` appends: for messages to one client.
+pub(crate) fn append_text(output: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    /// What most messages need: 126 - 65,535 bytes.
+    const USUAL_HEADER_BYTES: usize = 4;
+    let start = output.len();
+    output.extend_from_slice(&[0; USUAL_HEADER_BYTES]);
+    write(output);
+    let payload_bytes = (output.len() - start - USUAL_HEADER_BYTES) as u64;
+    let header =
+        FrameHeader { is_final: true, opcode: Opcode::Text, payload_bytes, mask: None }.encode();
+    output.splice(start..start + USUAL_HEADER_BYTES, header.iter().copied());
+}
+
+/// An event's frame without its position: all that can be done before the channel's lock is held.
+#[derive(Debug)]
+pub(crate) struct Draft(Vec<u8>);
+
+/// Bytes of `,"epoch":"0123456789abcdef","offset":18446744073709551615`.
+const POSITION_BYTES_MAX: usize = 58;
+
+impl Draft {
+    /// Encodes `event`.
+    pub(crate) fn new(event: &ChannelEvent<'_>) -> Self {
+        debug_assert!(event.position.is_none(), "the channel gives the position");
+        let data_bytes = event.data.map_or(0, str::len);
+        // The usual data is JSON, whose quotes are escaped.
+        let guess = HEADER_BYTES_MAX + POSITION_BYTES_MAX + 64 + data_bytes + data_bytes / 4;
+        let mut buffer = Vec::with_capacity(guess);
+        buffer.resize(HEADER_BYTES_MAX, 0);
+        server_message::channel_event(&mut buffer, event);
+        Self(buffer)
+    }
+
+    /// Bytes of the frame with a position, at most.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.0.len() + POSITION_BYTES_MAX
+    }
+
+    /// The frame, with the event's place in the channel's history if it has one.
+    pub(crate) fn finish(mut self, position: Option<Position>) -> Frame {
+        if let Some(position) = position {
+            let closing = self.0.pop();
+            debug_assert_eq!(closing, Some(b'}'), "an event is an object");
+            server_message::write_position_fields(&mut self.0, position);
+            self.0.push(b'}');
+        }
+        Frame::around(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pusher::position::Epoch;
+    use crate::websocket::Message;
+
+    fn event<'a>(data: &'a str, position: Option<Position>) -> ChannelEvent<'a> {
+        ChannelEvent { event: "e", channel: "c", data: Some(data), user_id: None, position }
+    }
+
+    #[test]
+    fn an_appended_frame_is_the_frame() {
+        for bytes in [0, 125, 126, 65_535, 65_536] {
+            let write = |out: &mut Vec<u8>| out.resize(out.len() + bytes, b'x');
+            let mut output = b"before".to_vec();
+            append_text(&mut output, write);
+            assert_eq!(&output[6..], &Frame::text(write).wire()[..]);
+        }
+    }
+
+    #[test]
+    fn a_draft_with_a_position_is_the_event_encoded_with_it() {
+        let position = Position { epoch: Epoch(0xab), offset: u64::MAX };
+        for length in [0, 10, 100, 126, 70_000] {
+            let data = "\"".repeat(length);
+            for position in [None, Some(position)] {
+                let draft = Draft::new(&event(&data, None));
+                let bytes_max = draft.bytes_max();
+                let frame = draft.finish(position);
+                let mut json = Vec::new();
+                server_message::channel_event(&mut json, &event(&data, position));
+                assert_eq!(frame.json(), json);
+                let mut wire = Vec::new();
+                Message::Text(str::from_utf8(&json).unwrap()).encode(&mut wire, None);
+                assert_eq!(frame.wire(), &wire);
+                assert!(wire.len() <= bytes_max);
+            }
+        }
+    }
+}

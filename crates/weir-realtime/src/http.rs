@@ -1,0 +1,97 @@
+//! The HTTP API: a request in, an answer out. It runs on the core that accepted the request.
+
+mod answer;
+mod history;
+mod publish;
+mod query;
+mod route;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode};
+use weir_net::server::Body;
+
+use self::answer::Failure;
+use self::route::Route;
+use crate::app::App;
+use crate::pusher::api::ApiError;
+use crate::pusher::signature::{Query, SignedRequest};
+use crate::shard::Shard;
+
+/// What all paths of the API begin with.
+const PATHS: [&str; 2] = ["/apps/", "/users/"];
+
+/// A request whose signature holds.
+struct Call<'a> {
+    app: &'a Arc<App>,
+    query: &'a Query<'a>,
+    body: &'a [u8],
+}
+
+impl Shard {
+    /// Whether the path is the API's.
+    #[must_use]
+    pub fn serves(path: &str) -> bool {
+        PATHS.iter().any(|prefix| path.starts_with(prefix))
+    }
+
+    /// Answers a request.
+    pub async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Response<Body> {
+        match self.try_answer(request).await {
+            Ok(body) => answer::json(body),
+            Err(failure) => failure.into_response(),
+        }
+    }
+
+    async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, Failure> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let route = Route::parse(&head.method, path)?;
+        let settings = self.hub.settings().pusher.clone();
+        let max = settings.api_body_bytes_max;
+        let body = match Limited::new(body, max).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(ApiError::BodyTooLarge { bytes: max + 1, max }.into());
+            }
+            // The client is gone; nobody reads the answer.
+            Err(error) => return Err(Failure::new(StatusCode::BAD_REQUEST, error)),
+        };
+        let signed = SignedRequest {
+            method: head.method.as_str(),
+            path,
+            query: head.uri.query().unwrap_or_default(),
+            body: &body,
+        };
+        let app = self.app_of(&route, signed.query)?;
+        let now = self.hub.clock.now();
+        let app_settings = app.settings();
+        let query = app_settings
+            .token()
+            .verify_request(&signed, now, &settings)
+            .map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))?;
+        if !app_settings.is_enabled {
+            return Err(Failure::new(StatusCode::FORBIDDEN, "this app is disabled"));
+        }
+        let call = Call { app: &app, query: &query, body: &body };
+        self.carry_out(&route, &call, &settings)
+    }
+
+    /// The app of the path; in paths without one, the app whose key has signed.
+    fn app_of(&self, route: &Route<'_>, query: &str) -> Result<Arc<App>, Failure> {
+        let unknown = |what: String| Failure::new(StatusCode::NOT_FOUND, what);
+        match route.app_id {
+            Some(id) => self
+                .hub
+                .app_by_id(id)
+                .ok_or_else(|| unknown(format!("no app has the id '{}'", answer::excerpt(id)))),
+            None => form_urlencoded::parse(query.as_bytes())
+                .find(|(name, _)| name == "auth_key")
+                .and_then(|(_, key)| self.hub.app_by_key(&key))
+                .ok_or_else(|| unknown("no app has this auth_key".to_owned())),
+        }
+    }
+}

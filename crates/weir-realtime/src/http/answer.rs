@@ -1,0 +1,63 @@
+//! Answers: JSON, or a sentence that says what to do.
+
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use weir_net::server::Body;
+
+use crate::hub::Refused;
+use crate::pusher::api::ApiError;
+
+/// Why a request was not carried out: an answer with a sentence.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    text: String,
+}
+
+/// How long a caller should wait before it publishes again: a core's queue drains in less.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, text: impl ToString) -> Self {
+        Self { status, text: text.to_string() }
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(format!("{}\n", self.text)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, text);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Self::new(status, error)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, refused)
+    }
+}
+
+/// An answer with the status 200.
+pub(super) fn json(body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// Somebody else's text, short enough for a sentence.
+pub(super) fn excerpt(text: &str) -> &str {
+    const BYTES_MAX: usize = 200;
+    &text[..text.floor_char_boundary(BYTES_MAX)]
+}

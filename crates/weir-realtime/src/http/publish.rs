@@ -1,0 +1,119 @@
+//! Requests that publish, or end connections.
+
+use hyper::StatusCode;
+
+use super::answer::Failure;
+use super::route::{Operation, Route};
+use super::{Call, query};
+use crate::hub::{Event, Letter};
+use crate::pusher::api::{self, ChannelInfo, InfoRequest, Publish};
+use crate::pusher::channel::{ChannelName, SERVER_TO_USER_PREFIX};
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::limits::Limits;
+use crate::shard::Shard;
+
+impl Shard {
+    /// Does what is asked; answers the body.
+    pub(super) fn carry_out(
+        &self,
+        route: &Route<'_>,
+        call: &Call<'_>,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, Failure> {
+        match &route.operation {
+            Operation::Publish => self.publish(call, limits),
+            Operation::PublishBatch => self.publish_batch(call, limits),
+            Operation::PublishToUser(user) => self.publish_to_user(call, user, limits),
+            Operation::Terminate(user) => Ok(self.terminate(call, user)),
+            Operation::ListChannels => query::list_channels(self, call),
+            Operation::Channel(name) => query::channel(self, call, &parse_name(name, limits)?),
+            Operation::Users(name) => query::users(call, &parse_name(name, limits)?),
+            Operation::History(name) => self.history(call, &parse_name(name, limits)?),
+        }
+    }
+
+    fn publish(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+        let Publish { name, data, channels, socket_id, info } =
+            api::parse_publish(call.body, limits)?;
+        let event = Event { name: name.as_str(), data: data.as_str(), except: socket_id };
+        for channel in &channels {
+            self.hub.publish(call.app, channel, event)?;
+        }
+        let mut body = Vec::new();
+        match info {
+            None => api::write_nothing(&mut body),
+            Some(wish) => {
+                let infos: Vec<_> = channels
+                    .iter()
+                    .map(|channel| self.published_info(call, channel, wish))
+                    .collect();
+                let names = channels.iter().map(ChannelName::as_str);
+                api::write_channels(&mut body, names.zip(infos.iter().cloned()));
+            }
+        }
+        Ok(body)
+    }
+
+    fn publish_batch(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+        let events = api::parse_batch(call.body, limits)?;
+        for one in &events {
+            let event =
+                Event { name: one.name.as_str(), data: one.data.as_str(), except: one.socket_id };
+            self.hub.publish(call.app, &one.channel, event)?;
+        }
+        let mut body = Vec::new();
+        if events.iter().all(|event| event.info.is_none()) {
+            api::write_nothing(&mut body);
+            return Ok(body);
+        }
+        let infos: Vec<_> = events
+            .iter()
+            .map(|one| self.published_info(call, &one.channel, one.info.unwrap_or_default()))
+            .collect();
+        api::write_batch(&mut body, infos.iter().cloned());
+        Ok(body)
+    }
+
+    /// An event for all connections of a user: they are subscribed to the user's own channel.
+    fn publish_to_user(
+        &self,
+        call: &Call<'_>,
+        user: &str,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, Failure> {
+        let event = api::parse_user_event(call.body, limits)?;
+        let channel = parse_name(&format!("{SERVER_TO_USER_PREFIX}{user}"), limits)?;
+        let (name, data) = (event.name.as_str(), event.data.as_str());
+        self.hub.publish(call.app, &channel, Event { name, data, except: None })?;
+        Ok(nothing())
+    }
+
+    fn terminate(&self, call: &Call<'_>, user: &str) -> Vec<u8> {
+        for to in call.app.users.connections(user) {
+            self.hub.tell(to, Letter::Close { to, code: CloseCode::Unauthorized });
+        }
+        nothing()
+    }
+
+    /// What is told about a channel that was published to: what such a channel doesn't have is left
+    /// out.
+    fn published_info(
+        &self,
+        call: &Call<'_>,
+        channel: &ChannelName,
+        wish: InfoRequest,
+    ) -> ChannelInfo<'static> {
+        let info = call.app.channels.get(channel.as_str()).map(|channel| channel.info());
+        query::counts(info.as_ref(), channel.kind(), wish)
+    }
+}
+
+fn parse_name(name: &str, limits: &Limits) -> Result<ChannelName, Failure> {
+    ChannelName::parse(name, limits).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))
+}
+
+fn nothing() -> Vec<u8> {
+    let mut body = Vec::new();
+    api::write_nothing(&mut body);
+    body
+}

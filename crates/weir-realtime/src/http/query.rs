@@ -1,0 +1,80 @@
+//! Requests that ask about channels.
+
+use hyper::StatusCode;
+
+use super::Call;
+use super::answer::Failure;
+use crate::channel::Info;
+use crate::pusher::api::{self, ApiError, CachedEvent, ChannelInfo, InfoRequest, ListRequest};
+use crate::pusher::channel::{ChannelKind, ChannelName};
+use crate::shard::Shard;
+
+/// All channels with subscribers.
+pub(super) fn list_channels(_: &Shard, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+    let wish = ListRequest::parse(call.query).map_err(ApiError::from)?;
+    let channels = call.app.channels.with_prefix(wish.filter_by_prefix);
+    let occupied: Vec<_> = channels
+        .iter()
+        .filter_map(|channel| {
+            let info = channel.info();
+            let counts = counts(Some(&info), channel.kind, wish.info);
+            (info.subscribers > 0).then_some((channel.name.as_str(), counts))
+        })
+        .collect();
+    let mut body = Vec::new();
+    api::write_channels(&mut body, occupied.iter().cloned());
+    Ok(body)
+}
+
+/// One channel; one that nobody knows is not occupied.
+pub(super) fn channel(
+    shard: &Shard,
+    call: &Call<'_>,
+    name: &ChannelName,
+) -> Result<Vec<u8>, Failure> {
+    let wish = InfoRequest::of_channel(call.query, name.kind()).map_err(ApiError::from)?;
+    let channel = call.app.channels.get(name.as_str());
+    let info = channel.as_ref().map(|channel| channel.info());
+    let mut answer = counts(info.as_ref(), name.kind(), wish);
+    let cached = channel.filter(|_| wish.cache).and_then(|channel| {
+        let age_max = call.app.settings().cache_age_max;
+        channel.cached(age_max, shard.hub.clock.now())
+    });
+    if wish.cache {
+        answer.cache = Some(
+            cached.as_ref().map(|(data, left)| CachedEvent { data, ttl_seconds: left.as_secs() }),
+        );
+    }
+    let mut body = Vec::new();
+    api::write_channel(&mut body, info.is_some_and(|info| info.subscribers > 0), &answer);
+    Ok(body)
+}
+
+/// The users of a presence channel.
+pub(super) fn users(call: &Call<'_>, name: &ChannelName) -> Result<Vec<u8>, Failure> {
+    if !name.kind().has_presence() {
+        let text = "only presence channels have users";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+    }
+    let members = call.app.channels.get(name.as_str()).map(|channel| channel.members());
+    let members = members.as_deref().unwrap_or_default();
+    let mut body = Vec::new();
+    api::write_users(&mut body, members.iter().map(|member| &*member.user_id));
+    Ok(body)
+}
+
+/// The attributes that were asked for and that such a channel has.
+pub(super) fn counts(
+    info: Option<&Info>,
+    kind: ChannelKind,
+    wish: InfoRequest,
+) -> ChannelInfo<'static> {
+    ChannelInfo {
+        user_count: (wish.user_count && kind.has_presence())
+            .then(|| info.map_or(0, |info| info.users)),
+        subscription_count: wish
+            .subscription_count
+            .then(|| info.map_or(0, |info| info.subscribers)),
+        cache: None,
+    }
+}

@@ -1,0 +1,243 @@
+//! What all cores share: the apps, the ways to the cores, the rules that every publisher keeps.
+
+mod broadcast;
+mod cores;
+mod mailbox;
+mod room;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use weir_base::clock::Clock;
+
+pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, EventKey, Letter};
+pub(crate) use self::cores::Cores;
+pub use self::room::CoreBusy;
+pub(crate) use self::room::Reservation;
+use crate::app::{App, Apps};
+pub use crate::channel::TooManyChannels;
+use crate::channel::{Channel, Keeps, Publication, PublishError, Published, Registry};
+use crate::frame::Draft;
+use crate::metrics::{Limit, RealtimeMetrics};
+use crate::pusher::channel::ChannelName;
+use crate::pusher::server_message::ChannelEvent;
+use crate::pusher::socket_id::SocketId;
+use crate::session;
+use crate::settings::{AppSettings, Settings};
+use crate::webhooks::Webhooks;
+
+/// Realtime, without its sockets.
+#[derive(Debug)]
+pub struct Hub {
+    pub(crate) cores: Cores,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: RealtimeMetrics,
+    pub(crate) webhooks: Webhooks,
+    settings: ArcSwap<Settings>,
+    apps: ArcSwap<Apps>,
+    next_channel: AtomicU64,
+    history_bytes: AtomicUsize,
+}
+
+/// What a hub is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// How many cores there are.
+    pub cores: usize,
+    /// Realtime's settings.
+    pub settings: Settings,
+    /// The apps.
+    pub apps: Vec<AppSettings>,
+    /// The time.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: RealtimeMetrics,
+    /// Who is told.
+    pub webhooks: Webhooks,
+}
+
+/// One event for one channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) data: &'a str,
+    /// The connection that doesn't get it.
+    pub(crate) except: Option<SocketId>,
+}
+
+/// Why an event was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A core has enough to do.
+    #[error("{0}")]
+    Busy(#[from] CoreBusy),
+    /// The channel is not there, and no more may be made.
+    #[error("{0}")]
+    TooManyChannels(#[from] TooManyChannels),
+}
+
+/// Times that a publisher meets a channel that is being removed, which takes microseconds.
+const TRIES_MAX: usize = 100;
+
+impl Hub {
+    /// A hub with nothing on it.
+    #[must_use]
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { cores, settings, apps, clock, metrics, webhooks } = parts;
+        let limits = &settings.limits;
+        let cores = Cores::new(cores, limits.core_queue_events_max, limits.core_queue_bytes_max);
+        Arc::new(Self {
+            cores,
+            clock,
+            metrics,
+            webhooks,
+            settings: ArcSwap::from_pointee(settings),
+            apps: ArcSwap::from_pointee(Apps::new(apps, &Apps::default())),
+            next_channel: AtomicU64::new(1),
+            history_bytes: AtomicUsize::new(0),
+        })
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
+    }
+
+    /// Puts other settings and apps in force. Connections of apps that are gone or off are closed.
+    pub fn reload(&self, settings: Settings, apps: Vec<AppSettings>) {
+        let limits = &settings.limits;
+        for core in self.cores.iter() {
+            core.room.set_limits(limits.core_queue_events_max, limits.core_queue_bytes_max);
+        }
+        self.settings.store(Arc::new(settings));
+        let before = self.apps.load_full();
+        let after = Arc::new(Apps::new(apps, &before));
+        self.apps.store(Arc::clone(&after));
+        for app in before.iter() {
+            let stays = after.by_id(&app.settings().id).is_some() && app.settings().is_enabled;
+            if !stays {
+                self.tell_all(|| Letter::CloseApp { app: Arc::clone(app) });
+            }
+        }
+    }
+
+    /// The app whose clients have this key.
+    pub(crate) fn app_by_key(&self, key: &str) -> Option<Arc<App>> {
+        self.apps.load().by_key(key).cloned()
+    }
+
+    /// The app with this id.
+    pub(crate) fn app_by_id(&self, id: &str) -> Option<Arc<App>> {
+        self.apps.load().by_id(id).cloned()
+    }
+
+    /// All apps.
+    pub(crate) fn apps(&self) -> Vec<Arc<App>> {
+        self.apps.load().iter().cloned().collect()
+    }
+
+    /// Publishes an event of the application's server. It answers as soon as the event has its
+    /// place; no socket is waited for.
+    pub(crate) fn publish(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        event: Event<'_>,
+    ) -> Result<Published, Refused> {
+        let settings = app.settings();
+        let keeps = Keeps::History(settings.history);
+        let Event { name, data, except } = event;
+        let audience = except.map_or(Audience::Everyone, Audience::Except);
+        for _ in 0..TRIES_MAX {
+            let channel = self.channel(app, channel)?;
+            let publication = Publication {
+                draft: Draft::new(&ChannelEvent {
+                    event: name,
+                    channel: channel.name.as_str(),
+                    data: Some(data),
+                    user_id: None,
+                    position: None,
+                }),
+                audience,
+                event: name,
+                data,
+                keeps,
+                now: self.clock.now(),
+            };
+            match channel.publish(publication, &self.cores) {
+                Ok(published) => return Ok(self.published(&channel, published)),
+                Err(PublishError::Gone) => {}
+                Err(PublishError::Busy(busy)) => {
+                    self.metrics.limit_hit(Limit::CoreQueue);
+                    return Err(busy.into());
+                }
+            }
+        }
+        Err(Refused::Busy(CoreBusy))
+    }
+
+    fn published(&self, channel: &Channel, published: Published) -> Published {
+        self.metrics.published();
+        let total = self.add_history_bytes(published.history_change);
+        if total > self.settings().limits.history_bytes_max {
+            self.metrics.limit_hit(Limit::HistoryBytes);
+            self.add_history_bytes(channel.forget_history());
+        }
+        published
+    }
+
+    /// The channel, made if it is not there.
+    pub(crate) fn channel(
+        &self,
+        app: &App,
+        name: &ChannelName,
+    ) -> Result<Arc<Channel>, TooManyChannels> {
+        let max = self.settings().limits.channels_max;
+        let made = app.channels.get_or_make(name, max, || {
+            let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
+            Channel::new(id, name.clone(), self.cores.len(), self.clock.now())
+        });
+        made.inspect_err(|_| self.metrics.limit_hit(Limit::Channels))
+    }
+
+    /// Forgets what is too old in the histories of one part of every app's channels. To be called
+    /// with the numbers below [`Hub::tidy_parts`], in turn.
+    pub(crate) fn tidy(&self, part: usize) {
+        let now = self.clock.now();
+        for app in self.apps() {
+            let change = app.channels.tidy_part(part, &app.settings(), now);
+            self.add_history_bytes(change);
+        }
+    }
+
+    /// How many parts there are to tidy.
+    pub(crate) const fn tidy_parts() -> usize {
+        Registry::parts()
+    }
+
+    /// Bytes of all histories.
+    pub(crate) fn add_history_bytes(&self, change: isize) -> usize {
+        // Two's complement: adding a negative figure subtracts.
+        let change = change.cast_unsigned();
+        self.history_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
+    }
+
+    /// Bytes of all histories.
+    pub(crate) fn history_bytes(&self) -> usize {
+        self.history_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sends a letter to the core of one connection.
+    pub(crate) fn tell(&self, socket_id: SocketId, letter: Letter) {
+        if let Some(core) = session::core_of(socket_id).filter(|core| *core < self.cores.len()) {
+            self.cores.get(core).mailbox.push(letter);
+        }
+    }
+
+    fn tell_all(&self, letter: impl Fn() -> Letter) {
+        for core in self.cores.iter() {
+            core.mailbox.push(letter());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a core is told.
+
+use std::sync::Arc;
+
+use weir_base::clock::Timestamp;
+
+use super::room::Reservation;
+use crate::app::App;
+use crate::frame::Frame;
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::socket_id::SocketId;
+
+/// A letter to a core.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// For subscribers of a channel.
+    Broadcast(Broadcast),
+    /// For one connection, if it is still there.
+    Direct { to: SocketId, frame: Frame },
+    /// End one connection.
+    Close { to: SocketId, code: CloseCode },
+    /// An app is gone or off: its connections end.
+    CloseApp { app: Arc<App> },
+}
+
+/// One message for the subscribers of one channel on one core.
+#[derive(Debug)]
+pub(crate) struct Broadcast {
+    /// The channel.
+    pub(crate) channel: ChannelId,
+    /// Its place among all messages of this channel: who joined later doesn't get it.
+    pub(crate) sequence: u64,
+    pub(crate) frame: Frame,
+    pub(crate) audience: Audience,
+    /// What it may be conflated with; None: it is never dropped by itself.
+    pub(crate) event: Option<EventKey>,
+    pub(crate) published_at: Timestamp,
+    /// Given back when every subscriber on the core has it or has it waiting.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(crate) room: Reservation,
+}
+
+/// The channel's number: unique while the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ChannelId(pub(crate) u64);
+
+/// For whom of the subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Everyone,
+    /// All but the one who sent it.
+    Except(SocketId),
+}
+
+/// A channel and an event's name, as a number: two that are equal may stand for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventKey(u64);
+
+impl EventKey {
+    pub(crate) fn new(channel: ChannelId, event: &str) -> Self {
+        // 64 bits of a good hash: two names of one channel that meet are not to be expected.
+        Self(xxhash_rust::xxh3::xxh3_64_with_seed(event.as_bytes(), channel.0))
+    }
+}

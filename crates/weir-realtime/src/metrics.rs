@@ -1,0 +1,190 @@
+//! All metrics of realtime, named `weir_realtime_*`. Cores count in batches: a delivery costs none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// From "at once" to "long after".
+const DELIVERY_BUCKETS: [f64; 13] =
+    [0.000_1, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+/// Realtime's metrics. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RealtimeMetrics(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    connections: Gauge<i64, AtomicI64>,
+    opened: Counter<u64, AtomicU64>,
+    closed: Family<ClosedLabel, Counter>,
+    subscriptions: Gauge<i64, AtomicI64>,
+    published: Counter<u64, AtomicU64>,
+    client_events: Counter<u64, AtomicU64>,
+    deliveries: Counter<u64, AtomicU64>,
+    delivered_bytes: Counter<u64, AtomicU64>,
+    dropped: Counter<u64, AtomicU64>,
+    queued_bytes: Gauge<i64, AtomicI64>,
+    recoveries: Family<RecoveryLabel, Counter>,
+    limits: Family<LimitLabel, Counter>,
+    publish_to_socket: Option<Histogram>,
+}
+
+/// What a core did in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) deliveries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) queued_bytes: i64,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Closed {
+    /// By the client, or the network.
+    Client,
+    /// It read too slowly.
+    Slow,
+    /// It did not answer a ping.
+    NoPong,
+    /// It broke the WebSocket protocol.
+    Protocol,
+    /// Weir ends.
+    Drain,
+    /// Its user's connections were ended over the HTTP API.
+    Terminated,
+    /// Its app is gone or off.
+    App,
+}
+
+/// Which limit was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum Limit {
+    CoreQueue,
+    HistoryBytes,
+    Channels,
+    ChannelsPerConnection,
+    Connections,
+    ClientEventRate,
+    SubscribeRate,
+    Members,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClosedLabel {
+    reason: Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: Limit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RecoveryLabel {
+    outcome: RecoveryOutcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum RecoveryOutcome {
+    Recovered,
+    Gap,
+}
+
+impl RealtimeMetrics {
+    /// Registers all of them.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let histogram = Histogram::new(DELIVERY_BUCKETS);
+        let inner = Inner { publish_to_socket: Some(histogram.clone()), ..Inner::default() };
+        let registry = registry.sub_registry_with_prefix("weir_realtime");
+        let i = &inner;
+        registry.register("connections", "Connections that are open", i.connections.clone());
+        registry.register("connections_opened", "Connections that were opened", i.opened.clone());
+        registry.register("connections_closed", "Connections that ended", i.closed.clone());
+        registry.register("subscriptions", "Subscriptions that hold", i.subscriptions.clone());
+        registry.register("events_published", "Events of servers", i.published.clone());
+        registry.register("client_events", "Events of clients", i.client_events.clone());
+        registry.register("deliveries", "Events handed to sockets", i.deliveries.clone());
+        registry.register("delivered_bytes", "Bytes of them", i.delivered_bytes.clone());
+        registry.register("dropped_events", "Events dropped for slow clients", i.dropped.clone());
+        registry.register(
+            "client_queue_bytes",
+            "Bytes that wait for slow clients",
+            i.queued_bytes.clone(),
+        );
+        registry.register("recoveries", "Answers to clients that recover", i.recoveries.clone());
+        registry.register("limit_hits", "Times that a limit was met", i.limits.clone());
+        registry.register(
+            "publish_to_socket_seconds",
+            "From publishing to the last socket of a core",
+            histogram,
+        );
+        Self(Arc::new(inner))
+    }
+
+    pub(crate) fn opened(&self) {
+        self.0.connections.inc();
+        self.0.opened.inc();
+    }
+
+    pub(crate) fn closed(&self, reason: Closed) {
+        self.0.closed.get_or_create(&ClosedLabel { reason }).inc();
+    }
+
+    pub(crate) fn removed(&self, queued_bytes: usize) {
+        self.0.connections.dec();
+        self.queue_changed(queued_bytes, 0);
+    }
+
+    pub(crate) fn subscriptions(&self, change: i64) {
+        self.0.subscriptions.inc_by(change);
+    }
+
+    pub(crate) fn published(&self) {
+        self.0.published.inc();
+    }
+
+    pub(crate) fn client_event(&self) {
+        self.0.client_events.inc();
+    }
+
+    pub(crate) fn turn(&self, turn: &Turn) {
+        self.0.deliveries.inc_by(turn.deliveries);
+        self.0.delivered_bytes.inc_by(turn.bytes);
+        if turn.dropped > 0 {
+            self.0.dropped.inc_by(turn.dropped);
+        }
+        if turn.queued_bytes != 0 {
+            self.0.queued_bytes.inc_by(turn.queued_bytes);
+        }
+    }
+
+    /// The bytes that wait for one client are `after` now, and were `before`.
+    pub(crate) fn queue_changed(&self, before: usize, after: usize) {
+        if before != after {
+            let change = after.cast_signed() - before.cast_signed();
+            self.0.queued_bytes.inc_by(change as i64);
+        }
+    }
+
+    pub(crate) fn delivered_after(&self, seconds: f64) {
+        if let Some(histogram) = &self.0.publish_to_socket {
+            histogram.observe(seconds);
+        }
+    }
+
+    pub(crate) fn recovery(&self, outcome: RecoveryOutcome) {
+        self.0.recoveries.get_or_create(&RecoveryLabel { outcome }).inc();
+    }
+
+    pub(crate) fn limit_hit(&self, limit: Limit) {
+        self.0.limits.get_or_create(&LimitLabel { limit }).inc();
+    }
+}

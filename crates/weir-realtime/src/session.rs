@@ -1,0 +1,290 @@
+//! One client's connection, as its core keeps it: some 300 bytes, and no buffer while it is idle.
+
+mod outbox;
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use weir_base::clock::Timestamp;
+use weir_base::token_bucket::TokenBucket;
+use weir_net::server::Stream;
+
+pub(crate) use self::outbox::{Fit, Outbox};
+use crate::app::{App, ConnectionPlace};
+use crate::fanout::{Delivery, SessionKey};
+use crate::hub::{Audience, Broadcast, EventKey};
+use crate::pusher::socket_id::SocketId;
+use crate::settings::SlowClients;
+use crate::users::SignedIn;
+use crate::websocket::Decoder;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) socket_id: SocketId,
+    pub(crate) app: Arc<App>,
+    pub(crate) stream: Stream,
+    pub(crate) decoder: Decoder,
+    pub(crate) outbox: Option<Box<Outbox>>,
+    pub(crate) subscriptions: Vec<Subscription>,
+    pub(crate) user: Option<Box<SignedIn>>,
+    /// Wakes the connection's task.
+    pub(crate) waker: Option<Waker>,
+    /// When something was heard last.
+    pub(crate) heard_at: Timestamp,
+    pub(crate) client_events: TokenBucket,
+    pub(crate) state: State,
+    /// Subscriptions that the core's bucket has still to let through before more is read.
+    pub(crate) owes: u16,
+    /// It stands in the queue for that.
+    pub(crate) is_waiting: bool,
+    _place: ConnectionPlace,
+}
+
+/// A subscription of a connection.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// The channel's number on this core.
+    pub(crate) channel: u32,
+    /// Where the connection is among the channel's subscribers.
+    pub(crate) index: u32,
+    /// As whom, on a presence channel.
+    pub(crate) user_id: Option<Arc<str>>,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Everything is fine.
+    Open,
+    /// A ping was sent; a sign of life is due by then.
+    Pinged { until: Timestamp },
+    /// The close frame is written or waits to be; the client is to close too, by then.
+    Closing { until: Timestamp },
+    /// Both sides have said that they close: over when nothing waits to be written, or by then.
+    Leaving { until: Timestamp },
+}
+
+/// What became of something that was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The socket has it.
+    Written,
+    /// It waits, or a part of it; so many older events were dropped for it.
+    Waits { dropped: usize },
+    /// The client is too slow: to be disconnected.
+    TooSlow,
+    /// The connection is broken.
+    Broken,
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) bytes_max: usize,
+    pub(crate) policy: SlowClients,
+}
+
+/// Bits of a connection's id that hold its place on the core.
+const KEY_BITS: u32 = 32;
+
+/// The id of a connection: where it is, in the first number; the second can't be guessed.
+pub(crate) fn socket_id(core: usize, key: SessionKey) -> SocketId {
+    let first = ((core as u64) << KEY_BITS) | u64::from(key);
+    SocketId { first, second: fastrand::u64(1 << 60..1 << 63) }
+}
+
+/// The core of a connection with this id, if there is one.
+pub(crate) fn core_of(socket_id: SocketId) -> Option<usize> {
+    usize::try_from(socket_id.first >> KEY_BITS).ok()
+}
+
+/// Its place there.
+pub(crate) const fn key_of(socket_id: SocketId) -> SessionKey {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is the key")]
+    let key = socket_id.first as u32;
+    key
+}
+
+impl Session {
+    pub(crate) fn new(
+        socket_id: SocketId,
+        app: Arc<App>,
+        place: ConnectionPlace,
+        stream: Stream,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            socket_id,
+            app,
+            stream,
+            decoder: Decoder::default(),
+            outbox: None,
+            subscriptions: Vec::new(),
+            user: None,
+            waker: None,
+            heard_at: now,
+            client_events: TokenBucket::default(),
+            state: State::Open,
+            // The first subscription is paid for before it is read.
+            owes: 1,
+            is_waiting: false,
+            _place: place,
+        }
+    }
+
+    /// What waits may be this much.
+    pub(crate) fn budget(&self) -> Budget {
+        let settings = self.app.settings();
+        Budget { bytes_max: settings.client_queue_bytes_max, policy: settings.slow_clients }
+    }
+
+    /// Whether nothing more is to be sent or heard but the end.
+    pub(crate) const fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing { .. } | State::Leaving { .. })
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.outbox.as_ref().map_or(0, |outbox| outbox.bytes())
+    }
+
+    /// Whether something is still on its way into the socket.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.outbox.is_some() || self.stream.needs_flush()
+    }
+
+    /// Events of a channel.
+    #[inline]
+    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>) -> Sent {
+        match delivery {
+            Delivery::Joined { broadcasts, joined } if self.outbox.is_none() => {
+                match self.stream.try_write(joined) {
+                    Ok(bytes) if bytes == joined.len() && !self.stream.needs_flush() => {
+                        Sent::Written
+                    }
+                    Ok(bytes) => self.queue_rest(broadcasts, bytes),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.queue_rest(broadcasts, 0)
+                    }
+                    Err(_) => Sent::Broken,
+                }
+            }
+            Delivery::Joined { broadcasts, .. } => self.queue_rest(broadcasts, 0),
+            Delivery::Each(broadcasts) => {
+                let was_empty = self.outbox.is_none();
+                let mine = |one: &&Broadcast| one.audience != Audience::Except(self.socket_id);
+                let mine: Vec<_> = broadcasts.iter().filter(mine).map(queued).collect();
+                if mine.is_empty() {
+                    return Sent::Written;
+                }
+                for (bytes, event) in mine {
+                    self.outbox.get_or_insert_default().push(bytes, event, 0);
+                }
+                self.settle(was_empty)
+            }
+        }
+    }
+
+    /// Messages for this client alone. `bytes` are whole frames.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+        let was_empty = self.outbox.is_none();
+        let written = if was_empty { self.stream.try_write(bytes) } else { Ok(0) };
+        let written = match written {
+            Ok(written) if written == bytes.len() && !self.stream.needs_flush() => {
+                return Sent::Written;
+            }
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(_) => return Sent::Broken,
+        };
+        let outbox = self.outbox.get_or_insert_default();
+        if written < bytes.len() {
+            outbox.push(Bytes::copy_from_slice(&bytes[written..]), None, 0);
+        }
+        self.fit(was_empty)
+    }
+
+    /// The frames of `broadcasts` without the first `written` bytes.
+    #[cold]
+    fn queue_rest(&mut self, broadcasts: &[Broadcast], mut written: usize) -> Sent {
+        let was_empty = self.outbox.is_none();
+        let outbox = self.outbox.get_or_insert_default();
+        for (bytes, event) in broadcasts.iter().map(queued) {
+            if written >= bytes.len() {
+                written -= bytes.len();
+                continue;
+            }
+            outbox.push(bytes, event, std::mem::take(&mut written));
+        }
+        self.fit(was_empty)
+    }
+
+    /// What waits is written at once if nothing waited before.
+    fn settle(&mut self, was_empty: bool) -> Sent {
+        if was_empty {
+            let mut buffer = [0; WRITE_BYTES];
+            match self.write_waiting(&mut buffer) {
+                Ok(true) => return Sent::Written,
+                Ok(false) => {}
+                Err(_) => return Sent::Broken,
+            }
+        }
+        self.fit(was_empty)
+    }
+
+    fn fit(&mut self, was_empty: bool) -> Sent {
+        let Budget { bytes_max, policy } = self.budget();
+        let outbox = self.outbox.get_or_insert_default();
+        // Its task has to wait for the socket from now on.
+        if let Some(waker) = self.waker.as_ref().filter(|_| was_empty) {
+            waker.wake_by_ref();
+        }
+        match outbox.fit(bytes_max, policy) {
+            Fit::Dropped(dropped) => Sent::Waits { dropped },
+            Fit::TooSlow => Sent::TooSlow,
+        }
+    }
+
+    /// Writes what waits until the socket takes no more. Resolves when nothing waits.
+    pub(crate) fn poll_write_waiting(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<()>> {
+        while self.outbox.is_some() {
+            ready!(self.stream.poll_write_ready(context))?;
+            if self.write_waiting(buffer)? {
+                break;
+            }
+        }
+        self.stream.poll_flush(context)
+    }
+
+    /// Whether nothing waits any more.
+    fn write_waiting(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        while let Some(outbox) = &mut self.outbox {
+            if outbox.is_empty() {
+                self.outbox = None;
+                break;
+            }
+            let bytes = outbox.fill(buffer);
+            match self.stream.try_write(&buffer[..bytes]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => outbox.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(!self.stream.needs_flush())
+    }
+}
+
+/// Bytes that one write carries of what waits for a client.
+const WRITE_BYTES: usize = 4 << 10;
+
+fn queued(broadcast: &Broadcast) -> (Bytes, Option<EventKey>) {
+    (broadcast.frame.wire().clone(), broadcast.event)
+}

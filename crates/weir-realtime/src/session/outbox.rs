@@ -1,0 +1,221 @@
+//! What waits for one client, whose socket takes no more at the moment. Bounded in bytes.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::hub::EventKey;
+use crate::settings::SlowClients;
+
+/// Frames in the order in which they are to be written. The first one may be written in part.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    frames: VecDeque<Waiting>,
+    /// Of the first frame, this much is written.
+    written: usize,
+    /// Of all frames together, without what is written.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: Bytes,
+    /// Whose place a newer event may take; none for the protocol's own messages, which all count.
+    event: Option<EventKey>,
+}
+
+/// What became of the frames that were over the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Everything fits, after so many waiting events were dropped.
+    Dropped(usize),
+    /// It does not fit: the client is to be disconnected.
+    TooSlow,
+}
+
+impl Outbox {
+    /// Adds a frame; the first `written` bytes of it are written already, which only the first frame
+    /// of all may have.
+    pub(crate) fn push(&mut self, bytes: Bytes, event: Option<EventKey>, written: usize) {
+        debug_assert!(written == 0 || self.frames.is_empty(), "a frame is written to its end");
+        if self.frames.is_empty() {
+            self.written = written;
+        }
+        self.bytes += bytes.len() - written;
+        self.frames.push_back(Waiting { bytes, event });
+    }
+
+    /// Makes what waits fit into `bytes_max`, as `policy` says.
+    pub(crate) fn fit(&mut self, bytes_max: usize, policy: SlowClients) -> Fit {
+        let mut dropped = 0;
+        if policy == SlowClients::Conflate {
+            dropped += self.conflate();
+        }
+        if policy != SlowClients::Disconnect {
+            while self.bytes > bytes_max && self.drop_oldest() {
+                dropped += 1;
+            }
+        }
+        if self.bytes > bytes_max { Fit::TooSlow } else { Fit::Dropped(dropped) }
+    }
+
+    /// Drops waiting events of which a newer one waits too.
+    fn conflate(&mut self) -> usize {
+        let Some(newest) = self.frames.back().and_then(|frame| frame.event) else { return 0 };
+        let last = self.frames.len() - 1;
+        let is_outdated = |(index, frame): (usize, &Waiting)| {
+            let started = index == 0 && self.written > 0;
+            index < last && !started && frame.event == Some(newest)
+        };
+        // Those before it were conflated when they came: at most one is left.
+        match self.frames.iter().enumerate().position(is_outdated) {
+            Some(index) => {
+                self.remove(index);
+                1
+            }
+            None => 0,
+        }
+    }
+
+    /// Drops the oldest event that is not written in part, and not the newest.
+    fn drop_oldest(&mut self) -> bool {
+        let start = usize::from(self.written > 0);
+        let end = self.frames.len().saturating_sub(1);
+        let oldest = (start..end).find(|index| self.frames[*index].event.is_some());
+        oldest.inspect(|index| self.remove(*index)).is_some()
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(frame) = self.frames.remove(index) {
+            self.bytes -= frame.bytes.len();
+        }
+    }
+
+    /// Copies what is to be written next into `buffer`, as much as goes; answers how much.
+    pub(crate) fn fill(&self, buffer: &mut [u8]) -> usize {
+        let (mut filled, mut skip) = (0, self.written);
+        for frame in &self.frames {
+            let rest = &frame.bytes[skip..];
+            let bytes = rest.len().min(buffer.len() - filled);
+            buffer[filled..filled + bytes].copy_from_slice(&rest[..bytes]);
+            filled += bytes;
+            skip = 0;
+            if filled == buffer.len() {
+                break;
+            }
+        }
+        filled
+    }
+
+    /// `bytes` more are written.
+    pub(crate) fn advance(&mut self, mut bytes: usize) {
+        self.bytes -= bytes;
+        while let Some(first) = self.frames.front() {
+            let left = first.bytes.len() - self.written;
+            if bytes < left {
+                self.written += bytes;
+                return;
+            }
+            bytes -= left;
+            self.written = 0;
+            self.frames.pop_front();
+        }
+        debug_assert_eq!(bytes, 0, "more was written than there was");
+    }
+
+    /// Forgets all but a frame that is written in part.
+    pub(crate) fn clear(&mut self) {
+        self.frames.truncate(usize::from(self.written > 0));
+        self.bytes = self.frames.front().map_or(0, |frame| frame.bytes.len() - self.written);
+    }
+
+    /// Bytes that wait.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hub::ChannelId;
+
+    fn key(name: &str) -> Option<EventKey> {
+        Some(EventKey::new(ChannelId(1), name))
+    }
+
+    fn outbox(frames: &[(&'static str, Option<&str>)]) -> Outbox {
+        let mut outbox = Outbox::default();
+        for (text, event) in frames {
+            outbox.push(Bytes::from_static(text.as_bytes()), event.and_then(key), 0);
+        }
+        outbox
+    }
+
+    fn text(outbox: &Outbox) -> String {
+        let mut buffer = [0; 100];
+        let bytes = outbox.fill(&mut buffer);
+        assert_eq!(bytes, outbox.bytes());
+        String::from_utf8(buffer[..bytes].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_oldest_events_go_first_and_never_what_is_begun_or_the_protocols() {
+        let frames =
+            [("aaaa", Some("x")), ("PPPP", None), ("bbbb", Some("x")), ("cccc", Some("y"))];
+        let mut waiting = outbox(&frames);
+        waiting.advance(1);
+        assert_eq!(waiting.fit(11, SlowClients::DropOldest), Fit::Dropped(1));
+        assert_eq!(text(&waiting), "aaaPPPPcccc");
+        assert_eq!(waiting.fit(10, SlowClients::DropOldest), Fit::TooSlow);
+    }
+
+    #[test]
+    fn of_events_with_one_name_the_newest_stays_at_its_own_place() {
+        let mut waiting = outbox(&[("a1", Some("a")), ("b1", Some("b"))]);
+        waiting.push(Bytes::from_static(b"a2"), key("a"), 0);
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
+        assert_eq!(text(&waiting), "b1a2");
+    }
+
+    #[test]
+    fn who_is_to_be_disconnected_loses_nothing_before() {
+        let mut waiting = outbox(&[("aaaa", Some("x")), ("bbbb", Some("x"))]);
+        assert_eq!(waiting.fit(8, SlowClients::Disconnect), Fit::Dropped(0));
+        assert_eq!(waiting.fit(7, SlowClients::Disconnect), Fit::TooSlow);
+        waiting.advance(2);
+        waiting.clear();
+        assert_eq!(text(&waiting), "aa");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_in_pieces_is_what_was_added(
+            frames in prop::collection::vec("[a-z]{1,9}", 1..20),
+            pieces in prop::collection::vec(1_usize..12, 1..100),
+        ) {
+            let mut outbox = Outbox::default();
+            for frame in &frames {
+                outbox.push(Bytes::from(frame.clone().into_bytes()), None, 0);
+            }
+            let mut written = Vec::new();
+            for piece in pieces.iter().cycle() {
+                let mut buffer = vec![0; *piece];
+                let bytes = outbox.fill(&mut buffer);
+                outbox.advance(bytes);
+                written.extend_from_slice(&buffer[..bytes]);
+                if outbox.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(String::from_utf8(written).unwrap(), frames.concat());
+            prop_assert_eq!(outbox.bytes(), 0);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! How connections end. Whoever ends has left all channels first.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Shard, State};
+use crate::app::App;
+use crate::fanout::SessionKey;
+use crate::frame::append_text;
+use crate::metrics::Closed;
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::server_message;
+use crate::session::{Sent, State as Life};
+use crate::websocket::{self, CloseFrame, Message, ProtocolError};
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The client or the network is gone: nothing can be said.
+    Gone,
+    /// It reads too slowly.
+    Slow,
+    /// It broke the WebSocket protocol.
+    Protocol(ProtocolError),
+    /// For a reason of Pusher's protocol.
+    Code(CloseCode),
+}
+
+impl Why {
+    fn counted_as(self) -> Closed {
+        match self {
+            Self::Gone => Closed::Client,
+            Self::Slow => Closed::Slow,
+            Self::Protocol(_) => Closed::Protocol,
+            Self::Code(CloseCode::NoPong) => Closed::NoPong,
+            Self::Code(CloseCode::Unauthorized) => Closed::Terminated,
+            Self::Code(CloseCode::NoSuchApp | CloseCode::AppDisabled) => Closed::App,
+            Self::Code(_) => Closed::Drain,
+        }
+    }
+}
+
+impl Shard {
+    /// Ends a connection: it leaves its channels at once; the client is told why and has
+    /// `close_timeout` to take that.
+    pub(super) fn close(&self, state: &mut State, key: SessionKey, why: Why) {
+        let session = state.session(key);
+        if session.is_closing() {
+            if why == Why::Gone {
+                self.remove(state, key);
+            }
+            return;
+        }
+        self.hub.metrics.closed(why.counted_as());
+        let until = self.hub.clock.now() + self.hub.settings().limits.close_timeout;
+        session.state = Life::Closing { until };
+        self.leave_all(state, key);
+        if why == Why::Gone {
+            return self.remove(state, key);
+        }
+        let session = state.session(key);
+        if why == Why::Slow {
+            let before = session.waiting_bytes();
+            if let Some(outbox) = &mut session.outbox {
+                outbox.clear();
+            }
+            self.hub.metrics.queue_changed(before, session.waiting_bytes());
+        }
+        let mut last_words = Vec::new();
+        say_why(&mut last_words, why);
+        self.send(state, key, &last_words);
+    }
+
+    /// The client closes: it is answered, and that is the end.
+    pub(super) fn answer_close(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        frame: Option<CloseFrame<'_>>,
+    ) {
+        let until = self.hub.clock.now() + self.hub.settings().limits.close_timeout;
+        let was_closing = state.session(key).is_closing();
+        state.session(key).state = Life::Leaving { until };
+        if was_closing {
+            return;
+        }
+        self.hub.metrics.closed(Closed::Client);
+        self.leave_all(state, key);
+        let mut answer = Vec::new();
+        Message::Close(frame).encode(&mut answer, None);
+        self.send(state, key, &answer);
+    }
+
+    /// Messages for one client. A client that can't be written to is removed.
+    pub(super) fn send(&self, state: &mut State, key: SessionKey, bytes: &[u8]) {
+        let session = state.session(key);
+        let before = session.waiting_bytes();
+        let sent = session.send(bytes);
+        self.hub.metrics.queue_changed(before, session.waiting_bytes());
+        match sent {
+            Sent::Written | Sent::Waits { .. } => {}
+            Sent::TooSlow if session.is_closing() => self.remove(state, key),
+            Sent::TooSlow => self.close(state, key, Why::Slow),
+            Sent::Broken => self.close(state, key, Why::Gone),
+        }
+    }
+
+    /// Forgets a connection, which closes its socket. Its task ends.
+    fn remove(&self, state: &mut State, key: SessionKey) {
+        let session = state.sessions.remove(key as usize);
+        self.hub.metrics.removed(session.waiting_bytes());
+        if let Some(waker) = &session.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Ends the connections that took too long to close.
+    pub(super) fn remove_overdue(&self, state: &mut State, key: SessionKey) {
+        let _ = state.session(key).stream.set_linger_zero();
+        self.remove(state, key);
+    }
+
+    /// All connections of an app.
+    pub(super) fn close_app(&self, state: &mut State, app: &Arc<App>) {
+        let of_app = state.sessions.iter().filter(|(_, session)| Arc::ptr_eq(&session.app, app));
+        let keys: Vec<usize> = of_app.map(|(key, _)| key).collect();
+        let code = match app.settings().is_enabled {
+            true => CloseCode::NoSuchApp,
+            false => CloseCode::AppDisabled,
+        };
+        for key in keys {
+            if let Ok(key) = SessionKey::try_from(key) {
+                self.close(state, key, Why::Code(code));
+            }
+        }
+    }
+
+    /// Waits until Weir ends; then closes everybody, spread over the drain window: whoever comes
+    /// back does so after a fixed time, so only this spreads them.
+    pub(super) async fn drain(self: Rc<Self>) {
+        self.draining.cancelled().await;
+        let window = self.hub.settings().drain_window;
+        let steps = u32::try_from(window.as_millis() / DRAIN_STEP.as_millis()).unwrap_or(u32::MAX);
+        for step in 0..=steps {
+            let steps_left = (steps - step + 1) as usize;
+            let keys: Vec<SessionKey> = self.open_sessions();
+            let count = keys.len().div_ceil(steps_left);
+            for key in keys.into_iter().take(count) {
+                let state = &mut *self.state.borrow_mut();
+                self.close(state, key, Why::Code(CloseCode::OverCapacity));
+            }
+            if step < steps {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        }
+    }
+
+    fn open_sessions(&self) -> Vec<SessionKey> {
+        let state = self.state.borrow();
+        let open = state.sessions.iter().filter(|(_, session)| !session.is_closing());
+        open.filter_map(|(key, _)| SessionKey::try_from(key).ok()).collect()
+    }
+}
+
+/// Between two steps of a drain.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+fn say_why(out: &mut Vec<u8>, why: Why) {
+    match why {
+        Why::Gone => {}
+        Why::Slow => {
+            say_code(out, CloseCode::OverCapacity, "Too slow: more waits for this client than may");
+        }
+        Why::Protocol(error) => {
+            let reason = error.to_string();
+            Message::Close(Some(error.close_frame(&reason))).encode(out, None);
+        }
+        Why::Code(code) => say_code(out, code, code.reason()),
+    }
+}
+
+/// The error as a message, for who shows it, and the close frame.
+pub(super) fn say_code(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
+    append_text(out, |out| server_message::error(out, Some(code), reason));
+    let number = websocket::CloseCode::new(code.number());
+    let frame = number.map(|code| CloseFrame { code, reason });
+    Message::Close(frame).encode(out, None);
+}

@@ -1,0 +1,187 @@
+//! From an upgrade request to a connection.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use form_urlencoded::parse;
+use hyper::StatusCode;
+use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
+
+use super::closing::say_code;
+use super::{Shard, State};
+use crate::app::{App, ConnectionPlace};
+use crate::fanout::SessionKey;
+use crate::frame::append_text;
+use crate::metrics::Limit;
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::server_message;
+use crate::session::{self, Session};
+use crate::websocket::handshake::{self, Refusal, RequestHead};
+
+/// What all paths of connections begin with; the app's key follows.
+pub(crate) const PATH: &str = "/app/";
+/// The version of Pusher's protocol that is spoken.
+const PROTOCOL: &str = "7";
+
+struct UpgradeHead<'a>(&'a Head<'a>);
+
+impl RequestHead for UpgradeHead<'_> {
+    fn method(&self) -> &str {
+        self.0.method
+    }
+
+    fn http_minor_version(&self) -> u8 {
+        self.0.version
+    }
+
+    fn header_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.0.values(name)
+    }
+}
+
+impl Shard {
+    /// Takes over a socket whose request asks for a WebSocket.
+    ///
+    /// # Errors
+    /// The request is not one that opens a WebSocket, or not from here: an HTTP answer says so.
+    /// What Pusher's protocol has a code for is said on the WebSocket, where clients read it.
+    pub fn connect(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        let head = UpgradeHead(upgrade.head);
+        let mut output = Vec::new();
+        let origin = match handshake::accept(&head, &[]) {
+            Ok(accepted) => {
+                accepted.write_response(&mut output);
+                accepted.origin
+            }
+            Err(refusal) => return Err(refuse(upgrade, refusal)),
+        };
+        let entered = self.enter(upgrade.head, upgrade.peer);
+        match entered {
+            Ok((app, _)) if !is_origin_allowed(&app, origin) => {
+                Err(refuse(upgrade, Refusal::OriginNotAllowed))
+            }
+            Ok((app, place)) => {
+                self.open_session(app, place, upgrade.stream, upgrade.rest, output);
+                Ok(())
+            }
+            Err(code) => {
+                say_code(&mut output, code, code.reason());
+                self.say_goodbye(upgrade.stream, output);
+                Ok(())
+            }
+        }
+    }
+
+    /// The app, and a place among its connections.
+    fn enter(&self, head: &Head<'_>, peer: Peer) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
+        let key = head.path().strip_prefix(PATH).filter(|key| !key.is_empty());
+        let key = key.ok_or(CloseCode::PathNotFound)?;
+        check_protocol(head.query().unwrap_or_default())?;
+        let app = self.hub.app_by_key(key).ok_or(CloseCode::NoSuchApp)?;
+        let settings = app.settings();
+        if !settings.is_enabled {
+            return Err(CloseCode::AppDisabled);
+        }
+        if settings.requires_tls && !peer.is_tls {
+            return Err(CloseCode::TlsOnly);
+        }
+        if self.draining.is_cancelled() {
+            return Err(CloseCode::OverCapacity);
+        }
+        let place = app.connect().ok_or_else(|| {
+            self.hub.metrics.limit_hit(Limit::Connections);
+            CloseCode::OverConnectionQuota
+        })?;
+        Ok((Arc::clone(&app), place))
+    }
+
+    /// Registers the connection and tells it its id. `output` holds the handshake's answer.
+    fn open_session(
+        self: &Rc<Self>,
+        app: Arc<App>,
+        place: ConnectionPlace,
+        stream: Stream,
+        rest: &[u8],
+        mut output: Vec<u8>,
+    ) {
+        let now = self.hub.clock.now();
+        let state = &mut *self.state.borrow_mut();
+        let vacant = state.sessions.vacant_entry();
+        let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
+        let socket_id = session::socket_id(self.index, key);
+        vacant.insert(Box::new(Session::new(socket_id, app, place, stream, now)));
+        self.hub.metrics.opened();
+        let timeout = self.activity_timeout();
+        append_text(&mut output, |out| {
+            server_message::connection_established(out, socket_id, timeout);
+        });
+        self.spawn(socket_id);
+        self.send(state, key, &output);
+        self.hear_rest(state, key, rest);
+    }
+
+    /// What the client has sent behind its request, before it was answered.
+    fn hear_rest(&self, state: &mut State, key: SessionKey, mut rest: &[u8]) {
+        while !rest.is_empty() && state.sessions.contains(key as usize) {
+            let bytes = rest.len().min(state.input.len());
+            state.input[..bytes].copy_from_slice(&rest[..bytes]);
+            rest = &rest[bytes..];
+            self.hear(state, key, bytes);
+        }
+    }
+
+    /// A little less or more than the setting: clients that came together don't ping together.
+    fn activity_timeout(&self) -> Duration {
+        let settings = self.hub.settings();
+        let jitter = settings.activity_jitter_thousandths.min(999);
+        let thousandths = fastrand::u32(1_000 - jitter..=1_000 + jitter);
+        settings.activity_timeout.saturating_mul(thousandths) / 1_000
+    }
+
+    /// Writes the last words to a socket that never becomes a connection, and lets the client read
+    /// them: closing at once could take them back.
+    fn say_goodbye(&self, stream: Stream, words: Vec<u8>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let timeout = self.hub.settings().limits.close_timeout;
+        let mut stream = stream;
+        let goodbye = async move {
+            stream.write_all(&words).await?;
+            AsyncWriteExt::shutdown(&mut stream).await?;
+            let mut rest = [0; 256];
+            while stream.read(&mut rest).await? > 0 {}
+            std::io::Result::Ok(())
+        };
+        // Whether the client reads it is its own affair.
+        tokio::task::spawn_local(async move {
+            let _ = tokio::time::timeout(timeout, goodbye).await;
+        });
+    }
+}
+
+/// `protocol=7&client=..&version=..`, of which only the first matters.
+fn check_protocol(query: &str) -> Result<(), CloseCode> {
+    let protocol = parse(query.as_bytes()).find(|(name, _)| name == "protocol");
+    match protocol {
+        None => Err(CloseCode::NoProtocol),
+        Some((_, version)) if version == PROTOCOL => Ok(()),
+        Some((_, version)) if version.parse::<u32>().is_ok() => Err(CloseCode::UnsupportedProtocol),
+        Some(_) => Err(CloseCode::InvalidVersion),
+    }
+}
+
+/// Only browsers send an origin; whoever else can send what they like.
+fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
+    let settings = app.settings();
+    match origin {
+        Some(origin) if !settings.origins.is_empty() => {
+            settings.origins.iter().any(|pattern| pattern.matches(origin))
+        }
+        _ => true,
+    }
+}
+
+fn refuse(upgrade: Upgrade<'_>, refusal: Refusal) -> Refused {
+    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    upgrade.refuse(status, refusal.to_string())
+}

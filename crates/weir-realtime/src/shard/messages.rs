@@ -1,0 +1,123 @@
+//! What a client said.
+
+use super::closing::Why;
+use super::{Shard, State};
+use crate::fanout::SessionKey;
+use crate::frame::append_text;
+use crate::pusher::client_message::ClientMessage;
+use crate::pusher::server_message;
+use crate::session::State as Life;
+use crate::settings::Settings;
+use crate::websocket::{Message, Role};
+
+/// Whether the rest of what a client said still counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Go,
+    Stop,
+}
+
+impl Shard {
+    /// The first `bytes` of the core's input are what a connection sent next. All answers go in one
+    /// write.
+    pub(super) fn hear(&self, state: &mut State, key: SessionKey, bytes: usize) {
+        let settings = self.hub.settings();
+        let mut input = std::mem::take(&mut state.input);
+        let mut output = std::mem::take(&mut state.output);
+        let session = state.session(key);
+        session.heard_at = self.hub.clock.now();
+        if matches!(session.state, Life::Pinged { .. }) {
+            session.state = Life::Open;
+        }
+        let mut decoder = std::mem::take(&mut session.decoder);
+        let mut messages = decoder.messages(&mut input[..bytes], Role::Server, &settings.websocket);
+        let mut ending = None;
+        loop {
+            match messages.next() {
+                Ok(Some(message)) => {
+                    if self.take(state, key, &message, &settings, &mut output) == Flow::Stop {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    ending = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(messages);
+        if let Some(session) = state.sessions.get_mut(key as usize) {
+            session.decoder = decoder;
+            if !output.is_empty() {
+                self.send(state, key, &output);
+            }
+        }
+        if let Some(error) = ending.filter(|_| state.sessions.contains(key as usize)) {
+            self.close(state, key, Why::Protocol(error));
+        }
+        output.clear();
+        // A large answer was an exception; its room is not kept.
+        output.shrink_to(super::BUFFER_BYTES);
+        (state.input, state.output) = (input, output);
+    }
+
+    fn take(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        message: &Message<'_>,
+        settings: &Settings,
+        output: &mut Vec<u8>,
+    ) -> Flow {
+        let is_closing = state.session(key).is_closing();
+        match message {
+            Message::Text(_) | Message::Binary(_) | Message::Ping(_) if is_closing => {}
+            Message::Text(text) => self.take_text(state, key, text, settings, output),
+            // Pusher's messages are text; the original takes the bytes for it.
+            Message::Binary(bytes) => match str::from_utf8(bytes) {
+                Ok(text) => self.take_text(state, key, text, settings, output),
+                Err(_) => complain(output, "a message must be text: JSON in UTF-8"),
+            },
+            Message::Ping(payload) => Message::Pong(payload).encode(output, None),
+            Message::Pong(_) => {}
+            Message::Close(frame) => {
+                // What was said before it is answered before it.
+                self.send(state, key, output);
+                output.clear();
+                if state.sessions.contains(key as usize) {
+                    self.answer_close(state, key, *frame);
+                }
+                return Flow::Stop;
+            }
+        }
+        // A message may have ended its own connection.
+        if state.sessions.contains(key as usize) { Flow::Go } else { Flow::Stop }
+    }
+
+    fn take_text(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        text: &str,
+        settings: &Settings,
+        output: &mut Vec<u8>,
+    ) {
+        match ClientMessage::parse(text, &settings.pusher) {
+            Ok(ClientMessage::Subscribe(wish)) => self.subscribe(state, key, wish, output),
+            Ok(ClientMessage::Unsubscribe { channel }) => self.unsubscribe(state, key, &channel),
+            Ok(ClientMessage::Ping) => append_text(output, server_message::pong),
+            Ok(ClientMessage::Pong) => {}
+            Ok(ClientMessage::SignIn(wish)) => self.sign_in(state, key, &wish, output),
+            Ok(ClientMessage::ClientEvent(event)) => {
+                self.client_event(state, key, &event, output);
+            }
+            Err(error) => complain(output, &error.to_string()),
+        }
+    }
+}
+
+/// An error that ends nothing: without a code.
+pub(super) fn complain(output: &mut Vec<u8>, message: &str) {
+    append_text(output, |out| server_message::error(out, None, message));
+}

@@ -1,0 +1,132 @@
+//! Writing what others publish.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::closing::Why;
+use super::{Letters, Shard, State};
+use crate::hub::Letter;
+use crate::metrics::Turn;
+use crate::session::Sent;
+
+impl Shard {
+    /// Takes letters and delivers, turn by turn, until the core ends.
+    pub(super) async fn pump(self: Rc<Self>) {
+        let mut letters = Letters::new();
+        loop {
+            self.letters(&mut letters).await;
+            let has_more = {
+                let state = &mut *self.state.borrow_mut();
+                for letter in letters.drain(..) {
+                    self.open(state, letter);
+                }
+                self.turn(state);
+                !state.ready.is_empty()
+            };
+            if has_more {
+                // Readers, new connections and requests have their turn now.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Resolves with the letters that are there; without any if there is something to deliver.
+    async fn letters(&self, letters: &mut Letters) {
+        let mailbox = &self.hub.cores.get(self.index).mailbox;
+        poll_fn(|context| match mailbox.poll_take(context, letters) {
+            Poll::Pending if self.state.borrow().ready.is_empty() => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    fn open(&self, state: &mut State, letter: Letter) {
+        match letter {
+            Letter::Broadcast(broadcast) => state.sort_in(broadcast),
+            Letter::Direct { to, frame } => {
+                if let Some(key) = state.session_of(to) {
+                    self.send(state, key, frame.wire());
+                }
+            }
+            Letter::Close { to, code } => {
+                if let Some(key) = state.session_of(to) {
+                    self.close(state, key, Why::Code(code));
+                }
+            }
+            Letter::CloseApp { app } => self.close_app(state, &app),
+        }
+    }
+
+    /// Writes to a bounded number of sockets.
+    fn turn(&self, state: &mut State) {
+        let settings = self.hub.settings();
+        let limits = &settings.limits;
+        let mut left = limits.writes_per_turn_max.max(1);
+        let mut turn = Turn::default();
+        let State { sessions, channels, ready, broken, .. } = state;
+        while left > 0 {
+            let Some(slot) = ready.pop_front() else { break };
+            let local = &mut channels[slot as usize];
+            let progress = local.fanout.turn(left, limits.write_bytes_max, |key, delivery| {
+                let session = &mut sessions[key as usize];
+                turn.count(&delivery);
+                let before = session.waiting_bytes();
+                match session.deliver(delivery) {
+                    Sent::Written => {}
+                    Sent::Waits { dropped } => turn.waits(before, session, dropped),
+                    Sent::TooSlow => {
+                        turn.waits(before, session, 0);
+                        broken.push((key, Why::Slow));
+                    }
+                    Sent::Broken => broken.push((key, Why::Gone)),
+                }
+            });
+            // An empty channel costs a little of a turn, too.
+            left -= progress.subscribers.clamp(1, left);
+            if let Some(published_at) = local.fanout.take_finished() {
+                let took = self.hub.clock.now().since(published_at);
+                self.hub.metrics.delivered_after(took.as_secs_f64());
+            }
+            local.is_ready = progress.has_more;
+            if progress.has_more {
+                ready.push_back(slot);
+            }
+        }
+        self.hub.metrics.turn(&turn);
+        self.end_broken(state);
+    }
+
+    fn end_broken(&self, state: &mut State) {
+        for (key, why) in std::mem::take(&mut state.broken) {
+            // It may stand there twice, for two channels.
+            if state.sessions.contains(key as usize) {
+                self.close(state, key, why);
+            }
+        }
+    }
+}
+
+impl Turn {
+    #[inline]
+    fn count(&mut self, delivery: &crate::fanout::Delivery<'_>) {
+        use crate::fanout::Delivery;
+        match delivery {
+            Delivery::Joined { broadcasts, joined } => {
+                self.deliveries += broadcasts.len() as u64;
+                self.bytes += joined.len() as u64;
+            }
+            Delivery::Each(broadcasts) => {
+                self.deliveries += broadcasts.len() as u64;
+                let bytes: usize = broadcasts.iter().map(|one| one.frame.wire().len()).sum();
+                self.bytes += bytes as u64;
+            }
+        }
+    }
+
+    fn waits(&mut self, before: usize, session: &crate::session::Session, dropped: usize) {
+        let change = session.waiting_bytes().cast_signed() - before.cast_signed();
+        self.queued_bytes += change as i64;
+        self.dropped += dropped as u64;
+    }
+}

@@ -1,0 +1,87 @@
+//! Users: signing in, and who watches whom.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::messages::complain;
+use super::{Shard, State};
+use crate::fanout::SessionKey;
+use crate::frame::{Frame, append_text};
+use crate::hub::Letter;
+use crate::pusher::client_message::SignIn;
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::server_message::{self, WatchlistChange};
+use crate::pusher::socket_id::SocketId;
+use crate::pusher::user_data::UserData;
+use crate::users::SignedIn;
+
+impl Shard {
+    pub(super) fn sign_in(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: &SignIn,
+        output: &mut Vec<u8>,
+    ) {
+        let session = state.session(key);
+        if session.user.is_some() {
+            return complain(output, "this connection has signed in already");
+        }
+        let socket_id = session.socket_id;
+        let app = Arc::clone(&session.app);
+        let verified =
+            app.settings().token().verify_sign_in(&wish.auth, socket_id, &wish.user_data);
+        if let Err(error) = verified {
+            let code = Some(CloseCode::Unauthorized);
+            return append_text(output, |out| server_message::error(out, code, &error.to_string()));
+        }
+        let settings = self.hub.settings();
+        let data = match UserData::parse(&wish.user_data, &settings.pusher) {
+            Ok(data) => data,
+            Err(error) => return complain(output, &error.to_string()),
+        };
+        let user = SignedIn {
+            user_id: Arc::from(&*data.id),
+            user_info: data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned())),
+            watchlist: data.watchlist.accepted.iter().map(|user| Arc::from(&**user)).collect(),
+        };
+        append_text(output, |out| server_message::signin_success(out, &wish.user_data));
+        if data.watchlist.left_out > 0 {
+            let code = CloseCode::WatchlistTooLong;
+            append_text(output, |out| server_message::error(out, Some(code), code.reason()));
+        }
+        let presence = app.users.sign_in(socket_id, &user);
+        if !presence.online.is_empty() {
+            let online = presence.online.iter().map(|user| &**user);
+            append_text(output, |out| write_change(out, WatchlistChange::Online, online));
+        }
+        self.tell_watchers(presence.watchers, WatchlistChange::Online, &user.user_id);
+        state.session(key).user = Some(Box::new(user));
+    }
+
+    pub(super) fn sign_out(&self, state: &mut State, key: SessionKey) {
+        let session = state.session(key);
+        let Some(user) = session.user.take() else { return };
+        let presence = session.app.users.sign_out(session.socket_id, &user);
+        self.tell_watchers(presence.watchers, WatchlistChange::Offline, &user.user_id);
+    }
+
+    fn tell_watchers(&self, watchers: Vec<SocketId>, change: WatchlistChange, user_id: &str) {
+        if watchers.is_empty() {
+            return;
+        }
+        let frame = Frame::text(|out| write_change(out, change, std::iter::once(user_id)));
+        for to in watchers {
+            self.hub.tell(to, Letter::Direct { to, frame: frame.clone() });
+        }
+    }
+}
+
+fn write_change<'a>(
+    out: &mut Vec<u8>,
+    change: WatchlistChange,
+    users: impl Iterator<Item = &'a str> + Clone,
+) {
+    server_message::watchlist_events(out, std::iter::once((change, users)));
+}

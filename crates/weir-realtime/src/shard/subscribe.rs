@@ -1,0 +1,299 @@
+//! Joining channels and leaving them.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::messages::complain;
+use super::{Shard, State};
+use crate::app::App;
+use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, ListedMember};
+use crate::fanout::SessionKey;
+use crate::frame::append_text;
+use crate::hub::TooManyChannels;
+use crate::metrics::{Limit, RecoveryOutcome};
+use crate::pusher::channel::Access;
+use crate::pusher::client_message::Subscribe;
+use crate::pusher::presence_data::PresenceData;
+use crate::pusher::server_message::{self, Recovery};
+use crate::pusher::webhook::WebhookEvent;
+use crate::session::Subscription;
+
+/// Times that who joins meets a channel that is being removed, which takes microseconds.
+const TRIES_MAX: usize = 100;
+
+/// Why a subscription was refused, in pusher-js' words.
+struct Refusal {
+    kind: &'static str,
+    status: u16,
+    message: String,
+}
+
+impl Refusal {
+    fn auth(message: impl ToString) -> Self {
+        Self { kind: "AuthError", status: 401, message: message.to_string() }
+    }
+
+    fn invalid(message: impl ToString) -> Self {
+        Self { kind: "InvalidData", status: 400, message: message.to_string() }
+    }
+
+    fn limit(message: impl ToString) -> Self {
+        Self { kind: "LimitReached", status: 429, message: message.to_string() }
+    }
+
+    fn busy(message: impl ToString) -> Self {
+        Self { kind: "Busy", status: 503, message: message.to_string() }
+    }
+}
+
+impl Shard {
+    pub(super) fn subscribe(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: Subscribe,
+        output: &mut Vec<u8>,
+    ) {
+        let name = wish.channel.clone();
+        state.session(key).owes = state.session(key).owes.saturating_add(1);
+        if state.subscription_to(key, name.as_str()).is_some() {
+            return complain(output, &format!("already subscribed to {name}"));
+        }
+        if let Err(refusal) = self.try_subscribe(state, key, wish, output) {
+            append_text(output, |out| {
+                let Refusal { kind, status, message } = &refusal;
+                server_message::subscription_error(out, name.as_str(), kind, message, *status);
+            });
+        }
+    }
+
+    fn try_subscribe(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: Subscribe,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let max = self.hub.settings().limits.channels_per_connection_max;
+        if state.session(key).subscriptions.len() >= max {
+            self.hub.metrics.limit_hit(Limit::ChannelsPerConnection);
+            let setting = "realtime.limits.channels_per_connection_max";
+            return Err(Refusal::limit(format_args!(
+                "a connection may subscribe to {max} channels ({setting})"
+            )));
+        }
+        self.authorise(state, key, &wish)?;
+        let member = self.member(state, key, &wish)?;
+        let app = Arc::clone(&state.session(key).app);
+        let user_id = member.as_ref().map(|member| Arc::clone(&member.user_id));
+        let (channel, join) = self.join(&app, &wish, member)?;
+        let slot = state.slot(&channel, &app);
+        let index = state.channels[slot as usize].fanout.add(key, join.sequence);
+        let subscription = Subscription { channel: slot, index, user_id: user_id.clone() };
+        state.session(key).subscriptions.push(subscription);
+        self.hub.metrics.subscriptions(1);
+        write_joined(output, &channel, &join);
+        self.count_recovery(&join);
+        self.tell_count(state, slot, join.subscribers);
+        self.tell_of_join(&app, &channel, &join, user_id.as_deref());
+        Ok(())
+    }
+
+    /// Whether the application's server lets the connection in.
+    fn authorise(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: &Subscribe,
+    ) -> Result<(), Refusal> {
+        let session = state.session(key);
+        match wish.channel.kind().access {
+            Access::Public => Ok(()),
+            Access::ServerToUser => {
+                let user = session.user.as_ref().map(|user| &*user.user_id);
+                match user == wish.channel.server_to_user() {
+                    true => Ok(()),
+                    false => Err(Refusal::auth("only the signed-in user may subscribe to this")),
+                }
+            }
+            Access::Private | Access::Presence | Access::Encrypted => {
+                let settings = session.app.settings();
+                let (auth, data) = (wish.auth.as_deref(), wish.channel_data.as_deref());
+                settings
+                    .token()
+                    .verify_subscription(auth, session.socket_id, &wish.channel, data)
+                    .map_err(Refusal::auth)
+            }
+        }
+    }
+
+    /// As whom the connection joins a presence channel: whom `channel_data` names, or the user that
+    /// has signed in.
+    fn member(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: &Subscribe,
+    ) -> Result<Option<ListedMember>, Refusal> {
+        if !wish.channel.kind().has_presence() {
+            return Ok(None);
+        }
+        let settings = self.hub.settings();
+        match (&wish.channel_data, &state.session(key).user) {
+            (Some(data), _) => {
+                let data = PresenceData::parse(data, &settings.pusher).map_err(Refusal::invalid)?;
+                let user_info = data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned()));
+                Ok(Some(ListedMember { user_id: Arc::from(&*data.user_id), user_info }))
+            }
+            (None, Some(user)) => Ok(Some(ListedMember {
+                user_id: Arc::clone(&user.user_id),
+                user_info: user.user_info.clone(),
+            })),
+            (None, None) => Err(Refusal::invalid(
+                "a presence channel needs channel_data with a user_id, or a user who has signed in",
+            )),
+        }
+    }
+
+    fn join(
+        &self,
+        app: &Arc<App>,
+        wish: &Subscribe,
+        member: Option<ListedMember>,
+    ) -> Result<(Arc<Channel>, Join), Refusal> {
+        let settings = app.settings();
+        for _ in 0..TRIES_MAX {
+            let channel = self
+                .hub
+                .channel(app, &wish.channel)
+                .map_err(|error: TooManyChannels| Refusal::limit(error))?;
+            let joining = Joining {
+                core: self.index,
+                member: member.clone(),
+                recover: wish.recover,
+                now: self.hub.clock.now(),
+            };
+            match channel.join(joining, &settings, &self.hub.cores) {
+                Ok(join) => return Ok((channel, join)),
+                Err(JoinError::Gone) => {}
+                Err(error @ JoinError::Busy(_)) => {
+                    self.hub.metrics.limit_hit(Limit::CoreQueue);
+                    return Err(Refusal::busy(error));
+                }
+                Err(error @ JoinError::TooManyMembers { .. }) => {
+                    self.hub.metrics.limit_hit(Limit::Members);
+                    return Err(Refusal::limit(error));
+                }
+            }
+        }
+        Err(Refusal::busy(JoinError::Gone))
+    }
+
+    fn count_recovery(&self, join: &Join) {
+        match join.joined.recovery {
+            Some(Recovery::Recovered { .. }) => {
+                self.hub.metrics.recovery(RecoveryOutcome::Recovered);
+            }
+            Some(Recovery::Gap) => self.hub.metrics.recovery(RecoveryOutcome::Gap),
+            None => {}
+        }
+    }
+
+    fn tell_of_join(&self, app: &App, channel: &Channel, join: &Join, user_id: Option<&str>) {
+        let hooks = &app.settings().hooks;
+        let name = channel.name.as_str();
+        if join.occupied {
+            self.hub.webhooks.tell(hooks, &WebhookEvent::ChannelOccupied { channel: name });
+        }
+        if let Some(user_id) = user_id.filter(|_| join.member_came) {
+            self.hub.webhooks.tell(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
+        }
+        if matches!(join.cache, CacheState::Miss) {
+            self.hub.webhooks.tell(hooks, &WebhookEvent::CacheMiss { channel: name });
+        }
+    }
+
+    pub(super) fn unsubscribe(&self, state: &mut State, key: SessionKey, name: &str) {
+        // Leaving what one is not in changes nothing.
+        if let Some(index) = state.subscription_to(key, name) {
+            let subscription = state.session(key).subscriptions.swap_remove(index);
+            self.leave(state, &subscription);
+        }
+    }
+
+    /// Leaves all channels, and the user.
+    pub(super) fn leave_all(&self, state: &mut State, key: SessionKey) {
+        for subscription in std::mem::take(&mut state.session(key).subscriptions) {
+            self.leave(state, &subscription);
+        }
+        self.sign_out(state, key);
+    }
+
+    fn leave(&self, state: &mut State, subscription: &Subscription) {
+        let slot = subscription.channel;
+        let local = &mut state.channels[slot as usize];
+        let (channel, app) = (Arc::clone(&local.channel), Arc::clone(&local.app));
+        for moved in local.fanout.remove(subscription.index).into_iter().flatten() {
+            let subscriptions = &mut state.session(moved.session).subscriptions;
+            let place = subscriptions.iter_mut().find(|place| place.channel == slot);
+            place.expect("who is among the subscribers has a subscription").index = moved.index;
+        }
+        self.hub.metrics.subscriptions(-1);
+        state.forget_if_empty(slot);
+        let user_id = subscription.user_id.as_deref();
+        let settings = app.settings();
+        let leaving = Leaving { core: self.index, user_id, now: self.hub.clock.now() };
+        let left = channel.leave(leaving, &settings, &self.hub.cores);
+        let name = channel.name.as_str();
+        if let Some(user_id) = user_id.filter(|_| left.member_went) {
+            let event = WebhookEvent::MemberRemoved { channel: name, user_id };
+            self.hub.webhooks.tell(&settings.hooks, &event);
+        }
+        if left.subscribers == 0 {
+            self.hub
+                .webhooks
+                .tell(&settings.hooks, &WebhookEvent::ChannelVacated { channel: name });
+            let change = app.channels.tidy(name, &settings, self.hub.clock.now());
+            self.hub.add_history_bytes(change);
+        } else if state.channels.contains(slot as usize) {
+            self.tell_count(state, slot, left.subscribers);
+        }
+    }
+}
+
+impl State {
+    /// Which of the connection's subscriptions is the one to this channel.
+    pub(super) fn subscription_to(&self, key: SessionKey, name: &str) -> Option<usize> {
+        let session = &self.sessions[key as usize];
+        session.subscriptions.iter().position(|subscription| {
+            let local = &self.channels[subscription.channel as usize];
+            local.channel.name.as_str() == name
+        })
+    }
+}
+
+/// The answer to who joined: that it holds, what was missed, what is cached.
+fn write_joined(output: &mut Vec<u8>, channel: &Channel, join: &Join) {
+    let name = channel.name.as_str();
+    append_text(output, |out| match &join.members {
+        None => server_message::subscription_succeeded(out, name, &join.joined),
+        Some(listing) => server_message::presence_subscription_succeeded(
+            out,
+            name,
+            &join.joined,
+            listing.count,
+            listing.members.iter().map(ListedMember::as_member),
+        ),
+    });
+    for frame in &join.missed {
+        output.extend_from_slice(frame.wire());
+    }
+    match &join.cache {
+        CacheState::None => {}
+        // Who recovered has it among what was missed, or had it before.
+        CacheState::Hit(_) if matches!(join.joined.recovery, Some(Recovery::Recovered { .. })) => {}
+        CacheState::Hit(frame) => output.extend_from_slice(frame.wire()),
+        CacheState::Miss => append_text(output, |out| server_message::cache_miss(out, name)),
+    }
+}

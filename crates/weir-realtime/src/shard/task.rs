@@ -1,0 +1,93 @@
+//! A connection's task: it reads, and writes what has to wait.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::closing::Why;
+use super::{Shard, State};
+use crate::fanout::SessionKey;
+use crate::pusher::socket_id::SocketId;
+use crate::session;
+use crate::session::State as Life;
+
+/// Reads of one connection before the others have their turn.
+const READS_PER_TURN: usize = 4;
+
+impl Shard {
+    /// Serves the connection until it is gone.
+    pub(super) fn spawn(self: &Rc<Self>, socket_id: SocketId) {
+        let shard = Rc::clone(self);
+        tokio::task::spawn_local(poll_fn(move |context| shard.poll(socket_id, context)));
+    }
+
+    fn poll(&self, socket_id: SocketId, context: &mut Context<'_>) -> Poll<()> {
+        let state = &mut *self.state.borrow_mut();
+        let key = session::key_of(socket_id);
+        if state.session_of(socket_id).is_none() {
+            return Poll::Ready(());
+        }
+        let session = state.session(key);
+        if !session.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            session.waker = Some(context.waker().clone());
+        }
+        match self.poll_parts(state, key, context) {
+            Ok(()) => {}
+            Err(_) => self.close(state, key, Why::Gone),
+        }
+        match state.session_of(socket_id) {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }
+    }
+
+    fn poll_parts(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        context: &mut Context<'_>,
+    ) -> io::Result<()> {
+        self.poll_write(state, key, context)?;
+        for _ in 0..READS_PER_TURN {
+            if state.session(key).owes > 0 && !self.may_subscribe(state, key) {
+                return Ok(());
+            }
+            let State { sessions, input, .. } = state;
+            let read = sessions[key as usize].stream.poll_read(context, input);
+            let Poll::Ready(bytes) = read? else { return Ok(()) };
+            if bytes == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.hear(state, key, bytes);
+            if !state.sessions.contains(key as usize) {
+                return Ok(());
+            }
+            self.poll_write(state, key, context)?;
+        }
+        // There may be more to read, after the others.
+        context.waker().wake_by_ref();
+        Ok(())
+    }
+
+    fn poll_write(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        context: &mut Context<'_>,
+    ) -> io::Result<()> {
+        let State { sessions, write_buffer, .. } = state;
+        let session = &mut sessions[key as usize];
+        let mut is_written = true;
+        if session.has_unwritten() {
+            let before = session.waiting_bytes();
+            let written = session.poll_write_waiting(context, write_buffer);
+            self.hub.metrics.queue_changed(before, session.waiting_bytes());
+            is_written = written?.is_ready();
+        }
+        if is_written && matches!(session.state, Life::Leaving { .. }) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+}
