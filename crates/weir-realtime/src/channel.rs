@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::history::{Entry, History};
-pub(crate) use self::members::{Change, ListedMember, MemberList, Members};
+pub(crate) use self::members::{Change, ListedMember, MemberList, Members, VersionedList};
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
 use crate::frame::{Draft, Frame};
@@ -23,7 +23,7 @@ use crate::hub::{Audience, Broadcast, ChannelId, CoreBusy, Cores, EventKey, Lett
 use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::{self, Joined, Recovery};
-use crate::settings::{AppSettings, HistoryLimits};
+use crate::settings::{AppSettings, HistoryLimits, PresenceLimits};
 
 /// A channel of one app.
 #[derive(Debug)]
@@ -49,7 +49,9 @@ struct Home {
     /// By core.
     subscribers: Box<[u32]>,
     members: Members,
-    /// The last time that somebody was told how many subscribers there are, and how many.
+    /// Subscribers who are told of differences of the members.
+    member_followers: u32,
+    /// The last time that subscribers were told how many they are, and how many.
     count_told: (Timestamp, usize),
     touched: Timestamp,
 }
@@ -101,6 +103,7 @@ pub(crate) struct Joining {
     pub(crate) core: usize,
     pub(crate) member: Option<ListedMember>,
     pub(crate) recover: Option<Position>,
+    pub(crate) wants_member_changes: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -155,6 +158,7 @@ pub(crate) enum JoinError {
 pub(crate) struct Leaving<'a> {
     pub(crate) core: usize,
     pub(crate) user_id: Option<&'a str>,
+    pub(crate) wants_member_changes: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -189,6 +193,7 @@ impl Channel {
             cached: None,
             subscribers: vec![0; cores].into_boxed_slice(),
             members: Members::default(),
+            member_followers: 0,
             count_told: (Timestamp::default(), 0),
             touched: now,
         };
@@ -230,21 +235,23 @@ impl Channel {
     ) -> Result<Join, JoinError> {
         let mut home = self.home();
         home.check_there().map_err(|Gone| JoinError::Gone)?;
-        let Joining { core, member, recover, now } = joining;
+        let Joining { core, member, recover, wants_member_changes, now } = joining;
         let member_came = match &member {
             Some(member) => self.admit(&mut home, member, app, cores, now)?,
             None => false,
         };
         let occupied = home.total() == 0;
         home.subscribers[core] += 1;
+        home.member_followers += u32::from(wants_member_changes);
         home.history.trim(now, &app.history);
-        let (joined, missed) = home.recover(recover, &app.history);
+        let (mut joined, missed) = home.recover(recover, &app.history);
+        joined.members_version = wants_member_changes.then(|| home.members.version());
         Ok(Join {
             sequence: home.sequence,
             joined,
             missed,
             cache: self.cache_state(&home, app.cache_age_max, now),
-            members: member.map(|member| home.listing(member, app.presence.list_max)),
+            members: member.map(|member| home.listing(member, app.presence.list_max, now)),
             member_came,
             occupied,
             subscribers: home.total(),
@@ -269,56 +276,98 @@ impl Channel {
         if home.members.len() >= max {
             return Err(JoinError::TooManyMembers { max });
         }
-        if home.members.len() < app.presence.list_max {
+        let is_small = home.members.len() < app.presence.list_max;
+        if is_small {
             let frame = Frame::text(|out| {
                 server_message::member_added(out, self.name.as_str(), member.as_member());
             });
             let reserved = home.reserve(cores, frame.wire().len())?;
-            self.send(home, cores, reserved, Message::protocol(frame, now));
+            let message = Message { audience: Audience::MemberEvents, ..Message::new(frame, now) };
+            self.send(home, cores, reserved, message);
         }
         home.members.add(member.clone());
+        if is_small {
+            self.tell_followers(home, cores, now);
+        }
         Ok(true)
     }
 
     /// Takes a subscriber away.
     pub(crate) fn leave(&self, leaving: Leaving<'_>, app: &AppSettings, cores: &Cores) -> Left {
         let mut home = self.home();
-        let Leaving { core, user_id, now } = leaving;
+        let Leaving { core, user_id, wants_member_changes, now } = leaving;
         home.subscribers[core] -= 1;
+        home.member_followers -= u32::from(wants_member_changes);
         home.touched = now;
-        let mut member_went = false;
-        if let Some(user_id) = user_id {
-            member_went = home.members.remove(user_id) == Change::User;
-            if member_went && home.members.len() < app.presence.list_max {
-                let frame = Frame::text(|out| {
-                    server_message::member_removed(out, self.name.as_str(), user_id);
-                });
-                let reserved = home.reserve_always(cores, frame.wire().len());
-                self.send(&mut home, cores, reserved, Message::protocol(frame, now));
+        let member_went =
+            user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
+        let is_small = home.members.len() < app.presence.list_max;
+        if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
+            if home.members.len() + 1 == app.presence.list_max {
+                // Those who were told numbers until now begin with the right one.
+                self.send_count(&mut home, cores, now);
             }
+            let frame = Frame::text(|out| {
+                server_message::member_removed(out, self.name.as_str(), user_id);
+            });
+            let message = Message { audience: Audience::MemberEvents, ..Message::new(frame, now) };
+            self.send_always(&mut home, cores, message);
+            self.tell_followers(&mut home, cores, now);
         }
         Left { member_went, subscribers: home.total() }
     }
 
-    /// Tells all subscribers how many they are, if that changed and was not told less than
-    /// `interval` ago. Answers whether it is still to be told.
+    /// Tells all subscribers how many they are (the users of a presence channel), and those who
+    /// follow its members what changed: if something did, and was not told less than `interval` ago.
+    /// Answers whether it is still to be told.
     pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
         let (told_at, told) = home.count_told;
-        let count = if self.kind.has_presence() { home.members.len() } else { home.total() };
-        if count == told || home.total() == 0 {
+        if home.count(self.kind) == told || home.total() == 0 {
             return false;
         }
         if now.since(told_at) < interval {
             return true;
         }
+        self.send_count(&mut home, cores, now);
+        self.tell_followers(&mut home, cores, now);
+        false
+    }
+
+    fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+        let count = home.count(self.kind);
+        home.count_told = (now, count);
         let frame = Frame::text(|out| {
             server_message::subscription_count(out, self.name.as_str(), count);
         });
-        home.count_told = (now, count);
-        let reserved = home.reserve_always(cores, frame.wire().len());
-        self.send(&mut home, cores, reserved, Message::protocol(frame, now));
-        false
+        self.send_always(home, cores, Message::new(frame, now));
+    }
+
+    /// What changed of the members since they were told last.
+    fn tell_followers(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+        let difference = home.members.take_difference();
+        if difference.is_empty() || home.member_followers == 0 {
+            return;
+        }
+        let (version, count) = (home.members.version(), home.members.len());
+        let frame = Frame::text(|out| {
+            server_message::members_changed(
+                out,
+                self.name.as_str(),
+                difference.from..=version,
+                count,
+                difference.added(),
+                difference.removed(),
+            );
+        });
+        let message = Message { audience: Audience::MemberChanges, ..Message::new(frame, now) };
+        self.send_always(home, cores, message);
+    }
+
+    /// A message that can't be refused.
+    fn send_always(&self, home: &mut Home, cores: &Cores, message: Message) {
+        let reserved = home.reserve_always(cores, message.frame.wire().len());
+        self.send(home, cores, reserved, message);
     }
 
     /// One message into the mailboxes, at the next place.
@@ -354,9 +403,17 @@ impl Channel {
         Some((cached.data.clone(), left))
     }
 
-    /// All users of a presence channel.
-    pub(crate) fn members(&self) -> MemberList {
-        self.home().members.list()
+    /// All users of a presence channel: of the version that is asked for, if it is still there. Of a
+    /// large channel the list may be as old as changes are gathered.
+    pub(crate) fn members(
+        &self,
+        version: Option<u64>,
+        limits: &PresenceLimits,
+        now: Timestamp,
+    ) -> VersionedList {
+        let mut home = self.home();
+        let age_max = limits.list_age_max(home.members.len());
+        home.members.list(version, age_max, now)
     }
 
     pub(crate) fn info(&self) -> Info {
@@ -384,6 +441,7 @@ impl Channel {
         home.history.trim(now, &app.history);
         let age_max = app.cache_age_max;
         home.cached.take_if(|cached| now.since(cached.at) >= age_max);
+        home.members.tidy(app.presence.gather, now);
         home.is_gone = home.total() == 0
             && home.history.is_empty()
             && home.cached.is_none()
@@ -428,8 +486,8 @@ struct Message {
 }
 
 impl Message {
-    /// One of the protocol's own.
-    fn protocol(frame: Frame, now: Timestamp) -> Self {
+    /// One of the protocol's own, for everyone.
+    fn new(frame: Frame, now: Timestamp) -> Self {
         Self { frame, audience: Audience::Everyone, event: None, now }
     }
 }
@@ -490,23 +548,33 @@ impl Home {
     fn recover(&self, wish: Option<Position>, limits: &HistoryLimits) -> (Joined, Vec<Frame>) {
         let position = (limits.events_max > 0).then(|| self.position());
         let Some(wish) = wish else {
-            return (Joined { position, recovery: None }, Vec::new());
+            return (Joined { position, ..Joined::default() }, Vec::new());
         };
         let same_history = position.is_some() && wish.epoch == self.epoch;
         let missed = match self.history.after(wish.offset, self.offset) {
             Some(missed) if same_history => missed,
-            _ => return (Joined { position, recovery: Some(Recovery::Gap) }, Vec::new()),
+            _ => {
+                let recovery = Some(Recovery::Gap);
+                return (Joined { position, recovery, ..Joined::default() }, Vec::new());
+            }
         };
         let missed: Vec<Frame> = missed.map(|entry| entry.frame.clone()).collect();
         let recovery = Recovery::Recovered { events: missed.len() as u64 };
-        (Joined { position, recovery: Some(recovery) }, missed)
+        (Joined { position, recovery: Some(recovery), ..Joined::default() }, missed)
     }
 
-    fn listing(&mut self, member: ListedMember, list_max: usize) -> Listing {
+    fn listing(&mut self, member: ListedMember, list_max: usize, now: Timestamp) -> Listing {
         let count = self.members.len();
-        let members =
-            if count <= list_max { self.members.list() } else { MemberList::from([member]) };
+        let members = match count <= list_max {
+            true => self.members.list(None, Duration::ZERO, now).members,
+            false => MemberList::from([member]),
+        };
         Listing { members, count }
+    }
+
+    /// The number that subscribers are told.
+    fn count(&self, kind: ChannelKind) -> usize {
+        if kind.has_presence() { self.members.len() } else { self.total() }
     }
 }
 

@@ -25,9 +25,11 @@ pub(crate) struct Fanout {
 
 /// A subscriber, and the place after which messages are for it.
 #[derive(Clone, Copy, Debug)]
-struct Subscriber {
-    session: SessionKey,
-    from: u64,
+pub(crate) struct Subscriber {
+    pub(crate) session: SessionKey,
+    /// How it learns of the members of a presence channel.
+    pub(crate) wants_member_changes: bool,
+    pub(crate) from: u64,
 }
 
 /// Messages that are being delivered together.
@@ -35,10 +37,32 @@ struct Subscriber {
 struct Run {
     broadcasts: Vec<Broadcast>,
     joined: Bytes,
-    /// Each message is for everyone.
-    is_for_everyone: bool,
+    for_whom: ForWhom,
     /// Subscribers before this one have it.
     next: usize,
+}
+
+/// For whom the messages of a run are: the same for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForWhom {
+    Everyone,
+    /// The session knows.
+    NotEveryone,
+    /// Subscribers with this answer to `wants_member_changes`.
+    MembersOf {
+        wants_changes: bool,
+    },
+}
+
+impl ForWhom {
+    fn of(broadcast: &Broadcast) -> Self {
+        match broadcast.audience {
+            Audience::Everyone => Self::Everyone,
+            Audience::Except(_) => Self::NotEveryone,
+            Audience::MemberEvents => Self::MembersOf { wants_changes: false },
+            Audience::MemberChanges => Self::MembersOf { wants_changes: true },
+        }
+    }
 }
 
 /// What one subscriber is to get.
@@ -72,9 +96,9 @@ impl Fanout {
         self.subscribers.len()
     }
 
-    /// Adds a subscriber, for messages after the place `from`; answers where it is.
-    pub(crate) fn add(&mut self, session: SessionKey, from: u64) -> u32 {
-        self.subscribers.push(Subscriber { session, from });
+    /// Adds a subscriber; answers where it is.
+    pub(crate) fn add(&mut self, subscriber: Subscriber) -> u32 {
+        self.subscribers.push(subscriber);
         u32::try_from(self.subscribers.len() - 1).expect("fewer subscribers than file descriptors")
     }
 
@@ -152,24 +176,27 @@ impl Fanout {
 impl Run {
     /// As many waiting messages as go into one write; always at least one.
     fn begin(waiting: &mut VecDeque<Broadcast>, write_bytes_max: usize) -> Option<Self> {
+        let for_whom = ForWhom::of(waiting.front()?);
         let mut bytes = 0;
         let fitting = waiting.iter().take_while(|broadcast| {
             bytes += broadcast.frame.wire().len();
-            bytes <= write_bytes_max
+            bytes <= write_bytes_max && ForWhom::of(broadcast) == for_whom
         });
         let count = fitting.count().max(1).min(waiting.len());
         let broadcasts: Vec<Broadcast> = waiting.drain(..count).collect();
         let joined = join(&broadcasts)?;
-        let is_for_everyone =
-            broadcasts.iter().all(|broadcast| broadcast.audience == Audience::Everyone);
-        Some(Self { broadcasts, joined, is_for_everyone, next: 0 })
+        Some(Self { broadcasts, joined, for_whom, next: 0 })
     }
 
     #[inline]
     fn deliver(&self, subscriber: Subscriber, deliver: &mut impl FnMut(SessionKey, Delivery<'_>)) {
-        let Subscriber { session, from } = subscriber;
+        let Subscriber { session, wants_member_changes, from } = subscriber;
         let broadcasts = &self.broadcasts[..];
-        if self.is_for_everyone && from < broadcasts[0].sequence {
+        if matches!(self.for_whom, ForWhom::MembersOf { wants_changes } if wants_changes != wants_member_changes)
+        {
+            return;
+        }
+        if self.for_whom != ForWhom::NotEveryone && from < broadcasts[0].sequence {
             return deliver(session, Delivery::Joined { broadcasts, joined: &self.joined });
         }
         let start = broadcasts.partition_point(|broadcast| broadcast.sequence <= from);

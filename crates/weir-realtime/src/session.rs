@@ -52,6 +52,8 @@ pub(crate) struct Subscription {
     pub(crate) index: u32,
     /// As whom, on a presence channel.
     pub(crate) user_id: Option<Arc<str>>,
+    /// It is told of differences of the channel's members.
+    pub(crate) wants_member_changes: bool,
 }
 
 /// Where a connection is in its life.

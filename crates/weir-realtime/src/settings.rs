@@ -127,8 +127,10 @@ pub struct PresenceLimits {
     /// Above that, a subscriber gets no list of the members but their number, and changes come
     /// together.
     pub list_max: usize,
-    /// How long changes are gathered above `list_max`.
+    /// How long changes are gathered above `list_max`; also how old a list may be there.
     pub gather: Duration,
+    /// Members of one page of the list.
+    pub page_max: usize,
 }
 
 impl Default for Settings {
@@ -203,8 +205,20 @@ impl Default for HistoryLimits {
     }
 }
 
+impl PresenceLimits {
+    /// How old a list of so many members may be: a large one is not made anew for each change.
+    pub(crate) fn list_age_max(&self, members: usize) -> Duration {
+        if members > self.list_max { self.gather } else { Duration::ZERO }
+    }
+}
+
 impl Default for PresenceLimits {
     fn default() -> Self {
-        Self { members_max: 100_000, list_max: 1_000, gather: Duration::from_millis(500) }
+        Self {
+            members_max: 100_000,
+            list_max: 1_000,
+            gather: Duration::from_millis(500),
+            page_max: 1_000,
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod client_event;
 mod closing;
 mod connect;
+mod list_members;
 mod messages;
 mod pacing;
 mod pump;

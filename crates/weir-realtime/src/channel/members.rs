@@ -1,19 +1,32 @@
 //! Who is on a presence channel: users, each with as many connections as it has.
+//!
+//! Every change of who is there gives the channel's members a new version. Who follows a large
+//! channel fetches one version in pages and applies the differences after it.
 
 use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
+use weir_base::clock::Timestamp;
 
 use crate::pusher::server_message::Member;
+
+/// Lists that are kept for who reads them in pages: with one made each `gather`, a reader has four
+/// times that for all of its pages, or begins again.
+const LISTS_MAX: usize = 4;
 
 /// The users of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     users: HashMap<Arc<str>, Presence, foldhash::fast::RandomState>,
-    /// As of the last change; made when somebody asks.
-    list: Option<MemberList>,
+    version: u64,
+    /// The newest last.
+    lists: VecDeque<VersionedList>,
+    /// Since the last difference that was told.
+    difference: Difference,
 }
 
 #[derive(Debug)]
@@ -24,6 +37,22 @@ struct Presence {
 
 /// All users at one moment. Cheap to clone; a change of the channel doesn't change it.
 pub(crate) type MemberList = Arc<[ListedMember]>;
+
+/// The users of one version.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionedList {
+    pub(crate) version: u64,
+    pub(crate) members: MemberList,
+    made_at: Timestamp,
+}
+
+/// What changed from one version to a later one: users who are there at the end, or are not.
+#[derive(Debug, Default)]
+pub(crate) struct Difference {
+    /// The version before it.
+    pub(crate) from: u64,
+    changes: HashMap<Arc<str>, Option<ListedMember>, foldhash::fast::RandomState>,
+}
 
 /// A user, owned.
 #[derive(Clone, Debug)]
@@ -48,17 +77,34 @@ pub(crate) enum Change {
     Connection,
 }
 
+impl Difference {
+    /// Users who came.
+    pub(crate) fn added(&self) -> impl Iterator<Item = Member<'_>> + Clone {
+        self.changes.values().flatten().map(ListedMember::as_member)
+    }
+
+    /// Users who went; perhaps one who was not there.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = &str> + Clone {
+        self.changes.iter().filter(|(_, member)| member.is_none()).map(|(user_id, _)| &**user_id)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
 impl Members {
     /// One connection more. What is shown of a user is what its first connection brought.
     pub(crate) fn add(&mut self, member: ListedMember) -> Change {
-        match self.users.entry(member.user_id) {
+        match self.users.entry(Arc::clone(&member.user_id)) {
             Entry::Occupied(mut present) => {
                 present.get_mut().connections += 1;
                 Change::Connection
             }
             Entry::Vacant(place) => {
-                place.insert(Presence { user_info: member.user_info, connections: 1 });
-                self.list = None;
+                place.insert(Presence { user_info: member.user_info.clone(), connections: 1 });
+                self.version += 1;
+                self.difference.changes.insert(Arc::clone(&member.user_id), Some(member));
                 Change::User
             }
         }
@@ -74,8 +120,10 @@ impl Members {
         if presence.connections > 0 {
             return Change::Connection;
         }
-        self.users.remove(user_id);
-        self.list = None;
+        if let Some((user_id, _)) = self.users.remove_entry(user_id) {
+            self.version += 1;
+            self.difference.changes.insert(user_id, None);
+        }
         Change::User
     }
 
@@ -89,23 +137,66 @@ impl Members {
         self.users.len()
     }
 
-    /// All of them.
-    pub(crate) fn list(&mut self) -> MemberList {
-        let users = &self.users;
-        let list = self.list.get_or_insert_with(|| {
-            let listed = users.iter().map(|(user_id, presence)| ListedMember {
-                user_id: Arc::clone(user_id),
-                user_info: presence.user_info.clone(),
-            });
-            listed.collect()
+    /// Changes of who is there, so far.
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What changed since the last call.
+    pub(crate) fn take_difference(&mut self) -> Difference {
+        let next = Difference { from: self.version, changes: HashMap::default() };
+        std::mem::replace(&mut self.difference, next)
+    }
+
+    /// A list that was made at most `age_max` ago; of this version, if it is still kept.
+    pub(crate) fn list(
+        &mut self,
+        version: Option<u64>,
+        age_max: Duration,
+        now: Timestamp,
+    ) -> VersionedList {
+        if let Some(asked) = self.lists.iter().find(|list| Some(list.version) == version) {
+            return asked.clone();
+        }
+        let newest = self.lists.back();
+        let fresh = |list: &&VersionedList| {
+            list.version == self.version || now.since(list.made_at) < age_max
+        };
+        if let Some(list) = newest.filter(fresh) {
+            return list.clone();
+        }
+        if self.lists.len() >= LISTS_MAX {
+            self.lists.pop_front();
+        }
+        let list = self.make_list(now);
+        self.lists.push_back(list.clone());
+        list
+    }
+
+    fn make_list(&self, made_at: Timestamp) -> VersionedList {
+        let listed = self.users.iter().map(|(user_id, presence)| ListedMember {
+            user_id: Arc::clone(user_id),
+            user_info: presence.user_info.clone(),
         });
-        Arc::clone(list)
+        VersionedList { version: self.version, members: listed.collect(), made_at }
+    }
+
+    /// Forgets lists that nobody will ask for any more.
+    pub(crate) fn tidy(&mut self, age_max: Duration, now: Timestamp) {
+        let keep = age_max.saturating_mul(u32::try_from(LISTS_MAX).unwrap_or(u32::MAX));
+        self.lists.retain(|list| now.since(list.made_at) < keep);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn member(user_id: &str) -> ListedMember {
         ListedMember { user_id: Arc::from(user_id), user_info: None }
@@ -125,12 +216,68 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stays_as_it_was() {
+    fn a_list_stays_as_it_was_and_serves_for_a_while() {
         let mut members = Members::default();
+        let second = Duration::from_secs(1);
         members.add(member("a"));
-        let before = members.list();
-        assert!(Arc::ptr_eq(&before, &members.list()), "made once");
+        let before = members.list(None, second, NOW);
         members.add(member("b"));
-        assert_eq!((before.len(), members.list().len()), (1, 2));
+        let soon = members.list(None, second, NOW + second / 2);
+        assert!(Arc::ptr_eq(&before.members, &soon.members), "not made again");
+        let later = members.list(None, second, NOW + second);
+        assert_eq!((before.members.len(), later.members.len()), (1, 2));
+        let asked = members.list(Some(before.version), second, NOW + second);
+        assert!(Arc::ptr_eq(&before.members, &asked.members), "by its version");
+        members.tidy(second, NOW + second * 10);
+        assert!(members.lists.is_empty());
+    }
+
+    #[test]
+    fn at_most_some_lists_are_kept() {
+        let mut members = Members::default();
+        for user in 0..20 {
+            members.add(member(&user.to_string()));
+            members.list(None, Duration::ZERO, NOW);
+        }
+        assert_eq!(members.lists.len(), LISTS_MAX);
+    }
+
+    proptest! {
+        /// A list and the differences after it are always who is there.
+        #[test]
+        fn a_list_and_all_differences_after_it_are_the_members(
+            steps in prop::collection::vec((0_u8..6, any::<bool>(), any::<bool>()), 1..80),
+        ) {
+            let mut members = Members::default();
+            let mut connections = [0_u32; 6];
+            let list = members.list(None, Duration::ZERO, NOW);
+            let mut known: BTreeSet<String> =
+                list.members.iter().map(|member| member.user_id.to_string()).collect();
+            let mut version = list.version;
+            for (user, comes, tells) in steps {
+                let id = user.to_string();
+                if comes {
+                    members.add(member(&id));
+                    connections[user as usize] += 1;
+                } else if connections[user as usize] > 0 {
+                    members.remove(&id);
+                    connections[user as usize] -= 1;
+                }
+                if tells {
+                    let difference = members.take_difference();
+                    prop_assert_eq!(difference.from, version);
+                    version = members.version();
+                    known.extend(difference.added().map(|member| member.user_id.to_owned()));
+                    for user_id in difference.removed() {
+                        known.remove(user_id);
+                    }
+                    let expected: BTreeSet<String> = (0..6_usize)
+                        .filter(|user| connections[*user] > 0)
+                        .map(|user| user.to_string())
+                        .collect();
+                    prop_assert_eq!(&known, &expected);
+                }
+            }
+        }
     }
 }

@@ -21,6 +21,10 @@ fn broadcast(sequence: u64, audience: Audience) -> Broadcast {
     }
 }
 
+fn subscriber(session: SessionKey, from: u64) -> Subscriber {
+    Subscriber { session, wants_member_changes: false, from }
+}
+
 /// What each session got, as the numbers of messages.
 #[derive(Default)]
 struct Received(HashMap<SessionKey, Vec<u64>>);
@@ -47,7 +51,7 @@ impl Received {
 #[test]
 fn what_waits_goes_together() {
     let mut fanout = Fanout::default();
-    fanout.add(7, 0);
+    fanout.add(subscriber(7, 0));
     for sequence in 1..=3 {
         fanout.push(broadcast(sequence, Audience::Everyone));
     }
@@ -64,9 +68,9 @@ fn who_joins_late_gets_what_comes_after_it_only() {
     let mut fanout = Fanout::default();
     fanout.push(broadcast(1, Audience::Everyone));
     fanout.push(broadcast(2, Audience::Everyone));
-    fanout.add(7, 1);
-    fanout.add(8, 2);
-    fanout.add(9, 0);
+    fanout.add(subscriber(7, 1));
+    fanout.add(subscriber(8, 2));
+    fanout.add(subscriber(9, 0));
     let mut received = Received::default();
     assert!(!received.turn(&mut fanout, 10).has_more);
     assert_eq!((received.of(7), received.of(8), received.of(9)), (&[2][..], &[][..], &[1, 2][..]));
@@ -75,15 +79,28 @@ fn who_joins_late_gets_what_comes_after_it_only() {
 #[test]
 fn a_message_with_an_exception_is_left_to_the_session() {
     let mut fanout = Fanout::default();
-    fanout.add(7, 0);
+    fanout.add(subscriber(7, 0));
     fanout.push(broadcast(1, Audience::Except(SocketId { first: 1, second: 2 })));
     fanout.turn(1, 64, |_, delivery| assert!(matches!(delivery, Delivery::Each(_))));
 }
 
 #[test]
+fn who_wants_changes_of_members_gets_them_and_no_events_of_members() {
+    let mut fanout = Fanout::default();
+    fanout.add(subscriber(7, 0));
+    fanout.add(Subscriber { wants_member_changes: true, ..subscriber(8, 0) });
+    fanout.push(broadcast(1, Audience::MemberEvents));
+    fanout.push(broadcast(2, Audience::MemberChanges));
+    fanout.push(broadcast(3, Audience::Everyone));
+    let mut received = Received::default();
+    received.turn(&mut fanout, 10);
+    assert_eq!((received.of(7), received.of(8)), (&[1, 3][..], &[2, 3][..]));
+}
+
+#[test]
 fn a_message_larger_than_a_write_goes_alone() {
     let mut fanout = Fanout::default();
-    fanout.add(7, 0);
+    fanout.add(subscriber(7, 0));
     fanout.push(broadcast(1, Audience::Everyone));
     fanout.push(broadcast(2, Audience::Everyone));
     let mut runs = Vec::new();
@@ -122,7 +139,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Join => {
-                    places.push((next_session, fanout.add(next_session, sequence), sequence));
+                    places.push((next_session, fanout.add(subscriber(next_session, sequence)), sequence));
                     next_session += 1;
                 }
                 Step::Leave(which) if !places.is_empty() => {

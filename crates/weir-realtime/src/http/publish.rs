@@ -27,7 +27,7 @@ impl Shard {
             Operation::Terminate(user) => Ok(self.terminate(call, user)),
             Operation::ListChannels => query::list_channels(self, call),
             Operation::Channel(name) => query::channel(self, call, &parse_name(name, limits)?),
-            Operation::Users(name) => query::users(call, &parse_name(name, limits)?),
+            Operation::Users(name) => query::users(self, call, &parse_name(name, limits)?),
             Operation::History(name) => self.history(call, &parse_name(name, limits)?),
         }
     }

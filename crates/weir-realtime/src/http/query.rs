@@ -51,14 +51,20 @@ pub(super) fn channel(
 }
 
 /// The users of a presence channel.
-pub(super) fn users(call: &Call<'_>, name: &ChannelName) -> Result<Vec<u8>, Failure> {
+pub(super) fn users(
+    shard: &Shard,
+    call: &Call<'_>,
+    name: &ChannelName,
+) -> Result<Vec<u8>, Failure> {
     if !name.kind().has_presence() {
         let text = "only presence channels have users";
         return Err(Failure::new(StatusCode::BAD_REQUEST, text));
     }
-    let members = call.app.channels.get(name.as_str()).map(|channel| channel.members());
-    let members = members.as_deref().unwrap_or_default();
+    let limits = call.app.settings().presence;
+    let channel = call.app.channels.get(name.as_str());
+    let list = channel.map(|channel| channel.members(None, &limits, shard.hub.clock.now()));
     let mut body = Vec::new();
+    let members = list.as_ref().map_or(&[][..], |list| &list.members);
     api::write_users(&mut body, members.iter().map(|member| &*member.user_id));
     Ok(body)
 }

@@ -50,6 +50,10 @@ pub(crate) enum Audience {
     Everyone,
     /// All but the one who sent it.
     Except(SocketId),
+    /// Who is told of each member of a presence channel.
+    MemberEvents,
+    /// Who is told of differences of the members instead.
+    MemberChanges,
 }
 
 /// A channel and an event's name, as a number: two that are equal may stand for each other.

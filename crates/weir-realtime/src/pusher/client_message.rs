@@ -33,6 +33,22 @@ pub enum ClientMessage<'a> {
     SignIn(SignIn),
     /// `client-...`: for the channel's other subscribers.
     ClientEvent(ClientEvent<'a>),
+    /// `weir:members`: wants a page of a presence channel's members.
+    Members(MembersWish),
+}
+
+/// A wish for a page of a presence channel's members: Weir's extension.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct MembersWish {
+    /// Not checked: if it is no name of a channel, the client has not subscribed to it either.
+    pub channel: String,
+    /// Of the list that the pages before were of.
+    pub version: Option<u64>,
+    /// Where the page begins.
+    #[serde(default)]
+    pub start: usize,
+    /// How many members it may have.
+    pub limit: Option<usize>,
 }
 
 /// A wish to subscribe.
@@ -47,6 +63,8 @@ pub struct Subscribe {
     pub channel_data: Option<String>,
     /// The last event that the client has: Weir's extension.
     pub recover: Option<Position>,
+    /// Differences of the members instead of an event for each: Weir's extension.
+    pub member_changes: bool,
 }
 
 /// A wish to be known as a user.
@@ -135,6 +153,7 @@ impl<'a> ClientMessage<'a> {
             // Whatever their data is: {} by pusher-js, "" by pysher, nothing by others.
             "pusher:ping" => Ok(Self::Ping),
             "pusher:pong" => Ok(Self::Pong),
+            "weir:members" => parse_data("weir:members", envelope.data).map(Self::Members),
             "pusher:signin" => parse_data("pusher:signin", envelope.data).map(Self::SignIn),
             name if event::is_client_event(name) => {
                 client_event(envelope, limits).map(Self::ClientEvent)
@@ -162,6 +181,8 @@ fn subscribe(data: Option<&RawValue>, limits: &Limits) -> Result<Subscribe, Clie
         auth: Option<String>,
         channel_data: Option<String>,
         recover: Option<Position>,
+        #[serde(default)]
+        member_changes: bool,
     }
     let data: Data = parse_data("pusher:subscribe", data)?;
     Ok(Subscribe {
@@ -169,6 +190,7 @@ fn subscribe(data: Option<&RawValue>, limits: &Limits) -> Result<Subscribe, Clie
         auth: data.auth,
         channel_data: data.channel_data,
         recover: data.recover,
+        member_changes: data.member_changes,
     })
 }
 

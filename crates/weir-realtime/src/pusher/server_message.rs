@@ -76,6 +76,8 @@ pub struct Joined {
     pub position: Option<Position>,
     /// The answer, if recovery was asked for.
     pub recovery: Option<Recovery>,
+    /// The version of a presence channel's members, if differences were asked for.
+    pub members_version: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -89,6 +91,8 @@ struct Succeeded<'a, T> {
     offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     recovery: Option<Recovery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members_version: Option<u64>,
 }
 
 /// The subscription to a channel without members holds.
@@ -140,6 +144,7 @@ fn succeeded<'a, T>(channel: &'a str, joined: &Joined, data: T) -> Succeeded<'a,
         epoch: joined.position.map(|position| position.epoch),
         offset: joined.position.map(|position| position.offset),
         recovery: joined.recovery,
+        members_version: joined.members_version,
     }
 }
 
@@ -272,4 +277,60 @@ pub(crate) fn write_position_fields(out: &mut Vec<u8>, position: Position) {
     use std::io::Write as _;
     let Position { epoch, offset } = position;
     write!(out, r#","epoch":"{epoch}","offset":{offset}"#).expect("a Vec takes everything");
+}
+
+/// Which part of which list of members is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MembersPage {
+    /// Of the list: differences with a later version are to be applied to it.
+    pub version: u64,
+    /// Where in the list the page begins.
+    pub start: usize,
+    /// How many members the list has.
+    pub count: usize,
+}
+
+/// A page of the members of a presence channel: Weir's extension for large ones. It answers
+/// `weir:members`.
+pub fn members_page<'a>(
+    out: &mut Vec<u8>,
+    channel: &str,
+    page: MembersPage,
+    members: impl Iterator<Item = Member<'a>> + Clone,
+) {
+    #[derive(Serialize)]
+    struct Data<T> {
+        version: u64,
+        start: usize,
+        count: usize,
+        members: T,
+    }
+    let MembersPage { version, start, count } = page;
+    let members = Map(members.map(|member| (member.user_id, member.user_info)));
+    let data = AsText(Data { version, start, count, members });
+    write(out, &Message { event: "weir:members", channel: Some(channel), data });
+}
+
+/// How the members of a presence channel changed from one version to another: Weir's extension, for
+/// subscribers who asked for it instead of `member_added` and `member_removed`.
+pub fn members_changed<'a>(
+    out: &mut Vec<u8>,
+    channel: &str,
+    versions: std::ops::RangeInclusive<u64>,
+    count: usize,
+    added: impl Iterator<Item = Member<'a>> + Clone,
+    removed: impl Iterator<Item = &'a str> + Clone,
+) {
+    #[derive(Serialize)]
+    struct Data<T, U> {
+        from: u64,
+        version: u64,
+        count: usize,
+        added: T,
+        removed: U,
+    }
+    let added = Map(added.map(|member| (member.user_id, member.user_info)));
+    let (from, version) = versions.into_inner();
+    let data = AsText(Data { from, version, count, added, removed: List(removed) });
+    write(out, &Message { event: "weir:members_changed", channel: Some(channel), data });
 }

@@ -56,7 +56,9 @@ impl Outbox {
                 dropped += 1;
             }
         }
-        if self.bytes > bytes_max { Fit::TooSlow } else { Fit::Dropped(dropped) }
+        // One message alone may be larger: a long list, or much that was missed.
+        let is_full = self.bytes > bytes_max && self.frames.len() > 1;
+        if is_full { Fit::TooSlow } else { Fit::Dropped(dropped) }
     }
 
     /// Drops waiting events of which a newer one waits too.
@@ -182,6 +184,14 @@ mod tests {
         waiting.push(Bytes::from_static(b"a2"), key("a"), 0);
         assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
         assert_eq!(text(&waiting), "b1a2");
+    }
+
+    #[test]
+    fn one_message_alone_may_be_larger_than_the_budget() {
+        let mut waiting = outbox(&[("aaaaaaaa", None)]);
+        assert_eq!(waiting.fit(4, SlowClients::Disconnect), Fit::Dropped(0));
+        waiting.push(Bytes::from_static(b"b"), None, 0);
+        assert_eq!(waiting.fit(4, SlowClients::Disconnect), Fit::TooSlow);
     }
 
     #[test]

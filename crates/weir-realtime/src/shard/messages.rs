@@ -108,6 +108,7 @@ impl Shard {
             Ok(ClientMessage::Unsubscribe { channel }) => self.unsubscribe(state, key, &channel),
             Ok(ClientMessage::Ping) => append_text(output, server_message::pong),
             Ok(ClientMessage::Pong) => {}
+            Ok(ClientMessage::Members(wish)) => self.list_members(state, key, &wish, output),
             Ok(ClientMessage::SignIn(wish)) => self.sign_in(state, key, &wish, output),
             Ok(ClientMessage::ClientEvent(event)) => {
                 self.client_event(state, key, &event, output);

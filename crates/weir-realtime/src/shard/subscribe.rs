@@ -8,7 +8,7 @@ use super::messages::complain;
 use super::{Shard, State};
 use crate::app::App;
 use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, ListedMember};
-use crate::fanout::SessionKey;
+use crate::fanout::{SessionKey, Subscriber};
 use crate::frame::append_text;
 use crate::hub::TooManyChannels;
 use crate::metrics::{Limit, RecoveryOutcome};
@@ -89,8 +89,11 @@ impl Shard {
         let user_id = member.as_ref().map(|member| Arc::clone(&member.user_id));
         let (channel, join) = self.join(&app, &wish, member)?;
         let slot = state.slot(&channel, &app);
-        let index = state.channels[slot as usize].fanout.add(key, join.sequence);
-        let subscription = Subscription { channel: slot, index, user_id: user_id.clone() };
+        let wants_member_changes = join.joined.members_version.is_some();
+        let subscriber = Subscriber { session: key, wants_member_changes, from: join.sequence };
+        let index = state.channels[slot as usize].fanout.add(subscriber);
+        let subscription =
+            Subscription { channel: slot, index, user_id: user_id.clone(), wants_member_changes };
         state.session(key).subscriptions.push(subscription);
         self.hub.metrics.subscriptions(1);
         write_joined(output, &channel, &join);
@@ -172,6 +175,7 @@ impl Shard {
                 core: self.index,
                 member: member.clone(),
                 recover: wish.recover,
+                wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
                 now: self.hub.clock.now(),
             };
             match channel.join(joining, &settings, &self.hub.cores) {
@@ -243,7 +247,12 @@ impl Shard {
         state.forget_if_empty(slot);
         let user_id = subscription.user_id.as_deref();
         let settings = app.settings();
-        let leaving = Leaving { core: self.index, user_id, now: self.hub.clock.now() };
+        let leaving = Leaving {
+            core: self.index,
+            user_id,
+            wants_member_changes: subscription.wants_member_changes,
+            now: self.hub.clock.now(),
+        };
         let left = channel.leave(leaving, &settings, &self.hub.cores);
         let name = channel.name.as_str();
         if let Some(user_id) = user_id.filter(|_| left.member_went) {

@@ -60,11 +60,11 @@ fn what_a_subscriber_is_told_of_the_subscription() {
     );
     let recovery = Some(Recovery::Recovered { events: 3 });
     assert_eq!(
-        succeeded(Joined { position: Some(POSITION), recovery }),
+        succeeded(Joined { position: Some(POSITION), recovery, ..Joined::default() }),
         r#"{"event":"pusher_internal:subscription_succeeded","channel":"a","data":"{}","epoch":"000000000000fedc","offset":12,"recovery":{"outcome":"recovered","events":3}}"#
     );
     assert_eq!(
-        succeeded(Joined { position: None, recovery: Some(Recovery::Gap) }),
+        succeeded(Joined { recovery: Some(Recovery::Gap), ..Joined::default() }),
         r#"{"event":"pusher_internal:subscription_succeeded","channel":"a","data":"{}","recovery":{"outcome":"gap"}}"#
     );
     assert_eq!(
@@ -93,7 +93,7 @@ fn who_is_there() {
         })
     };
     assert_eq!(
-        list(Joined { position: Some(POSITION), recovery: None }, 2, &[one, two]),
+        list(Joined { position: Some(POSITION), ..Joined::default() }, 2, &[one, two]),
         r#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-a","data":"{\"presence\":{\"ids\":[\"1\",\"\\\"2\\\"\"],\"hash\":{\"1\":{ \"name\":\"\\u00e9\" },\"\\\"2\\\"\":null},\"count\":2}}","epoch":"000000000000fedc","offset":12}"#
     );
     assert_eq!(

@@ -1,0 +1,38 @@
+//! Pages of a presence channel's members, for who is on it.
+
+use super::messages::complain;
+use super::{Shard, State};
+use crate::channel::ListedMember;
+use crate::fanout::SessionKey;
+use crate::frame::append_text;
+use crate::pusher::client_message::MembersWish;
+use crate::pusher::server_message::{self, MembersPage};
+
+impl Shard {
+    pub(super) fn list_members(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: &MembersWish,
+        output: &mut Vec<u8>,
+    ) {
+        let index = state.subscription_to(key, &wish.channel);
+        let subscription = index.map(|index| &state.sessions[key as usize].subscriptions[index]);
+        let Some(subscription) = subscription.filter(|one| one.user_id.is_some()) else {
+            let why = format!("not subscribed to {}, or not a presence channel", wish.channel);
+            return complain(output, &why);
+        };
+        let local = &state.channels[subscription.channel as usize];
+        let limits = local.app.settings().presence;
+        let list = local.channel.members(wish.version, &limits, self.hub.clock.now());
+        // Another version than the one that was asked for begins anew.
+        let is_same = wish.version.is_none_or(|version| version == list.version);
+        let start = if is_same { wish.start.min(list.members.len()) } else { 0 };
+        let limit = wish.limit.unwrap_or(limits.page_max).min(limits.page_max);
+        let members = list.members[start..].iter().take(limit).map(ListedMember::as_member);
+        let page = MembersPage { version: list.version, start, count: list.members.len() };
+        append_text(output, |out| {
+            server_message::members_page(out, local.channel.name.as_str(), page, members);
+        });
+    }
+}
