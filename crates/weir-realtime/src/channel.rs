@@ -170,6 +170,16 @@ pub(crate) struct Left {
     pub(crate) subscribers: usize,
 }
 
+/// What is kept of a channel over a restart.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) position: Position,
+    pub(crate) entries: Vec<Entry>,
+    /// Of a cache channel: the last event and its data.
+    pub(crate) cached: Option<(Box<str>, Entry)>,
+    pub(crate) touched: Timestamp,
+}
+
 /// What is told about a channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Info {
@@ -431,6 +441,35 @@ impl Channel {
     pub(crate) fn history(&self, offset: u64, events_max: usize) -> (Position, Vec<Entry>) {
         let home = self.home();
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
+    }
+
+    /// What is to be kept over a restart; None: nothing was ever published.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        let home = self.home();
+        if home.offset == 0 && home.cached.is_none() {
+            return None;
+        }
+        let cached = home.cached.as_ref().map(|Cached { frame, data, at }| {
+            (data.clone(), Entry { offset: home.offset, at: *at, frame: frame.clone() })
+        });
+        Some(Kept {
+            position: home.position(),
+            entries: home.history.newest(0, usize::MAX).cloned().collect(),
+            cached,
+            touched: home.touched,
+        })
+    }
+
+    /// Takes up what was kept, on a channel that nothing has happened on. Answers the bytes of its
+    /// history.
+    pub(crate) fn restore(&self, kept: Kept) -> isize {
+        let mut home = self.home();
+        let Kept { position, entries, cached, touched } = kept;
+        (home.epoch, home.offset) = (position.epoch, position.offset);
+        home.touched = touched;
+        home.history = entries.into_iter().collect();
+        home.cached = cached.map(|(data, Entry { frame, at, .. })| Cached { frame, data, at });
+        difference(home.history.bytes(), 0)
     }
 
     /// Forgets what is too old. Answers how the bytes of history changed, and whether the channel

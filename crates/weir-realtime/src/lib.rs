@@ -6,6 +6,7 @@
 //! - [`shard`]: what one core does: its connections, and writing to them. `session` is one of them,
 //!   `fanout` one channel's subscribers there, `http` the HTTP API.
 //! - [`hub`]: what the cores share: the apps (`app`), their channels' homes (`channel`), their users.
+//! - `saved`: histories over a graceful restart.
 //! - [`webhooks`]: telling the application's server.
 //! - [`settings`], [`metrics`], [`origin`]; [`view`]: what others may see.
 
@@ -18,6 +19,7 @@ pub mod hub;
 pub mod metrics;
 pub mod origin;
 pub mod pusher;
+mod saved;
 mod session;
 pub mod settings;
 pub mod shard;
@@ -25,3 +27,5 @@ mod users;
 pub mod view;
 pub mod webhooks;
 pub mod websocket;
+
+pub use saved::{Saved, SavedError};

@@ -98,6 +98,15 @@ impl History {
     }
 }
 
+impl FromIterator<Entry> for History {
+    /// Entries with consecutive offsets, whatever the limits: they trim when something happens.
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let entries: VecDeque<Entry> = entries.into_iter().collect();
+        let bytes = entries.iter().map(Entry::bytes).sum();
+        Self { entries, bytes }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

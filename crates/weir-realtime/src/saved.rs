@@ -1,0 +1,264 @@
+//! Histories over a graceful restart: written when everything has ended, read when it begins.
+//!
+//! The file is taken away as soon as it is read. So after a crash there is none, or none that ends
+//! with its checksum, and the histories begin anew: who wants to recover is told of a gap, which is
+//! the truth, since nobody knows what was published last.
+//!
+//! Format: [`MAGIC`]; records, each with its length (4 bytes, little-endian) before it: per channel
+//! a [`SavedChannel`] in JSON, and as many events as it says, each its time in microseconds (8
+//! bytes) and its JSON; a record without bytes; CRC-32C of all of that (4 bytes).
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+
+use crate::channel::{Entry, Kept};
+use crate::frame::Frame;
+use crate::hub::Hub;
+use crate::pusher::channel::ChannelName;
+use crate::pusher::position::Position;
+
+/// What the file begins with: name and version of the format.
+const MAGIC: &[u8; 8] = b"WEIRRT01";
+/// A record holds an event, which limits bound, or a channel's names.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// A channel, as the file has it.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedChannel {
+    app: String,
+    name: String,
+    position: Position,
+    /// Events of its history that follow.
+    events: usize,
+    touched_us: u64,
+    /// Of a cache channel: the last event's data; its event follows those of the history.
+    cached: Option<String>,
+}
+
+/// What was saved or restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Channels with something to keep.
+    pub channels: usize,
+    /// Events of their histories.
+    pub events: usize,
+}
+
+/// Why histories could not be kept over a restart.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedError {
+    /// The file can't be written or read.
+    #[error("{what} {path}: {source}")]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    /// Another format, or cut off.
+    #[error("{path} is not whole ({why}): histories begin anew, clients that recover load anew")]
+    Damaged { path: PathBuf, why: &'static str },
+}
+
+impl Hub {
+    /// Writes all histories into `path`, for [`Hub::restore`]. To be called when nothing is
+    /// published any more.
+    ///
+    /// # Errors
+    /// The file can't be written; then there is none.
+    pub fn save(&self, path: &Path) -> Result<Saved, SavedError> {
+        let unfinished = path.with_extension("new");
+        let written = self.write(&unfinished).and_then(|saved| {
+            fs::rename(&unfinished, path)?;
+            Ok(saved)
+        });
+        written.map_err(|source| {
+            let _ = fs::remove_file(&unfinished);
+            SavedError::Io { what: "cannot write", path: path.to_owned(), source }
+        })
+    }
+
+    fn write(&self, path: &Path) -> io::Result<Saved> {
+        let mut out = Sums { inner: BufWriter::new(File::create(path)?), crc: 0 };
+        let mut saved = Saved::default();
+        out.write_all(MAGIC)?;
+        for app in self.apps() {
+            let id = app.settings().id.to_string();
+            for channel in app.channels.with_prefix("") {
+                let Some(kept) = channel.kept() else { continue };
+                write_channel(&mut out, &id, channel.name.as_str(), &kept)?;
+                saved.channels += 1;
+                saved.events += kept.entries.len();
+            }
+        }
+        write_record(&mut out, &[])?;
+        let crc = out.crc;
+        out.inner.write_all(&crc.to_le_bytes())?;
+        out.inner.into_inner()?.sync_all()?;
+        Ok(saved)
+    }
+
+    /// Reads what [`Hub::save`] wrote, and removes the file. To be called before anything is
+    /// published. Without a file nothing is restored.
+    ///
+    /// # Errors
+    /// The file is not whole, or can't be read; it is removed all the same.
+    pub fn restore(&self, path: &Path) -> Result<Saved, SavedError> {
+        let io = |source| SavedError::Io { what: "cannot read", path: path.to_owned(), source };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
+            Err(error) => return Err(io(error)),
+        };
+        // Whatever happens from here on, nobody reads it again.
+        fs::remove_file(path).map_err(io)?;
+        let damaged = |why| SavedError::Damaged { path: path.to_owned(), why };
+        let channels = read(file).map_err(damaged)?;
+        let mut saved = Saved::default();
+        for (channel, kept) in channels {
+            let events = kept.entries.len();
+            if self.restore_channel(&channel, kept) {
+                saved.channels += 1;
+                saved.events += events;
+            }
+        }
+        Ok(saved)
+    }
+
+    /// Whether there is still an app that wants it.
+    fn restore_channel(&self, saved: &SavedChannel, kept: Kept) -> bool {
+        let Some(app) = self.app_by_id(&saved.app) else { return false };
+        let Ok(name) = ChannelName::parse(&saved.name, &self.settings().pusher) else {
+            return false;
+        };
+        let Ok(channel) = self.channel(&app, &name) else { return false };
+        self.add_history_bytes(channel.restore(kept));
+        true
+    }
+}
+
+/// Sums up what it passes on.
+struct Sums<T> {
+    inner: T,
+    crc: u32,
+}
+
+impl<W: Write> Write for Sums<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.crc = crc32c::crc32c_append(self.crc, &bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Sums<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.crc = crc32c::crc32c_append(self.crc, &bytes[..read]);
+        Ok(read)
+    }
+}
+
+fn write_channel(out: &mut impl Write, app: &str, name: &str, kept: &Kept) -> io::Result<()> {
+    let saved = SavedChannel {
+        app: app.to_owned(),
+        name: name.to_owned(),
+        position: kept.position,
+        events: kept.entries.len(),
+        touched_us: kept.touched.as_micros(),
+        cached: kept.cached.as_ref().map(|(data, _)| data.to_string()),
+    };
+    write_record(out, &serde_json::to_vec(&saved)?)?;
+    let cached = kept.cached.as_ref().map(|(_, entry)| entry);
+    for entry in kept.entries.iter().chain(cached) {
+        let mut record = entry.at.as_micros().to_le_bytes().to_vec();
+        record.extend_from_slice(entry.frame.json());
+        write_record(out, &record)?;
+    }
+    Ok(())
+}
+
+fn write_record(out: &mut impl Write, record: &[u8]) -> io::Result<()> {
+    let bytes = u32::try_from(record.len()).map_err(io::Error::other)?;
+    out.write_all(&bytes.to_le_bytes())?;
+    out.write_all(record)
+}
+
+type Channels = Vec<(SavedChannel, Kept)>;
+
+fn read(file: File) -> Result<Channels, &'static str> {
+    const CUT: &str = "it ends too early";
+    let mut input = Sums { inner: BufReader::new(file), crc: 0 };
+    let mut magic = [0; MAGIC.len()];
+    input.read_exact(&mut magic).map_err(|_| CUT)?;
+    if magic != *MAGIC {
+        return Err("it is not of this version of Weir");
+    }
+    let mut channels = Channels::new();
+    loop {
+        let record = read_record(&mut input)?;
+        if record.is_empty() {
+            break;
+        }
+        let saved: SavedChannel =
+            serde_json::from_slice(&record).map_err(|_| "a channel is not readable")?;
+        let kept = read_channel(&mut input, &saved)?;
+        channels.push((saved, kept));
+    }
+    let expected = input.crc;
+    let mut crc = [0; 4];
+    input.read_exact(&mut crc).map_err(|_| CUT)?;
+    match u32::from_le_bytes(crc) == expected {
+        true => Ok(channels),
+        false => Err("its checksum differs"),
+    }
+}
+
+fn read_channel(input: &mut impl Read, saved: &SavedChannel) -> Result<Kept, &'static str> {
+    let mut kept = Kept {
+        position: saved.position,
+        entries: Vec::new(),
+        cached: None,
+        touched: Timestamp::from_micros(saved.touched_us),
+    };
+    let events = saved.events as u64;
+    let first = (saved.position.offset + 1).checked_sub(events).ok_or("offsets don't fit")?;
+    for offset in first..first + events {
+        kept.entries.push(read_entry(input, offset)?);
+    }
+    if let Some(data) = &saved.cached {
+        let entry = read_entry(input, saved.position.offset)?;
+        kept.cached = Some((Box::from(data.as_str()), entry));
+    }
+    Ok(kept)
+}
+
+fn read_entry(input: &mut impl Read, offset: u64) -> Result<Entry, &'static str> {
+    let record = read_record(input)?;
+    let (at, json) = record.split_first_chunk().ok_or("an event without its time")?;
+    let at = Timestamp::from_micros(u64::from_le_bytes(*at));
+    let frame = Frame::text(|out| out.extend_from_slice(json));
+    Ok(Entry { offset, at, frame })
+}
+
+fn read_record(input: &mut impl Read) -> Result<Vec<u8>, &'static str> {
+    const CUT: &str = "it ends in the middle of a record";
+    let mut bytes = [0; 4];
+    input.read_exact(&mut bytes).map_err(|_| CUT)?;
+    let bytes = u32::from_le_bytes(bytes) as usize;
+    if bytes > RECORD_BYTES_MAX {
+        return Err("a record is too long");
+    }
+    let mut record = Vec::new();
+    input.take(bytes as u64).read_to_end(&mut record).map_err(|_| CUT)?;
+    if record.len() < bytes {
+        return Err(CUT);
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests;
