@@ -88,8 +88,8 @@ pub(crate) enum Keeps {
     Nothing,
 }
 
-/// A published event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A published event; the default is one that nobody gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) position: Option<Position>,
     pub(crate) subscribers: usize,
@@ -231,8 +231,9 @@ impl Channel {
         if self.kind.caches && keeps != Keeps::Nothing {
             home.cached = Some(Cached { frame: frame.clone(), data: Box::from(data), at: now });
         }
-        let event = Some(EventKey::new(self.id, event));
-        self.send(&mut home, cores, reserved, Message { frame, audience, event, now });
+        let key = Some(EventKey::new(self.id, event));
+        let message = Message { name: event, frame, audience, event: key, now };
+        self.send(&mut home, cores, reserved, message);
         Ok(Published { position, subscribers: home.total(), history_change })
     }
 
@@ -287,12 +288,14 @@ impl Channel {
             return Err(JoinError::TooManyMembers { max });
         }
         let is_small = home.members.len() < app.presence.list_max;
-        if is_small {
+        let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
+        if is_told {
             let frame = Frame::text(|out| {
                 server_message::member_added(out, self.name.as_str(), member.as_member());
             });
             let reserved = home.reserve(cores, frame.wire().len())?;
-            let message = Message { audience: Audience::MemberEvents, ..Message::new(frame, now) };
+            let message = Message::new(server_message::MEMBER_ADDED, frame, now);
+            let message = Message { audience: Audience::MemberEvents, ..message };
             self.send(home, cores, reserved, message);
         }
         home.members.add(member.clone());
@@ -320,7 +323,8 @@ impl Channel {
             let frame = Frame::text(|out| {
                 server_message::member_removed(out, self.name.as_str(), user_id);
             });
-            let message = Message { audience: Audience::MemberEvents, ..Message::new(frame, now) };
+            let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
+            let message = Message { audience: Audience::MemberEvents, ..message };
             self.send_always(&mut home, cores, message);
             self.tell_followers(&mut home, cores, now);
         }
@@ -350,7 +354,8 @@ impl Channel {
         let frame = Frame::text(|out| {
             server_message::subscription_count(out, self.name.as_str(), count);
         });
-        self.send_always(home, cores, Message::new(frame, now));
+        let message = Message::new(server_message::SUBSCRIPTION_COUNT, frame, now);
+        self.send_always(home, cores, message);
     }
 
     /// What changed of the members since they were told last.
@@ -370,18 +375,20 @@ impl Channel {
                 difference.removed(),
             );
         });
-        let message = Message { audience: Audience::MemberChanges, ..Message::new(frame, now) };
-        self.send_always(home, cores, message);
+        let message = Message::new(server_message::MEMBERS_CHANGED, frame, now);
+        self.send_always(home, cores, Message { audience: Audience::MemberChanges, ..message });
     }
 
-    /// A message that can't be refused.
-    fn send_always(&self, home: &mut Home, cores: &Cores, message: Message) {
-        let reserved = home.reserve_always(cores, message.frame.wire().len());
-        self.send(home, cores, reserved, message);
+    /// One of the protocol's messages, unless its kind is switched off. It can't be refused.
+    fn send_always(&self, home: &mut Home, cores: &Cores, message: Message<'_>) {
+        if !cores.switches.is_off(message.name, message.now) {
+            let reserved = home.reserve_always(cores, message.frame.wire().len());
+            self.send(home, cores, reserved, message);
+        }
     }
 
     /// One message into the mailboxes, at the next place.
-    fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message) {
+    fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message<'_>) {
         home.sequence += 1;
         home.touched = message.now;
         for (core, room) in reserved {
@@ -517,17 +524,18 @@ impl From<Gone> for PublishError {
 type Reserved = Vec<(usize, Reservation)>;
 
 /// What goes to subscribers.
-struct Message {
+struct Message<'a> {
+    name: &'a str,
     frame: Frame,
     audience: Audience,
     event: Option<EventKey>,
     now: Timestamp,
 }
 
-impl Message {
+impl<'a> Message<'a> {
     /// One of the protocol's own, for everyone.
-    fn new(frame: Frame, now: Timestamp) -> Self {
-        Self { frame, audience: Audience::Everyone, event: None, now }
+    fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
+        Self { name, frame, audience: Audience::Everyone, event: None, now }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
+use weir_base::switch::Switches;
 
 pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, EventKey, Letter};
 pub(crate) use self::cores::Cores;
@@ -145,9 +146,12 @@ impl Hub {
         channel: &ChannelName,
         event: Event<'_>,
     ) -> Result<Published, Refused> {
-        let settings = app.settings();
-        let keeps = Keeps::History(settings.history);
         let Event { name, data, except } = event;
+        if self.cores.switches.is_off(name, self.clock.now()) {
+            self.metrics.switched_off();
+            return Ok(Published::default());
+        }
+        let keeps = Keeps::History(app.settings().history);
         let audience = except.map_or(Audience::Everyone, Audience::Except);
         for _ in 0..TRIES_MAX {
             let channel = self.channel(app, channel)?;
@@ -209,6 +213,13 @@ impl Hub {
             let change = app.channels.tidy_part(part, &app.settings(), now);
             self.add_history_bytes(change);
         }
+    }
+
+    /// What is not sent at the moment, by names of events: of servers, of clients, and of the
+    /// protocol (`pusher_internal:member_*`).
+    #[must_use]
+    pub const fn switches(&self) -> &Switches {
+        &self.cores.switches
     }
 
     /// How many parts there are to tidy.

@@ -29,6 +29,7 @@ struct Inner {
     deliveries: Counter<u64, AtomicU64>,
     delivered_bytes: Counter<u64, AtomicU64>,
     dropped: Counter<u64, AtomicU64>,
+    switched_off: Counter<u64, AtomicU64>,
     queued_bytes: Gauge<i64, AtomicI64>,
     recoveries: Family<RecoveryLabel, Counter>,
     limits: Family<LimitLabel, Counter>,
@@ -115,6 +116,11 @@ impl RealtimeMetrics {
         registry.register("delivered_bytes", "Bytes of them", i.delivered_bytes.clone());
         registry.register("dropped_events", "Events dropped for slow clients", i.dropped.clone());
         registry.register(
+            "switched_off_events",
+            "Events not sent because a switch is off",
+            i.switched_off.clone(),
+        );
+        registry.register(
             "client_queue_bytes",
             "Bytes that wait for slow clients",
             i.queued_bytes.clone(),
@@ -149,6 +155,10 @@ impl RealtimeMetrics {
 
     pub(crate) fn published(&self) {
         self.0.published.inc();
+    }
+
+    pub(crate) fn switched_off(&self) {
+        self.0.switched_off.inc();
     }
 
     pub(crate) fn client_event(&self) {

@@ -1,12 +1,18 @@
 //! The ways to the cores.
 
+use weir_base::switch::Switches;
+
 use super::broadcast::Letter;
 use super::mailbox::Mailbox;
 use super::room::Room;
 
-/// Every core's mailbox, by the core's number.
+/// Every core's mailbox, by the core's number; and what is not sent to any at the moment.
 #[derive(Debug)]
-pub(crate) struct Cores(Box<[Core]>);
+pub(crate) struct Cores {
+    cores: Box<[Core]>,
+    /// By names of events.
+    pub(crate) switches: Switches,
+}
 
 /// The way to one core.
 #[derive(Debug)]
@@ -18,18 +24,18 @@ pub(crate) struct Core {
 impl Cores {
     pub(crate) fn new(count: usize, events_max: usize, bytes_max: usize) -> Self {
         let core = || Core { mailbox: Mailbox::default(), room: Room::new(events_max, bytes_max) };
-        Self((0..count).map(|_| core()).collect())
+        Self { cores: (0..count).map(|_| core()).collect(), switches: Switches::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.cores.len()
     }
 
     pub(crate) fn get(&self, index: usize) -> &Core {
-        &self.0[index]
+        &self.cores[index]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Core> {
-        self.0.iter()
+        self.cores.iter()
     }
 }

@@ -22,6 +22,15 @@ struct Message<'a, T> {
     data: T,
 }
 
+/// The name of [`subscription_count`]'s message.
+pub const SUBSCRIPTION_COUNT: &str = "pusher_internal:subscription_count";
+/// The name of [`member_added`]'s message.
+pub const MEMBER_ADDED: &str = "pusher_internal:member_added";
+/// The name of [`member_removed`]'s message.
+pub const MEMBER_REMOVED: &str = "pusher_internal:member_removed";
+/// The name of [`members_changed`]'s message.
+pub const MEMBERS_CHANGED: &str = "weir:members_changed";
+
 /// `data` of messages that have nothing to say.
 const NOTHING: &str = "{}";
 
@@ -173,7 +182,7 @@ pub fn subscription_count(out: &mut Vec<u8>, channel: &str, subscription_count: 
     struct Data {
         subscription_count: usize,
     }
-    let event = "pusher_internal:subscription_count";
+    let event = SUBSCRIPTION_COUNT;
     let data = AsText(Data { subscription_count });
     write(out, &Message { event, channel: Some(channel), data });
 }
@@ -187,7 +196,7 @@ pub fn member_added(out: &mut Vec<u8>, channel: &str, member: Member<'_>) {
         user_info: Option<&'a RawValue>,
     }
     let data = AsText(Data { user_id: member.user_id, user_info: member.user_info });
-    let event = "pusher_internal:member_added";
+    let event = MEMBER_ADDED;
     write(out, &Message { event, channel: Some(channel), data });
 }
 
@@ -198,7 +207,7 @@ pub fn member_removed(out: &mut Vec<u8>, channel: &str, user_id: &str) {
         user_id: &'a str,
     }
     let data = AsText(Data { user_id });
-    let event = "pusher_internal:member_removed";
+    let event = MEMBER_REMOVED;
     write(out, &Message { event, channel: Some(channel), data });
 }
 
@@ -332,5 +341,5 @@ pub fn members_changed<'a>(
     let added = Map(added.map(|member| (member.user_id, member.user_info)));
     let (from, version) = versions.into_inner();
     let data = AsText(Data { from, version, count, added, removed: List(removed) });
-    write(out, &Message { event: "weir:members_changed", channel: Some(channel), data });
+    write(out, &Message { event: MEMBERS_CHANGED, channel: Some(channel), data });
 }

@@ -64,6 +64,10 @@ impl Shard {
         sender: &Sender,
     ) -> Result<(), PublishError> {
         let name = event.event.as_str();
+        if self.hub.switches().is_off(name, self.hub.clock.now()) {
+            self.hub.metrics.switched_off();
+            return Ok(());
+        }
         let draft = Draft::new(&ChannelEvent {
             event: name,
             channel: channel.name.as_str(),
