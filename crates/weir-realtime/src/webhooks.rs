@@ -71,6 +71,7 @@ impl Webhooks {
         semaphore: Arc<Semaphore>,
         shutdown: Shutdown,
     ) -> (Self, Worker) {
+        let settings = settings.within_reason();
         let (intake, end) = intake(&settings.limits, clock.clone(), metrics.clone());
         let shared = Shared { settings, clock, metrics, semaphore, ending: Shutdown::new() };
         (Self { intake }, Worker { intake: end, shared: Arc::new(shared), shutdown })

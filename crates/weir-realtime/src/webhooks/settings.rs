@@ -58,6 +58,34 @@ impl Default for Settings {
     }
 }
 
+/// No duration is longer: it must be possible to add it to the time.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// What is done again and again is not done more often, whatever is set.
+const DELAY_LEAST: Duration = Duration::from_millis(1);
+const KEEP_ALIVE_LEAST: Duration = Duration::from_secs(1);
+
+impl Settings {
+    /// The same, with every duration within what timers can do: at most a year, and where it is the
+    /// pause of a loop, not zero.
+    pub(super) fn within_reason(mut self) -> Self {
+        for (duration, least) in [
+            (&mut self.batch_interval, Duration::ZERO),
+            (&mut self.vacated_delay, Duration::ZERO),
+            (&mut self.connect_timeout, Duration::ZERO),
+            (&mut self.response_timeout, Duration::ZERO),
+            (&mut self.keep_alive, KEEP_ALIVE_LEAST),
+            (&mut self.retry_for, Duration::ZERO),
+            (&mut self.retry_delay_min, DELAY_LEAST),
+            (&mut self.retry_delay_max, DELAY_LEAST),
+            (&mut self.permit_delay, DELAY_LEAST),
+            (&mut self.drain_timeout, Duration::ZERO),
+        ] {
+            *duration = (*duration).clamp(least, DURATION_MAX);
+        }
+        self
+    }
+}
+
 /// Every bound. A zero where that would mean "nothing ever" counts as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

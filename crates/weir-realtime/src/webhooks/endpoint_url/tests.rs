@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn parsed(text: &str) -> EndpointUrl {
@@ -73,4 +75,17 @@ fn passwords_and_queries_are_not_shown() {
     }
     let url = parsed("https://a/b?token=hunter2");
     assert_eq!(format!("{url} {url:?}"), "https://a/b?.. https://a/b?..");
+}
+
+proptest! {
+    /// Whatever is taken can be connected to and asked for.
+    #[test]
+    fn what_is_taken_can_be_sent(text in "(https?://)?[a-z0-9.:\\[\\]@é_-]{0,12}[/?#]?\\PC{0,12}") {
+        if let Ok(url) = text.parse::<EndpointUrl>() {
+            prop_assert!(!url.host.is_empty() && url.port > 0, "{text}");
+            let target = url.target.to_string();
+            prop_assert!(target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic()));
+            prop_assert!(!url.authority.as_bytes().contains(&b'@'));
+        }
+    }
 }

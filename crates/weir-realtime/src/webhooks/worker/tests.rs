@@ -221,3 +221,29 @@ async fn an_endpoint_without_events_is_forgotten_and_found_again() {
         assert_eq!((bench.channels("a").len(), bench.endpoint_tasks()), (round, 0));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn durations_beyond_reason_are_brought_back_into_it() {
+    for extreme in [Duration::ZERO, Duration::MAX] {
+        let bench = bench(&["a"], |settings| {
+            settings.vacated_delay = extreme;
+            settings.keep_alive = extreme;
+            settings.retry_for = extreme;
+            settings.retry_delay_min = extreme;
+            settings.retry_delay_max = extreme;
+            settings.permit_delay = extreme;
+            settings.drain_timeout = extreme;
+        });
+        bench.answer("a", Answer::Status(500));
+        bench.tell(&WebhookEvent::ChannelVacated { channel: "1" });
+        tell_misses(&bench, &["2"]).await;
+        bench.pass(100 * MS).await;
+        let permit = bench.take_the_only_permit();
+        tell_misses(&bench, &["3"]).await;
+        bench.pass(100 * MS).await;
+        drop(permit);
+        bench.shutdown.request();
+        bench.pass(SECOND).await;
+        assert!(bench.channels("a").len() < 100, "{extreme:?}");
+    }
+}
