@@ -14,6 +14,7 @@
 
 mod app_hooks;
 mod backoff;
+mod batch;
 mod connection;
 mod endpoint_url;
 mod extra_headers;

@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 use weir_base::semaphore::OwnedPermit;
 
 use super::backoff::Backoff;
-use super::queue::{Batch, Queue};
+use super::batch::Batch;
+use super::queue::Queue;
 use super::request::signed_request;
 use super::seldom::Seldom;
 use super::shared::Shared;

@@ -9,9 +9,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::app_hooks::{AppHooks, Endpoint};
+use super::batch::Destination;
 use super::lane::Lane;
 use super::metrics::DropReason;
-use super::queue::{Destination, Queue};
+use super::queue::Queue;
 use super::seldom::Seldom;
 use super::shared::Shared;
 use super::told::Told;

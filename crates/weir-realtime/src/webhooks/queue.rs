@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::app_hooks::{AppHooks, Endpoint};
+use super::batch::{Batch, Destination, Waiting};
 use super::metrics::DropReason;
 use super::shared::Shared;
 
@@ -31,29 +32,6 @@ struct State {
     destination: Destination,
     closed: bool,
     last_used: Instant,
-}
-
-/// Where a batch goes and what signs it: as of the newest event, so that a new secret or header is
-/// in use at once.
-#[derive(Clone, Debug)]
-pub(super) struct Destination {
-    pub(super) app: Arc<AppHooks>,
-    pub(super) endpoint: Arc<Endpoint>,
-}
-
-/// One event.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    /// Shared by the endpoints that get it.
-    pub(super) json: Arc<RawValue>,
-    pub(super) since: Instant,
-}
-
-/// Events for one request.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) destination: Destination,
-    pub(super) events: Vec<Waiting>,
 }
 
 enum Next {

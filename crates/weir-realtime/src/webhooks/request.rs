@@ -6,7 +6,7 @@ use hyper::header::{CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, HeaderValue, USER
 use hyper::{Method, Request};
 use weir_base::clock::Timestamp;
 
-use super::queue::Batch;
+use super::batch::Batch;
 use super::transport::{AttemptError, Post};
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{CONTENT_TYPE, KEY_HEADER, SIGNATURE_HEADER, SignedBody};
