@@ -36,8 +36,8 @@ impl Service for Realtime {
         self.0.connect(upgrade)
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, _: Peer) -> Response<Body> {
-        Rc::clone(&self.0).answer(request).await
+    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        Rc::clone(&self.0).answer(request, peer).await
     }
 }
 

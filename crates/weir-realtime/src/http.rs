@@ -1,6 +1,7 @@
 //! The HTTP API: a request in, an answer out. It runs on the core that accepted the request.
 
 mod answer;
+mod events;
 mod history;
 mod publish;
 mod query;
@@ -12,17 +13,17 @@ use std::sync::Arc;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use weir_net::server::Body;
+use weir_net::server::{Body, Peer};
 
 use self::answer::Failure;
 use self::route::Route;
 use crate::app::App;
 use crate::pusher::api::ApiError;
 use crate::pusher::signature::{Query, SignedRequest};
-use crate::shard::Shard;
+use crate::shard::{Shard, connect};
 
 /// What all paths of the API begin with.
-const PATHS: [&str; 2] = ["/apps/", "/users/"];
+const PATHS: [&str; 3] = ["/apps/", "/users/", connect::PATH];
 
 /// A request whose signature holds.
 struct Call<'a> {
@@ -32,14 +33,17 @@ struct Call<'a> {
 }
 
 impl Shard {
-    /// Whether the path is the API's.
+    /// Whether the path is the API's, or a stream of events.
     #[must_use]
     pub fn serves(path: &str) -> bool {
         PATHS.iter().any(|prefix| path.starts_with(prefix))
     }
 
     /// Answers a request.
-    pub async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Response<Body> {
+    pub async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        if request.uri().path().starts_with(connect::PATH) {
+            return self.stream(&request, peer);
+        }
         match self.try_answer(request).await {
             Ok(body) => answer::json(body),
             Err(failure) => failure.into_response(),

@@ -6,6 +6,7 @@
 //! - [`shard`]: what one core does: its connections, and writing to them. `session` is one of them,
 //!   `fanout` one channel's subscribers there, `http` the HTTP API.
 //! - [`hub`]: what the cores share: the apps (`app`), their channels' homes (`channel`), their users.
+//! - `sse`: a channel for clients without WebSockets.
 //! - `saved`: histories over a graceful restart.
 //! - [`webhooks`]: telling the application's server.
 //! - [`settings`], [`metrics`], [`origin`]; [`view`]: what others may see.
@@ -23,6 +24,7 @@ mod saved;
 mod session;
 pub mod settings;
 pub mod shard;
+mod sse;
 mod users;
 pub mod view;
 pub mod webhooks;

@@ -1,6 +1,7 @@
 //! One client's connection, as its core keeps it: some 300 bytes, and no buffer while it is idle.
 
 mod outbox;
+mod transport;
 
 use std::io;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use weir_base::clock::Timestamp;
 use weir_base::token_bucket::TokenBucket;
-use weir_net::server::Stream;
 
 pub(crate) use self::outbox::{Fit, Outbox};
+pub(crate) use self::transport::Transport;
 use crate::app::{App, ConnectionPlace};
 use crate::fanout::{Delivery, SessionKey};
 use crate::hub::{Audience, Broadcast, EventKey};
@@ -25,7 +26,7 @@ use crate::websocket::Decoder;
 pub(crate) struct Session {
     pub(crate) socket_id: SocketId,
     pub(crate) app: Arc<App>,
-    pub(crate) stream: Stream,
+    pub(crate) stream: Transport,
     pub(crate) decoder: Decoder,
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) subscriptions: Vec<Subscription>,
@@ -115,7 +116,7 @@ impl Session {
         socket_id: SocketId,
         app: Arc<App>,
         place: ConnectionPlace,
-        stream: Stream,
+        stream: Transport,
         now: Timestamp,
     ) -> Self {
         Self {

@@ -6,7 +6,8 @@
 
 mod client_event;
 mod closing;
-mod connect;
+pub(crate) mod connect;
+pub(crate) mod event_stream;
 mod list_members;
 mod messages;
 mod pacing;

@@ -63,7 +63,7 @@ impl<'a> Route<'a> {
     }
 }
 
-fn decode(part: &str) -> Result<Cow<'_, str>, Failure> {
+pub(super) fn decode(part: &str) -> Result<Cow<'_, str>, Failure> {
     percent_decode_str(part)
         .decode_utf8()
         .map_err(|_| Failure::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))

@@ -93,6 +93,13 @@ impl Outbox {
         }
     }
 
+    /// Takes everything, if nothing is written in part.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Bytes> {
+        debug_assert_eq!(self.written, 0, "a frame is written to its end");
+        self.bytes = 0;
+        std::mem::take(&mut self.frames).into_iter().map(|frame| frame.bytes)
+    }
+
     /// Copies what is to be written next into `buffer`, as much as goes; answers how much.
     pub(crate) fn fill(&self, buffer: &mut [u8]) -> usize {
         let (mut filled, mut skip) = (0, self.written);

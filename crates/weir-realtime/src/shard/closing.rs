@@ -107,7 +107,7 @@ impl Shard {
     }
 
     /// Forgets a connection, which closes its socket. Its task ends.
-    fn remove(&self, state: &mut State, key: SessionKey) {
+    pub(super) fn remove(&self, state: &mut State, key: SessionKey) {
         let session = state.sessions.remove(key as usize);
         self.hub.metrics.removed(session.waiting_bytes());
         if let Some(waker) = &session.waker {
@@ -117,7 +117,7 @@ impl Shard {
 
     /// Ends the connections that took too long to close.
     pub(super) fn remove_overdue(&self, state: &mut State, key: SessionKey) {
-        let _ = state.session(key).stream.set_linger_zero();
+        state.session(key).stream.forget_unsent();
         self.remove(state, key);
     }
 
@@ -181,7 +181,7 @@ fn say_why(out: &mut Vec<u8>, why: Why) {
 }
 
 /// The error as a message, for who shows it, and the close frame.
-pub(super) fn say_code(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
+pub(crate) fn say_code(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
     append_text(out, |out| server_message::error(out, Some(code), reason));
     let number = websocket::CloseCode::new(code.number());
     let frame = number.map(|code| CloseFrame { code, reason });

@@ -16,7 +16,8 @@ use crate::frame::append_text;
 use crate::metrics::Limit;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message;
-use crate::session::{self, Session};
+use crate::pusher::socket_id::SocketId;
+use crate::session::{self, Session, Transport};
 use crate::websocket::handshake::{self, Refusal, RequestHead};
 
 /// What all paths of connections begin with; the app's key follows.
@@ -78,6 +79,15 @@ impl Shard {
         let key = head.path().strip_prefix(PATH).filter(|key| !key.is_empty());
         let key = key.ok_or(CloseCode::PathNotFound)?;
         check_protocol(head.query().unwrap_or_default())?;
+        self.enter_app(key, peer)
+    }
+
+    /// The app with this key, and a place among its connections, if it takes any.
+    pub(crate) fn enter_app(
+        &self,
+        key: &str,
+        peer: Peer,
+    ) -> Result<(Arc<App>, ConnectionPlace), CloseCode> {
         let app = self.hub.app_by_key(key).ok_or(CloseCode::NoSuchApp)?;
         let settings = app.settings();
         if !settings.is_enabled {
@@ -105,13 +115,8 @@ impl Shard {
         rest: &[u8],
         mut output: Vec<u8>,
     ) {
-        let now = self.hub.clock.now();
         let state = &mut *self.state.borrow_mut();
-        let vacant = state.sessions.vacant_entry();
-        let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
-        let socket_id = session::socket_id(self.index, key);
-        vacant.insert(Box::new(Session::new(socket_id, app, place, stream, now)));
-        self.hub.metrics.opened();
+        let (key, socket_id) = self.register(state, app, place, Transport::Socket(stream));
         let timeout = self.activity_timeout();
         append_text(&mut output, |out| {
             server_message::connection_established(out, socket_id, timeout);
@@ -119,6 +124,23 @@ impl Shard {
         self.spawn(socket_id);
         self.send(state, key, &output);
         self.hear_rest(state, key, rest);
+    }
+
+    /// A new connection, with an id.
+    pub(super) fn register(
+        &self,
+        state: &mut State,
+        app: Arc<App>,
+        place: ConnectionPlace,
+        transport: Transport,
+    ) -> (SessionKey, SocketId) {
+        let vacant = state.sessions.vacant_entry();
+        let key = SessionKey::try_from(vacant.key()).expect("fewer connections than descriptors");
+        let socket_id = session::socket_id(self.index, key);
+        let now = self.hub.clock.now();
+        vacant.insert(Box::new(Session::new(socket_id, app, place, transport, now)));
+        self.hub.metrics.opened();
+        (key, socket_id)
     }
 
     /// What the client has sent behind its request, before it was answered.
@@ -171,7 +193,7 @@ fn check_protocol(query: &str) -> Result<(), CloseCode> {
 }
 
 /// Only browsers send an origin; whoever else can send what they like.
-fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
+pub(crate) fn is_origin_allowed(app: &App, origin: Option<&str>) -> bool {
     let settings = app.settings();
     match origin {
         Some(origin) if !settings.origins.is_empty() => {

@@ -23,6 +23,9 @@ const ROUNDS: usize = 10;
 /// What the server waits beyond a client's own time to ping: the client's ping may be on its way.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Proxies give up on a stream that is silent for a minute.
+const EVENTS_PING: Duration = Duration::from_secs(25);
+
 impl Shard {
     /// Goes round until the core ends.
     pub(super) async fn keep_up(self: Rc<Self>) {
@@ -67,7 +70,14 @@ impl Shard {
                 }
             }
             Life::Open => {
-                if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
+                if session.stream.is_events() {
+                    // Nothing is ever heard of it: a sign of life for what is between.
+                    if now.since(session.heard_at) >= EVENTS_PING {
+                        session.heard_at = now;
+                        let ping = Frame::text(server_message::ping);
+                        self.send(state, key, ping.wire());
+                    }
+                } else if now.since(session.heard_at) >= settings.activity_timeout_max() + GRACE {
                     session.state = Life::Pinged { until: now + settings.limits.pong_timeout };
                     let ping = Frame::text(server_message::ping);
                     self.send(state, key, ping.wire());

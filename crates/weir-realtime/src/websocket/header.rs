@@ -91,7 +91,7 @@ impl FrameHeader {
     /// The header at the start of `bytes` and its length, or `None` as long as it is not all there.
     /// A mistake is an error as soon as its byte is there, the first one first.
     #[inline]
-    pub(super) fn parse(bytes: &[u8], role: Role) -> Result<Option<(Self, usize)>, ProtocolError> {
+    pub(crate) fn parse(bytes: &[u8], role: Role) -> Result<Option<(Self, usize)>, ProtocolError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         if first & RESERVED != 0 {
             return Err(ProtocolError::ReservedBits);

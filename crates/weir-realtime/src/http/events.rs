@@ -1,0 +1,137 @@
+//! `GET /app/KEY/channels/NAME/events`: a channel as server-sent events.
+//!
+//! Public channels are for everybody. Private ones need a URL that the application's server has
+//! signed as it signs its own requests (`auth_key`, `auth_timestamp`, `auth_version`,
+//! `auth_signature`), which holds for `api_timestamp_tolerance`. Presence channels need a WebSocket:
+//! a stream can't say who it is.
+
+use std::rc::Rc;
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use weir_net::server::{Body, Peer};
+
+use super::answer::Failure;
+use super::route::decode;
+use crate::app::App;
+use crate::pusher::channel::{Access, ChannelName};
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::position::Position;
+use crate::pusher::signature::SignedRequest;
+use crate::shard::Shard;
+use crate::shard::connect::{self, is_origin_allowed};
+use crate::shard::event_stream::Wish;
+
+/// What a browser sends when it reconnects.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+impl Shard {
+    /// Answers a request for a stream.
+    pub(super) fn stream(
+        self: Rc<Self>,
+        request: &Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Body> {
+        let origin = request.headers().get(header::ORIGIN).cloned();
+        let mut response = match self.try_stream(request, peer) {
+            Ok(wish) => started(Body::new(self.stream_events(wish))),
+            Err(failure) => failure.into_response(),
+        };
+        if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
+            // Which origins may was checked; a page of one of them may read what it gets.
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        }
+        response
+    }
+
+    fn try_stream(&self, request: &Request<Incoming>, peer: Peer) -> Result<Wish, Failure> {
+        let path = request.uri().path();
+        let (key, name) = parse_path(path)?;
+        if request.method() != Method::GET {
+            let text = "a stream of events is read with GET";
+            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
+        }
+        let (app, place) = self.enter_app(key, peer).map_err(refused)?;
+        let origin = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        if !is_origin_allowed(&app, origin) {
+            return Err(Failure::new(StatusCode::FORBIDDEN, "this origin is not allowed"));
+        }
+        let channel = ChannelName::parse(&name, &self.hub.settings().pusher)
+            .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+        self.authorise_stream(&app, &channel, path, request.uri().query().unwrap_or_default())?;
+        let after = last_event_id(request.headers())?;
+        Ok(Wish { app, place, channel, after })
+    }
+
+    fn authorise_stream(
+        &self,
+        app: &App,
+        channel: &ChannelName,
+        path: &str,
+        query: &str,
+    ) -> Result<(), Failure> {
+        match channel.kind().access {
+            Access::Public => Ok(()),
+            Access::Private | Access::Encrypted => {
+                let signed = SignedRequest { method: "GET", path, query, body: &[] };
+                let limits = &self.hub.settings().pusher;
+                let verified =
+                    app.settings().token().verify_request(&signed, self.hub.clock.now(), limits);
+                verified.map(|_| ()).map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))
+            }
+            Access::Presence | Access::ServerToUser => {
+                let text = "this channel needs a WebSocket, which says whose it is";
+                Err(Failure::new(StatusCode::BAD_REQUEST, text))
+            }
+        }
+    }
+}
+
+/// The app's key and the channel's name.
+fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), Failure> {
+    let parts: Vec<&str> =
+        path.strip_prefix(connect::PATH).unwrap_or_default().split('/').collect();
+    match parts[..] {
+        [key, "channels", name, "events"] => Ok((key, decode(name)?)),
+        [_] => Err(Failure::new(
+            StatusCode::UPGRADE_REQUIRED,
+            "this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket",
+        )),
+        _ => Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            "nothing is here; a stream of events is at /app/KEY/channels/NAME/events",
+        )),
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Failure> {
+    let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let position = id.to_str().ok().and_then(|id| id.parse().ok());
+    let wrong = || Failure::new(StatusCode::BAD_REQUEST, "Last-Event-ID is not an event's id");
+    position.map(Some).ok_or_else(wrong)
+}
+
+/// What a WebSocket's close code is in HTTP.
+fn refused(code: CloseCode) -> Failure {
+    let status = match code {
+        CloseCode::NoSuchApp | CloseCode::PathNotFound => StatusCode::NOT_FOUND,
+        CloseCode::AppDisabled | CloseCode::TlsOnly => StatusCode::FORBIDDEN,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Failure::new(status, code.reason())
+}
+
+fn started(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    let text = HeaderValue::from_static("text/event-stream");
+    headers.insert(header::CONTENT_TYPE, text);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx holds answers back otherwise.
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    headers.insert(buffering, HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,112 @@
+//! A channel as a stream of server-sent events: an answer over HTTP that goes on until the client
+//! leaves, the channel's app ends, or the client reads too slowly.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+
+use super::closing::Why;
+use super::{Shard, State};
+use crate::app::{App, ConnectionPlace};
+use crate::pusher::channel::ChannelName;
+use crate::pusher::client_message::Subscribe;
+use crate::pusher::position::Position;
+use crate::pusher::socket_id::SocketId;
+use crate::session::Transport;
+use crate::sse;
+
+/// Browsers come back after one to three seconds: not all at once.
+const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
+
+/// Who wants which channel as a stream.
+pub(crate) struct Wish {
+    pub(crate) app: Arc<App>,
+    pub(crate) place: ConnectionPlace,
+    pub(crate) channel: ChannelName,
+    /// The last event that the client has.
+    pub(crate) after: Option<Position>,
+}
+
+/// The answer's body: it takes what waits for its connection.
+pub(crate) struct EventStream {
+    shard: Rc<Shard>,
+    socket_id: SocketId,
+    /// What is sent before anything else.
+    greeting: Option<String>,
+}
+
+impl Shard {
+    /// Subscribes, as a connection that only listens. Whether it may was checked before.
+    pub(crate) fn stream_events(self: &Rc<Self>, wish: Wish) -> EventStream {
+        let Wish { app, place, channel, after } = wish;
+        let state = &mut *self.state.borrow_mut();
+        let (key, socket_id) = self.register(state, app, place, Transport::Events);
+        state.session(key).owes = 0;
+        let subscribe = Subscribe {
+            channel,
+            auth: None,
+            channel_data: None,
+            recover: after,
+            member_changes: false,
+        };
+        let mut output = Vec::new();
+        self.subscribe(state, key, subscribe, &mut output);
+        self.send(state, key, &output);
+        let mut greeting = String::new();
+        sse::write_retry(&mut greeting, fastrand::u64(RETRY_MS));
+        EventStream { shard: Rc::clone(self), socket_id, greeting: Some(greeting) }
+    }
+
+    /// What waits for a stream; None: nothing.
+    fn take_waiting(&self, state: &mut State, socket_id: SocketId) -> Option<String> {
+        let key = state.session_of(socket_id)?;
+        let session = state.session(key);
+        let before = session.waiting_bytes();
+        let mut outbox = session.outbox.take()?;
+        let mut text = String::with_capacity(before + before / 4);
+        for wire in outbox.take() {
+            sse::write_events(&mut text, &wire);
+        }
+        self.hub.metrics.queue_changed(before, 0);
+        Some(text)
+    }
+}
+
+impl Body for EventStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(greeting) = self.greeting.take() {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(greeting)))));
+        }
+        let socket_id = self.socket_id;
+        let state = &mut *self.shard.state.borrow_mut();
+        let waiting = self.shard.take_waiting(state, socket_id);
+        let Some(key) = state.session_of(socket_id) else { return Poll::Ready(None) };
+        let session = state.session(key);
+        session.waker = Some(context.waker().clone());
+        match waiting {
+            Some(text) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(text))))),
+            None if session.is_closing() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        let state = &mut *self.shard.state.borrow_mut();
+        if let Some(key) = state.session_of(self.socket_id) {
+            self.shard.close(state, key, Why::Gone);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Server-sent events (the HTML standard, "Server-sent events"): a channel for clients without
+//! WebSockets.
+//!
+//! Each event's data is the message as a WebSocket would carry it, on one line; its id is the
+//! channel's position, which a browser sends back as `Last-Event-ID` when it reconnects.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use crate::pusher::position::{Epoch, Position};
+use crate::websocket::{FrameHeader, Role};
+
+/// Appends an event for each of the frames of `wire`, which a server made.
+pub(crate) fn write_events(out: &mut String, mut wire: &[u8]) {
+    while let Ok(Some((header, start))) = FrameHeader::parse(wire, Role::Client) {
+        let Ok(bytes) = usize::try_from(header.payload_bytes) else { return };
+        let (frame, rest) = wire.split_at(wire.len().min(start + bytes));
+        wire = rest;
+        // A close frame has no place here: the stream just ends.
+        if let Some(json) =
+            std::str::from_utf8(&frame[start..]).ok().filter(|_| !header.opcode.is_control())
+        {
+            write_event(out, json);
+        }
+    }
+}
+
+fn write_event(out: &mut String, json: &str) {
+    if let Some(position) = position(json) {
+        let _ = writeln!(out, "id: {position}");
+    }
+    debug_assert!(!json.contains(['\n', '\r']), "JSON of this server is one line");
+    let _ = write!(out, "data: {json}\n\n");
+}
+
+/// How long a browser waits before it reconnects.
+pub(crate) fn write_retry(out: &mut String, retry_ms: u64) {
+    let _ = write!(out, "retry: {retry_ms}\n\n");
+}
+
+fn position(json: &str) -> Option<Position> {
+    #[derive(Deserialize)]
+    struct Fields {
+        epoch: Epoch,
+        offset: u64,
+    }
+    let Fields { epoch, offset } = serde_json::from_str(json).ok()?;
+    Some(Position { epoch, offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, append_text};
+    use crate::websocket::Message;
+
+    #[test]
+    fn each_frame_is_an_event_and_a_position_its_id() {
+        let mut wire = Vec::new();
+        let positioned = r#"{"event":"e","data":"a\\nb","epoch":"00000000000000ab","offset":7}"#;
+        append_text(&mut wire, |out| out.extend_from_slice(positioned.as_bytes()));
+        append_text(&mut wire, |out| out.extend_from_slice(br#"{"event":"plain"}"#));
+        let large = format!(r#"{{"data":"{}"}}"#, "x".repeat(70_000));
+        wire.extend_from_slice(Frame::text(|out| out.extend_from_slice(large.as_bytes())).wire());
+        Message::Close(None).encode(&mut wire, None);
+        let mut text = String::new();
+        write_events(&mut text, &wire);
+        let events: Vec<&str> = text.split_terminator("\n\n").collect();
+        assert_eq!(events[0], format!("id: 00000000000000ab:7\ndata: {positioned}"));
+        assert_eq!(events[1], r#"data: {"event":"plain"}"#);
+        assert_eq!(events[2], format!("data: {large}"));
+        assert_eq!(events.len(), 3, "a close frame is no event");
+    }
+}
