@@ -1,8 +1,10 @@
 //! The composition root: the only place that knows every part and joins them.
 
-use std::future::Future;
+mod end;
+mod realtime;
+
+use std::future::pending;
 use std::net::TcpListener;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ use weir_jobs::settings::Settings as JobsSettings;
 use weir_net::{Listener, Tls};
 use weir_supervisor::inherited::Inherited;
 
+use self::end::End;
+use self::realtime::Realtime;
 use crate::config::Settings;
 use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
@@ -33,13 +37,14 @@ use crate::status::{self, Facts};
 
 /// All parts, running.
 pub(crate) struct Weir {
+    clock: Clock,
     handle: Handle,
     stop: Stop,
     tls: Option<Arc<Tls>>,
     http: Shutdown,
-    /// Resolves when the job server has ended; not to be polled again after that.
-    jobs: Pin<Box<dyn Future<Output = Outcome>>>,
-    ended: Option<Outcome>,
+    jobs: End<Outcome>,
+    /// None: it has no socket here.
+    realtime: Option<Realtime>,
 }
 
 /// A part that ended by itself, and how.
@@ -54,7 +59,7 @@ impl Weir {
     ) -> anyhow::Result<Self> {
         let clock = Clock::system();
         let live = Live::new(&settings.console.limits);
-        let (registry, metrics) = metrics(settings, &clock, &live);
+        let (mut registry, metrics) = metrics(settings, &clock, &live);
 
         let tls = settings.jobs.tls.clone().map(Tls::load).transpose().context("jobs.tls")?;
         let tls = tls.map(Arc::new);
@@ -72,6 +77,8 @@ impl Weir {
         let jobs = jobs.await?;
         let handle = jobs.handle();
 
+        let realtime = Realtime::start(settings, &mut inherited, &mut registry, &clock)?;
+
         let http = Shutdown::new();
         let facts = Facts::new(&clock, settings, jobs_address);
         let registry = Arc::new(registry);
@@ -87,22 +94,34 @@ impl Weir {
         let routes = Routes { api, metrics: scrape, open };
         if let Some(listener) = console {
             let jobs_url = facts.jobs_url();
-            let deps =
-                console_deps(&listener, settings, handle.clone(), clock, jobs_url, live, routes)?;
+            let deps = console_deps(
+                &listener,
+                settings,
+                handle.clone(),
+                clock.clone(),
+                jobs_url,
+                live,
+                routes,
+            )?;
             http.spawn(Sampler::new(&deps).run(http.clone()));
             let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
             http::serve(Listener::Tcp(listener), endpoint, &http)?;
         }
-        let jobs = Box::pin(jobs.join());
-        Ok(Self { handle, stop, tls, http, jobs, ended: None })
+        Ok(Self { clock, handle, stop, tls, http, jobs: End::of(jobs.join()), realtime })
     }
 
     /// Resolves when a part has ended by itself, which none should.
     pub(crate) async fn joined(&mut self) -> Joined {
-        let outcome = (&mut self.jobs).await;
-        let why = format!("the job server ended by itself: {outcome:?}");
-        self.ended = Some(outcome);
-        Joined(why)
+        let realtime = async {
+            match &mut self.realtime {
+                Some(realtime) => realtime.ended().await,
+                None => pending().await,
+            }
+        };
+        Joined(tokio::select! {
+            outcome = self.jobs.wait() => format!("the job server ended by itself: {outcome:?}"),
+            why = realtime => why,
+        })
     }
 
     /// Whether the job server answers within `patience`, if only "busy".
@@ -119,29 +138,45 @@ impl Weir {
         Ok(self.handle.reload(settings).await?)
     }
 
+    /// Puts new settings of the front and of realtime in force.
+    pub(crate) fn reload_realtime(&self, settings: &Settings) -> anyhow::Result<()> {
+        self.realtime.as_ref().map_or(Ok(()), |realtime| realtime.reload(settings))
+    }
+
     /// Ends everything, in order:
-    /// 1. nobody new over HTTP, live streams end; nobody new at the job server;
+    /// 1. nobody new over HTTP, live streams end; nobody new at the job server and at realtime;
     /// 2. what runs is finished, at most for `deadline` (zero: cut off at once);
-    /// 3. the store is closed: what was acknowledged is durable.
-    pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
+    /// 3. the store is closed: what was acknowledged is durable;
+    /// 4. what the applications' servers are to be told is sent, in what is left of the time.
+    pub(crate) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
+        let began = self.clock.now();
         if deadline.is_zero() {
             self.stop.at_once.cancel();
         }
         self.stop.graceful.cancel();
-        let jobs = async {
-            match self.ended.take() {
-                Some(outcome) => outcome,
-                None => self.jobs.await,
+        let webhooks = self.realtime.as_ref().map(Realtime::webhooks);
+        let realtime = async {
+            match self.realtime {
+                Some(realtime) => realtime.stop(deadline).await,
+                None => Ok(()),
             }
         };
-        let (outcome, drained) = tokio::join!(jobs, self.http.drain(deadline));
+        let (jobs, realtime, drained) =
+            tokio::join!(self.jobs.into_outcome(), realtime, self.http.drain(deadline));
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
-        if let Ended::Cut { tasks } = outcome.ended {
+        if let Ended::Cut { tasks } = jobs.ended {
             tracing::warn!(tasks, "connections to the job server cut off");
         }
-        outcome.closed.context("the job store was not closed well")
+        if let Some(webhooks) = webhooks {
+            let left = deadline.saturating_sub(self.clock.now().since(began));
+            if let Drained::DeadlinePassed { .. } = webhooks.drain(left).await {
+                tracing::warn!("webhooks that were not sent yet are lost: no time is left");
+            }
+        }
+        jobs.closed.context("the job store was not closed well")?;
+        realtime
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`config`]: `weir.toml` -> typed settings.
 //! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
+//! - [`front`]: what each core does with HTTP.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
@@ -12,6 +13,7 @@ mod commands;
 mod compose;
 mod config;
 mod exit;
+mod front;
 mod http;
 mod logging;
 mod output;

@@ -8,6 +8,8 @@
 pub(crate) enum Part {
     /// The job server.
     Jobs,
+    /// Realtime channels, on front.listen and realtime.listen.
+    Realtime,
     /// The console, with the admin API and /metrics, over TCP.
     Console,
 }
@@ -17,6 +19,7 @@ impl Part {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
+            Self::Realtime => "realtime",
             Self::Console => "console",
         }
     }

@@ -34,6 +34,7 @@ impl Reload {
         let handover = Handover::receive(&mut self.settings_file)?;
         let fresh = handover.load(&environment::variable)?;
         self.log.set_level(fresh.settings.log.level);
+        weir.reload_realtime(&fresh.settings)?;
         let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
         // Settings that need a restart stay those of the start, so that a later reload says so
         // again; the job server tells which of its own it kept.

@@ -1,7 +1,6 @@
 //! `[jobs]`.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_jobs::model::QueueName;
@@ -9,8 +8,8 @@ use weir_jobs::settings::{Fsync, QueueSettings, Settings, StoreKind};
 use weir_net::TlsFiles;
 
 use super::keys::{Key, Keys};
-use super::limits;
 use super::units::{DAY, HOUR, MILLISECOND};
+use super::{limits, tls};
 
 /// The job server and where it listens.
 #[derive(Clone, Debug)]
@@ -30,7 +29,7 @@ impl Default for Jobs {
 impl Jobs {
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         keys.address(Key::fixed("listen", "Where Faktory clients connect."), &mut self.listen);
-        keys.section("tls", |keys| self.tls = read_tls(keys));
+        keys.section("tls", |keys| self.tls = tls::read(keys));
         self.read_storage(keys);
         let Settings { allow_flush, password, limits, .. } = &mut self.settings;
         keys.flag(
@@ -117,29 +116,5 @@ impl Jobs {
                 Err(error) => keys.mistake(error.to_string()),
             }
         });
-    }
-}
-
-fn read_tls(keys: &mut Keys<'_>) -> Option<TlsFiles> {
-    let (mut cert, mut key): (Option<PathBuf>, Option<PathBuf>) = (None, None);
-    keys.optional_path(
-        Key::fixed("cert", "PEM file: the server's certificate, then its chain. Its content is read again on SIGHUP."),
-        &mut cert,
-    );
-    keys.optional_path(
-        Key::fixed("key", "PEM file: the private key. Its content is read again on SIGHUP."),
-        &mut key,
-    );
-    match (cert, key) {
-        (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
-        (None, None) => None,
-        (Some(_), None) => {
-            keys.mistake("jobs.tls.cert needs jobs.tls.key beside it".to_owned());
-            None
-        }
-        (None, Some(_)) => {
-            keys.mistake("jobs.tls.key needs jobs.tls.cert beside it".to_owned());
-            None
-        }
     }
 }

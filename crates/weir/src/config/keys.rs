@@ -179,6 +179,42 @@ impl<'a> Keys<'a> {
         self.read(key, "address", field, show, to_tcp_address);
     }
 
+    /// `IP:port`, or nothing.
+    pub(crate) fn optional_address(&mut self, key: Key, field: &mut Option<SocketAddr>) {
+        let show = |field: &Option<SocketAddr>| {
+            field.map_or_else(none, |address| quoted(&address.to_string()))
+        };
+        self.read(key, "address", field, show, |value| to_tcp_address(value).map(Some));
+    }
+
+    /// A text that must be there.
+    pub(crate) fn required_text(&mut self, key: Key, field: &mut String) {
+        let show = |field: &String| if field.is_empty() { none() } else { quoted(field) };
+        self.read(key, "text", field, show, |value| match value.as_str() {
+            Some("") => Err("the text is empty".to_owned()),
+            Some(text) => Ok(text.to_owned()),
+            None => Err(expected("a text", value)),
+        });
+        self.require(key.name);
+    }
+
+    /// A secret that must be there.
+    pub(crate) fn required_secret(&mut self, key: Key, field: &mut Option<Secret>) {
+        self.secret(key, field);
+        self.require(key.name);
+    }
+
+    fn require(&mut self, name: &str) {
+        if !self.is_set(name) && !self.context.describe {
+            self.mistake(format!("{} is missing", self.full(name)));
+        }
+    }
+
+    /// Whether the file has this key.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(name))
+    }
+
     pub(crate) fn texts(&mut self, key: Key, field: &mut Vec<String>) {
         let show = |field: &Vec<String>| {
             let entries: Vec<_> = field.iter().map(|text| quoted(text)).collect();
@@ -260,6 +296,27 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Tables one after the other: `[[realtime.apps]]`. They are called `realtime.apps[0]` and so on.
+    pub(crate) fn each(&mut self, name: &'static str, mut read: impl FnMut(&mut Keys<'_>)) {
+        let value = self.find(name);
+        let path = self.full(name);
+        if self.context.describe {
+            self.enter(format!("{path}[]"), None, &mut read);
+        }
+        let Some(value) = value else { return };
+        let Some(entries) = value.get_ref().as_array() else {
+            return self.report.mistake(&value.span(), format!("expected tables [[{path}]]"));
+        };
+        for (index, entry) in entries.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            self.report.places.push((path.clone(), entry.span()));
+            match entry.get_ref().as_table() {
+                Some(table) => self.enter(path, Some(table), &mut read),
+                None => self.report.mistake(&entry.span(), format!("{path}: expected a table")),
+            }
+        }
+    }
+
     /// A key of a later version: rejected by name, never ignored.
     pub(crate) fn later(&mut self, names: &[&'static str]) {
         for name in names {
@@ -271,6 +328,12 @@ impl<'a> Keys<'a> {
             }
             self.known.push(name);
         }
+    }
+
+    /// A mistake about one key of this table.
+    pub(crate) fn mistake_at(&mut self, name: &str, message: &str) {
+        let path = self.full(name);
+        self.report.mistake_at(&path, format!("{path}: {message}"));
     }
 
     /// A mistake about this table as a whole.

@@ -2,7 +2,7 @@
 //! environment.
 //!
 //! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
-//! - [`jobs`], [`console`], [`process`]: the sections.
+//! - [`jobs`], [`console`], [`front`], [`realtime`], [`process`]: the sections.
 //! - [`checks`]: what no single key can tell.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
@@ -10,15 +10,18 @@ mod checks;
 mod console;
 mod convert;
 pub(crate) mod environment;
+mod front;
 mod jobs;
 pub(crate) mod keys;
 mod limits;
 pub(crate) mod mistakes;
 mod process;
+mod realtime;
 pub(crate) mod reference;
 mod report;
 mod secrets;
 pub(crate) mod source;
+mod tls;
 pub(crate) mod units;
 
 #[cfg(test)]
@@ -30,10 +33,12 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
+pub(crate) use self::front::Front;
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};
 pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
+pub(crate) use self::realtime::Realtime;
 use self::report::{Report, Value};
 pub(crate) use self::source::Source;
 
@@ -46,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) supervisor: Supervisor,
     pub(crate) admin: Admin,
     pub(crate) jobs: Jobs,
+    pub(crate) front: Front,
+    pub(crate) realtime: Realtime,
     pub(crate) console: weir_console::settings::Settings,
     pub(crate) history: weir_base::history::Settings,
 }
@@ -60,6 +67,8 @@ impl Default for Settings {
             supervisor: Supervisor::default(),
             admin: Admin::default(),
             jobs: Jobs::default(),
+            front: Front::default(),
+            realtime: Realtime::default(),
             console: weir_console::settings::Settings::default(),
             history: weir_base::history::Settings::default(),
         }
@@ -82,6 +91,11 @@ impl Settings {
         let mut settings = Self::default();
         settings.settle(Some(data_dir));
         settings
+    }
+
+    /// Whether there is anything to serve at `front.listen`.
+    pub(crate) fn has_front(&self) -> bool {
+        self.front.is_listen_set || !self.realtime.apps.is_empty()
     }
 
     /// Where the admin API listens.
@@ -142,11 +156,13 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     );
     keys.section("log", |keys| settings.log.read(keys));
     keys.section("jobs", |keys| settings.jobs.read(keys));
+    keys.section("front", |keys| settings.front.read(keys));
+    keys.section("realtime", |keys| settings.realtime.read(keys));
     keys.section("console", |keys| console::read(keys, &mut settings.console));
     keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));
-    keys.later(&["realtime", "front", "workers", "budget", "observe", "gems"]);
+    keys.later(&["workers", "budget", "observe", "gems"]);
 }
 
 impl Settings {

@@ -16,7 +16,11 @@ pub(crate) fn values() -> Vec<Value> {
 pub(crate) fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
     for (section, values) in by_section(values()) {
-        let title = if section.is_empty() { "Top level".into() } else { format!("`[{section}]`") };
+        let title = if section.is_empty() {
+            "Top level".into()
+        } else {
+            format!("`{}`", heading(&section))
+        };
         let _ = write!(
             page,
             "\n## {title}\n\n| setting | type | default | reload | what it does |\n| --- | --- | --- | --- | --- |\n"
@@ -37,9 +41,11 @@ pub(crate) fn commented_file() -> String {
     let mut file = String::from(HEADER);
     for (section, values) in by_section(values()) {
         if !section.is_empty() {
-            let commented =
-                if section.contains("NAME") || section == "jobs.tls" { "# " } else { "" };
-            let _ = write!(file, "\n{commented}[{section}]\n");
+            // One that is there must be complete.
+            let is_whole =
+                section.contains("NAME") || section.contains("[]") || section.ends_with(".tls");
+            let commented = if is_whole { "# " } else { "" };
+            let _ = write!(file, "\n{commented}{}\n", heading(&section));
         }
         for value in values {
             for line in wrap(value.doc, 96) {
@@ -49,6 +55,8 @@ pub(crate) fn commented_file() -> String {
                 ("none", "secret") => "{ file = \"PATH\" }",
                 ("none", "duration") => "\"5s\"",
                 ("none", "number") => "10",
+                ("none", "address") => "\"127.0.0.1:8081\"",
+                ("none", "text") => "\"TEXT\"",
                 ("none", _) => "\"PATH\"",
                 (default, _) => default,
             };
@@ -92,6 +100,12 @@ fn by_section(values: Vec<Value>) -> Vec<(String, Vec<Value>)> {
         }
     }
     sections
+}
+
+/// How a section is opened in the file: `[jobs]`, `[[realtime.apps]]`.
+pub(super) fn heading(section: &str) -> String {
+    let name = section.replace("[]", "");
+    if section.ends_with("[]") { format!("[[{name}]]") } else { format!("[{name}]") }
 }
 
 fn last(path: &str) -> &str {

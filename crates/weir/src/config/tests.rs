@@ -114,10 +114,8 @@ token = { env = "ABSENT" }
 #[test]
 fn what_comes_in_a_later_version_is_rejected_by_name() {
     let text = r#"
-[front]
-listen = "0.0.0.0:8080"
-[[realtime.apps]]
-id = "1"
+[[front.apps]]
+name = "shop"
 [jobs.resources]
 ffmpeg = 2
 [[jobs.cron]]
@@ -129,14 +127,13 @@ schedule = "0 3 * * *"
 processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
-    weir.toml:2:2: front is not in this version of Weir yet
-    weir.toml:4:3: realtime is not in this version of Weir yet
-    weir.toml:6:7: jobs.resources is not in this version of Weir yet
-    weir.toml:8:8: jobs.cron is not in this version of Weir yet
-    weir.toml:10:2: gems is not in this version of Weir yet
-    weir.toml:11:2: budget is not in this version of Weir yet
-    weir.toml:12:2: observe is not in this version of Weir yet
-    weir.toml:13:2: workers is not in this version of Weir yet
+    weir.toml:2:9: front.apps is not in this version of Weir yet
+    weir.toml:4:7: jobs.resources is not in this version of Weir yet
+    weir.toml:6:8: jobs.cron is not in this version of Weir yet
+    weir.toml:8:2: gems is not in this version of Weir yet
+    weir.toml:9:2: budget is not in this version of Weir yet
+    weir.toml:10:2: observe is not in this version of Weir yet
+    weir.toml:11:2: workers is not in this version of Weir yet
     ");
 }
 
@@ -256,15 +253,32 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     // Defaults are written as they are read.
     for value in reference::values().iter().filter(|value| value.default != "none") {
         let text = match value.path.rsplit_once('.') {
-            Some((section, name)) => format!("[{section}]\n{name} = {}\n", value.default),
+            Some((section, name)) => {
+                format!("{}\n{name} = {}\n", whole(section), value.default)
+            }
             None => format!("{} = {}\n", value.path, value.default),
         };
         let loaded = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
-        let read = loaded.values.iter().find(|read| read.path == value.path).expect("read");
+        let path = value.path.replace("[]", "[0]");
+        let read = loaded.values.iter().find(|read| read.path == path).expect("read");
         assert!(read.is_set);
         assert_eq!(read.shown, value.default, "{text}");
     }
 }
+
+/// The heading of a section, with what must be set around it.
+fn whole(section: &str) -> String {
+    let heading = reference::heading(section);
+    match section.strip_prefix("realtime.apps[]") {
+        Some("") => APP.to_owned(),
+        Some(_) => format!("{APP}{heading}"),
+        None => heading,
+    }
+}
+
+/// An app with what every app must have.
+const APP: &str =
+    "[[realtime.apps]]\nid = \"1\"\nkey = \"demo-key\"\nsecret = { env = \"PASSWORD\" }\n";
 
 /// The field names of a struct, from what `{:#?}` shows.
 fn fields(shown: &str) -> Vec<String> {

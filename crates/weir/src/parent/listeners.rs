@@ -1,5 +1,6 @@
 //! The listening sockets: bound by the parent before the service starts, held open for good.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -11,13 +12,41 @@ use crate::part::Part;
 
 /// The name of the admin socket's descriptor.
 pub(crate) const ADMIN: &str = "admin";
+/// The names of the groups of sockets that the cores serve.
+pub(crate) const FRONT: &str = "front";
+pub(crate) const REALTIME: &str = "realtime";
+
+/// The name of a core's descriptor in a group.
+pub(crate) fn of_core(group: &str, core: usize) -> String {
+    format!("{group}.{core}")
+}
 
 /// Every listening socket with its name.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    tcp: Vec<(Part, Listener, ListenAddress)>,
+    tcp: Vec<Group>,
     admin: Listener,
     admin_path: PathBuf,
+}
+
+/// One address.
+#[derive(Debug)]
+struct Group {
+    name: &'static str,
+    address: ListenAddress,
+    sockets: Vec<Listener>,
+    is_per_core: bool,
+    has_tls: bool,
+}
+
+/// What to bind.
+#[derive(Clone, Copy)]
+struct Wanted {
+    name: &'static str,
+    address: SocketAddr,
+    /// None: one socket, whatever the number of cores.
+    cores: Option<usize>,
+    has_tls: bool,
 }
 
 impl Listeners {
@@ -25,47 +54,82 @@ impl Listeners {
     pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
         let options =
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
-        let wanted = [(Part::Jobs, settings.jobs.listen), (Part::Console, settings.console.listen)];
-        let mut tcp = Vec::new();
-        for (part, address) in wanted {
-            if only.is_empty() || only.contains(&part) {
-                let listener = Listener::bind(&ListenAddress::Tcp(address), options)
-                    .with_context(|| format!("{}.listen", part.name()))?;
-                let address = listener.address()?;
-                tcp.push((part, listener, address));
-            }
-        }
+        let tcp: anyhow::Result<Vec<Group>> = wanted(settings)
+            .into_iter()
+            .filter(|(part, _)| only.is_empty() || only.contains(part))
+            .map(|(_, wanted)| bind(wanted, options))
+            .collect();
         let admin_path = settings.admin_socket();
         let admin = Listener::bind(&ListenAddress::Unix(admin_path.clone()), options)
             .context("the admin socket")?;
-        Ok(Self { tcp, admin, admin_path })
+        Ok(Self { tcp: tcp?, admin, admin_path })
     }
 
     /// What `weir up` prints once everything serves; scripts read it.
     pub(crate) fn ready_line(&self) -> String {
-        let tcp: String = self
-            .tcp
-            .iter()
-            .map(|(part, _, address)| format!(" {}={address}", part.name()))
-            .collect();
+        let tcp: String =
+            self.tcp.iter().map(|group| format!(" {}={}", group.name, group.address)).collect();
         format!("weir ready{tcp} admin={}", self.admin_path.display())
     }
 
     /// Where people and clients go.
-    pub(crate) fn urls(&self, has_tls: bool) -> Vec<String> {
-        let url = |(part, _, address): &(Part, Listener, ListenAddress)| match part {
-            Part::Jobs if has_tls => format!("jobs at tcp+tls://{address}"),
-            Part::Jobs => format!("jobs at tcp://{address}"),
-            Part::Console => format!("console at http://{address}"),
-        };
-        self.tcp.iter().map(url).collect()
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.tcp.iter().map(Group::url).collect()
     }
 
     /// The descriptors with their names, for the service.
     pub(crate) fn into_descriptors(self) -> Vec<(String, OwnedFd)> {
-        let tcp = self.tcp.into_iter().map(|(part, listener, _)| (part.name(), listener));
-        tcp.chain([(ADMIN, self.admin)])
-            .map(|(name, listener)| (name.to_owned(), listener.into()))
-            .collect()
+        let admin = (ADMIN.to_owned(), self.admin.into());
+        let tcp = self.tcp.into_iter().flat_map(Group::into_descriptors);
+        tcp.chain([admin]).collect()
+    }
+}
+
+/// Everything that may be listened on, with the part that it is for.
+fn wanted(settings: &Settings) -> Vec<(Part, Wanted)> {
+    let (jobs, front) = (&settings.jobs, &settings.front);
+    let one = |name, address| Wanted { name, address, cores: None, has_tls: false };
+    let per_core = |name, address| Wanted { cores: Some(front.cores()), ..one(name, address) };
+    let mut wanted =
+        vec![(Part::Jobs, Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", jobs.listen) })];
+    if settings.has_front() {
+        let has_tls = front.tls.is_some();
+        wanted.push((Part::Realtime, Wanted { has_tls, ..per_core(FRONT, front.listen) }));
+    }
+    if let Some(address) = settings.realtime.listen {
+        wanted.push((Part::Realtime, per_core(REALTIME, address)));
+    }
+    wanted.push((Part::Console, one("console", settings.console.listen)));
+    wanted
+}
+
+fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {
+    let Wanted { name, address, cores, has_tls } = wanted;
+    let wanted = ListenAddress::Tcp(address);
+    let bound = Listener::bind_group(&wanted, cores.unwrap_or(1), options);
+    let sockets = bound.with_context(|| format!("{name}.listen"))?;
+    // With the port that the system chose.
+    let address = sockets.first().map_or(Ok(wanted), Listener::address)?;
+    Ok(Group { name, address, sockets, is_per_core: cores.is_some(), has_tls })
+}
+
+impl Group {
+    fn into_descriptors(self) -> impl Iterator<Item = (String, OwnedFd)> {
+        let Self { name, sockets, is_per_core, .. } = self;
+        sockets.into_iter().enumerate().map(move |(core, socket)| {
+            let name = if is_per_core { of_core(name, core) } else { name.to_owned() };
+            (name, socket.into())
+        })
+    }
+
+    fn url(&self) -> String {
+        let Self { name, address, has_tls, .. } = self;
+        match (*name, has_tls) {
+            ("jobs", true) => format!("jobs at tcp+tls://{address}"),
+            ("jobs", false) => format!("jobs at tcp://{address}"),
+            (FRONT | REALTIME, true) => format!("realtime at wss://{address}/app/KEY"),
+            (FRONT | REALTIME, false) => format!("realtime at ws://{address}/app/KEY"),
+            (name, _) => format!("{name} at http://{address}"),
+        }
     }
 }

@@ -15,8 +15,8 @@ use weir_supervisor::requests::Requests;
 use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
-pub(crate) use self::listeners::ADMIN;
 use self::listeners::Listeners;
+pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
@@ -41,7 +41,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     }
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
     let ready_line = listeners.ready_line();
-    let addresses = listeners.urls(settings.jobs.tls.is_some());
+    let addresses = listeners.urls();
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;

@@ -46,7 +46,7 @@ fn a_part_that_is_no_part_is_wrong_usage() {
     -- stdout
     -- stderr
     error: invalid value 'web' for '--only <PART>'
-      [possible values: jobs, console]
+      [possible values: jobs, realtime, console]
 
     For more information, try '--help'.
     ");

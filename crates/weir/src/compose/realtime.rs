@@ -1,0 +1,178 @@
+//! Realtime: the cores with their sockets, what they share, and who is told.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_base::semaphore::{self, Semaphore};
+use weir_base::shutdown::Shutdown;
+use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Start, Stop};
+use weir_net::{Listener, NetMetrics, Tls};
+use weir_realtime::hub::{Hub, Parts};
+use weir_realtime::metrics::RealtimeMetrics;
+use weir_realtime::shard::Shard;
+use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
+use weir_supervisor::inherited::Inherited;
+
+use super::end::End;
+use crate::config::Settings;
+use crate::front::Front;
+use crate::parent::{FRONT, REALTIME, of_core};
+
+/// Realtime, running.
+#[derive(Debug)]
+pub(super) struct Realtime {
+    hub: Arc<Hub>,
+    limits: Arc<ArcSwap<Limits>>,
+    tls: Option<Arc<Tls>>,
+    in_flight: Arc<Semaphore>,
+    /// Says that connections are to be closed.
+    draining: CancellationToken,
+    stop: Stop,
+    webhooks: Shutdown,
+    cores: End<Outcome>,
+}
+
+impl Realtime {
+    /// Serves the sockets of the cores. None: there are none.
+    pub(super) fn start(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        registry: &mut Registry,
+        clock: &Clock,
+    ) -> anyhow::Result<Option<Self>> {
+        let (front, own) = (sockets(inherited, FRONT)?, sockets(inherited, REALTIME)?);
+        let cores = front.len().max(own.len());
+        if cores == 0 {
+            return Ok(None);
+        }
+        let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
+        let tls = tls.map(Arc::new);
+        let in_flight_max = settings.realtime.webhooks_in_flight_max;
+        let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, in_flight_max));
+        semaphore::register(
+            registry.sub_registry_with_prefix("weir"),
+            vec![Arc::clone(&in_flight)],
+        );
+        let webhooks = Shutdown::new();
+        let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
+        let draining = CancellationToken::new();
+        let stop = Stop {
+            graceful: CancellationToken::new(),
+            at_once: CancellationToken::new(),
+            deadline: settings.shutdown_deadline,
+        };
+        let running = server::start(Start {
+            listeners: listeners([(front, tls.clone()), (own, None)]),
+            cores,
+            limits: Arc::clone(&limits),
+            clock: clock.clone(),
+            metrics: NetMetrics::register(registry),
+            service: core(&hub, &draining),
+            stop: stop.clone(),
+        })?;
+        let cores = End::of(running.join());
+        Ok(Some(Self { hub, limits, tls, in_flight, draining, stop, webhooks, cores }))
+    }
+
+    /// Resolves when it has ended by itself.
+    pub(super) async fn ended(&mut self) -> String {
+        let outcome = self.cores.wait().await;
+        format!("the cores of the front ended by themselves: {outcome:?}")
+    }
+
+    /// Puts new settings in force.
+    pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
+        if let Some(tls) = &self.tls {
+            tls.reload().context("front.tls: the certificate of before stays")?;
+        }
+        let realtime = &settings.realtime;
+        self.limits.store(Arc::new(settings.front.limits.clone()));
+        self.in_flight.set_limit(realtime.webhooks_in_flight_max);
+        self.hub.reload(realtime.settings.clone(), realtime.apps.clone());
+        Ok(())
+    }
+
+    /// What tells the applications' servers. It ends last, and only once nobody holds the hub.
+    pub(super) fn webhooks(&self) -> Shutdown {
+        self.webhooks.clone()
+    }
+
+    /// Ends the cores: connections are closed, spread over the drain window, and requests in hand
+    /// are answered, at most for `deadline` (zero: all is cut at once).
+    pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
+        if deadline.is_zero() {
+            self.stop.at_once.cancel();
+        }
+        self.draining.cancel();
+        self.stop.graceful.cancel();
+        match self.cores.into_outcome().await.ended {
+            Ended::Clean => {}
+            Ended::Cut { connections } => {
+                tracing::warn!(connections, "connections to the front cut off");
+            }
+            Ended::Panicked { core } => bail!("core {core} of the front panicked"),
+        }
+        Ok(())
+    }
+}
+
+const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
+
+/// What the cores share; `webhooks` runs what tells the applications' servers.
+fn hub(
+    settings: &Settings,
+    cores: usize,
+    registry: &mut Registry,
+    clock: &Clock,
+    in_flight: Arc<Semaphore>,
+    webhooks: &Shutdown,
+) -> Arc<Hub> {
+    let realtime = &settings.realtime;
+    let (handle, worker) = Webhooks::start(
+        realtime.webhooks.clone(),
+        clock.clone(),
+        WebhookMetrics::register(registry),
+        in_flight,
+        webhooks.clone(),
+    );
+    webhooks.spawn(worker.run());
+    Hub::new(Parts {
+        cores,
+        settings: realtime.settings.clone(),
+        apps: realtime.apps.clone(),
+        clock: clock.clone(),
+        metrics: RealtimeMetrics::register(registry),
+        webhooks: handle,
+    })
+}
+
+/// Makes a core's service.
+fn core(
+    hub: &Arc<Hub>,
+    draining: &CancellationToken,
+) -> impl Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static {
+    let (hub, draining) = (Arc::clone(hub), draining.clone());
+    move |core| Rc::new(Front::new(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+}
+
+fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> Vec<CoreListener> {
+    let groups = groups.into_iter().filter(|(sockets, _)| !sockets.is_empty());
+    groups.map(|(sockets, tls)| CoreListener { sockets, tls }).collect()
+}
+
+/// The sockets of a group, in the order of the cores.
+fn sockets(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
+    let mut sockets = Vec::new();
+    loop {
+        let name = of_core(group, sockets.len());
+        let Some(descriptor) = inherited.take(&name) else { return Ok(sockets) };
+        sockets.push(Listener::adopt(&name, descriptor)?);
+    }
+}
