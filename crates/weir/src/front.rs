@@ -33,29 +33,19 @@ impl Service for Front {
         self.realtime.connect(upgrade)
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, _: Peer) -> Response<Body> {
-        let path = request.uri().path();
-        if Shard::serves(path) {
-            return Rc::clone(&self.realtime).answer(request).await;
+    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        if Shard::serves(request.uri().path()) {
+            return Rc::clone(&self.realtime).answer(request, peer).await;
         }
-        if path.starts_with(SOCKETS) {
-            let text = "this address takes WebSockets only; is the Upgrade header lost in a proxy?";
-            return answer(StatusCode::UPGRADE_REQUIRED, text);
-        }
-        let text = "nothing is served here; realtime is at /app/KEY and /apps/ID/";
-        answer(StatusCode::NOT_FOUND, text)
+        nothing_here()
     }
 }
 
-fn answer(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Body::from(format!("{text}\n")));
-    *response.status_mut() = status;
+fn nothing_here() -> Response<Body> {
+    let text = "nothing is served here; realtime is at /app/KEY and /apps/ID/\n";
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::NOT_FOUND;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    if status == StatusCode::UPGRADE_REQUIRED {
-        // RFC 9110, 15.5.22: the answer names the protocol.
-        response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    }
     response
 }

@@ -98,7 +98,7 @@ fn parse_path(path: &str) -> Result<(&str, std::borrow::Cow<'_, str>), Failure> 
         [key, "channels", name, "events"] => Ok((key, decode(name)?)),
         [_] => Err(Failure::new(
             StatusCode::UPGRADE_REQUIRED,
-            "this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket",
+            "this address takes WebSockets only; is the Upgrade header lost in a proxy?",
         )),
         _ => Err(Failure::new(
             StatusCode::NOT_FOUND,
