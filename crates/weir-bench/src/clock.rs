@@ -1,6 +1,8 @@
 //! The one place that reads a clock: a load generator measures real time, there is nothing to fake.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Monotonic time, about 25 ns a call (vDSO).
 #[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
@@ -8,9 +10,25 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Seconds since 1970, as requests that are signed carry them.
+#[expect(clippy::disallowed_methods, reason = "a load generator measures the real clock")]
+pub(crate) fn unix_seconds() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_1970.map_or(0, |elapsed| elapsed.as_secs())
+}
+
 /// CPU time (user and system) that this process has used so far, with the kernel's nanosecond accounting.
 pub(crate) fn own_cpu_time() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+/// The same of the calling thread alone.
+pub(crate) fn own_thread_cpu_time() -> Duration {
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let spent = clock_gettime(clock);
     Duration::new(
         u64::try_from(spent.tv_sec).unwrap_or(0),
         u32::try_from(spent.tv_nsec).unwrap_or(0),

@@ -67,7 +67,7 @@ fn known(value: f64) -> String {
 }
 
 /// The middle value, or the mean of the two; NaN of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

@@ -39,6 +39,11 @@ impl Latencies {
         self.histogram.value_at_quantile(quantile) as f64 / 1e3
     }
 
+    /// How many were recorded.
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "at most 6e11, exact in a double")]
     pub(crate) fn longest_us(&self) -> f64 {
         self.histogram.max() as f64 / 1e3

@@ -11,6 +11,7 @@ mod jobs;
 mod latency;
 mod output;
 mod process_usage;
+mod realtime;
 mod tally;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ struct Cli {
 enum Bench {
     /// Background jobs, over the Faktory protocol.
     Jobs(Box<jobs::JobsFlags>),
+    /// Many WebSocket clients, over the Pusher protocol or Centrifugo's.
+    Realtime(Box<realtime::RealtimeFlags>),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let mut output = Output::standard();
     let outcome = match &cli.bench {
         Bench::Jobs(flags) => jobs::run(flags, &mut output),
+        Bench::Realtime(flags) => realtime::run(flags, &mut output),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,0 +1,92 @@
+//! Centrifugo's bidirectional JSON protocol, as a client speaks it: JSON objects, several to a frame, one a line.
+
+use serde_json::{Value, json};
+
+use super::speech::{Epoch, Heard, Position, Recovery, Wish, excerpt};
+use super::target::App;
+
+pub(crate) const PATH: &str = "/connection/websocket";
+pub(crate) const CONNECT: &str = r#"{"id":1,"connect":{}}"#;
+pub(crate) const PONG: &str = "{}";
+
+pub(crate) fn subscribe(wish: &Wish<'_>) -> String {
+    let mut subscribe = json!({ "channel": wish.channel });
+    if let Some(Position { epoch, offset }) = wish.recover {
+        subscribe["recover"] = true.into();
+        subscribe["epoch"] = epoch.as_str().into();
+        subscribe["offset"] = offset.into();
+    }
+    json!({ "id": 2, "subscribe": subscribe }).to_string()
+}
+
+pub(crate) fn publish(app: &App, host: &str, channel: &str, data: &str) -> Vec<u8> {
+    let body = json!({ "channel": channel, "data": data }).to_string();
+    let (key, bytes) = (&app.secret, body.len());
+    let request = format!(
+        "POST /api/publish HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {bytes}\r\n\r\n{body}"
+    );
+    request.into_bytes()
+}
+
+pub(crate) fn hear(message: &[u8]) -> Heard {
+    if message == b"{}" {
+        return Heard::Ping;
+    }
+    // Pushes are events; only replies to the two commands are read as a whole.
+    if !message.starts_with(br#"{"id":"#) {
+        return Heard::Other;
+    }
+    let reply: Value = serde_json::from_slice(message).unwrap_or_default();
+    if reply.get("error").is_some() {
+        return Heard::Refused(excerpt(message));
+    }
+    if reply.get("connect").is_some() {
+        return Heard::Greeted { socket_id: String::new() };
+    }
+    reply.get("subscribe").map_or(Heard::Other, subscribed)
+}
+
+fn subscribed(reply: &Value) -> Heard {
+    let epoch = reply["epoch"].as_str().and_then(|epoch| Epoch::new(epoch.as_bytes()));
+    // Zeros are left out.
+    let offset = reply["offset"].as_u64().unwrap_or(0);
+    let was_recovering = reply["was_recovering"].as_bool().unwrap_or(false);
+    let recovered = reply["recovered"].as_bool().unwrap_or(false);
+    let recovery = if recovered { Recovery::Recovered } else { Recovery::Gap };
+    Heard::Subscribed {
+        position: epoch.map(|epoch| Position { epoch, offset }),
+        recovery: was_recovering.then_some(recovery),
+        members: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_understood() {
+        let check = |message: &str, expected: Heard| {
+            assert_eq!(hear(message.as_bytes()), expected, "{message}")
+        };
+        check("{}", Heard::Ping);
+        check(
+            r#"{"id":1,"connect":{"client":"a-b","ping":25,"pong":true}}"#,
+            Heard::Greeted { socket_id: String::new() },
+        );
+        check(
+            r#"{"id":2,"subscribe":{}}"#,
+            Heard::Subscribed { position: None, recovery: None, members: None },
+        );
+        let error = r#"{"id":2,"error":{"code":103,"message":"permission denied"}}"#;
+        check(error, Heard::Refused(error.to_owned()));
+        check(r#"{"push":{"channel":"a","pub":{"data":{}}}}"#, Heard::Other);
+        let epoch = Epoch::new(b"xyZw").expect("short");
+        let position = Some(Position { epoch, offset: 3 });
+        check(
+            r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"xyZw","publications":[{"data":1,"offset":3}],"recovered":true,"offset":3,"was_recovering":true}}"#,
+            Heard::Subscribed { position, recovery: Some(Recovery::Recovered), members: None },
+        );
+    }
+}

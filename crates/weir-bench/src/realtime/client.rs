@@ -1,0 +1,353 @@
+//! One client: from the first byte of its handshake to the last event. It keeps no buffer while it is idle.
+
+use std::time::Instant;
+
+use rustix::fd::OwnedFd;
+
+use super::frame::{self, Frame};
+use super::ledger::Ledger;
+use super::order::Seat;
+use super::payload::EventData;
+use super::socket::{self, Moved};
+use super::speech::{
+    Epoch, Heard, MemberCount, Position, Recovery, Speech, Wish, excerpt, number_after, value_after,
+};
+use crate::event_loop::LoadError;
+
+/// Longest answer to the request for a WebSocket.
+const UPGRADE_BYTES_MAX: usize = 16 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Closed,
+    Connecting,
+    Upgrading,
+    Greeting,
+    Subscribing,
+    Live,
+}
+
+/// Why a connection is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Without a word.
+    HungUp,
+    /// A close frame.
+    Code(u16),
+    /// Another answer than 101.
+    Status(u16),
+    /// The subscription was refused, or what came is not the protocol.
+    Refused(String),
+}
+
+impl From<LoadError> for Ending {
+    fn from(error: LoadError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// What all clients of a run share.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) speech: Speech,
+    pub(crate) data: EventData,
+    pub(crate) ledger: Ledger,
+    /// Names of the channels, by their numbers.
+    pub(crate) channel_names: Vec<String>,
+    /// Whether clients keep the position of the last event, to recover from there.
+    pub(crate) keeps_positions: bool,
+    /// Whether clients join as members.
+    pub(crate) is_presence: bool,
+    pub(crate) counts: Counts,
+}
+
+/// What the clients of a run count together, beside events.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Counts {
+    pub(crate) bytes: u64,
+    pub(crate) frames: u64,
+    pub(crate) recovered: u64,
+    pub(crate) gaps: u64,
+    /// Events whose offset did not follow the one before, in the same epoch.
+    pub(crate) offset_jumps: u64,
+    /// Messages about members.
+    pub(crate) member_messages: u64,
+    /// The number of members that every client should know in the end, and how many know it now.
+    pub(crate) members_expected: u64,
+    pub(crate) knowing: usize,
+    /// Complaints of the server to clients that were subscribed.
+    pub(crate) complaints: u64,
+    pub(crate) first_complaint: Option<String>,
+    /// Publishes whose connection broke before the answer.
+    pub(crate) publishes_unknown: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) stage: Stage,
+    pub(crate) index: usize,
+    pub(crate) channel: usize,
+    pub(crate) opened: Instant,
+    seat: Seat,
+    position: Option<Position>,
+    pub(crate) members: Option<u64>,
+    /// The beginning of a frame whose end has not come.
+    carry: Vec<u8>,
+    /// What the socket had no room for.
+    unsent: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(index: usize, channel: usize, at: Instant) -> Self {
+        Self {
+            socket: None,
+            stage: Stage::Closed,
+            index,
+            channel,
+            opened: at,
+            seat: Seat::default(),
+            position: None,
+            members: None,
+            carry: Vec::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, socket: OwnedFd, at: Instant) {
+        self.socket = Some(socket);
+        self.stage = Stage::Connecting;
+        self.opened = at;
+    }
+
+    /// Lets go of the connection; what the client knows stays.
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.stage = Stage::Closed;
+        self.carry = Vec::new();
+        self.unsent = Vec::new();
+    }
+
+    /// The socket can be written: the connection is there, or there is room again.
+    pub(crate) fn writable(&mut self, around: &Surroundings) -> Result<(), Ending> {
+        if self.stage == Stage::Connecting {
+            self.stage = Stage::Upgrading;
+            return self.send(around.speech.upgrade());
+        }
+        if self.unsent.is_empty() {
+            return Ok(());
+        }
+        let unsent = std::mem::take(&mut self.unsent);
+        self.send(&unsent)
+    }
+
+    /// Reads all there is through `buffer`. `hung_up`: the other side sends nothing more.
+    pub(crate) fn readable(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        hung_up: bool,
+        around: &mut Surroundings,
+        clock: impl Fn() -> Instant,
+    ) -> Result<(), Ending> {
+        loop {
+            let Some(socket) = &self.socket else {
+                return Ok(());
+            };
+            let kept = self.carry.len();
+            if buffer.len() < 2 * kept {
+                buffer.resize(2 * kept, 0);
+            }
+            buffer[..kept].copy_from_slice(&self.carry);
+            let count = match socket::read(socket, &mut buffer[kept..]) {
+                Moved::Gone => return Err(Ending::HungUp),
+                Moved::NotNow => return Ok(()),
+                Moved::Bytes(count) => count,
+            };
+            around.counts.bytes += count as u64;
+            let consumed = self.listen(&buffer[..kept + count], around, clock())?;
+            let rest = &buffer[consumed..kept + count];
+            if !rest.is_empty() || kept > 0 {
+                self.carry = rest.to_vec();
+            }
+            // A short read has emptied the socket: the next bytes are a new edge.
+            if kept + count < buffer.len() && !hung_up {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes whole frames from the front of `input`; how many bytes.
+    fn listen(
+        &mut self,
+        input: &[u8],
+        around: &mut Surroundings,
+        at: Instant,
+    ) -> Result<usize, Ending> {
+        let mut consumed = 0;
+        if self.stage == Stage::Upgrading {
+            match upgraded(input)? {
+                Some(bytes) => consumed = bytes,
+                None => return Ok(0),
+            }
+            self.stage = Stage::Greeting;
+            if let Some(greeting) = around.speech.greeting() {
+                self.say(frame::TEXT, greeting.as_bytes())?;
+            }
+        }
+        while let Some(Frame { opcode, payload, bytes }) = frame::parse(&input[consumed..])? {
+            consumed += bytes;
+            around.counts.frames += 1;
+            match opcode {
+                frame::TEXT => self.hear(payload, around, at)?,
+                frame::PING => self.say(frame::PONG, payload)?,
+                frame::CLOSE => {
+                    return Err(frame::close_code(payload).map_or(Ending::HungUp, Ending::Code));
+                }
+                _ => {}
+            }
+        }
+        Ok(consumed)
+    }
+
+    fn hear(&mut self, text: &[u8], around: &mut Surroundings, at: Instant) -> Result<(), Ending> {
+        if self.stage == Stage::Live {
+            let events = self.hear_events(text, around, at);
+            if events > 0 && !around.speech.is_batch(text) {
+                return Ok(());
+            }
+        }
+        for message in around.speech.messages(text) {
+            let was_live = self.stage == Stage::Live;
+            let heard = around.speech.hear(message);
+            self.react(heard, around)?;
+            if !was_live {
+                self.hear_events(message, around, at);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many events there were.
+    fn hear_events(&mut self, mut text: &[u8], around: &mut Surroundings, at: Instant) -> usize {
+        let mut events = 0;
+        while let Some((number, after)) = around.data.find(text) {
+            around.ledger.heard(self.channel, &mut self.seat, number, at);
+            text = &text[after..];
+            if around.keeps_positions {
+                self.advance(text, &mut around.counts);
+            }
+            events += 1;
+        }
+        events
+    }
+
+    /// Takes the position that stands behind an event's data.
+    fn advance(&mut self, after_data: &[u8], counts: &mut Counts) {
+        let Some(offset) = number_after(after_data, r#""offset""#) else {
+            return;
+        };
+        let epoch = value_after(after_data, r#""epoch""#).and_then(Epoch::new);
+        let epoch = epoch.or(self.position.map(|position| position.epoch));
+        if let Some(position) = self.position.filter(|position| Some(position.epoch) == epoch) {
+            counts.offset_jumps += u64::from(offset != position.offset + 1);
+        }
+        self.position = epoch.map(|epoch| Position { epoch, offset });
+    }
+
+    fn react(&mut self, heard: Heard, around: &mut Surroundings) -> Result<(), Ending> {
+        match heard {
+            Heard::Greeted { socket_id } if self.stage == Stage::Greeting => {
+                self.stage = Stage::Subscribing;
+                let wish = Wish {
+                    channel: &around.channel_names[self.channel],
+                    socket_id: &socket_id,
+                    member: around.is_presence.then_some(self.index),
+                    recover: self.position,
+                };
+                return self.say(frame::TEXT, around.speech.subscribe(&wish).as_bytes());
+            }
+            Heard::Subscribed { position, recovery, members } => {
+                self.stage = Stage::Live;
+                self.join(position, recovery, &mut around.counts);
+                if let Some(count) = members {
+                    self.count_members(MemberCount::Is(count), &mut around.counts);
+                }
+            }
+            Heard::Members(change) => self.count_members(change, &mut around.counts),
+            Heard::Ping => return self.say(frame::TEXT, around.speech.pong().as_bytes()),
+            // A code says more, and comes next.
+            Heard::Refused(text) if self.stage == Stage::Live => {
+                around.counts.complaints += 1;
+                around.counts.first_complaint.get_or_insert(text);
+            }
+            Heard::Refused(text) if !text.contains("\"code\":4") => {
+                return Err(Ending::Refused(text));
+            }
+            Heard::Refused(_) | Heard::Greeted { .. } | Heard::Other => {}
+        }
+        Ok(())
+    }
+
+    /// After a recovery the events that were missed follow, so the position is still the old one.
+    fn join(&mut self, at: Option<Position>, recovery: Option<Recovery>, counts: &mut Counts) {
+        match recovery {
+            Some(Recovery::Recovered) => counts.recovered += 1,
+            Some(Recovery::Gap) => counts.gaps += 1,
+            None => {}
+        }
+        if recovery != Some(Recovery::Recovered) {
+            self.position = at;
+        }
+    }
+
+    fn count_members(&mut self, change: MemberCount, counts: &mut Counts) {
+        counts.member_messages += 1;
+        let knew = self.members == Some(counts.members_expected);
+        self.members = match change {
+            MemberCount::Is(count) => Some(count),
+            MemberCount::OneMore => self.members.map(|count| count + 1),
+            MemberCount::OneFewer => self.members.map(|count| count.saturating_sub(1)),
+        };
+        let knows = self.members == Some(counts.members_expected);
+        counts.knowing += usize::from(knows && !knew);
+        counts.knowing -= usize::from(knew && !knows);
+    }
+
+    fn say(&mut self, opcode: u8, payload: &[u8]) -> Result<(), Ending> {
+        let mut bytes = Vec::with_capacity(payload.len() + 14);
+        frame::append(opcode, payload, &mut bytes);
+        self.send(&bytes)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Ending> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let sent = match self.unsent.is_empty() {
+            false => 0,
+            true => match socket::write(socket, bytes) {
+                Moved::Bytes(count) => count,
+                Moved::NotNow => 0,
+                Moved::Gone => return Err(Ending::HungUp),
+            },
+        };
+        self.unsent.extend(&bytes[sent..]);
+        Ok(())
+    }
+}
+
+/// How long the answer to the request for a WebSocket is, once all of it is there.
+fn upgraded(input: &[u8]) -> Result<Option<usize>, Ending> {
+    let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else {
+        return match input.len() {
+            0..UPGRADE_BYTES_MAX => Ok(None),
+            _ => Err(Ending::Refused(format!("no end of the HTTP head: {}", excerpt(input)))),
+        };
+    };
+    let status = input.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    match status {
+        Some(101) => Ok(Some(end + 4)),
+        Some(status) => Err(Ending::Status(status)),
+        None => Err(Ending::Refused(format!("not an HTTP answer: {}", excerpt(input)))),
+    }
+}

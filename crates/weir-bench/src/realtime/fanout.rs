@@ -1,0 +1,11 @@
+//! Events to all subscribers of a channel.
+
+use anyhow::Result;
+
+use super::scenario::Bench;
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
+    bench.arrive()?;
+    bench.run.load = Some(bench.publish_for(bench.settings.duration)?);
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! The floor: what a plain loop of `write` costs that sends an event to every one of so many sockets. No server
+//! on this kernel that writes to each socket can do with less.
+//!
+//! The loop is a process of its own, which is told over its standard input when to begin a round, and reports its
+//! own CPU time; this process reads. A round begins when everybody has read the one before.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::process::Pid;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+use super::ledger::Ledger;
+use super::meter::Spent;
+use super::payload::EventData as Payload;
+use super::report::each_us;
+use super::scenario::Run;
+use super::settings::LoadSettings;
+use super::socket::{self, Moved};
+use super::speech::channel_name;
+use super::target::Target;
+use super::{frame, pusher};
+use crate::clock::{now, own_cpu_time, own_thread_cpu_time};
+use crate::latency::Latencies;
+use crate::output::Output;
+use crate::process_usage::Usage;
+
+/// Frames per write of the second half: a server that is behind sends what waits at once.
+const FRAMES_COALESCED: usize = 8;
+const READ_BYTES: usize = 64 * 1024;
+const EVENTS_MAX: usize = 256;
+
+#[derive(Debug, Args)]
+pub(crate) struct WriterFlags {
+    #[arg(long)]
+    sockets: usize,
+    #[arg(long)]
+    frame_bytes: usize,
+}
+
+/// The writing process: "PORT" when it listens, "ready" when all are connected; then a round of writes for each
+/// line with a number of frames, answered by the CPU time of the loop in nanoseconds.
+pub(crate) fn write(flags: &WriterFlags, output: &mut Output) -> Result<bool> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening")?;
+    output.print(&format!("{}\n", listener.local_addr()?.port()))?;
+    let accepted = (0..flags.sockets).map(|_| listener.accept().map(|(stream, _)| stream));
+    let mut sockets = accepted.collect::<io::Result<Vec<TcpStream>>>().context("accepting")?;
+    for socket in &sockets {
+        socket.set_nodelay(true)?;
+    }
+    output.print("ready\n")?;
+    for line in io::stdin().lines() {
+        let frames: usize = line?.trim().parse().context("a number of frames")?;
+        let bytes = vec![b'x'; flags.frame_bytes * frames];
+        let before = own_thread_cpu_time();
+        for socket in &mut sockets {
+            socket.write_all(&bytes)?;
+        }
+        let cpu = own_thread_cpu_time().saturating_sub(before);
+        output.print(&format!("{}\n", cpu.as_nanos()))?;
+    }
+    Ok(true)
+}
+
+/// Rounds with one number of frames per write.
+struct Rounds {
+    cpu: Duration,
+    elapsed: Duration,
+    writes: u64,
+    each: Latencies,
+}
+
+pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
+    let data = Payload::new(0, settings.payload_bytes)?.of(0);
+    let mut frame = Vec::new();
+    frame::append_unmasked(pusher::event_text(&channel_name(0), &data).as_bytes(), &mut frame);
+    let mut floor = Floor::start(settings, frame.len())?;
+    floor.share_cpus_with(&target.pids)?;
+    let client_cpu = own_cpu_time();
+    let one = floor.rounds(1, settings.duration / 2)?;
+    let client_cpu = own_cpu_time().saturating_sub(client_cpu);
+    let many = floor.rounds(FRAMES_COALESCED, settings.duration / 2)?;
+    floor.end()?;
+    Ok(report(&one, &many, client_cpu, frame.len()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 writes")]
+fn report(one: &Rounds, many: &Rounds, client_cpu: Duration, frame_bytes: usize) -> Run {
+    let mut run = Run::new();
+    let per_write = |rounds: &Rounds| each_us(rounds.cpu, rounds.writes as f64);
+    let per_frame = each_us(many.cpu, many.writes as f64 * FRAMES_COALESCED as f64);
+    for (key, value) in [
+        ("cpu_us_per_write_of_1_frame", per_write(one)),
+        ("cpu_us_per_write_of_8_frames", per_write(many)),
+        ("cpu_us_per_frame_of_8", per_frame),
+    ] {
+        run.extra.insert(key.to_owned(), value.into());
+    }
+    run.extra.insert("frame_bytes".to_owned(), frame_bytes.into());
+    let writer = Usage { cpu: one.cpu, ..Usage::default() };
+    let spent =
+        Spent { elapsed: one.elapsed, client_cpu, server: Some((Usage::default(), writer)) };
+    let mut deliveries = Ledger::new(0).take_deliveries();
+    deliveries.heard.operations = one.writes;
+    deliveries.last_client = one.each.clone();
+    run.load = Some((spent, deliveries));
+    run
+}
+
+struct Floor {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    readers: Readers,
+    frame_bytes: usize,
+}
+
+impl Floor {
+    fn start(settings: &LoadSettings, frame_bytes: usize) -> Result<Self> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let numbers = [settings.clients.to_string(), frame_bytes.to_string()];
+        let mut command = Command::new(program);
+        command.args([
+            "realtime",
+            "floor-writer",
+            "--sockets",
+            &numbers[0],
+            "--frame-bytes",
+            &numbers[1],
+        ]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("starting the writer")?;
+        let orders = child.stdin.take().context("the writer's input")?;
+        let answers = BufReader::new(child.stdout.take().context("the writer's output")?);
+        let readers = Readers::new()?;
+        let mut floor = Self { child, orders, answers, readers, frame_bytes };
+        let port = floor.answer()?.parse().context("the writer's port")?;
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        for index in 0..settings.clients {
+            let from = socket::source_address(index, settings.source_addresses);
+            floor.readers.add(from, to).with_context(|| format!("reader {index}, from {from}"))?;
+        }
+        let ready = floor.answer()?;
+        ensure!(ready == "ready", "the writer says '{ready}'");
+        Ok(floor)
+    }
+
+    /// The writer runs where the server under comparison may run.
+    fn share_cpus_with(&self, server_pids: &[u32]) -> Result<()> {
+        let pid_of = |pid: u32| i32::try_from(pid).ok().and_then(Pid::from_raw);
+        if let Some(server) = server_pids.first().copied().and_then(pid_of) {
+            let cpus = sched_getaffinity(Some(server)).context("reading the server's CPUs")?;
+            sched_setaffinity(pid_of(self.child.id()), &cpus)
+                .context("setting the writer's CPUs")?;
+        }
+        Ok(())
+    }
+
+    fn rounds(&mut self, frames: usize, duration: Duration) -> Result<Rounds> {
+        let start = now();
+        let (mut cpu, mut writes, mut each) = (Duration::ZERO, 0, Latencies::new());
+        while start.elapsed() < duration {
+            let round = now();
+            writeln!(self.orders, "{frames}")?;
+            let sockets = self.readers.sockets.len();
+            self.readers.read(sockets * frames * self.frame_bytes)?;
+            each.record(round.elapsed());
+            let nanoseconds = self.answer()?.parse().context("the writer's CPU time")?;
+            cpu += Duration::from_nanos(nanoseconds);
+            writes += sockets as u64;
+        }
+        Ok(Rounds { cpu, elapsed: start.elapsed(), writes, each })
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        let bytes = self.answers.read_line(&mut line).context("reading what the writer says")?;
+        ensure!(
+            bytes > 0,
+            "the writer ended: is the limit of open files too low for so many clients?"
+        );
+        Ok(line.trim().to_owned())
+    }
+
+    fn end(self) -> Result<()> {
+        let Self { mut child, orders, .. } = self;
+        drop(orders);
+        let status = child.wait().context("waiting for the writer")?;
+        ensure!(status.success(), "the writer failed: {status}");
+        Ok(())
+    }
+}
+
+/// The reading ends, read as the clients of a run are.
+struct Readers {
+    epoll: OwnedFd,
+    sockets: Vec<OwnedFd>,
+    events: Vec<epoll::Event>,
+    buffer: Vec<u8>,
+}
+
+impl Readers {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            sockets: Vec::new(),
+            events: Vec::with_capacity(EVENTS_MAX),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    fn add(&mut self, from: Ipv4Addr, to: SocketAddrV4) -> Result<()> {
+        let socket = socket::open(from, to, None)?;
+        socket::wait_until_connected(&socket)?;
+        let data = EventData::new_u64(self.sockets.len() as u64);
+        epoll::add(&self.epoll, &socket, data, EventFlags::IN | EventFlags::ET)?;
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// Until `bytes` have come.
+    fn read(&mut self, bytes: usize) -> Result<()> {
+        let mut missing = bytes;
+        while missing > 0 {
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), None)?;
+            for event in self.events.drain(..) {
+                let epoll::Event { data, .. } = event;
+                let socket = &self.sockets[usize::try_from(data.u64())?];
+                missing = missing.saturating_sub(read_all(socket, &mut self.buffer)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A short read has emptied the socket.
+fn read_all(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize> {
+    let mut all = 0;
+    loop {
+        match socket::read(socket, buffer) {
+            Moved::Bytes(count) if count < buffer.len() => return Ok(all + count),
+            Moved::Bytes(count) => all += count,
+            Moved::NotNow => return Ok(all),
+            Moved::Gone => anyhow::bail!("the writer closed a connection"),
+        }
+    }
+}

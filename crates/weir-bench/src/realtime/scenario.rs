@@ -1,0 +1,259 @@
+//! The scenarios: who connects when, what is published, and what is measured of it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Map, Value};
+
+use super::client::{Counts, Surroundings};
+use super::crowd::{Attendance, Crowd};
+use super::ledger::{Deliveries, Ledger};
+use super::meter::{Meter, Spent};
+use super::payload::EventData;
+use super::settings::{LoadSettings, Pace, Scenario};
+use super::speech::{Speech, channel_name, presence_channel};
+use super::target::{Protocol, Target};
+use super::{fanout, floor, presence, slow, storm};
+use crate::clock::now;
+use crate::process_usage::Usage;
+use crate::tally::Faults;
+
+/// Publishing connections opened beforehand where events are published at a rate.
+const PUBLISHERS_AT_A_RATE: usize = 4;
+
+/// All that a run found.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The connecting of all clients; not in the floor.
+    pub(crate) arrival: Option<Spent>,
+    /// Server memory before the first client and with all of them, idle.
+    pub(crate) rss: Option<(Usage, Usage)>,
+    pub(crate) attendance: Option<Attendance>,
+    /// The stretch that the scenario is about, and what was heard in it.
+    pub(crate) load: Option<(Spent, Deliveries)>,
+    pub(crate) lost: u64,
+    pub(crate) counts: Counts,
+    pub(crate) faults: Faults,
+    /// What this scenario alone measures.
+    pub(crate) extra: Map<String, Value>,
+}
+
+pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
+    if settings.scenario == Scenario::Floor {
+        return floor::run(target, settings);
+    }
+    let mut bench = Bench::prepare(target, settings)?;
+    match settings.scenario {
+        Scenario::Connect => bench.arrive(),
+        Scenario::Presence => presence::run(&mut bench),
+        Scenario::Storm => storm::run(&mut bench),
+        Scenario::Slow => slow::run(&mut bench),
+        Scenario::Fanout | Scenario::Floor => fanout::run(&mut bench),
+    }?;
+    Ok(bench.finish())
+}
+
+pub(crate) struct Bench<'run> {
+    pub(crate) target: &'run Target,
+    pub(crate) settings: &'run LoadSettings,
+    pub(crate) crowd: Crowd,
+    pub(crate) run: Run,
+}
+
+impl Run {
+    pub(crate) fn new() -> Self {
+        Self {
+            arrival: None,
+            rss: None,
+            attendance: None,
+            load: None,
+            lost: 0,
+            counts: Counts::default(),
+            faults: Faults::default(),
+            extra: Map::new(),
+        }
+    }
+
+    /// Counts what went wrong in a stretch that is not the one reported on.
+    pub(crate) fn add_deliveries_faults(&mut self, deliveries: &Deliveries) {
+        let wrong = super::report::wrong(deliveries);
+        let first = deliveries.heard.faults.first.clone();
+        let text = || first.unwrap_or_else(|| "events in another order, or twice".to_owned());
+        self.faults.add(wrong, text);
+    }
+}
+
+impl<'run> Bench<'run> {
+    fn prepare(target: &'run Target, settings: &'run LoadSettings) -> Result<Self> {
+        let is_presence = settings.scenario == Scenario::Presence;
+        let speaks_presence = target.protocol == Protocol::Pusher;
+        ensure!(!is_presence || speaks_presence, "--scenario presence needs --protocol pusher");
+        let channel_names = match is_presence {
+            true => vec![presence_channel().to_owned()],
+            false => (0..settings.channels).map(channel_name).collect(),
+        };
+        let around = Surroundings {
+            speech: Speech::new(target),
+            data: EventData::new(fastrand::u32(..), settings.payload_bytes)?,
+            ledger: Ledger::new(channel_names.len()),
+            channel_names,
+            keeps_positions: settings.scenario == Scenario::Storm,
+            is_presence,
+            counts: Counts::default(),
+        };
+        let crowd = Crowd::new(target, settings, around)?;
+        Ok(Self { target, settings, crowd, run: Run::new() })
+    }
+
+    /// Connects and subscribes all clients, then lets the server come to rest.
+    pub(crate) fn arrive(&mut self) -> Result<()> {
+        let meter = Meter::start(self.target)?;
+        let before = self.target.usage()?;
+        let mut opened = 0;
+        let mut patience = Patience::new(self.settings.stall_timeout);
+        loop {
+            let room =
+                self.settings.connects_in_flight.saturating_sub(self.crowd.attendance.arriving);
+            let until = self.settings.clients.min(opened + room);
+            for index in opened..until {
+                self.crowd.open(index)?;
+            }
+            opened = until;
+            let everyone = opened == self.settings.clients && self.crowd.has_everyone_arrived();
+            if everyone || !patience.lasts(self.crowd.attendance.live as u64) {
+                break;
+            }
+            self.crowd.turn(now() + self.settings.stall_timeout)?;
+        }
+        let end = self.crowd.attendance.last_arrival.unwrap_or(meter.started);
+        self.run.arrival = Some(meter.stop(end)?);
+        self.crowd.check_all_live()?;
+        self.pause(self.settings.settle)?;
+        self.run.rss = before.zip(self.target.usage()?);
+        Ok(())
+    }
+
+    /// Goes on serving for a while without publishing.
+    pub(crate) fn pause(&mut self, duration: Duration) -> Result<()> {
+        let until = now() + duration;
+        while now() < until {
+            self.crowd.turn(until)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes as the settings say, and waits until all have what was published.
+    pub(crate) fn publish_for(&mut self, duration: Duration) -> Result<(Spent, Deliveries)> {
+        match self.settings.pace {
+            Pace::InFlight(count) => self.crowd.open_publishers(count + 1)?,
+            Pace::Rate(_) => self.crowd.open_publishers(PUBLISHERS_AT_A_RATE)?,
+        }
+        self.crowd.around.ledger.take_deliveries();
+        let meter = Meter::start(self.target)?;
+        let mut schedule = Schedule::new(self.settings, now());
+        let until = now() + duration;
+        let mut patience = Patience::new(self.settings.stall_timeout);
+        // A rate goes on whatever comes of it.
+        let is_rate = matches!(self.settings.pace, Pace::Rate(_));
+        while now() < until && (is_rate || patience.lasts(self.moved())) {
+            let deadline = schedule.publish_due(&mut self.crowd);
+            self.crowd.turn(deadline.min(until))?;
+        }
+        self.drain()?;
+        let deliveries = self.crowd.around.ledger.take_deliveries();
+        let spent = meter.stop(deliveries.last_heard.unwrap_or(until))?;
+        Ok((spent, deliveries))
+    }
+
+    /// Waits until everybody has everything, or nothing comes any more.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        let mut patience = Patience::new(self.settings.stall_timeout);
+        let open = |crowd: &Crowd| crowd.around.ledger.outstanding() + crowd.unanswered();
+        while open(&self.crowd) > 0 && patience.lasts(self.moved()) {
+            self.crowd.turn(now() + self.settings.stall_timeout)?;
+        }
+        Ok(())
+    }
+
+    /// Grows as long as anything happens.
+    fn moved(&self) -> u64 {
+        let Surroundings { ledger, counts, .. } = &self.crowd.around;
+        ledger.deliveries.heard.operations + counts.frames
+    }
+
+    fn finish(self) -> Run {
+        let Self { crowd, mut run, .. } = self;
+        let Surroundings { ledger, counts, .. } = crowd.around;
+        run.lost = ledger.lost();
+        let complaints = counts.first_complaint.clone();
+        run.faults.add(counts.complaints, || complaints.unwrap_or_default());
+        run.faults.merge(&crowd.attendance.faults);
+        run.counts = counts;
+        run.attendance = Some(crowd.attendance);
+        run
+    }
+}
+
+/// When events are published, and on which channel.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pace: Pace,
+    channels: usize,
+    published: usize,
+    next: Instant,
+}
+
+impl Schedule {
+    pub(crate) fn new(settings: &LoadSettings, start: Instant) -> Self {
+        Self { pace: settings.pace, channels: settings.channels, published: 0, next: start }
+    }
+
+    /// Publishes what is due; when to come back at the latest.
+    pub(crate) fn publish_due(&mut self, crowd: &mut Crowd) -> Instant {
+        /// While no connection is free.
+        const WAIT: Duration = Duration::from_millis(1);
+        /// Arrivals end the wait for the next event in flight.
+        const WAIT_FOR_ARRIVALS: Duration = Duration::from_millis(100);
+        while self.is_due(crowd) {
+            if !crowd.publish(self.published % self.channels) {
+                return now() + WAIT;
+            }
+            self.published += 1;
+            if let Pace::Rate(rate) = self.pace {
+                self.next += Duration::from_secs_f64(1.0 / rate);
+            }
+        }
+        match self.pace {
+            Pace::Rate(_) => self.next,
+            Pace::InFlight(_) => now() + WAIT_FOR_ARRIVALS,
+        }
+    }
+
+    fn is_due(&self, crowd: &Crowd) -> bool {
+        match self.pace {
+            Pace::Rate(_) => now() >= self.next,
+            Pace::InFlight(count) => crowd.around.ledger.outstanding() < count,
+        }
+    }
+}
+
+/// Runs out when a figure does not change for too long.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    longest: Duration,
+    last: (u64, Instant),
+}
+
+impl Patience {
+    pub(crate) fn new(longest: Duration) -> Self {
+        Self { longest, last: (u64::MAX, now()) }
+    }
+
+    pub(crate) fn lasts(&mut self, figure: u64) -> bool {
+        let at = now();
+        if figure != self.last.0 {
+            self.last = (figure, at);
+        }
+        at - self.last.1 < self.longest
+    }
+}

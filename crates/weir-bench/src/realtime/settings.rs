@@ -1,0 +1,196 @@
+//! The flags of a realtime run, checked once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+/// One process can have 20,000 descriptors on many machines; a few are needed for other things.
+const CLIENTS_MAX: u64 = 1_000_000;
+const CHANNELS_MAX: u64 = 10_000;
+const IN_FLIGHT_MAX: u64 = 64;
+const RATE_MAX: f64 = 1e6;
+const PAYLOAD_BYTES_MAX: u64 = 1_000_000;
+const SECONDS_MAX: f64 = 86_400.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scenario {
+    /// All clients subscribe; events are published at --rate, or --in-flight at once.
+    Fanout,
+    /// All clients connect and subscribe as fast as the server lets them.
+    Connect,
+    /// All connections are cut at once while events go on; the clients come back as client libraries do.
+    Storm,
+    /// All clients join one presence channel, evenly over --seconds.
+    Presence,
+    /// As fanout, first with all clients reading, then with --slow of them not reading any more.
+    Slow,
+    /// No server: a plain loop writes the same bytes to as many sockets.
+    Floor,
+}
+
+impl Scenario {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fanout => "fanout",
+            Self::Connect => "connect",
+            Self::Storm => "storm",
+            Self::Presence => "presence",
+            Self::Slow => "slow",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+/// Who ends the connections of a storm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StormBy {
+    /// The clients, all at once, without a word (RST).
+    Client,
+    /// The server (somebody restarts it): the run waits for that for --seconds.
+    Server,
+}
+
+/// How much of what. An operation is a delivery: one event that one client got.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadFlags {
+    // Required, but optional by type: `realtime compare` carries a set of these flags of its own.
+    #[arg(long, value_enum, required = true)]
+    pub(crate) scenario: Option<Scenario>,
+    /// Clients connect from 127.0.0.1, 127.0.0.2 ..: one address has 28,000 ports.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) source_addresses: u8,
+    /// Clients are spread evenly over so many channels.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) channels: usize,
+    /// Events per second, over all channels in turn; storm has 10 by default.
+    #[arg(long, conflicts_with = "in_flight")]
+    pub(crate) rate: Option<f64>,
+    /// Events under way at once: the next is published when the last client has one of them.
+    #[arg(long)]
+    pub(crate) in_flight: Option<usize>,
+    /// Exact size of an event's data.
+    #[arg(long, default_value_t = 128)]
+    pub(crate) payload_bytes: usize,
+    /// How long to publish; storm: the longest wait until all are back; presence: how long the joining takes.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Clients of scenario slow that stop reading half-way.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) slow: usize,
+    /// Receive buffer of a slow client's socket (the kernel doubles it).
+    #[arg(long, default_value_t = 4096)]
+    pub(crate) slow_receive_buffer_bytes: usize,
+    /// Who ends the connections of a storm.
+    #[arg(long, value_enum, default_value = "client")]
+    pub(crate) storm: StormBy,
+    /// Clients that are on their way in at once.
+    #[arg(long, default_value_t = 256)]
+    pub(crate) connects_in_flight: usize,
+    /// Pause between the last subscription and the reading of the server's memory.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) settle_seconds: f64,
+    /// Longest time in which nothing arrives that should; what is missing then is lost.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) stall_timeout_seconds: f64,
+}
+
+/// When the next event is due.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pace {
+    Rate(f64),
+    InFlight(usize),
+}
+
+/// Flags that hold together.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LoadSettings {
+    #[serde(skip)]
+    pub(crate) scenario: Scenario,
+    pub(crate) clients: usize,
+    pub(crate) source_addresses: u8,
+    pub(crate) channels: usize,
+    pub(crate) pace: Pace,
+    pub(crate) payload_bytes: usize,
+    #[serde(rename = "seconds", serialize_with = "as_seconds")]
+    pub(crate) duration: Duration,
+    /// 0 in all scenarios but slow.
+    pub(crate) slow: usize,
+    pub(crate) slow_receive_buffer_bytes: usize,
+    pub(crate) storm: StormBy,
+    pub(crate) connects_in_flight: usize,
+    #[serde(skip)]
+    pub(crate) settle: Duration,
+    #[serde(skip)]
+    pub(crate) stall_timeout: Duration,
+}
+
+impl LoadFlags {
+    pub(crate) fn checked(&self, clients: usize) -> Result<LoadSettings> {
+        let scenario = self.scenario.context("--scenario is missing")?;
+        self.check_limits(clients)?;
+        let slow = if scenario == Scenario::Slow { self.slow } else { 0 };
+        ensure!(slow < clients, "--slow {slow}: must be fewer than --clients {clients}");
+        let presence = scenario == Scenario::Presence;
+        ensure!(!presence || self.channels == 1, "--scenario presence has one channel");
+        Ok(LoadSettings {
+            scenario,
+            clients,
+            source_addresses: self.source_addresses,
+            channels: self.channels.min(clients),
+            pace: self.pace(scenario)?,
+            payload_bytes: self.payload_bytes,
+            duration: Duration::from_secs_f64(self.seconds),
+            slow,
+            slow_receive_buffer_bytes: self.slow_receive_buffer_bytes,
+            storm: self.storm,
+            connects_in_flight: self.connects_in_flight,
+            settle: Duration::from_secs_f64(self.settle_seconds),
+            stall_timeout: Duration::from_secs_f64(self.stall_timeout_seconds),
+        })
+    }
+
+    fn pace(&self, scenario: Scenario) -> Result<Pace> {
+        const STORM_RATE: f64 = 10.0;
+        match (self.rate, self.in_flight, scenario) {
+            (None, Some(_), Scenario::Storm) => {
+                anyhow::bail!("--scenario storm publishes at a --rate")
+            }
+            (None, Some(in_flight), _) => Ok(Pace::InFlight(in_flight)),
+            (Some(rate), None, _) => Ok(Pace::Rate(rate)),
+            (_, _, Scenario::Storm) => Ok(Pace::Rate(STORM_RATE)),
+            _ => Ok(Pace::InFlight(1)),
+        }
+    }
+
+    fn check_limits(&self, clients: usize) -> Result<()> {
+        within("--clients", clients as u64, 1, CLIENTS_MAX)?;
+        within("--source-addresses", self.source_addresses.into(), 1, 254)?;
+        within("--channels", self.channels as u64, 1, CHANNELS_MAX)?;
+        within("--in-flight", self.in_flight.unwrap_or(1) as u64, 1, IN_FLIGHT_MAX)?;
+        within("--payload-bytes", self.payload_bytes as u64, 1, PAYLOAD_BYTES_MAX)?;
+        within("--connects-in-flight", self.connects_in_flight as u64, 1, CLIENTS_MAX)?;
+        within_f64("--rate", self.rate.unwrap_or(1.0), 1e-3, RATE_MAX)?;
+        within_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
+        within_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
+        within_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)
+    }
+}
+
+fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
+    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
+    Ok(())
+}
+
+fn within_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
+    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
+    Ok(())
+}
+
+fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}

@@ -1,0 +1,86 @@
+//! Sockets that never block: thousands of them, from several addresses of this machine.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::time::Timespec;
+
+/// Begins to connect `to` from `from`. A small `receive_buffer` lets a client that does not read be felt soon.
+pub(crate) fn open(
+    from: Ipv4Addr,
+    to: SocketAddrV4,
+    receive_buffer: Option<usize>,
+) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    // Closing is cutting: no TIME_WAIT is left that the next run would have to wait for.
+    sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+    if let Some(bytes) = receive_buffer {
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    bind(&socket, &SocketAddrV4::new(from, 0))?;
+    match connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The address of client `index` when `addresses` of them take turns: 127.0.0.1 and those after it.
+pub(crate) fn source_address(index: usize, addresses: u8) -> Ipv4Addr {
+    let turn = u8::try_from(index % usize::from(addresses)).expect("less than a u8");
+    Ipv4Addr::new(127, 0, 0, 1 + turn)
+}
+
+/// How a read or a write ended that did not have to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    Bytes(usize),
+    /// Nothing to read, or no room to write.
+    NotNow,
+    /// The other side is gone.
+    Gone,
+}
+
+pub(crate) fn read(socket: &OwnedFd, buffer: &mut [u8]) -> Moved {
+    match rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut *buffer)) {
+        Ok(0) => Moved::Gone,
+        Ok(bytes) => Moved::Bytes(bytes),
+        Err(Errno::AGAIN) => Moved::NotNow,
+        Err(_) => Moved::Gone,
+    }
+}
+
+/// For who has nothing else to do meanwhile.
+pub(crate) fn wait_until_connected(socket: &OwnedFd) -> io::Result<()> {
+    let mut watched = [PollFd::new(socket, PollFlags::OUT)];
+    poll(&mut watched, None)?;
+    Ok(sockopt::socket_error(socket)??)
+}
+
+/// Whether the other side has ended the connection, whatever is left to read.
+pub(crate) fn has_hung_up(socket: &OwnedFd) -> io::Result<bool> {
+    let mut watched = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(watched[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
+}
+
+/// Writes as much of `bytes` as there is room for.
+pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> Moved {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match rustix::io::write(socket, &bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if sent == 0 => return Moved::NotNow,
+            Err(Errno::AGAIN) => break,
+            Err(_) => return Moved::Gone,
+        }
+    }
+    Moved::Bytes(sent)
+}
