@@ -79,6 +79,7 @@ pub(crate) struct Attendance {
     pub(crate) refused_for_good: u64,
     /// Connections of subscribed clients that the server ended.
     pub(crate) closed: u64,
+    pub(crate) first_closed: Option<Instant>,
     pub(crate) faults: Faults,
 }
 
@@ -190,6 +191,7 @@ impl Crowd {
         if was_live {
             attendance.live -= 1;
             attendance.closed += 1;
+            attendance.first_closed.get_or_insert_with(now);
             match self.after_close {
                 AfterClose::Fault => {
                     attendance
@@ -337,6 +339,7 @@ impl Attendance {
             refused: 0,
             refused_for_good: 0,
             closed: 0,
+            first_closed: None,
             faults: Faults::default(),
         }
     }

@@ -90,7 +90,7 @@ pub(crate) struct LoadFlags {
     /// Clients that are on their way in at once.
     #[arg(long, default_value_t = 256)]
     pub(crate) connects_in_flight: usize,
-    /// Pause between the last subscription and the reading of the server's memory.
+    /// Calm between the last subscription and the reading of the server's memory; before a storm and after it.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) settle_seconds: f64,
     /// Longest time in which nothing arrives that should; what is missing then is lost.

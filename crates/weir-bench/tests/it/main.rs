@@ -1,4 +1,6 @@
-//! Runs the program against a small Faktory server that can misbehave, and looks at what it reports.
+//! Runs the program against small servers that can misbehave, and looks at what it reports.
 
+mod fake_realtime;
 mod fake_server;
 mod jobs;
+mod realtime;

@@ -1,0 +1,286 @@
+//! `weir-bench realtime`: the envelope, and that whatever a server does wrong is found, and never makes it hang.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::fake_realtime::{FakeRealtime, Fault};
+
+const CLEAN: Option<i32> = Some(0);
+const ERRORS_FOUND: Option<i32> = Some(1);
+const IMPOSSIBLE: Option<i32> = Some(2);
+const USAGE: Option<i32> = Some(64);
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir-bench"));
+    command.args(["realtime"]).args(arguments).output().expect("weir-bench runs")
+}
+
+/// Runs a scenario with 12 clients and little patience.
+fn run(server: &FakeRealtime, scenario: &str, more: &[&str]) -> (Option<i32>, Value, String) {
+    let url = format!("ws://{}", server.address);
+    let mut arguments = vec!["--json", "--url", &url, "--scenario", scenario, "--clients", "12"];
+    for (flag, value) in
+        [("--stall-timeout-seconds", "1"), ("--settle-seconds", "0.3"), ("--seconds", "0.3")]
+    {
+        if !more.contains(&flag) {
+            arguments.extend([flag, value]);
+        }
+    }
+    arguments.extend(more);
+    let output = bench(&arguments);
+    let envelope = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output.status.code(), envelope, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// What was lost, reordered and duplicated.
+fn wrong(envelope: &Value) -> [u64; 3] {
+    ["lost", "reordered", "duplicated"].map(|key| envelope[key].as_u64().expect("a number"))
+}
+
+fn first_error(envelope: &Value) -> &str {
+    envelope["first_error"].as_str().unwrap_or_default()
+}
+
+const AT_A_RATE: [&str; 2] = ["--rate", "100"];
+
+#[test]
+fn a_fanout_reports_the_envelope_and_every_delivery() {
+    let pid = std::process::id().to_string();
+    for protocol in ["pusher", "centrifugo"] {
+        for pace in [["--in-flight", "1"], ["--in-flight", "8"], AT_A_RATE] {
+            let server = FakeRealtime::start(Fault::None);
+            let more = ["--channels", "3", "--server-pid", &pid, "--protocol", protocol];
+            let (code, envelope, stderr) = run(&server, "fanout", &[&more[..], &pace].concat());
+            assert_eq!(code, CLEAN, "{protocol} {pace:?}: {envelope} {stderr}");
+            assert_eq!((&envelope["bench"], wrong(&envelope)), (&"realtime".into(), [0; 3]));
+            let events = server.published();
+            assert!(events > 3, "{events} events");
+            assert_eq!(envelope["deliveries"], events * 4, "12 clients on 3 channels");
+            for figure in [
+                "p99_us",
+                "last_client_p50_us",
+                "last_client_p99_us",
+                "publish_p50_us",
+                "publish_p99_us",
+                "connects_per_second",
+                "bytes_received",
+                "client_cpu_seconds",
+            ] {
+                let value = envelope[figure].as_f64();
+                assert!(value.is_some_and(|value| value > 0.0), "{figure}: {envelope}");
+            }
+            assert!(envelope["rss_bytes_per_connection"].is_number(), "{envelope}");
+            assert!(envelope["connect_server_cpu_us"].is_number(), "{envelope}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_event_is_counted_once_and_ends_the_wait() {
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &AT_A_RATE);
+    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+    let in_flight = ["--in-flight", "1"];
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &in_flight);
+    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+}
+
+#[test]
+fn a_repeated_event_is_counted_once() {
+    for protocol in ["pusher", "centrifugo"] {
+        let more = ["--rate", "100", "--protocol", protocol];
+        let (code, envelope, _) = run(&FakeRealtime::start(Fault::RepeatsAnEvent), "fanout", &more);
+        assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [0, 0, 1]), "{envelope}");
+    }
+}
+
+/// If the victim hears first, its order is the channel's, and all others are wrong.
+#[test]
+fn another_order_is_found() {
+    let (code, envelope, _) =
+        run(&FakeRealtime::start(Fault::ReordersEvents), "fanout", &AT_A_RATE);
+    let [lost, reordered, duplicated] = wrong(&envelope);
+    assert_eq!((code, lost, duplicated), (ERRORS_FOUND, 0, 0), "{envelope}");
+    assert!(reordered >= 1, "{envelope}");
+}
+
+#[test]
+fn refused_publishes_are_errors_and_nothing_is_lost_by_them() {
+    let server = FakeRealtime::start(Fault::RefusesPublishes);
+    let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
+    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [0; 3]), "{envelope}");
+    assert!(first_error(&envelope).contains("401 Unauthorized"), "{envelope}");
+}
+
+#[test]
+fn a_client_that_the_server_closes_is_an_error() {
+    let server = FakeRealtime::start(Fault::ClosesTheVictim);
+    let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
+    assert_eq!((code, &envelope["closed"]), (ERRORS_FOUND, &1.into()), "{envelope}");
+    assert!(first_error(&envelope).contains("4200"), "{envelope}");
+}
+
+#[test]
+fn clients_connect_from_as_many_addresses_as_asked() {
+    let server = FakeRealtime::start(Fault::None);
+    let more = ["--source-addresses", "3", "--connects-in-flight", "2"];
+    let (code, envelope, _) = run(&server, "connect", &more);
+    assert_eq!((code, server.sources()), (CLEAN, 3), "{envelope}");
+    let (rate, seconds) = (&envelope["operations_per_second"], &envelope["seconds"]);
+    let clients = rate.as_f64().expect("a rate") * seconds.as_f64().expect("a time");
+    assert!((clients - 12.0).abs() < 0.5, "{envelope}");
+}
+
+#[test]
+fn clients_that_are_turned_away_for_now_come_again() {
+    let server = FakeRealtime::start(Fault::IsBusyAtFirst);
+    let (code, envelope, _) = run(&server, "connect", &["--stall-timeout-seconds", "10"]);
+    assert_eq!((code, &envelope["refused"]), (CLEAN, &3.into()), "{envelope}");
+}
+
+#[test]
+fn servers_that_let_nobody_in_end_the_run_with_their_reason() {
+    for (fault, reason) in [
+        (Fault::NeverSubscribes, "no answer"),
+        (Fault::ClosesAtOnce(4001), "Code(4001)"),
+        (Fault::ClosesAtOnce(4100), "no answer"),
+    ] {
+        let (code, _, stderr) = run(&FakeRealtime::start(fault), "connect", &[]);
+        assert_eq!(code, IMPOSSIBLE, "{stderr}");
+        assert!(stderr.contains("only 0 of 12 clients") && stderr.contains(reason), "{stderr}");
+    }
+}
+
+const STORM: [&str; 6] = ["--rate", "100", "--seconds", "20", "--stall-timeout-seconds", "1"];
+
+#[test]
+fn after_a_storm_everybody_is_back_and_has_everything() {
+    let server = FakeRealtime::start(Fault::None);
+    let (code, envelope, stderr) = run(&server, "storm", &STORM);
+    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    assert_eq!((&envelope["recovered"], server.recoveries()), (&12.into(), 12), "{envelope}");
+    assert_eq!((&envelope["gaps"], &envelope["offset_jumps"]), (&0.into(), &0.into()));
+    assert!(envelope["all_back_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{envelope}");
+    assert_eq!(envelope["deliveries"], server.published() * 12);
+}
+
+#[test]
+fn a_storm_made_by_the_server_is_waited_for() {
+    for code in [4100, 4200] {
+        let server = FakeRealtime::start(Fault::ClosesEverybody(code));
+        let more = [&STORM[..], &["--storm", "server"]].concat();
+        let (exit, envelope, stderr) = run(&server, "storm", &more);
+        assert_eq!((exit, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+        assert_eq!((&envelope["closed"], server.recoveries()), (&12.into(), 12), "{envelope}");
+    }
+    let more = ["--storm", "server", "--rate", "100"];
+    let (exit, _, stderr) = run(&FakeRealtime::start(Fault::None), "storm", &more);
+    assert_eq!(exit, IMPOSSIBLE);
+    assert!(stderr.contains("the server closed nobody"), "{stderr}");
+}
+
+#[test]
+fn what_a_recovery_leaves_out_is_lost() {
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::ForgetsHistory), "storm", &STORM);
+    assert_eq!((code, &envelope["gaps"]), (ERRORS_FOUND, &12.into()), "{envelope}");
+    assert!(envelope["lost"].as_u64() > Some(0), "{envelope}");
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::RecoversTooLittle), "storm", &STORM);
+    assert_eq!((code, &envelope["gaps"]), (ERRORS_FOUND, &0.into()), "{envelope}");
+    let (lost, jumps) = (envelope["lost"].as_u64(), envelope["offset_jumps"].as_u64());
+    assert!(lost > Some(0) && jumps > Some(0), "{envelope}");
+}
+
+#[test]
+fn a_client_that_is_closed_for_good_in_a_storm_is_an_error() {
+    let server = FakeRealtime::start(Fault::ClosesEverybody(4009));
+    let more = ["--storm", "server", "--rate", "100", "--seconds", "1"];
+    let (code, envelope, _) = run(&server, "storm", &more);
+    assert_eq!((code, &envelope["refused_for_good"]), (ERRORS_FOUND, &12.into()), "{envelope}");
+    assert!(envelope["all_back_s"].is_null(), "{envelope}");
+}
+
+#[test]
+fn every_member_learns_how_many_there_are() {
+    let server = FakeRealtime::start(Fault::None);
+    let (code, envelope, stderr) = run(&server, "presence", &[]);
+    assert_eq!(code, CLEAN, "{envelope} {stderr}");
+    assert_eq!(envelope["clients_with_right_count"], 12);
+    assert_eq!(envelope["member_messages"], 12 + 12 * 11 / 2, "{envelope}");
+    assert!(envelope["all_know_s"].is_number(), "{envelope}");
+}
+
+#[test]
+fn a_member_with_a_wrong_count_is_an_error() {
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::MiscountsMembers), "presence", &[]);
+    assert_eq!((code, &envelope["clients_with_right_count"]), (ERRORS_FOUND, &11.into()));
+    assert!(first_error(&envelope).contains("1 of 12 clients"), "{envelope}");
+}
+
+#[test]
+fn slow_clients_are_not_waited_for() {
+    let server = FakeRealtime::start(Fault::None);
+    let (code, envelope, stderr) = run(&server, "slow", &["--slow", "3", "--rate", "100"]);
+    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    let operations = |key: &str| envelope[key]["operations"].as_u64().expect("a number");
+    let (without, with) = (operations("without_slow"), operations("with_slow"));
+    assert!(without > 0 && without.is_multiple_of(12), "{envelope}");
+    assert!(with > 0 && with.is_multiple_of(9), "{envelope}");
+    assert_eq!(without / 12 + with / 9, server.published());
+}
+
+#[test]
+fn the_floor_needs_no_server() {
+    let output = bench(&["--json", "--scenario", "floor", "--clients", "20", "--seconds", "0.2"]);
+    let envelope: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), CLEAN, "{envelope}");
+    for figure in ["cpu_us_per_write_of_1_frame", "cpu_us_per_frame_of_8", "operations_per_second"]
+    {
+        assert!(envelope[figure].as_f64().is_some_and(|value| value > 0.0), "{envelope}");
+    }
+}
+
+#[test]
+fn a_comparison_runs_every_peer_in_every_round_and_prints_a_table() {
+    let (one, other) = (FakeRealtime::start(Fault::None), FakeRealtime::start(Fault::None));
+    let peers = [
+        format!("one=pusher,ws://{},app:key:secret", one.address),
+        format!("other=centrifugo,ws://{},app:key:secret", other.address),
+    ];
+    let mut arguments = vec!["compare", "--peer", &peers[0], "--peer", &peers[1], "--floor"];
+    arguments.extend(["--rounds", "2", "--clients", "2,4", "--scenario", "fanout"]);
+    arguments.extend(["--seconds", "0.2", "--settle-seconds", "0"]);
+    let output = bench(&arguments);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), CLEAN, "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 2 * 2 * 3);
+    for line in [
+        "| fanout, 2 clients | one | other | one/other | floor | one/floor |",
+        "| fanout, 4 clients | one | other | one/other | floor | one/floor |",
+        "| lost | 0.0 | 0.0 | - | 0.0 | - |",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(one.published() > 0 && other.published() > 0);
+}
+
+#[test]
+fn wrong_usage_and_impossible_settings_are_told_apart() {
+    assert_eq!(bench(&[]).status.code(), USAGE);
+    assert_eq!(bench(&["--scenario", "fanout", "--app", "incomplete"]).status.code(), USAGE);
+    let both = ["--scenario", "fanout", "--rate", "1", "--in-flight", "1"];
+    assert_eq!(bench(&both).status.code(), USAGE);
+    let server = FakeRealtime::start(Fault::None);
+    for (scenario, flags) in [
+        ("fanout", ["--payload-bytes", "20"]),
+        ("fanout", ["--rate", "0"]),
+        ("fanout", ["--source-addresses", "0"]),
+        ("slow", ["--slow", "12"]),
+        ("presence", ["--protocol", "centrifugo"]),
+        ("storm", ["--in-flight", "1"]),
+    ] {
+        let (code, _, stderr) = run(&server, scenario, &flags);
+        assert_eq!(code, IMPOSSIBLE, "{flags:?}");
+        let named = stderr.contains(flags[0]) || stderr.contains("--scenario storm");
+        assert!(named, "{flags:?}: {stderr}");
+    }
+}
