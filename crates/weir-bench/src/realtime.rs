@@ -3,10 +3,12 @@
 //! Every event carries its number, so each client knows whether it got all events of its channel, once, and in
 //! the order of all others. What does not hold counts in `errors`, and the command exits with 1.
 
+mod attendance;
 mod centrifugo;
 mod client;
 mod compare;
 mod crowd;
+mod ending;
 mod fanout;
 mod floor;
 mod frame;
@@ -19,12 +21,14 @@ mod publisher;
 mod pusher;
 mod report;
 mod scenario;
+mod schedule;
 mod settings;
 mod signature;
 mod slow;
 mod socket;
 mod speech;
 mod storm;
+mod surroundings;
 mod target;
 
 use anyhow::Result;

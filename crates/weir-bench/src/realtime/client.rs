@@ -4,18 +4,14 @@ use std::time::Instant;
 
 use rustix::fd::OwnedFd;
 
+use super::ending::{Ending, upgraded};
 use super::frame::{self, Frame};
-use super::ledger::Ledger;
 use super::order::Seat;
-use super::payload::EventData;
 use super::socket::{self, Moved};
 use super::speech::{
-    Epoch, Heard, MemberCount, Position, Recovery, Speech, Wish, excerpt, number_after, value_after,
+    Epoch, Heard, MemberCount, Position, Recovery, Wish, number_after, value_after,
 };
-use crate::event_loop::LoadError;
-
-/// Longest answer to the request for a WebSocket.
-const UPGRADE_BYTES_MAX: usize = 16 * 1024;
+use super::surroundings::{Counts, Surroundings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -25,61 +21,6 @@ pub(crate) enum Stage {
     Greeting,
     Subscribing,
     Live,
-}
-
-/// Why a connection is no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Without a word.
-    HungUp,
-    /// A close frame.
-    Code(u16),
-    /// Another answer than 101.
-    Status(u16),
-    /// The subscription was refused, or what came is not the protocol.
-    Refused(String),
-}
-
-impl From<LoadError> for Ending {
-    fn from(error: LoadError) -> Self {
-        Self::Refused(error.to_string())
-    }
-}
-
-/// What all clients of a run share.
-#[derive(Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) speech: Speech,
-    pub(crate) data: EventData,
-    pub(crate) ledger: Ledger,
-    /// Names of the channels, by their numbers.
-    pub(crate) channel_names: Vec<String>,
-    /// Whether clients keep the position of the last event, to recover from there.
-    pub(crate) keeps_positions: bool,
-    /// Whether clients join as members.
-    pub(crate) is_presence: bool,
-    pub(crate) counts: Counts,
-}
-
-/// What the clients of a run count together, beside events.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Counts {
-    pub(crate) bytes: u64,
-    pub(crate) frames: u64,
-    pub(crate) recovered: u64,
-    pub(crate) gaps: u64,
-    /// Events whose offset did not follow the one before, in the same epoch.
-    pub(crate) offset_jumps: u64,
-    /// Messages about members.
-    pub(crate) member_messages: u64,
-    /// The number of members that every client should know in the end, and how many know it now.
-    pub(crate) members_expected: u64,
-    pub(crate) knowing: usize,
-    /// Complaints of the server to clients that were subscribed.
-    pub(crate) complaints: u64,
-    pub(crate) first_complaint: Option<String>,
-    /// Publishes whose connection broke before the answer.
-    pub(crate) publishes_unknown: u64,
 }
 
 #[derive(Debug)]
@@ -333,21 +274,5 @@ impl Client {
         };
         self.unsent.extend(&bytes[sent..]);
         Ok(())
-    }
-}
-
-/// How long the answer to the request for a WebSocket is, once all of it is there.
-fn upgraded(input: &[u8]) -> Result<Option<usize>, Ending> {
-    let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else {
-        return match input.len() {
-            0..UPGRADE_BYTES_MAX => Ok(None),
-            _ => Err(Ending::Refused(format!("no end of the HTTP head: {}", excerpt(input)))),
-        };
-    };
-    let status = input.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    match status {
-        Some(101) => Ok(Some(end + 4)),
-        Some(status) => Err(Ending::Status(status)),
-        None => Err(Ending::Refused(format!("not an HTTP answer: {}", excerpt(input)))),
     }
 }

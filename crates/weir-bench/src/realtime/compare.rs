@@ -18,7 +18,7 @@ const ROUNDS_MAX: usize = 100;
 const FLOOR: &str = "floor";
 
 /// Figures of the table, in its order; those that a scenario does not have are left out.
-const FIGURES: [&str; 32] = [
+const FIGURES: [&str; 33] = [
     "operations_per_second",
     "p50_us",
     "p99_us",
@@ -31,6 +31,7 @@ const FIGURES: [&str; 32] = [
     "client_cpu_seconds",
     "server_rss_bytes",
     "server_peak_rss_bytes",
+    "server_rss_bytes_max",
     "rss_bytes_per_connection",
     "connects_per_second",
     "connect_server_cpu_us",

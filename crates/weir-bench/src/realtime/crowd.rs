@@ -3,6 +3,9 @@
 //! The clients share the machine with the server they measure, so an event costs each of them one read: sockets are
 //! watched by edges, a read that leaves room in the buffer is the last, and one buffer serves all.
 
+mod publishing;
+mod slow_clients;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -13,14 +16,15 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
 
-use super::client::{Client, Ending, Stage, Surroundings};
-use super::publisher::{Published, Publisher};
+use super::attendance::{AfterClose, Attendance};
+use super::client::{Client, Stage};
+use super::ending::{Ending, wait_after};
+use super::publisher::Publisher;
 use super::settings::LoadSettings;
 use super::socket;
+use super::surroundings::Surroundings;
 use super::target::Target;
-use crate::clock::{now, unix_seconds};
-use crate::latency::Latencies;
-use crate::tally::Faults;
+use crate::clock::now;
 
 /// Room offered to one read; grows only for a longer frame.
 const READ_BYTES: usize = 64 * 1024;
@@ -30,22 +34,6 @@ const EVENTS_MAX: usize = 256;
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Marks the publishing connections among what epoll reports.
 const COURIER: u64 = 1 << 63;
-/// Publishing connections that a run opens at most.
-const COURIERS_MAX: usize = 64;
-/// How long client libraries wait after a connection that did not come about, and the longest they are spread over
-/// after one that was cut.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// What a client does whose connection ends although it was subscribed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AfterClose {
-    /// Stays away: a fault of the server.
-    Fault,
-    /// Stays away: it was to be expected.
-    Stay,
-    /// Comes back as client libraries do.
-    Return,
-}
 
 pub(crate) struct Crowd {
     target: Target,
@@ -61,26 +49,6 @@ pub(crate) struct Crowd {
     pub(crate) around: Surroundings,
     pub(crate) after_close: AfterClose,
     pub(crate) attendance: Attendance,
-}
-
-/// Who is there, and how they came.
-#[derive(Debug, Clone)]
-pub(crate) struct Attendance {
-    /// Clients that are subscribed.
-    pub(crate) live: usize,
-    /// Clients on their way.
-    pub(crate) arriving: usize,
-    /// From the first packet until subscribed.
-    pub(crate) arrivals: Latencies,
-    pub(crate) last_arrival: Option<Instant>,
-    /// Attempts that the server turned away for now.
-    pub(crate) refused: u64,
-    /// Clients that no client library would bring back.
-    pub(crate) refused_for_good: u64,
-    /// Connections of subscribed clients that the server ended.
-    pub(crate) closed: u64,
-    pub(crate) first_closed: Option<Instant>,
-    pub(crate) faults: Faults,
 }
 
 impl Crowd {
@@ -233,89 +201,9 @@ impl Crowd {
             if client.stage == Stage::Live {
                 client.close();
                 self.attendance.live -= 1;
-                let wait = wait_after(&Ending::HungUp, true).unwrap_or(RETRY_AFTER);
-                self.returns.push(Reverse((now() + wait, index)));
-            }
-        }
-    }
-
-    /// The slow clients stop reading; nobody expects them to hear anything from here on.
-    pub(crate) fn stop_reading(&mut self) -> Result<()> {
-        for client in &self.clients[..self.slow_clients] {
-            if let Some(socket) = &client.socket {
-                epoll::delete(&self.epoll, socket).context("a client that stops reading")?;
-            }
-            self.around.ledger.remove_subscriber(client.channel);
-        }
-        Ok(())
-    }
-
-    /// Slow clients whose connections the server has ended.
-    pub(crate) fn slow_closed(&self) -> Result<usize> {
-        let mut closed = 0;
-        for client in &self.clients[..self.slow_clients] {
-            let Some(socket) = &client.socket else {
-                closed += 1;
-                continue;
-            };
-            closed += usize::from(socket::has_hung_up(socket).context("asking after a socket")?);
-        }
-        Ok(closed)
-    }
-
-    /// Opens publishing connections until there are `count`.
-    pub(crate) fn open_publishers(&mut self, count: usize) -> Result<()> {
-        while self.publisher.connections() < count.min(COURIERS_MAX) {
-            self.open_publisher().context("connecting to publish")?;
-        }
-        Ok(())
-    }
-
-    fn open_publisher(&mut self) -> io::Result<()> {
-        let (index, socket) = self.publisher.open(self.target.url.address)?;
-        watch(&self.epoll, socket, COURIER | index as u64).map_err(io::Error::other)
-    }
-
-    /// Publishes the next event. False if no connection is free, or none can be had.
-    pub(crate) fn publish(&mut self, channel: usize) -> bool {
-        if !self.publisher.has_idle() {
-            let full = self.publisher.connections() >= COURIERS_MAX;
-            if full || self.open_publisher().is_err() {
-                return false;
-            }
-        }
-        let Surroundings { speech, data, ledger, channel_names, .. } = &mut self.around;
-        let number = u32::try_from(ledger.published()).expect("fewer than 2^32 events");
-        let request = speech.publish(&channel_names[channel], &data.of(number), unix_seconds());
-        let number = ledger.publish(channel, now());
-        if let Some(outcome) = self.publisher.send(number, &request) {
-            self.take_outcome(outcome);
-        }
-        true
-    }
-
-    /// Publishes that the server has not answered.
-    pub(crate) fn unanswered(&self) -> usize {
-        self.publisher.under_way()
-    }
-
-    fn serve_courier(&mut self, index: usize) {
-        if let Some(outcome) = self.publisher.ready(index) {
-            self.take_outcome(outcome);
-        }
-    }
-
-    fn take_outcome(&mut self, outcome: Published) {
-        let Surroundings { ledger, counts, .. } = &mut self.around;
-        match outcome {
-            Published::Accepted(number) => ledger.accepted(number, now()),
-            Published::Refused(number, text) => {
-                ledger.void(number);
-                self.attendance.faults.add(1, || format!("a publish was refused: {text}"));
-            }
-            Published::Unknown(number) => {
-                ledger.void(number);
-                counts.publishes_unknown += 1;
+                if let Some(wait) = wait_after(&Ending::HungUp, true) {
+                    self.returns.push(Reverse((now() + wait, index)));
+                }
             }
         }
     }
@@ -329,43 +217,7 @@ impl Crowd {
     }
 }
 
-impl Attendance {
-    fn new() -> Self {
-        Self {
-            live: 0,
-            arriving: 0,
-            arrivals: Latencies::new(),
-            last_arrival: None,
-            refused: 0,
-            refused_for_good: 0,
-            closed: 0,
-            first_closed: None,
-            faults: Faults::default(),
-        }
-    }
-
-    fn arrived(&mut self, at: Instant, opened: Instant) {
-        self.live += 1;
-        self.arriving -= 1;
-        self.arrivals.record(at - opened);
-        self.last_arrival = Some(at);
-    }
-}
-
 fn watch(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
     epoll::add(epoll, socket, EventData::new_u64(number), flags).context("watching a socket")
-}
-
-/// When a client library connects again (pusher-js): at once after 42xx, never after 40xx and 43xx, else within a
-/// second or after one. `None`: never.
-fn wait_after(ending: &Ending, was_live: bool) -> Option<Duration> {
-    let spread = RETRY_AFTER.mul_f64(fastrand::f64());
-    match ending {
-        Ending::Code(4200..=4299) => Some(Duration::ZERO),
-        Ending::Code(4000..=4099 | 4300..) | Ending::Refused(_) => None,
-        Ending::Status(400..=428 | 430..=499) => None,
-        Ending::HungUp | Ending::Code(_) | Ending::Status(_) if was_live => Some(spread),
-        Ending::HungUp | Ending::Code(_) | Ending::Status(_) => Some(RETRY_AFTER),
-    }
 }

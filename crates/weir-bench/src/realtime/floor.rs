@@ -4,69 +4,36 @@
 //! The loop is a process of its own, which is told over its standard input when to begin a round, and reports its
 //! own CPU time; this process reads. A round begins when everybody has read the one before.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+mod readers;
+mod writer;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
 use rustix::process::Pid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
+use self::readers::Readers;
+pub(crate) use self::writer::{WriterFlags, write};
 use super::ledger::Ledger;
 use super::meter::Spent;
-use super::payload::EventData as Payload;
-use super::report::each_us;
+use super::payload::EventData;
+use super::report::{each_us, rounded};
 use super::scenario::Run;
 use super::settings::LoadSettings;
-use super::socket::{self, Moved};
+use super::socket;
 use super::speech::channel_name;
 use super::target::Target;
 use super::{frame, pusher};
-use crate::clock::{now, own_cpu_time, own_thread_cpu_time};
+use crate::clock::{now, own_cpu_time};
 use crate::latency::Latencies;
-use crate::output::Output;
 use crate::process_usage::Usage;
 
 /// Frames per write of the second half: a server that is behind sends what waits at once.
 const FRAMES_COALESCED: usize = 8;
-const READ_BYTES: usize = 64 * 1024;
-const EVENTS_MAX: usize = 256;
-
-#[derive(Debug, Args)]
-pub(crate) struct WriterFlags {
-    #[arg(long)]
-    sockets: usize,
-    #[arg(long)]
-    frame_bytes: usize,
-}
-
-/// The writing process: "PORT" when it listens, "ready" when all are connected; then a round of writes for each
-/// line with a number of frames, answered by the CPU time of the loop in nanoseconds.
-pub(crate) fn write(flags: &WriterFlags, output: &mut Output) -> Result<bool> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening")?;
-    output.print(&format!("{}\n", listener.local_addr()?.port()))?;
-    let accepted = (0..flags.sockets).map(|_| listener.accept().map(|(stream, _)| stream));
-    let mut sockets = accepted.collect::<io::Result<Vec<TcpStream>>>().context("accepting")?;
-    for socket in &sockets {
-        socket.set_nodelay(true)?;
-    }
-    output.print("ready\n")?;
-    for line in io::stdin().lines() {
-        let frames: usize = line?.trim().parse().context("a number of frames")?;
-        let bytes = vec![b'x'; flags.frame_bytes * frames];
-        let before = own_thread_cpu_time();
-        for socket in &mut sockets {
-            socket.write_all(&bytes)?;
-        }
-        let cpu = own_thread_cpu_time().saturating_sub(before);
-        output.print(&format!("{}\n", cpu.as_nanos()))?;
-    }
-    Ok(true)
-}
 
 /// Rounds with one number of frames per write.
 struct Rounds {
@@ -77,7 +44,7 @@ struct Rounds {
 }
 
 pub(crate) fn run(target: &Target, settings: &LoadSettings) -> Result<Run> {
-    let data = Payload::new(0, settings.payload_bytes)?.of(0);
+    let data = EventData::new(0, settings.payload_bytes)?.of(0);
     let mut frame = Vec::new();
     frame::append_unmasked(pusher::event_text(&channel_name(0), &data).as_bytes(), &mut frame);
     let mut floor = Floor::start(settings, frame.len())?;
@@ -103,12 +70,14 @@ fn report(one: &Rounds, many: &Rounds, client_cpu: Duration, frame_bytes: usize)
         run.extra.insert(key.to_owned(), value.into());
     }
     run.extra.insert("frame_bytes".to_owned(), frame_bytes.into());
+    for (key, quantile) in [("last_client_p50_us", 0.50), ("last_client_p99_us", 0.99)] {
+        run.extra.insert(key.to_owned(), rounded(one.each.quantile_us(quantile)).into());
+    }
     let writer = Usage { cpu: one.cpu, ..Usage::default() };
     let spent =
         Spent { elapsed: one.elapsed, client_cpu, server: Some((Usage::default(), writer)) };
     let mut deliveries = Ledger::new(0).take_deliveries();
     deliveries.heard.operations = one.writes;
-    deliveries.last_client = one.each.clone();
     run.load = Some((spent, deliveries));
     run
 }
@@ -194,60 +163,5 @@ impl Floor {
         let status = child.wait().context("waiting for the writer")?;
         ensure!(status.success(), "the writer failed: {status}");
         Ok(())
-    }
-}
-
-/// The reading ends, read as the clients of a run are.
-struct Readers {
-    epoll: OwnedFd,
-    sockets: Vec<OwnedFd>,
-    events: Vec<epoll::Event>,
-    buffer: Vec<u8>,
-}
-
-impl Readers {
-    fn new() -> Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            sockets: Vec::new(),
-            events: Vec::with_capacity(EVENTS_MAX),
-            buffer: vec![0; READ_BYTES],
-        })
-    }
-
-    fn add(&mut self, from: Ipv4Addr, to: SocketAddrV4) -> Result<()> {
-        let socket = socket::open(from, to, None)?;
-        socket::wait_until_connected(&socket)?;
-        let data = EventData::new_u64(self.sockets.len() as u64);
-        epoll::add(&self.epoll, &socket, data, EventFlags::IN | EventFlags::ET)?;
-        self.sockets.push(socket);
-        Ok(())
-    }
-
-    /// Until `bytes` have come.
-    fn read(&mut self, bytes: usize) -> Result<()> {
-        let mut missing = bytes;
-        while missing > 0 {
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), None)?;
-            for event in self.events.drain(..) {
-                let epoll::Event { data, .. } = event;
-                let socket = &self.sockets[usize::try_from(data.u64())?];
-                missing = missing.saturating_sub(read_all(socket, &mut self.buffer)?);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A short read has emptied the socket.
-fn read_all(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize> {
-    let mut all = 0;
-    loop {
-        match socket::read(socket, buffer) {
-            Moved::Bytes(count) if count < buffer.len() => return Ok(all + count),
-            Moved::Bytes(count) => all += count,
-            Moved::NotNow => return Ok(all),
-            Moved::Gone => anyhow::bail!("the writer closed a connection"),
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde_json::{Map, Value};
 
 use super::target::Target;
 use crate::clock::{now, own_cpu_time};
@@ -41,5 +42,37 @@ impl<'a> Meter<'a> {
 impl Spent {
     pub(crate) fn server_cpu(&self) -> Option<Duration> {
         self.server.map(|(before, after)| after.cpu.saturating_sub(before.cpu))
+    }
+}
+
+/// The server's largest memory, looked at often enough to see a queue fill, and seldom enough to cost little.
+#[derive(Debug)]
+pub(crate) struct MemoryPeak<'a> {
+    target: &'a Target,
+    /// `None`: nobody wants to know.
+    next: Option<Instant>,
+    most: u64,
+}
+
+impl<'a> MemoryPeak<'a> {
+    pub(crate) fn new(target: &'a Target, is_wanted: bool) -> Self {
+        Self { target, next: is_wanted.then(now), most: 0 }
+    }
+
+    pub(crate) fn sample(&mut self) -> Result<()> {
+        const EVERY: Duration = Duration::from_millis(100);
+        let at = now();
+        if self.next.is_some_and(|next| at >= next) {
+            self.next = Some(at + EVERY);
+            let usage = self.target.usage()?;
+            self.most = self.most.max(usage.map_or(0, |usage| usage.rss_bytes));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn report(&self, extra: &mut Map<String, Value>) {
+        if self.most > 0 {
+            extra.insert("server_rss_bytes_max".to_owned(), self.most.into());
+        }
     }
 }

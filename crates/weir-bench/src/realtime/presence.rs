@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::meter::Meter;
 use super::report::rounded;
-use super::scenario::{Bench, Patience};
+use super::scenario::Bench;
+use super::schedule::Patience;
 use crate::clock::now;
 use crate::tally::Faults;
-
-use super::meter::Meter;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let clients = bench.settings.clients;

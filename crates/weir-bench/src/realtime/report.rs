@@ -32,7 +32,7 @@ pub(crate) fn envelope(run: &Run, target: &Target, settings: &LoadSettings) -> E
         client_cpu_seconds: main.spent.map_or(0.0, |spent| spent.client_cpu.as_secs_f64()),
         server_cpu_seconds: server_cpu.map(|cpu| cpu.as_secs_f64()),
         server_cpu_us_per_operation: server_cpu.map(|cpu| each_us(cpu, main.operations)),
-        server_rss_bytes: usage_after.map(|usage| usage.rss_bytes),
+        server_rss_bytes: usage_after.map(|usage| usage.rss_bytes).filter(|bytes| *bytes > 0),
         extra: extra(run, settings),
     }
 }
@@ -73,15 +73,18 @@ pub(crate) fn wrong(deliveries: &Deliveries) -> u64 {
 }
 
 fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
+    let has_server = settings.scenario != Scenario::Floor;
     let mut extra = Map::new();
     let mut add = |key: &str, value: Value| {
         extra.insert(key.to_owned(), value);
     };
-    if let Some((_, deliveries)) = &run.load {
+    if let Some((_, deliveries)) = run.load.as_ref().filter(|_| has_server) {
         add_deliveries(deliveries, &mut add);
     }
-    add("lost", run.lost.into());
-    add("bytes_received", run.counts.bytes.into());
+    if has_server {
+        add("lost", run.lost.into());
+        add("bytes_received", run.counts.bytes.into());
+    }
     add_arrival(run, settings, &mut add);
     if settings.scenario == Scenario::Storm {
         let counts = &run.counts;
@@ -90,7 +93,8 @@ fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
         add("offset_jumps", counts.offset_jumps.into());
         add("publishes_unknown", counts.publishes_unknown.into());
     }
-    let last = run.load.as_ref().or(None).map(|(spent, _)| spent).or(run.arrival.as_ref());
+    let last = run.load.as_ref().map(|(spent, _)| spent).or(run.arrival.as_ref());
+    let last = last.filter(|_| has_server);
     if let Some((_, usage)) = last.and_then(|spent| spent.server) {
         add("server_peak_rss_bytes", usage.peak_rss_bytes.into());
         add("server_cpu_resolution_seconds", cpu_resolution().as_secs_f64().into());

@@ -1,17 +1,19 @@
 //! The scenarios: who connects when, what is published, and what is measured of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
-use super::client::{Counts, Surroundings};
-use super::crowd::{Attendance, Crowd};
+use super::attendance::Attendance;
+use super::crowd::Crowd;
 use super::ledger::{Deliveries, Ledger};
-use super::meter::{Meter, Spent};
+use super::meter::{MemoryPeak, Meter, Spent};
 use super::payload::EventData;
+use super::schedule::{Patience, Schedule};
 use super::settings::{LoadSettings, Pace, Scenario};
 use super::speech::{Speech, channel_name, presence_channel};
+use super::surroundings::{Counts, Surroundings};
 use super::target::{Protocol, Target};
 use super::{fanout, floor, presence, slow, storm};
 use crate::clock::now;
@@ -150,6 +152,7 @@ impl<'run> Bench<'run> {
         }
         self.crowd.around.ledger.take_deliveries();
         let meter = Meter::start(self.target)?;
+        let mut memory = MemoryPeak::new(self.target, self.settings.scenario == Scenario::Slow);
         let mut schedule = Schedule::new(self.settings, now());
         let until = now() + duration;
         let mut patience = Patience::new(self.settings.stall_timeout);
@@ -158,8 +161,10 @@ impl<'run> Bench<'run> {
         while now() < until && (is_rate || patience.lasts(self.moved())) {
             let deadline = schedule.publish_due(&mut self.crowd);
             self.crowd.turn(deadline.min(until))?;
+            memory.sample()?;
         }
         self.drain()?;
+        memory.report(&mut self.run.extra);
         let deliveries = self.crowd.around.ledger.take_deliveries();
         let spent = meter.stop(deliveries.last_heard.unwrap_or(until))?;
         Ok((spent, deliveries))
@@ -191,69 +196,5 @@ impl<'run> Bench<'run> {
         run.counts = counts;
         run.attendance = Some(crowd.attendance);
         run
-    }
-}
-
-/// When events are published, and on which channel.
-#[derive(Debug)]
-pub(crate) struct Schedule {
-    pace: Pace,
-    channels: usize,
-    published: usize,
-    next: Instant,
-}
-
-impl Schedule {
-    pub(crate) fn new(settings: &LoadSettings, start: Instant) -> Self {
-        Self { pace: settings.pace, channels: settings.channels, published: 0, next: start }
-    }
-
-    /// Publishes what is due; when to come back at the latest.
-    pub(crate) fn publish_due(&mut self, crowd: &mut Crowd) -> Instant {
-        /// While no connection is free.
-        const WAIT: Duration = Duration::from_millis(1);
-        /// Arrivals end the wait for the next event in flight.
-        const WAIT_FOR_ARRIVALS: Duration = Duration::from_millis(100);
-        while self.is_due(crowd) {
-            if !crowd.publish(self.published % self.channels) {
-                return now() + WAIT;
-            }
-            self.published += 1;
-            if let Pace::Rate(rate) = self.pace {
-                self.next += Duration::from_secs_f64(1.0 / rate);
-            }
-        }
-        match self.pace {
-            Pace::Rate(_) => self.next,
-            Pace::InFlight(_) => now() + WAIT_FOR_ARRIVALS,
-        }
-    }
-
-    fn is_due(&self, crowd: &Crowd) -> bool {
-        match self.pace {
-            Pace::Rate(_) => now() >= self.next,
-            Pace::InFlight(count) => crowd.around.ledger.outstanding() < count,
-        }
-    }
-}
-
-/// Runs out when a figure does not change for too long.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    longest: Duration,
-    last: (u64, Instant),
-}
-
-impl Patience {
-    pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, last: (u64::MAX, now()) }
-    }
-
-    pub(crate) fn lasts(&mut self, figure: u64) -> bool {
-        let at = now();
-        if figure != self.last.0 {
-            self.last = (figure, at);
-        }
-        at - self.last.1 < self.longest
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use super::crowd::AfterClose;
+use super::attendance::AfterClose;
 use super::ledger::Deliveries;
 use super::report::rounded;
 use super::scenario::Bench;

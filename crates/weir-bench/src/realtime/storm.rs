@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::crowd::AfterClose;
+use super::attendance::AfterClose;
 use super::meter::Meter;
 use super::report::rounded;
-use super::scenario::{Bench, Schedule};
+use super::scenario::Bench;
+use super::schedule::Schedule;
 use super::settings::StormBy;
 use crate::clock::now;
 

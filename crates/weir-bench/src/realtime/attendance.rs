@@ -1,0 +1,60 @@
+//! Who is there, how they came, and why they left.
+
+use std::time::Instant;
+
+use crate::latency::Latencies;
+use crate::tally::Faults;
+
+/// What a client does whose connection ends although it was subscribed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterClose {
+    /// Stays away: a fault of the server.
+    Fault,
+    /// Stays away: it was to be expected.
+    Stay,
+    /// Comes back as client libraries do.
+    Return,
+}
+
+/// All clients of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Attendance {
+    /// Clients that are subscribed.
+    pub(crate) live: usize,
+    /// Clients on their way.
+    pub(crate) arriving: usize,
+    /// From the first packet until subscribed.
+    pub(crate) arrivals: Latencies,
+    pub(crate) last_arrival: Option<Instant>,
+    /// Attempts that the server turned away for now.
+    pub(crate) refused: u64,
+    /// Clients that no client library would bring back.
+    pub(crate) refused_for_good: u64,
+    /// Connections of subscribed clients that the server ended.
+    pub(crate) closed: u64,
+    pub(crate) first_closed: Option<Instant>,
+    pub(crate) faults: Faults,
+}
+
+impl Attendance {
+    pub(crate) fn new() -> Self {
+        Self {
+            live: 0,
+            arriving: 0,
+            arrivals: Latencies::new(),
+            last_arrival: None,
+            refused: 0,
+            refused_for_good: 0,
+            closed: 0,
+            first_closed: None,
+            faults: Faults::default(),
+        }
+    }
+
+    pub(crate) fn arrived(&mut self, at: Instant, opened: Instant) {
+        self.live += 1;
+        self.arriving -= 1;
+        self.arrivals.record(at - opened);
+        self.last_arrival = Some(at);
+    }
+}
