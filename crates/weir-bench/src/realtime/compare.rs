@@ -16,6 +16,7 @@ use crate::output::Output;
 
 const ROUNDS_MAX: usize = 100;
 const FLOOR: &str = "floor";
+const GROWTH: &str = "rss_bytes_per_connection";
 
 /// Figures of the table, in its order; those that a scenario does not have are left out.
 const FIGURES: [&str; 33] = [
@@ -32,7 +33,7 @@ const FIGURES: [&str; 33] = [
     "server_rss_bytes",
     "server_peak_rss_bytes",
     "server_rss_bytes_max",
-    "rss_bytes_per_connection",
+    GROWTH,
     "connects_per_second",
     "connect_server_cpu_us",
     "all_back_s",
@@ -190,20 +191,67 @@ fn line(figure: &str, values: &[Vec<f64>]) -> String {
     let mut text = format!("| {figure} |");
     for (index, own) in values.iter().enumerate() {
         // Writing to a String cannot fail.
-        let _ = write!(text, " {} |", shown(median(own.clone()), 1));
+        let _ = write!(text, " {} |", shown(summary(figure, own), 1));
         if index > 0 {
-            let ratios = values[0].iter().zip(own).map(|(first, own)| first / own);
-            let _ = write!(text, " {} |", shown(median(ratios.collect()), 2));
+            let ratio = match figure {
+                GROWTH => summary(figure, &values[0]) / summary(figure, own),
+                _ => {
+                    let ratios = values[0].iter().zip(own).map(|(first, own)| first / own);
+                    median(ratios.collect())
+                }
+            };
+            let _ = write!(text, " {} |", shown(ratio, 2));
         }
     }
     text + "\n"
 }
 
+/// Of the memory per connection the largest: a server keeps what the first round took, and the next round's
+/// connections cost nothing more.
+fn summary(figure: &str, values: &[f64]) -> f64 {
+    match figure {
+        GROWTH => values.iter().copied().fold(f64::NAN, f64::max),
+        _ => median(values.to_vec()),
+    }
+}
+
 fn value(run: &Envelope, figure: &str) -> Option<f64> {
+    // The floor's rounds have no single deliveries.
+    if run.scenario == Scenario::Floor.name() && ["p50_us", "p99_us"].contains(&figure) {
+        return None;
+    }
     let json = serde_json::to_value(run).ok()?;
     json.get(figure)?.as_f64()
 }
 
 fn shown(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_medians_and_the_median_of_the_rounds_ratios() {
+        let values = [vec![2.0, 9.0, 4.0], vec![1.0, 3.0, 8.0]];
+        assert_eq!(line("p99_us", &values), "| p99_us | 4.0 | 3.0 | 2.00 |\n");
+    }
+
+    #[test]
+    fn memory_per_connection_is_that_of_the_round_that_took_most() {
+        let values = [vec![1000.0, 0.0, 10.0], vec![4000.0, 0.0, 0.0]];
+        let expected = "| rss_bytes_per_connection | 1000.0 | 4000.0 | 0.25 |\n";
+        assert_eq!(line(GROWTH, &values), expected);
+    }
+
+    #[test]
+    fn a_peer_is_a_name_a_protocol_and_a_place() {
+        let peer: Peer = "a=centrifugo,ws://127.0.0.1:1,x:y:z,7,8".parse().expect("valid");
+        let Target { protocol, pids, .. } = peer.target;
+        assert_eq!((peer.name.as_str(), protocol, pids), ("a", Protocol::Centrifugo, vec![7, 8]));
+        for text in ["a", "a=pusher", "a=pusher,ws://127.0.0.1:1", "a=sse,ws://127.0.0.1:1,x:y:z"] {
+            assert!(text.parse::<Peer>().is_err(), "{text}");
+        }
+    }
 }
