@@ -100,7 +100,9 @@ fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
         add("server_cpu_resolution_seconds", cpu_resolution().as_secs_f64().into());
     }
     let in_load = run.load.as_ref().and_then(|(_, all)| all.heard.faults.first.as_deref());
-    if let Some(text) = run.faults.first.as_deref().or(in_load) {
+    let first = run.faults.first.as_deref().or(in_load).map(str::to_owned);
+    let lost = || format!("{} deliveries of accepted events never came", run.lost);
+    if let Some(text) = first.or_else(|| (run.lost > 0).then(lost)) {
         add("first_error", text.into());
     }
     extra.extend(run.extra.clone());

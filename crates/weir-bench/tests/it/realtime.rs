@@ -80,6 +80,7 @@ fn a_fanout_reports_the_envelope_and_every_delivery() {
 fn a_lost_event_is_counted_once_and_ends_the_wait() {
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &AT_A_RATE);
     assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+    assert_eq!(first_error(&envelope), "1 deliveries of accepted events never came");
     let in_flight = ["--in-flight", "1"];
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &in_flight);
     assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
