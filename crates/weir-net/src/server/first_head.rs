@@ -4,7 +4,6 @@
 //! arrives in one piece is parsed in the core's shared buffer and copied nowhere.
 
 use std::future::poll_fn;
-use std::mem;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -12,7 +11,7 @@ use hyper::StatusCode;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use super::head::{self, Parsed};
+use super::head::{Arriving, Parsed};
 use super::runtime::Core;
 use super::{Head, Peer, Service, Stream, Upgrade, http};
 use crate::NetMetrics;
@@ -21,7 +20,7 @@ use crate::metrics::{HeadRefusal, Limit};
 /// The life of a connection.
 pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: Peer) {
     let head_timeout = core.limits().head_timeout;
-    let mut first = FirstHead { stream: Some(stream), partial: Vec::new(), peer };
+    let mut first = FirstHead { stream: Some(stream), arriving: Arriving::default(), peer };
     let reading = timeout(head_timeout, poll_fn(|context| first.poll(&core, context)));
     match core.while_serving(reading).await {
         Some(Ok(Routed::Upgraded | Routed::Gone)) | None => {}
@@ -53,8 +52,7 @@ enum Routed {
 struct FirstHead {
     /// None: routed.
     stream: Option<Stream>,
-    /// What has been read, unless it was the whole head.
-    partial: Vec<u8>,
+    arriving: Arriving,
     peer: Peer,
 }
 
@@ -74,38 +72,22 @@ impl FirstHead {
 
     /// None: the head is not complete.
     fn judge<S: Service>(&mut self, core: &Rc<Core<S>>, arrived: &[u8]) -> Option<Routed> {
+        let Self { stream, arriving, peer } = self;
         let head_bytes_max = core.limits().head_bytes_max;
-        let mut partial = mem::take(&mut self.partial);
-        let read = if partial.is_empty() {
-            arrived
-        } else {
-            partial.extend_from_slice(arrived);
-            partial.as_slice()
-        };
-        let mut places = head::places();
-        // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
-        let parsed = if partial.is_empty() || head::may_end(read, arrived.len()) {
-            head::parse(read, &mut places, head_bytes_max)
-        } else {
-            head::incomplete(read, head_bytes_max)
-        };
-        let parsed = match parsed {
-            Parsed::Incomplete => {
-                self.partial = if partial.is_empty() { arrived.to_vec() } else { partial };
-                return None;
+        arriving.arrive(arrived, head_bytes_max, |parsed, read| {
+            let Some(stream) = stream.take() else {
+                return Routed::Gone;
+            };
+            match parsed {
+                Parsed::Complete(head, length) if core.claims(&head) => {
+                    match upgrade(core, stream, &head, &read[length..], *peer) {
+                        None => Routed::Upgraded,
+                        Some((stream, answer)) => Routed::Refused(stream, answer),
+                    }
+                }
+                Parsed::Complete(..) => Routed::Http(stream, read.to_vec()),
+                Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
             }
-            parsed => parsed,
-        };
-        let stream = self.stream.take()?;
-        Some(match parsed {
-            Parsed::Incomplete => Routed::Gone,
-            Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
-            Parsed::Complete(head, length) if core.claims(&head) => {
-                let refused = upgrade(core, stream, &head, &read[length..], self.peer);
-                refused.map_or(Routed::Upgraded, |(stream, answer)| Routed::Refused(stream, answer))
-            }
-            Parsed::Complete(..) if partial.is_empty() => Routed::Http(stream, arrived.to_vec()),
-            Parsed::Complete(..) => Routed::Http(stream, partial),
         })
     }
 }

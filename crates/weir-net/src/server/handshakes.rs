@@ -79,8 +79,8 @@ async fn shake<S: Service>(
     acceptor: TlsAcceptor,
     tcp: TcpStream,
 ) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    // Who says nothing takes no turn.
-    tcp.readable().await?;
+    // Who says nothing takes no turn. A socket can be called readable when it is not, so look.
+    tcp.peek(&mut [0]).await?;
     core.handshakes().fit(core.limits().tls_handshakes_max);
     let _turn = match core.handshakes().try_turn() {
         Some(turn) => Some(turn),

@@ -1,12 +1,12 @@
 //! A request's head, borrowed from the bytes that were read.
 
-use std::mem::MaybeUninit;
+mod arriving;
+mod received;
 
-use httparse::{Header, Status};
-use hyper::Request;
+use httparse::Header;
 
-use super::limits::HEADERS_MAX;
-use crate::metrics::HeadRefusal;
+pub(super) use arriving::{Arriving, Parsed};
+pub(super) use received::Received;
 
 /// Method, target, version and header fields of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,86 +71,50 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Where a head's fields are put.
-pub(super) type Places<'a> = [MaybeUninit<Header<'a>>; HEADERS_MAX];
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-pub(super) const fn places<'a>() -> Places<'a> {
-    [const { MaybeUninit::uninit() }; HEADERS_MAX]
-}
+    fn head(target: &str) -> Head<'_> {
+        Head { method: "GET", target, version: 1, headers: &[] }
+    }
 
-/// What bytes at the start of a connection are.
-#[derive(Debug)]
-pub(super) enum Parsed<'a> {
-    /// A head, and how many bytes it takes.
-    Complete(Head<'a>, usize),
-    Incomplete,
-    Refused(HeadRefusal),
-}
-
-pub(super) fn parse<'a>(
-    read: &'a [u8],
-    places: &'a mut Places<'a>,
-    head_bytes_max: usize,
-) -> Parsed<'a> {
-    let mut request = httparse::Request::new(&mut []);
-    match request.parse_with_uninit_headers(read, places) {
-        Ok(Status::Complete(length)) if length > head_bytes_max => {
-            Parsed::Refused(HeadRefusal::TooManyBytes)
+    #[test]
+    fn a_target_has_a_path_and_a_query_in_either_form() {
+        for (target, path, query) in [
+            ("/app/key?protocol=7", "/app/key", Some("protocol=7")),
+            ("/app/key", "/app/key", None),
+            ("/?", "/", Some("")),
+            ("http://example.org/app/key?a=b", "/app/key", Some("a=b")),
+            ("http://example.org", "/", None),
+            ("http://example.org?a", "", Some("a")),
+            ("/to?next=http://example.org/x", "/to", Some("next=http://example.org/x")),
+            ("*", "*", None),
+        ] {
+            assert_eq!((head(target).path(), head(target).query()), (path, query), "{target}");
         }
-        Ok(Status::Complete(length)) => {
-            // A complete request has all of them.
-            let method = request.method.unwrap_or_default();
-            let target = request.path.unwrap_or_default();
-            let version = request.version.unwrap_or_default();
-            Parsed::Complete(Head { method, target, version, headers: request.headers }, length)
+    }
+
+    #[test]
+    fn fields_are_found_whatever_their_case_and_kept_in_order() {
+        let field = |name, value| Header { name, value };
+        let headers = [field("Via", b"a"), field("Upgrade", b"x"), field("VIA", b"b")];
+        let head = Head { headers: &headers, ..head("/") };
+        assert_eq!(head.values("via").collect::<Vec<_>>(), [b"a", b"b"]);
+        assert_eq!(head.value("via"), Some(b"a".as_slice()));
+        assert!(head.asks_for_upgrade());
+    }
+
+    #[test]
+    fn a_length_other_than_zero_announces_a_body() {
+        for (name, value, is_body) in [
+            ("Content-Length", "0", false),
+            ("Content-Length", "5", true),
+            ("Transfer-Encoding", "chunked", true),
+            ("Accept", "5", false),
+        ] {
+            let headers = [Header { name, value: value.as_bytes() }];
+            assert_eq!(Head { headers: &headers, ..head("/") }.announces_body(), is_body, "{name}");
         }
-        Ok(Status::Partial) => incomplete(read, head_bytes_max),
-        Err(httparse::Error::TooManyHeaders) => Parsed::Refused(HeadRefusal::TooManyFields),
-        Err(httparse::Error::Version) => Parsed::Refused(HeadRefusal::Version),
-        Err(_) => Parsed::Refused(HeadRefusal::Malformed),
-    }
-}
-
-/// A head that has not ended.
-pub(super) fn incomplete<'a>(read: &[u8], head_bytes_max: usize) -> Parsed<'a> {
-    if read.len() < head_bytes_max {
-        Parsed::Incomplete
-    } else {
-        Parsed::Refused(HeadRefusal::TooManyBytes)
-    }
-}
-
-/// Whether a head may end within the last `arrived` bytes of `read`: with an empty line.
-pub(super) fn may_end(read: &[u8], arrived: usize) -> bool {
-    // The line feed before the empty line may have arrived earlier, at most three bytes back.
-    let from = read.len().saturating_sub(arrived + 3);
-    memchr::memchr_iter(b'\n', &read[from..])
-        .any(|at| matches!(&read[from + at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
-}
-
-/// The parts of a request that hyper has parsed, for a [`Head`] that borrows them.
-pub(super) struct Received {
-    request: Box<Request<()>>,
-    target: String,
-}
-
-impl Received {
-    pub(super) fn new(request: Box<Request<()>>) -> Self {
-        let target = request.uri().to_string();
-        Self { request, target }
-    }
-
-    /// Calls `then` with the request's head.
-    pub(super) fn with_head<T>(&self, then: impl FnOnce(&Head<'_>) -> T) -> T {
-        let fields = self.request.headers().iter();
-        let headers: Vec<Header<'_>> = fields
-            .map(|(name, value)| Header { name: name.as_str(), value: value.as_bytes() })
-            .collect();
-        then(&Head {
-            method: self.request.method().as_str(),
-            target: &self.target,
-            version: u8::from(self.request.version() != hyper::Version::HTTP_10),
-            headers: &headers,
-        })
     }
 }

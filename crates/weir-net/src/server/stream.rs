@@ -40,15 +40,6 @@ impl Stream {
         Poll::Ready(Ok(into.filled().len()))
     }
 
-    /// Reads what has arrived, without waiting: `WouldBlock` when there is nothing.
-    pub fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(tcp) => tcp.try_read(bytes),
-            Self::Unix(unix) => unix.try_read(bytes),
-            Self::Tls(tls) => tls::try_read(tls, bytes),
-        }
-    }
-
     /// Writes as much as the kernel takes now; `WouldBlock` when it takes nothing.
     ///
     /// With TLS the bytes that were encrypted count as written even if the kernel did not take all

@@ -116,3 +116,70 @@ fn a_name_too_long_by_itself_is_refused_clearly() {
     let error = Listener::bind(&address, BindOptions::default()).expect_err("too long");
     assert!(error.to_string().contains("choose a shorter name"), "{error}");
 }
+
+fn bind_group(address: &str, count: usize) -> Result<Vec<Listener>, ListenError> {
+    Listener::bind_group(&address.parse().expect("an address"), count, BindOptions::default())
+}
+
+#[test]
+fn a_group_shares_one_port_and_each_of_its_sockets_gets_connections() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let group = bind_group(address, 3).expect("bound");
+        let ports: Vec<_> = group.iter().map(tcp_port).collect();
+        assert_eq!(ports, [ports[0]; 3]);
+        let ip = address.rsplit_once(':').expect("a port").0;
+        let clients: Vec<_> =
+            (0..90).map(|_| TcpStream::connect(format!("{ip}:{}", ports[0]))).collect();
+        assert!(clients.iter().all(Result::is_ok));
+        for listener in &group {
+            let Listener::Tcp(listener) = listener else { panic!("a TCP listener") };
+            let accepted = std::iter::from_fn(|| listener.accept().ok()).count();
+            assert!((1..90).contains(&accepted), "{accepted} of 90");
+        }
+    }
+}
+
+#[test]
+fn a_group_does_not_join_anybody_elses() {
+    let alone = bind("127.0.0.1:0").expect("bound");
+    let group = bind_group("127.0.0.1:0", 2).expect("bound");
+    let half = group.into_iter().next_back().expect("a socket");
+    for occupied in [alone, half] {
+        let address = occupied.address().expect("an address").to_string();
+        let pid = std::process::id();
+        let in_use = format!("{address} is in use by pid {pid} (");
+        for count in [1, 2] {
+            let error = bind_group(&address, count).expect_err("in use").to_string();
+            assert!(error.starts_with(&in_use), "{error}");
+        }
+        assert!(bind(&address).expect_err("in use").to_string().starts_with(&in_use));
+    }
+}
+
+#[test]
+fn a_group_can_be_bound_again_after_connections() {
+    let group = bind_group("127.0.0.1:0", 2).expect("bound");
+    let address = group[0].address().expect("an address").to_string();
+    for listener in &group {
+        let Listener::Tcp(listener) = listener else { panic!("a TCP listener") };
+        let client = TcpStream::connect(&address).expect("connects");
+        // Whichever socket got it: the server's end closes first and stays in TIME_WAIT.
+        drop(listener.accept());
+        drop(client);
+    }
+    drop(group);
+    assert_eq!(bind_group(&address, 2).expect("bound again").len(), 2);
+}
+
+#[test]
+fn a_group_on_a_unix_socket_is_one_socket_several_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = format!("unix:{}", folder.path().join("weir.sock").display());
+    let group = bind_group(&address, 2).expect("bound");
+    let _client = unix_path::connect(&folder.path().join("weir.sock")).expect("connects");
+    let [Listener::Unix(_), Listener::Unix(second)] = group.as_slice() else {
+        panic!("two unix sockets")
+    };
+    second.accept().expect("either can accept");
+    assert!(bind_group(&address, 2).is_err(), "in use");
+}

@@ -1,5 +1,11 @@
 //! A whole server on port 0, and clients that speak to it over plain sockets.
 
+mod accepting;
+mod crowds;
 mod echo;
+mod heads;
 mod routing;
 mod stopping;
+mod streams;
+mod tls;
+mod waiting;

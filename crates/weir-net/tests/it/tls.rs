@@ -5,13 +5,13 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_net::tls::{Tls, TlsError, TlsFiles};
 
-struct Identity {
-    cert_pem: String,
-    cert_der: CertificateDer<'static>,
-    key_pem: String,
+pub(crate) struct Identity {
+    pub(crate) cert_pem: String,
+    pub(crate) cert_der: CertificateDer<'static>,
+    pub(crate) key_pem: String,
 }
 
-fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
     Identity {
         cert_pem: made.cert.pem(),
@@ -20,14 +20,14 @@ fn identity() -> Identity {
     }
 }
 
-fn write(folder: &Path, cert: &str, key: &str) -> TlsFiles {
+pub(crate) fn write(folder: &Path, cert: &str, key: &str) -> TlsFiles {
     let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
     std::fs::write(&files.cert, cert).expect("written");
     std::fs::write(&files.key, key).expect("written");
     files
 }
 
-fn connector(trusted: CertificateDer<'static>) -> tokio_rustls::TlsConnector {
+pub(crate) fn client_config(trusted: CertificateDer<'static>) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted).expect("a certificate");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -36,14 +36,14 @@ fn connector(trusted: CertificateDer<'static>) -> tokio_rustls::TlsConnector {
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Arc::new(config).into()
+    Arc::new(config)
 }
 
 /// A handshake over memory; what the server reads of `hello`.
 async fn handshake(tls: &Tls, trusted: CertificateDer<'static>) -> std::io::Result<Vec<u8>> {
     let (client, server) = tokio::io::duplex(1 << 16);
     let name = ServerName::try_from("localhost").expect("a name");
-    let connector = connector(trusted);
+    let connector = tokio_rustls::TlsConnector::from(client_config(trusted));
     let (client, server) =
         tokio::join!(connector.connect(name, client), tls.acceptor().accept(server));
     let (mut client, mut server) = (client?, server?);

@@ -1,6 +1,6 @@
-//! Reading and writing through rustls without waiting.
+//! Writing through rustls without waiting.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::task::{Context, Poll, ready};
 
 use rustls::ServerConnection;
@@ -11,12 +11,6 @@ type Tls = TlsStream<TcpStream>;
 
 /// A socket as rustls wants it: `WouldBlock` instead of waiting.
 struct Direct<'a>(&'a TcpStream);
-
-impl Read for Direct<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(bytes)
-    }
-}
 
 impl Write for Direct<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -29,23 +23,6 @@ impl Write for Direct<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-pub(super) fn try_read(tls: &mut Tls, bytes: &mut [u8]) -> io::Result<usize> {
-    let (tcp, session) = tls.get_mut();
-    loop {
-        match session.reader().read(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
-        }
-        let arrived = session.read_tls(&mut Direct(tcp))?;
-        let state = session.process_new_packets();
-        let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        if arrived == 0 && state.plaintext_bytes_to_read() == 0 {
-            // The end, with or without close_notify: the reader knows which.
-            return session.reader().read(bytes);
-        }
     }
 }
 

@@ -1,29 +1,36 @@
 //! The service of the tests and its server.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, Incoming};
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_base::clock::Clock;
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service, Start, Stop,
-    Stream, Upgrade, start,
+    Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service, Start,
+    StartError, Stop, Stream, Upgrade, start,
 };
 use weir_net::{BindOptions, ListenAddress, Listener, NetMetrics, Tls};
 
+/// More than the kernel keeps for a client that does not read.
+pub(super) const BIG: usize = 16 << 20;
 /// No client waits longer than this for a server that hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Takes upgrades of `/raw...`: says what the head and the bytes behind it were, then echoes.
-/// Answers any other request with its method, path and core. `/slow` waits for [`Echo::released`],
-/// `/panic` panics.
+/// Answers any other request with its method, path and core; `/slow` not before it is released.
 pub(super) struct Echo {
     core: CoreIndex,
     released: CancellationToken,
@@ -60,13 +67,23 @@ impl Service for Echo {
 
     async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
         let path = request.uri().path().to_owned();
-        self.see(format!("{} {path}", request.method()));
+        let method = request.method().clone();
+        self.see(format!("{method} {path}"));
         match path.as_str() {
             "/slow" => self.released.cancelled().await,
             "/panic" => panic!("the test asked for it"),
+            "/big" => return Response::new(vec![b'x'; BIG].into()),
+            "/length" => {
+                let body = request.into_body().collect().await.expect("a body").to_bytes();
+                return Response::new(format!("{} bytes", body.len()).into());
+            }
+            "/stream" => {
+                let released = Box::pin(self.released.clone().cancelled_owned());
+                return Response::new(Body::new(Frames { _echo: self, sent: 0, released }));
+            }
             _ => {}
         }
-        Response::new(format!("{} {path} core={}", request.method(), self.core).into())
+        Response::new(format!("{method} {path} core={}", self.core).into())
     }
 
     async fn run(self: Rc<Self>) {
@@ -83,6 +100,34 @@ impl Echo {
             seen.push(what.clone());
             seen
         });
+    }
+}
+
+/// A body of two frames, the second not before the release. It is not `Send`.
+struct Frames {
+    _echo: Rc<Echo>,
+    sent: usize,
+    released: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl HttpBody for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = match self.sent {
+            0 => "first\n",
+            1 => {
+                ready!(self.released.as_mut().poll(context));
+                "second\n"
+            }
+            _ => return Poll::Ready(None),
+        };
+        self.sent += 1;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(frame.as_bytes())))))
     }
 }
 
@@ -117,6 +162,7 @@ pub(super) struct Setup {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) more: Vec<CoreListener>,
     pub(super) deadline: Duration,
     pub(super) address: ListenAddress,
     /// Panics in its own work once it is asked for anything.
@@ -130,6 +176,7 @@ impl Default for Setup {
             limits: Limits::default(),
             clock: Clock::system(),
             tls: None,
+            more: Vec::new(),
             deadline: PATIENCE,
             address: "127.0.0.1:0".parse().expect("an address"),
             poisoned: None,
@@ -150,9 +197,14 @@ pub(super) struct Server {
 
 impl Setup {
     pub(super) fn start(self) -> Server {
+        self.try_start().expect("started")
+    }
+
+    pub(super) fn try_start(mut self) -> Result<Server, StartError> {
         let sockets = Listener::bind_group(&self.address, self.cores, BindOptions::default());
         let sockets = sockets.expect("bound");
         let address = sockets[0].address().expect("an address");
+        self.more.insert(0, CoreListener { sockets, tls: self.tls });
         let metrics = NetMetrics::detached();
         let limits = Arc::new(ArcSwap::from_pointee(self.limits));
         let stop = Stop {
@@ -169,7 +221,7 @@ impl Setup {
             Rc::new(Echo { core, released, seen, asked: Notify::new(), poisoned })
         };
         let running = start(Start {
-            listeners: vec![CoreListener { sockets, tls: self.tls }],
+            listeners: self.more,
             cores: self.cores,
             limits: Arc::clone(&limits),
             clock: self.clock,
@@ -177,8 +229,7 @@ impl Setup {
             service,
             stop: stop.clone(),
         });
-        let running = running.expect("started");
-        Server { address, metrics, limits, stop, released, running, seen }
+        Ok(Server { address, metrics, limits, stop, released, running: running?, seen })
     }
 }
 
@@ -234,10 +285,10 @@ pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("in vain waited for: {what}");
 }
 
-/// A client.
-pub(super) struct Client(pub(super) TcpStream);
+/// A client, over TCP unless said otherwise.
+pub(super) struct Client<S = TcpStream>(pub(super) S);
 
-impl Client {
+impl<S: Read + Write> Client<S> {
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.0.write_all(bytes.as_ref()).expect("sent");
         self
@@ -254,6 +305,11 @@ impl Client {
             read.push(byte[0]);
         }
         String::from_utf8(read).expect("text")
+    }
+
+    /// What the test service says to a socket that it took over.
+    pub(super) fn greeting(&mut self) -> String {
+        self.read_until("\n")
     }
 
     /// Everything until the server hangs up.

@@ -1,0 +1,192 @@
+//! A head that arrives in pieces. However it is cut, the outcome is the same.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, Status};
+
+use super::Head;
+use crate::metrics::HeadRefusal;
+use crate::server::limits::HEADERS_MAX;
+
+/// What bytes at the start of a connection are.
+#[derive(Debug)]
+pub(in crate::server) enum Parsed<'a> {
+    /// A head, and how many bytes it takes.
+    Complete(Head<'a>, usize),
+    Refused(HeadRefusal),
+}
+
+/// What has arrived of a head that is not complete. Nothing is copied of one that arrives whole.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Arriving {
+    partial: Vec<u8>,
+}
+
+impl Arriving {
+    /// Adds `arrived`. Once the head is complete, or can't become one of at most `bytes_max` bytes,
+    /// calls `then` with it and with all bytes so far, which may go on behind the head.
+    pub(in crate::server) fn arrive<T>(
+        &mut self,
+        arrived: &[u8],
+        bytes_max: usize,
+        then: impl FnOnce(Parsed<'_>, &[u8]) -> T,
+    ) -> Option<T> {
+        let is_first = self.partial.is_empty();
+        let read = if is_first {
+            arrived
+        } else {
+            self.partial.extend_from_slice(arrived);
+            &self.partial
+        };
+        // Parsing starts anew each time, so a slow head is parsed only when it may have ended.
+        let is_worth_parsing = is_first || read.len() >= bytes_max || may_end(read, arrived.len());
+        let mut places = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let parsed = if is_worth_parsing { parse(read, &mut places, bytes_max) } else { None };
+        match parsed {
+            Some(parsed) => Some(then(parsed, read)),
+            None => {
+                if is_first {
+                    self.partial = arrived.to_vec();
+                }
+                None
+            }
+        }
+    }
+}
+
+/// None: incomplete.
+fn parse<'a>(
+    read: &'a [u8],
+    places: &'a mut [MaybeUninit<Header<'a>>],
+    bytes_max: usize,
+) -> Option<Parsed<'a>> {
+    let may_be_head = &read[..read.len().min(bytes_max)];
+    let mut request = httparse::Request::new(&mut []);
+    Some(match request.parse_with_uninit_headers(may_be_head, places) {
+        Ok(Status::Complete(length)) => {
+            // A complete request has all of them.
+            let method = request.method.unwrap_or_default();
+            let target = request.path.unwrap_or_default();
+            let version = request.version.unwrap_or_default();
+            Parsed::Complete(Head { method, target, version, headers: request.headers }, length)
+        }
+        Ok(Status::Partial) if read.len() < bytes_max => return None,
+        Ok(Status::Partial) => Parsed::Refused(HeadRefusal::TooManyBytes),
+        Err(httparse::Error::TooManyHeaders) => Parsed::Refused(HeadRefusal::TooManyFields),
+        Err(httparse::Error::Version) => Parsed::Refused(HeadRefusal::Version),
+        Err(_) => Parsed::Refused(HeadRefusal::Malformed),
+    })
+}
+
+/// Whether a head may end within the last `arrived` bytes of `read`: with an empty line.
+fn may_end(read: &[u8], arrived: usize) -> bool {
+    // The line feed before the empty line may have come earlier, at most two bytes back.
+    let from = read.len().saturating_sub(arrived + 2);
+    memchr::memchr_iter(b'\n', &read[from..])
+        .any(|at| matches!(&read[from + at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BYTES_MAX: usize = 200;
+
+    /// What becomes of bytes that arrive in these pieces: the head or the refusal, and what is left
+    /// behind it.
+    fn outcome(pieces: &[&[u8]]) -> Option<(String, Vec<u8>)> {
+        let mut arriving = Arriving::default();
+        for (index, piece) in pieces.iter().enumerate() {
+            let judged = arriving.arrive(piece, BYTES_MAX, |parsed, read| match parsed {
+                Parsed::Complete(head, length) => (format!("{head:?}"), read[length..].to_vec()),
+                Parsed::Refused(reason) => (format!("{reason:?}"), Vec::new()),
+            });
+            if let Some((what, mut rest)) = judged {
+                if what.starts_with("Head") {
+                    rest.extend(pieces[index + 1..].concat());
+                }
+                return Some((what, rest));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_head_is_complete_with_its_empty_line() {
+        assert_eq!(outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n"]), None);
+        let (head, rest) = outcome(&[b"GET / HTTP/1.1\r\nA: b\r\n\r\nrest"]).expect("complete");
+        assert!(head.starts_with("Head { method: \"GET\", target: \"/\", version: 1"), "{head}");
+        assert_eq!(rest, b"rest");
+    }
+
+    #[test]
+    fn each_mistake_is_told_apart() {
+        let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a:\n".repeat(count));
+        for (bytes, refusal) in [
+            ("\x16\x03\x01\x02".to_owned(), HeadRefusal::Malformed),
+            ("PRI * HTTP/2.0\r\n\r\n".to_owned(), HeadRefusal::Version),
+            (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(BYTES_MAX)), HeadRefusal::TooManyBytes),
+        ] {
+            let (what, _) = outcome(&[bytes.as_bytes()]).expect("refused");
+            assert_eq!(what, format!("{refusal:?}"), "{bytes}");
+        }
+        let count = |count| {
+            let judge = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
+            Arriving::default().arrive(fields(count).as_bytes(), 4096, judge).expect("judged")
+        };
+        assert!(count(HEADERS_MAX).starts_with("Complete"));
+        assert_eq!(count(HEADERS_MAX + 1), "Refused(TooManyFields)");
+    }
+
+    /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end.
+    fn heads() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            8 => "(GET|POST) /[a-z?=]{0,20} HTTP/1\\.[01]",
+            1 => "[ -~]{0,30}",
+            1 => "GET / HTTP/2.0",
+        ];
+        let field = prop_oneof![
+            8 => "[A-Za-z-]{1,10}: ?[ -~]{0,20}",
+            1 => "[ -~]{0,20}",
+        ];
+        let end = prop_oneof![Just("\r\n"), Just("\n")];
+        let parts = (line, prop::collection::vec(field, 0..10), end, "[ -~\r\n]{0,40}");
+        parts.prop_map(|(line, fields, end, rest)| {
+            let mut head = line + end;
+            for field in fields {
+                head.push_str(&field);
+                head.push_str(end);
+            }
+            (head + end + &rest).into_bytes()
+        })
+    }
+
+    fn cut(bytes: &[u8], mut at: Vec<usize>) -> Vec<&[u8]> {
+        at.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for at in at.into_iter().map(|at| at % bytes.len()).chain([bytes.len()]) {
+            if at > from {
+                pieces.push(&bytes[from..at]);
+                from = at;
+            }
+        }
+        pieces
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_cut_anywhere_has_the_same_outcome(
+            bytes in heads(),
+            at in prop::collection::vec(0_usize..400, 0..20),
+        ) {
+            let whole = outcome(&[&bytes]);
+            prop_assert!(whole.is_some());
+            let single: Vec<_> = bytes.chunks(1).collect();
+            prop_assert_eq!(&outcome(&single), &whole);
+            prop_assert_eq!(&outcome(&cut(&bytes, at)), &whole);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A request that hyper has parsed, as a [`Head`].
+
+use httparse::Header;
+use hyper::{Request, Version};
+
+use super::Head;
+
+/// The parts of a request that hyper has parsed, for a [`Head`] that borrows them.
+pub(in crate::server) struct Received {
+    request: Box<Request<()>>,
+    target: String,
+}
+
+impl Received {
+    pub(in crate::server) fn new(request: Box<Request<()>>) -> Self {
+        let target = request.uri().to_string();
+        Self { request, target }
+    }
+
+    /// Calls `then` with the request's head.
+    pub(in crate::server) fn with_head<T>(&self, then: impl FnOnce(&Head<'_>) -> T) -> T {
+        let fields = self.request.headers().iter();
+        let headers: Vec<Header<'_>> = fields
+            .map(|(name, value)| Header { name: name.as_str(), value: value.as_bytes() })
+            .collect();
+        then(&Head {
+            method: self.request.method().as_str(),
+            target: &self.target,
+            version: u8::from(self.request.version() != Version::HTTP_10),
+            headers: &headers,
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! How fast connections are taken, and by which core.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use weir_base::clock::{Clock, Timestamp};
+use weir_net::metrics::Limit;
+use weir_net::server::{CoreListener, Limits, StartError};
+
+use super::echo::{Setup, wait_until};
+
+const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+
+#[test]
+fn after_a_burst_connections_wait_in_the_kernel_for_their_token() {
+    let clock = Clock::manual(Timestamp::from_millis(1));
+    let limits = Limits { accepts_per_second: 100, accepts_burst: 2, ..Limits::default() };
+    let server = Setup { limits, clock: clock.clone(), ..Setup::default() }.start();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(GET);
+    }
+    wait_until("the bucket is empty", || server.metrics.limit_hits(Limit::AcceptsPerSecond) > 0);
+    assert_eq!(server.metrics.connections_accepted(), 2);
+    for taken in 3..=4 {
+        clock.advance(Duration::from_millis(10));
+        wait_until("the next is taken", || server.metrics.connections_accepted() == taken);
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().0, "HTTP/1.1 200 OK");
+    }
+}
+
+#[test]
+fn a_quiet_listener_takes_no_tokens() {
+    let clock = Clock::manual(Timestamp::from_millis(1));
+    let limits = Limits { accepts_per_second: 1, accepts_burst: 1, ..Limits::default() };
+    let server = Setup { limits, clock, cores: 2, ..Setup::default() }.start();
+    // The only token is for the first connection, whichever core's.
+    assert_eq!(server.connect().send(GET).answer().0, "HTTP/1.1 200 OK");
+    assert_eq!(server.metrics.limit_hits(Limit::AcceptsPerSecond), 0);
+}
+
+#[test]
+fn the_kernel_spreads_connections_over_the_cores() {
+    let server = Setup { cores: 4, ..Setup::default() }.start();
+    let mut by_core: HashMap<String, usize> = HashMap::new();
+    for _ in 0..400 {
+        *by_core.entry(server.connect().send(GET).answer().1).or_default() += 1;
+    }
+    // The hash of addresses and ports gives each core a quarter, give or take.
+    assert_eq!(by_core.len(), 4, "{by_core:?}");
+    assert!(by_core.values().all(|count| *count > 40), "{by_core:?}");
+}
+
+#[test]
+fn accepted_sockets_do_not_wait_for_acknowledgements() {
+    // weir-net sets it on the listening socket only.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    sockopt::set_tcp_nodelay(&listener, true).expect("set");
+    let _client = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
+    let (accepted, _) = listener.accept().expect("accepted");
+    assert!(accepted.nodelay().expect("read"));
+}
+
+#[test]
+fn what_cannot_be_started_says_why() {
+    let error = Setup { cores: 0, ..Setup::default() }.try_start().err().expect("refused");
+    assert_eq!(error.to_string(), "cannot serve with 0 cores; at least 1 is needed");
+    let no_sockets = CoreListener { sockets: Vec::new(), tls: None };
+    let setup = Setup { more: vec![no_sockets], ..Setup::default() };
+    let error = setup.try_start().err().expect("refused");
+    assert!(matches!(error, StartError::Sockets { listener: 1, sockets: 0, cores: 1 }), "{error}");
+}

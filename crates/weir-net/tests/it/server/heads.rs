@@ -1,0 +1,114 @@
+//! The first head: in pieces, damaged, too long.
+
+use weir_net::metrics::{HeadRefusal, Limit};
+use weir_net::server::{HEADERS_MAX, Limits};
+
+use super::echo::Setup;
+
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
+const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_routed_like_any_other() {
+    let server = Setup::default().start();
+    let (mut raw, mut http) = (server.connect(), server.connect());
+    for byte in UPGRADE.bytes() {
+        raw.send([byte]);
+    }
+    assert_eq!(raw.greeting(), "GET /raw 1.1 [host,upgrade] rest=\n");
+    for byte in GET.bytes() {
+        http.send([byte]);
+    }
+    assert_eq!(http.answer().1, "GET /hello core=0");
+}
+
+#[test]
+fn a_head_can_be_cut_at_every_byte() {
+    let server = Setup::default().start();
+    for cut in 1..UPGRADE.len() {
+        let mut client = server.connect();
+        client.send(&UPGRADE[..cut]);
+        // Another connection is served between the two pieces, from the same buffer.
+        assert_eq!(server.connect().send(GET).answer().1, "GET /hello core=0");
+        client.send(&UPGRADE[cut..]);
+        client.send("early\n");
+        let greeting = client.greeting();
+        let early = if greeting.ends_with("rest=\n") { client.read_until("\n") } else { greeting };
+        assert!(early.ends_with("early\n"), "cut at {cut}: {early}");
+    }
+}
+
+#[test]
+fn a_head_that_is_none_gets_an_answer_that_says_so() {
+    let server = Setup::default().start();
+    for (head, status, text, reason) in [
+        ("\x16\x03\x01\x02\0\x01\0", "400 Bad Request", "not an HTTP/1.1", HeadRefusal::Malformed),
+        (
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "505 HTTP Version Not Supported",
+            "only HTTP/1.1",
+            HeadRefusal::Version,
+        ),
+        (
+            "POST /raw HTTP/1.1\r\nUpgrade: raw\r\nContent-Length: 4\r\n\r\nbody",
+            "400 Bad Request",
+            "has no body",
+            HeadRefusal::UpgradeWithBody,
+        ),
+        (
+            "GET /raw/forbidden HTTP/1.1\r\nUpgrade: raw\r\n\r\n",
+            "403 Forbidden",
+            "not you\n",
+            HeadRefusal::UpgradeRefused,
+        ),
+    ] {
+        let mut client = server.connect();
+        let (line, body) = client.send(head).answer();
+        assert_eq!(line, format!("HTTP/1.1 {status}"));
+        assert!(body.contains(text), "{body}");
+        assert_eq!(client.read_to_end(), "", "closed");
+        assert_eq!(server.metrics.heads_refused(reason), 1, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_head_may_have_so_many_bytes_and_no_more() {
+    let limits = Limits { head_bytes_max: 300, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let head = |bytes: usize| {
+        let fixed = "GET / HTTP/1.1\r\nA: \r\n\r\n".len();
+        format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(bytes - fixed))
+    };
+    assert_eq!(server.connect().send(head(300)).answer().0, "HTTP/1.1 200 OK");
+    let (status, text) = server.connect().send(head(301)).answer();
+    assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
+    assert!(text.contains("front.limits.head_bytes_max"), "{text}");
+    assert_eq!(server.metrics.limit_hits(Limit::HeadBytesMax), 1);
+    assert_eq!(server.metrics.heads_refused(HeadRefusal::TooManyBytes), 1);
+}
+
+#[test]
+fn a_head_longer_than_one_read_is_routed() {
+    let limits = Limits { head_bytes_max: 100 << 10, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let filler = format!("A: {}\r\n", "x".repeat(60 << 10));
+    let upgrade = UPGRADE.replace("Host: x\r\n", &filler);
+    let greeting = server.connect().send(upgrade).greeting();
+    assert_eq!(greeting, "GET /raw 1.1 [a,upgrade] rest=\n");
+    let get = GET.replace("Host: x\r\n", &filler);
+    assert_eq!(server.connect().send(get).answer().1, "GET /hello core=0");
+}
+
+#[test]
+fn a_head_may_have_so_many_fields_and_no_more() {
+    let server = Setup::default().start();
+    let head = |fields: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(fields));
+    // The first request is parsed by weir-net, the second by hyper.
+    let mut client = server.connect();
+    assert_eq!(client.send(head(HEADERS_MAX)).answer().0, "HTTP/1.1 200 OK");
+    assert_eq!(client.send(head(HEADERS_MAX)).answer().0, "HTTP/1.1 200 OK");
+    let (status, text) = server.connect().send(head(HEADERS_MAX + 1)).answer();
+    assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
+    assert!(text.contains("100 are allowed"), "{text}");
+    assert_eq!(server.metrics.limit_hits(Limit::HeadersMax), 1);
+}

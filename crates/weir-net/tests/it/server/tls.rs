@@ -1,0 +1,130 @@
+//! The same over TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use weir_net::Tls;
+use weir_net::metrics::{ConnectionRefusal, Limit};
+use weir_net::server::{Limits, StartError};
+
+use super::echo::{Client, Server, Setup, wait_until};
+use crate::tls;
+
+const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
+
+/// A certificate, and who trusts it.
+fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let identity = tls::identity();
+    let files = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
+    (Arc::new(Tls::load(files).expect("loaded")), tls::client_config(identity.cert_der))
+}
+
+fn serve(limits: Limits) -> (Server, Arc<ClientConfig>) {
+    let (tls, config) = identity();
+    (Setup { limits, tls: Some(tls), ..Setup::default() }.start(), config)
+}
+
+type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+fn secure(tcp: Client, config: &Arc<ClientConfig>) -> TlsClient {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let session = ClientConnection::new(Arc::clone(config), name).expect("a session");
+    Client(StreamOwned::new(session, tcp.0))
+}
+
+#[test]
+fn requests_and_upgrades_work_as_without() {
+    let (server, config) = serve(Limits::default());
+    let mut first = secure(server.connect(), &config);
+    first.send(format!("{UPGRADE}early"));
+    assert_eq!(first.greeting(), "GET /raw 1.1 [host,upgrade] rest=early\n");
+    first.send("late\n");
+    assert_eq!(first.read_until("\n"), "late\n");
+    let mut later = secure(server.connect(), &config);
+    assert_eq!(later.send(GET).answer().1, "GET /hello core=0");
+    later.send(format!("{UPGRADE}early"));
+    assert_eq!(later.greeting(), "GET /raw 1.1 [host,upgrade] rest=early\n");
+    assert!(server.seen()[0].starts_with("upgrade tls=true Some(127.0.0.1)"));
+}
+
+#[test]
+fn a_client_without_tls_is_cut_and_counted() {
+    let (server, _) = serve(Limits::default());
+    let mut plain = server.connect();
+    plain.send(GET);
+    let _ = plain.0.read_to_end(&mut Vec::new());
+    let failed = || server.metrics.connections_refused(ConnectionRefusal::TlsFailed) == 1;
+    wait_until("it is counted", failed);
+    wait_until("it is closed", || server.metrics.connections_open() == 0);
+}
+
+#[test]
+fn a_handshake_has_limited_time() {
+    let tls_handshake_timeout = Duration::from_millis(30);
+    let (server, _) = serve(Limits { tls_handshake_timeout, ..Limits::default() });
+    let mut silent = server.connect();
+    assert_eq!(silent.read_to_end(), "", "closed");
+    let late = || server.metrics.connections_refused(ConnectionRefusal::TlsLate);
+    wait_until("it is counted", || late() == 1);
+    assert_eq!(server.metrics.limit_hits(Limit::TlsHandshakeTimeout), 1);
+}
+
+#[test]
+fn handshakes_take_turns() {
+    let (server, config) = serve(Limits { tls_handshakes_max: 1, ..Limits::default() });
+    // Who says nothing takes no turn.
+    let _silent = server.connect();
+    let mut half = server.connect();
+    half.send(b"\x16\x03\x01\x02\x00");
+    wait_until("it is in", || server.metrics.connections_accepted() == 2);
+    let mut waiting = secure(server.connect(), &config);
+    let waiting = thread::spawn(move || waiting.send(GET).answer());
+    wait_until("one waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 1);
+    drop(half);
+    assert_eq!(waiting.join().expect("served").1, "GET /hello core=0");
+}
+
+#[test]
+fn turns_follow_the_setting() {
+    let (server, config) = serve(Limits { tls_handshakes_max: 0, ..Limits::default() });
+    let mut client = secure(server.connect(), &config);
+    let client = thread::spawn(move || client.send(GET).answer());
+    wait_until("it waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 1);
+    server.limits.store(Arc::new(Limits::default()));
+    // The next handshake finds the new setting, and lets the one before it go on.
+    assert_eq!(secure(server.connect(), &config).send(GET).answer().0, "HTTP/1.1 200 OK");
+    assert_eq!(client.join().expect("served").0, "HTTP/1.1 200 OK");
+    server.limits.store(Arc::new(Limits { tls_handshakes_max: 1, ..Limits::default() }));
+    assert_eq!(secure(server.connect(), &config).send(GET).answer().0, "HTTP/1.1 200 OK");
+    let mut half = server.connect();
+    half.0.write_all(b"\x16\x03\x01\x02\x00").expect("sent");
+    let mut waiting = secure(server.connect(), &config);
+    let waiting = thread::spawn(move || waiting.send(GET).answer());
+    wait_until("one waits", || server.metrics.limit_hits(Limit::TlsHandshakesMax) == 2);
+    drop(half);
+    assert_eq!(waiting.join().expect("served").0, "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn one_connection_too_many_is_closed_without_a_handshake() {
+    let (server, _) = serve(Limits { connections_max: 0, ..Limits::default() });
+    assert_eq!(server.connect().read_to_end(), "");
+    assert_eq!(server.metrics.limit_hits(Limit::ConnectionsMax), 1);
+}
+
+#[test]
+fn a_unix_socket_has_no_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("weir.sock");
+    let address = weir_net::ListenAddress::Unix(path);
+    let setup = Setup { address, tls: Some(identity().0), ..Setup::default() };
+    let error = setup.try_start().err().expect("refused");
+    assert!(matches!(error, StartError::TlsOnUnix { listener: 0 }), "{error}");
+}

@@ -1,0 +1,90 @@
+//! Whatever a connection waits for, it does not wait for ever.
+
+use std::io::Read;
+use std::time::Duration;
+
+use weir_net::metrics::{HeadRefusal, Limit};
+use weir_net::server::Limits;
+
+use super::echo::{Setup, wait_until};
+
+const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+const SHORT: Duration = Duration::from_millis(30);
+
+#[test]
+fn a_head_that_does_not_end_gets_408() {
+    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    for (count, piece) in (1..).zip(["", "GET / HTTP/1.1\r\nHost"]) {
+        let mut client = server.connect();
+        let (status, text) = client.send(piece).answer();
+        assert_eq!(status, "HTTP/1.1 408 Request Timeout", "after {piece:?}");
+        assert!(text.contains("front.limits.head_timeout"), "{text}");
+        assert_eq!(client.read_to_end(), "");
+        assert_eq!(server.metrics.limit_hits(Limit::HeadTimeout), count);
+        assert_eq!(server.metrics.heads_refused(HeadRefusal::Late), count);
+    }
+}
+
+#[test]
+fn a_later_head_that_does_not_end_gets_408() {
+    let limits = Limits { head_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(GET).answer();
+    assert_eq!(client.send("GET / HT").answer().0, "HTTP/1.1 408 Request Timeout");
+    assert_eq!(client.read_to_end(), "");
+    assert_eq!(server.metrics.limit_hits(Limit::HeadTimeout), 1);
+}
+
+#[test]
+fn an_idle_connection_is_closed() {
+    let limits = Limits { idle_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(GET).answer();
+    assert_eq!(client.read_to_end(), "");
+    assert_eq!(server.metrics.limit_hits(Limit::IdleTimeout), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answer_is_cut() {
+    let limits = Limits { write_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send("GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_until("it is cut", || server.metrics.connections_open() == 0 && !server.seen().is_empty());
+    assert_eq!(server.metrics.limit_hits(Limit::WriteTimeout), 1);
+    assert!(client.0.read_to_end(&mut Vec::new()).is_ok_and(|read| read < super::echo::BIG));
+}
+
+#[test]
+fn a_request_in_hand_may_take_as_long_as_the_service_likes() {
+    let limits = Limits { head_timeout: SHORT, idle_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut slow = server.connect();
+    slow.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+    server.wait_until_seen("GET /slow");
+    // Somebody who came later is closed for being idle; who is in hand is not.
+    let mut idle = server.connect();
+    idle.send(GET).answer();
+    assert_eq!(idle.read_to_end(), "");
+    server.released.cancel();
+    assert_eq!(slow.answer().1, "GET /slow core=0");
+}
+
+#[test]
+fn a_client_that_hung_up_is_forgotten() {
+    let server = Setup::default().start();
+    drop(server.connect());
+    let mut partial = server.connect();
+    partial.send("GET /");
+    drop(partial);
+    let mut slow = server.connect();
+    slow.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+    server.wait_until_seen("GET /slow");
+    drop(slow);
+    wait_until("nobody is open", || {
+        server.metrics.connections_accepted() == 3 && server.metrics.connections_open() == 0
+    });
+}
