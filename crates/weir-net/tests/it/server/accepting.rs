@@ -1,15 +1,17 @@
 //! How fast connections are taken, and by which core.
 
 use std::collections::HashMap;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::net::sockopt;
 use weir_base::clock::{Clock, Timestamp};
 use weir_net::metrics::Limit;
 use weir_net::server::{CoreListener, Limits, StartError};
+use weir_net::{BindOptions, Listener};
 
-use super::echo::{Setup, wait_until};
+use super::echo::{Client, Setup, wait_until};
 
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n";
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
@@ -55,13 +57,21 @@ fn the_kernel_spreads_connections_over_the_cores() {
 }
 
 #[test]
-fn accepted_sockets_do_not_wait_for_acknowledgements() {
-    // weir-net sets it on the listening socket only.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-    sockopt::set_tcp_nodelay(&listener, true).expect("set");
-    let _client = std::net::TcpStream::connect(listener.local_addr().expect("its address"));
-    let (accepted, _) = listener.accept().expect("accepted");
-    assert!(accepted.nodelay().expect("read"));
+fn sockets_do_not_gather_what_is_written() {
+    let more = Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
+    let more = more.expect("bound");
+    let address = more.address().expect("an address");
+    let more = vec![CoreListener { sockets: vec![more], tls: None }];
+    let server = Setup { more, ..Setup::default() }.start();
+    server.connect().send(UPGRADE).greeting();
+    Client(TcpStream::connect(address.to_string()).expect("connects")).send(UPGRADE).greeting();
+    assert_eq!(
+        server.seen(),
+        [
+            "upgrade Some(127.0.0.1) tls=false 0 nodelay=Some(true)",
+            "upgrade Some(127.0.0.1) tls=false 1 nodelay=Some(true)",
+        ]
+    );
 }
 
 #[test]

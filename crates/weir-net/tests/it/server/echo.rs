@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming};
 use hyper::{Request, Response, StatusCode};
+use socket2::SockRef;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_base::clock::Clock;
@@ -60,7 +61,9 @@ impl Service for Echo {
         .into_bytes();
         greeting.extend_from_slice(upgrade.rest);
         greeting.push(b'\n');
-        self.see(format!("upgrade tls={} {:?}", upgrade.peer.is_tls, upgrade.peer.address));
+        let Peer { address, is_tls, listener } = upgrade.peer;
+        let nodelay = SockRef::from(&upgrade.stream).tcp_nodelay().ok();
+        self.see(format!("upgrade {address:?} tls={is_tls} {listener} nodelay={nodelay:?}"));
         tokio::task::spawn_local(echo(upgrade.stream, greeting));
         Ok(())
     }

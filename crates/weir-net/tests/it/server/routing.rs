@@ -132,5 +132,5 @@ fn unix_sockets_are_served_by_every_core() {
     let mut client = Client(unix_path::connect(&path).expect("connects"));
     assert_eq!(client.send(GET).answer().0, "HTTP/1.1 200 OK");
     assert_eq!(client.send(UPGRADE).greeting(), format!("{GREETING}\n"));
-    assert_eq!(server.seen()[1], "upgrade tls=false None");
+    assert!(server.seen()[1].starts_with("upgrade None tls=false"));
 }
