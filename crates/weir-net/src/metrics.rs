@@ -292,3 +292,52 @@ fn reasons<const N: usize>(
     registry.register(name, help, family.clone());
     reasons.map(|reason| family.get_or_create_owned(&ReasonLabel { reason }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_in_the_order_of_their_discriminants_and_differ() {
+        fn check<T: Copy + std::fmt::Debug>(
+            all: &[T],
+            index: fn(T) -> usize,
+            name: fn(T) -> &'static str,
+        ) {
+            let mut names: Vec<_> = all.iter().map(|one| name(*one)).collect();
+            assert!(all.iter().enumerate().all(|(at, one)| index(*one) == at), "{all:?}");
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all.len());
+        }
+        check(&Limit::ALL, |one| one as usize, Limit::name);
+        check(&HeadRefusal::ALL, |one| one as usize, HeadRefusal::name);
+        check(&ConnectionRefusal::ALL, |one| one as usize, ConnectionRefusal::name);
+    }
+
+    #[test]
+    fn a_scrape_shows_what_was_counted() {
+        let mut registry = Registry::default();
+        let metrics = NetMetrics::register(&mut registry);
+        metrics.limit_hit(Limit::HeadTimeout);
+        metrics.head_refused(HeadRefusal::Late);
+        metrics.connection_refused(ConnectionRefusal::TlsLate);
+        metrics.accepted();
+        metrics.request();
+        metrics.upgrade();
+        metrics.open().inc();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("encoded");
+        for line in [
+            "weir_front_limit_hits_total{limit=\"head_timeout\"} 1\n",
+            "weir_front_heads_refused_total{reason=\"late\"} 1\n",
+            "weir_front_connections_refused_total{reason=\"tls_late\"} 1\n",
+            "weir_front_connections_accepted_total 1\n",
+            "weir_front_requests_total 1\n",
+            "weir_front_upgrades_total 1\n",
+            "weir_front_connections_open 1\n",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+}

@@ -22,6 +22,7 @@ mod head;
 mod http;
 mod limits;
 mod open;
+mod patience;
 mod progress;
 mod replay;
 mod running;

@@ -9,19 +9,19 @@ use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
 use super::head::Received;
-use super::progress::{Deadline, Progress};
+use super::patience::Patience;
+use super::progress::Progress;
 use super::replay::Replay;
 use super::runtime::Core;
 use super::{Body, BoxError, Peer, Service, Stream};
@@ -46,7 +46,8 @@ pub(super) async fn serve<S: Service>(
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing);
     let stopping = Box::pin(core.stopping().clone().cancelled_owned());
-    let mut driven = Driven { connection, progress, stopping: Some(stopping), timer: None };
+    let patience = Patience::default();
+    let mut driven = Driven { connection, progress, stopping: Some(stopping), patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => note_error(&core, result),
         Event::Upgrade(request) => {
@@ -61,8 +62,21 @@ pub(super) async fn serve<S: Service>(
             let answer = refuse(core.metrics(), HeadRefusal::Late);
             answer.send_and_close(&core, driven.into_stream().0).await;
         }
-        Event::TooLate(limit) => core.metrics().limit_hit(limit),
+        Event::TooLate(limit) => {
+            core.metrics().limit_hit(limit);
+            close(driven.into_stream().0, limit);
+        }
     }
+}
+
+/// Closes a connection whose patience with a client ended, or the client's with it.
+fn close(mut stream: Stream, limit: Limit) {
+    // Both are a courtesy: the socket is closed either way.
+    let _ = match limit {
+        // What the client did not read must not stay in the kernel.
+        Limit::WriteTimeout => stream.set_linger_zero(),
+        _ => stream.shutdown(),
+    };
 }
 
 fn note_error<S: Service>(core: &Core<S>, result: hyper::Result<()>) {
@@ -89,48 +103,30 @@ struct Driven<S: Service> {
     progress: Rc<Progress>,
     /// None: told.
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// Set when there is first something to wait for.
-    timer: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
 }
 
 impl<S: Service> Driven<S> {
     fn poll(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Event> {
-        // First hyper: it must have read the first request before it is told to end.
-        if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
-            return Poll::Ready(Event::Ended(result));
-        }
-        if let Some(request) = self.progress.take_upgrade() {
-            return Poll::Ready(Event::Upgrade(request));
-        }
-        if let Some(stopping) = &mut self.stopping
-            && stopping.as_mut().poll(context).is_ready()
-        {
-            self.stopping = None;
-            Pin::new(&mut self.connection).graceful_shutdown();
+        loop {
+            // First hyper: it must have read the first request before it is told to end.
             if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
                 return Poll::Ready(Event::Ended(result));
             }
-        }
-        self.poll_deadline(core, context).map(|deadline| Event::TooLate(deadline.limit))
-    }
-
-    /// The timer may ring too early, never too late: it is set anew only when it has rung, or for
-    /// an earlier deadline. So a request on a busy connection does not touch it.
-    fn poll_deadline(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Deadline> {
-        loop {
-            let Some(deadline) = self.progress.deadline(&core.limits()) else {
-                return Poll::Pending;
-            };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline.at)));
-            if timer.deadline() > deadline.at {
-                timer.as_mut().reset(deadline.at);
+            if let Some(request) = self.progress.take_upgrade() {
+                return Poll::Ready(Event::Upgrade(request));
             }
-            ready!(timer.as_mut().poll(context));
-            if timer.deadline() >= deadline.at {
-                return Poll::Ready(deadline);
+            let Some(stopping) = &mut self.stopping else { break };
+            if stopping.as_mut().poll(context).is_pending() {
+                break;
             }
-            timer.as_mut().reset(deadline.at);
+            self.stopping = None;
+            Pin::new(&mut self.connection).graceful_shutdown();
         }
+        let Some(deadline) = self.progress.deadline(&core.limits()) else {
+            return Poll::Pending;
+        };
+        self.patience.poll(context, deadline.at).map(|()| Event::TooLate(deadline.limit))
     }
 
     /// The socket, and what was read from it beyond the requests that were routed.

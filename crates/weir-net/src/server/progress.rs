@@ -99,3 +99,74 @@ impl Progress {
         Some(Deadline { at: since + patience, limit })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(1);
+
+    fn limits() -> Limits {
+        Limits {
+            head_timeout: 10 * STEP,
+            idle_timeout: 20 * STEP,
+            write_timeout: 30 * STEP,
+            ..Limits::default()
+        }
+    }
+
+    /// What it waits for, and how long yet.
+    fn waits(progress: &Progress) -> Option<(Limit, Duration)> {
+        let deadline = progress.deadline(&limits())?;
+        Some((deadline.limit, deadline.at - Instant::now()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_is_due_from_its_first_byte_and_idleness_from_the_last_answer() {
+        let progress = Progress::new();
+        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
+        advance(STEP).await;
+        progress.read();
+        advance(STEP).await;
+        progress.read();
+        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");
+        progress.begin_request();
+        progress.read();
+        assert_eq!(waits(&progress), None, "the service takes its time");
+        advance(100 * STEP).await;
+        progress.end_request();
+        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)), "a body is no head");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_waited_for_from_its_last_byte() {
+        let progress = Progress::new();
+        progress.begin_request();
+        progress.wrote(false);
+        advance(STEP).await;
+        progress.wrote(false);
+        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 29 * STEP)));
+        progress.wrote(true);
+        assert_eq!(waits(&progress), None, "it has read");
+        progress.end_request();
+        progress.wrote(false);
+        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 30 * STEP)), "first of all");
+    }
+
+    #[test]
+    fn an_upgrade_waits_for_the_flush() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let _context = runtime.enter();
+        let progress = Progress::new();
+        progress.ask_for_upgrade(Box::default());
+        progress.begin_write();
+        assert!(progress.take_upgrade().is_none());
+        progress.flushed();
+        assert!(progress.take_upgrade().is_some());
+        assert!(progress.take_upgrade().is_none(), "once");
+    }
+}

@@ -132,6 +132,10 @@ mod tests {
             let (what, _) = outcome(&[bytes.as_bytes()]).expect("refused");
             assert_eq!(what, format!("{refusal:?}"), "{bytes}");
         }
+        let endless = "x".repeat(BYTES_MAX + 1);
+        let single: Vec<_> = endless.as_bytes().chunks(1).collect();
+        let (what, _) = outcome(&single).expect("refused");
+        assert_eq!(what, format!("{:?}", HeadRefusal::TooManyBytes));
         let count = |count| {
             let judge = |parsed: Parsed<'_>, _: &[u8]| format!("{parsed:?}");
             Arriving::default().arrive(fields(count).as_bytes(), 4096, judge).expect("judged")

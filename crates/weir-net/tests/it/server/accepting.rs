@@ -57,6 +57,25 @@ fn the_kernel_spreads_connections_over_the_cores() {
 }
 
 #[test]
+fn whoever_is_connected_is_served_while_a_crowd_waits() {
+    let listener =
+        Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
+    let listener = listener.expect("bound");
+    let address = listener.address().expect("an address").to_string();
+    let mut crowd: Vec<_> =
+        (0..200).map(|_| Client(TcpStream::connect(&address).expect("connects"))).collect();
+    for client in &mut crowd {
+        client.send("GET /accepted HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    let more = vec![CoreListener { sockets: vec![listener], tls: None }];
+    let _server = Setup { more, ..Setup::default() }.start();
+    // The first is answered when a few of them have been taken, not all.
+    let accepted: usize = crowd[0].answer().1.parse().expect("a number");
+    assert!(accepted <= 32, "{accepted} of 200");
+    assert!(crowd.iter_mut().skip(1).all(|client| client.answer().0 == "HTTP/1.1 200 OK"));
+}
+
+#[test]
 fn sockets_do_not_gather_what_is_written() {
     let more = Listener::bind(&"127.0.0.1:0".parse().expect("an address"), BindOptions::default());
     let more = more.expect("bound");

@@ -1,6 +1,6 @@
 //! More connections than there is room for.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ const UPGRADE: &str = "GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n";
 
 #[test]
 fn one_connection_too_many_is_told_why_and_when_to_come_back() {
-    let limits = Limits { connections_max: 2, ..Limits::default() };
+    // The refused client finds the end by the server's word, not by being cut.
+    let limits = Limits { connections_max: 2, linger_timeout: PATIENCE, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let (mut http, mut raw) = (server.connect(), server.connect());
     http.send(GET).answer();
@@ -74,13 +75,19 @@ fn who_is_refused_may_not_stay_long() {
 fn only_so_many_of_the_refused_may_stay() {
     let limits = Limits { connections_max: 0, refusals_max: 1, ..Limits::default() };
     let limits = Limits { linger_timeout: PATIENCE, ..limits };
-    let server = Setup { limits, ..Setup::default() }.start();
+    let server = Setup { limits: limits.clone(), ..Setup::default() }.start();
     let mut first = server.connect();
     assert_eq!(first.answer().0, "HTTP/1.1 503 Service Unavailable");
     let mut second = server.connect();
     assert_eq!(second.answer().0, "HTTP/1.1 503 Service Unavailable");
     wait_until("no place for it", || server.metrics.limit_hits(Limit::RefusalsMax) == 1);
-    drop(first);
+    wait_until("it is closed", || second.0.write(b"x").is_err());
+    server.limits.store(Arc::new(Limits { refusals_max: 2, ..limits }));
+    let third = server.connect();
+    let mut fourth = server.connect();
+    assert_eq!(fourth.answer().0, "HTTP/1.1 503 Service Unavailable");
+    wait_until("no place for it", || server.metrics.limit_hits(Limit::RefusalsMax) == 2);
+    drop((first, third, fourth));
     drop(second);
     wait_until("its place is free", || {
         let before = server.metrics.limit_hits(Limit::RefusalsMax);

@@ -38,6 +38,7 @@ pub(super) struct Echo {
     seen: Arc<ArcSwap<Vec<String>>>,
     asked: Notify,
     poisoned: Option<CoreIndex>,
+    metrics: NetMetrics,
 }
 
 impl Service for Echo {
@@ -75,7 +76,15 @@ impl Service for Echo {
         match path.as_str() {
             "/slow" => self.released.cancelled().await,
             "/panic" => panic!("the test asked for it"),
-            "/big" => return Response::new(vec![b'x'; BIG].into()),
+            "/accepted" => {
+                let accepted = self.metrics.connections_accepted();
+                return Response::new(accepted.to_string().into());
+            }
+            "/big" => {
+                // The answer does not wait for the request's body.
+                tokio::task::spawn_local(request.into_body().collect());
+                return Response::new(vec![b'x'; BIG].into());
+            }
             "/length" => {
                 let body = request.into_body().collect().await.expect("a body").to_bytes();
                 return Response::new(format!("{} bytes", body.len()).into());
@@ -218,10 +227,17 @@ impl Setup {
         let released = CancellationToken::new();
         let seen = Arc::new(ArcSwap::default());
         let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));
-        let poisoned = self.poisoned;
+        let (poisoned, their_metrics) = (self.poisoned, metrics.clone());
         let service = move |core| {
             let (released, seen) = (their_released.clone(), Arc::clone(&their_seen));
-            Rc::new(Echo { core, released, seen, asked: Notify::new(), poisoned })
+            Rc::new(Echo {
+                core,
+                released,
+                seen,
+                asked: Notify::new(),
+                poisoned,
+                metrics: their_metrics.clone(),
+            })
         };
         let running = start(Start {
             listeners: self.more,
@@ -278,7 +294,7 @@ impl Server {
 }
 
 /// Waits for what another thread does; fails when that takes too long.
-pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..PATIENCE.as_millis() {
         if is_so() {
             return;

@@ -1,5 +1,7 @@
 //! Every request of a connection is routed by itself.
 
+use std::io::Read;
+
 use weir_net::metrics::{HeadRefusal, Limit};
 use weir_net::{ListenAddress, unix_path};
 
@@ -50,6 +52,29 @@ fn an_upgrade_waits_until_the_answer_before_it_is_out() {
     client.send(format!("GET /big HTTP/1.1\r\nHost: x\r\n\r\n{UPGRADE}"));
     assert_eq!(client.answer().1.len(), BIG);
     assert_eq!(client.greeting(), format!("{GREETING}\n"));
+}
+
+#[test]
+fn an_upgrade_waits_until_an_answer_that_overtook_its_request_is_out() {
+    let server = Setup::default().start();
+    let mut client = server.connect();
+    client.send("POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+    let head = client.read_until("\r\n\r\n");
+    client.send(format!("body{UPGRADE}"));
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    let mut body = vec![0; BIG];
+    client.0.read_exact(&mut body).expect("all of it");
+    assert_eq!(client.greeting(), format!("{GREETING}\n"));
+}
+
+#[test]
+fn more_than_hyper_reads_at_once_can_be_behind_a_later_upgrade() {
+    let server = Setup::default().start();
+    let mut client = server.connect();
+    let early = "z".repeat(12 << 10);
+    client.send(format!("{GET}{UPGRADE}{early}!")).answer();
+    let greeting = client.read_until("!").replace('\n', "");
+    assert_eq!(greeting, format!("{GREETING}{early}!"));
 }
 
 #[test]

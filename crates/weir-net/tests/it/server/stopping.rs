@@ -1,10 +1,10 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_net::server::{CoreIndex, Ended, Limits};
 
-use super::echo::Setup;
+use super::echo::{PATIENCE, Setup, wait_until};
 
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 const SLOW: &str = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -27,14 +27,20 @@ fn a_graceful_stop_finishes_the_request_in_hand_and_ends_idle_connections() {
 
 #[test]
 fn who_is_left_at_the_deadline_is_cut_and_counted() {
-    let server = Setup { deadline: Duration::from_millis(1), ..Setup::default() }.start();
-    let mut busy = server.connect();
-    busy.send(SLOW);
-    server.wait_until_seen("GET /slow");
+    // So many that each core gets some.
+    let setup = Setup { cores: 2, deadline: Duration::from_millis(1), ..Setup::default() };
+    let server = setup.start();
+    let mut busy: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut busy {
+        client.send(SLOW);
+    }
+    wait_until("all are in hand", || server.seen().len() == 40);
     server.stop.graceful.cancel();
     let metrics = server.metrics.clone();
-    assert_eq!(server.ended(), Ended::Cut { connections: 1 });
-    assert_eq!(busy.read_to_end(), "", "no answer");
+    assert_eq!(server.ended(), Ended::Cut { connections: 40 });
+    for client in &mut busy {
+        assert_eq!(client.read_to_end(), "", "no answer");
+    }
     assert_eq!(metrics.connections_open(), 0);
 }
 
@@ -46,6 +52,47 @@ fn at_once_waits_for_nobody() {
     server.wait_until_seen("GET /slow");
     server.stop.at_once.cancel();
     assert_eq!(server.ended(), Ended::Cut { connections: 1 });
+}
+
+#[test]
+fn a_request_on_its_way_is_still_served() {
+    let limits = Limits { linger_timeout: PATIENCE, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(&GET[..10]);
+    wait_until("it is accepted", || server.metrics.connections_accepted() == 1);
+    server.stop.graceful.cancel();
+    server.wait_until_refused();
+    client.send(&GET[10..]);
+    assert_eq!(client.answer().0, "HTTP/1.1 200 OK");
+    assert_eq!(client.read_to_end(), "", "closed behind the answer");
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
+fn a_connection_without_a_request_does_not_hold_up_the_end() {
+    let limits = Limits { linger_timeout: Duration::from_millis(10), ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut silent = server.connect();
+    wait_until("it is accepted", || server.metrics.connections_accepted() == 1);
+    server.stop.graceful.cancel();
+    assert_eq!(silent.read_to_end(), "");
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
+fn a_stop_and_an_upgrade_behind_a_slow_request() {
+    let server = Setup::default().start();
+    let mut client = server.connect();
+    client.send(format!("{SLOW}GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n"));
+    server.wait_until_seen("GET /slow");
+    server.stop.graceful.cancel();
+    server.wait_until_refused();
+    server.released.cancel();
+    assert_eq!(client.answer().1, "GET /slow core=0");
+    // The connection ends with the request in hand; what was behind it is not begun.
+    assert_eq!(client.0.read(&mut [0]).unwrap_or_default(), 0);
+    assert_eq!(server.ended(), Ended::Clean);
 }
 
 #[test]

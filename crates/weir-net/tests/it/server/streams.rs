@@ -97,6 +97,7 @@ async fn whoever_can_write_again_is_told() {
         let mut more = 0;
         while more == 0 {
             poll_fn(|context| stream.poll_write_ready(context)).await.expect("ready");
+            assert!(!stream.needs_flush(), "what waits goes first");
             more = stream.try_write(b"more").unwrap_or_default();
         }
         written.extend_from_slice(&b"more"[..more]);

@@ -1,0 +1,71 @@
+//! A timer for a deadline that moves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The timer may ring too early, never too late: it is set anew only when it has rung, or for an
+/// earlier deadline. So a request on a busy connection does not touch it.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// None: there has been nothing to wait for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    /// Resolves once `deadline` is over. Another deadline replaces it.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.deadline() < deadline {
+            ready!(timer.as_mut().poll(context));
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(1);
+
+    async fn is_over(patience: &mut Patience, deadline: Instant) -> bool {
+        poll_fn(|context| Poll::Ready(patience.poll(context, deadline).is_ready())).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_may_move_away_and_come_closer() {
+        let (start, mut patience) = (Instant::now(), Patience::default());
+        assert!(!is_over(&mut patience, start + 3 * STEP).await);
+        assert!(!is_over(&mut patience, start + 6 * STEP).await);
+        advance(4 * STEP).await;
+        assert!(!is_over(&mut patience, start + 6 * STEP).await, "the first one rang in vain");
+        advance(2 * STEP).await;
+        assert!(is_over(&mut patience, start + 6 * STEP).await);
+
+        let (start, mut patience) = (Instant::now(), Patience::default());
+        assert!(!is_over(&mut patience, start + 6 * STEP).await);
+        assert!(!is_over(&mut patience, start + 3 * STEP).await);
+        advance(3 * STEP).await;
+        assert!(is_over(&mut patience, start + 3 * STEP).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_is_woken_for_a_deadline_that_moved_away() {
+        let (start, mut patience) = (Instant::now(), Patience::default());
+        assert!(!is_over(&mut patience, start + STEP).await);
+        poll_fn(|context| patience.poll(context, start + 5 * STEP)).await;
+        assert_eq!(Instant::now(), start + 5 * STEP);
+    }
+}
