@@ -17,7 +17,7 @@ const UPGRADE: &str = "GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n";
 #[test]
 fn one_connection_too_many_is_told_why_and_when_to_come_back() {
     // The refused client finds the end by the server's word, not by being cut.
-    let limits = Limits { connections_max: 2, linger_timeout: PATIENCE, ..Limits::default() };
+    let limits = Limits { connections_max: 2, linger_timeout: 2 * PATIENCE, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let (mut http, mut raw) = (server.connect(), server.connect());
     http.send(GET).answer();
