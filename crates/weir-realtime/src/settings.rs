@@ -43,6 +43,9 @@ pub struct Limits {
     pub writes_per_turn_max: usize,
     /// Bytes of events of one channel that are joined into one write.
     pub write_bytes_max: usize,
+    /// Bytes that the kernel takes for one client before it has sent them; beyond that they wait in
+    /// the client's queue, where the app's policy sees them.
+    pub unsent_bytes_max: u32,
     /// How long a client has to answer a ping.
     pub pong_timeout: Duration,
     /// How long a client has to take what is left for it and to close.
@@ -162,6 +165,7 @@ impl Default for Limits {
             core_queue_bytes_max: 64 << 20,
             writes_per_turn_max: 64,
             write_bytes_max: 16 << 10,
+            unsent_bytes_max: 64 << 10,
             pong_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),
             history_bytes_max: 256 << 20,

@@ -18,7 +18,7 @@ mod task;
 mod upkeep;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ pub(crate) struct State {
     slots: HashMap<ChannelId, u32, RandomState>,
     /// Channels with something to deliver, in the order of their turns.
     ready: VecDeque<u32>,
-    /// Channels whose subscribers are to be told their number later.
-    uncounted: HashSet<u32, RandomState>,
+    /// Channels whose subscribers, here or on other cores, are to be told their number later.
+    uncounted: HashMap<ChannelId, (Arc<Channel>, Arc<App>), RandomState>,
     /// Connections that wait until they may subscribe, in the order in which they came.
     waiting: VecDeque<SessionKey>,
     subscribe_bucket: TokenBucket,
@@ -137,7 +137,6 @@ impl State {
         let id = local.channel.id;
         self.channels.remove(slot as usize);
         self.slots.remove(&id);
-        self.uncounted.remove(&slot);
         self.ready.retain(|ready| *ready != slot);
     }
 

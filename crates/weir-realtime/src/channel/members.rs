@@ -158,11 +158,12 @@ impl Members {
         if let Some(asked) = self.lists.iter().find(|list| Some(list.version) == version) {
             return asked.clone();
         }
-        let newest = self.lists.back();
-        let fresh = |list: &&VersionedList| {
-            list.version == self.version || now.since(list.made_at) < age_max
+        // Not older than the next difference begins: who has just come knows none before.
+        let is_fresh = |list: &&VersionedList| {
+            let is_young = now.since(list.made_at) < age_max;
+            list.version == self.version || (is_young && list.version >= self.difference.from)
         };
-        if let Some(list) = newest.filter(fresh) {
+        if let Some(list) = self.lists.back().filter(is_fresh) {
             return list.clone();
         }
         if self.lists.len() >= LISTS_MAX {
@@ -226,6 +227,10 @@ mod tests {
         assert!(Arc::ptr_eq(&before.members, &soon.members), "not made again");
         let later = members.list(None, second, NOW + second);
         assert_eq!((before.members.len(), later.members.len()), (1, 2));
+        members.add(member("c"));
+        members.take_difference();
+        let told = members.list(None, second, NOW + second);
+        assert_eq!(told.members.len(), 3, "who comes now is not told of c any more");
         let asked = members.list(Some(before.version), second, NOW + second);
         assert!(Arc::ptr_eq(&before.members, &asked.members), "by its version");
         members.tidy(second, NOW + second * 10);

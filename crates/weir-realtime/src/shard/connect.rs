@@ -115,6 +115,7 @@ impl Shard {
         rest: &[u8],
         mut output: Vec<u8>,
     ) {
+        bound_unsent(&stream, self.hub.settings().limits.unsent_bytes_max);
         let state = &mut *self.state.borrow_mut();
         let (key, socket_id) = self.register(state, app, place, Transport::Socket(stream));
         let timeout = self.activity_timeout();
@@ -179,6 +180,12 @@ impl Shard {
             let _ = tokio::time::timeout(timeout, goodbye).await;
         });
     }
+}
+
+/// The kernel would take megabytes for a client that does not read. A unix socket has a bound of its
+/// own; there the option is not known, and that is fine.
+fn bound_unsent(stream: &Stream, bytes_max: u32) {
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes_max);
 }
 
 /// `protocol=7&client=..&version=..`, of which only the first matters.

@@ -55,7 +55,7 @@ impl Shard {
             member_changes: false,
         };
         let mut output = Vec::new();
-        self.subscribe(state, key, subscribe, &mut output);
+        self.subscribe_authorised(state, key, subscribe, &mut output);
         self.send(state, key, &output);
         let mut greeting = String::new();
         sse::write_retry(&mut greeting, fastrand::u64(RETRY_MS));

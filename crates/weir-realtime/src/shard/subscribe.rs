@@ -60,12 +60,23 @@ impl Shard {
         if state.subscription_to(key, name.as_str()).is_some() {
             return complain(output, &format!("already subscribed to {name}"));
         }
-        if let Err(refusal) = self.try_subscribe(state, key, wish, output) {
-            append_text(output, |out| {
-                let Refusal { kind, status, message } = &refusal;
-                server_message::subscription_error(out, name.as_str(), kind, message, *status);
-            });
-        }
+        let subscribed = self
+            .authorise(state, key, &wish)
+            .and_then(|()| self.try_subscribe(state, key, wish, output));
+        write_refusal(subscribed, name.as_str(), output);
+    }
+
+    /// Subscribes whoever has shown elsewhere that it may.
+    pub(super) fn subscribe_authorised(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        wish: Subscribe,
+        output: &mut Vec<u8>,
+    ) {
+        let name = wish.channel.clone();
+        let subscribed = self.try_subscribe(state, key, wish, output);
+        write_refusal(subscribed, name.as_str(), output);
     }
 
     fn try_subscribe(
@@ -83,7 +94,6 @@ impl Shard {
                 "a connection may subscribe to {max} channels ({setting})"
             )));
         }
-        self.authorise(state, key, &wish)?;
         let member = self.member(state, key, &wish)?;
         let app = Arc::clone(&state.session(key).app);
         let user_id = member.as_ref().map(|member| Arc::clone(&member.user_id));
@@ -98,7 +108,7 @@ impl Shard {
         self.hub.metrics.subscriptions(1);
         write_joined(output, &channel, &join);
         self.count_recovery(&join);
-        self.tell_count(state, slot, join.subscribers);
+        self.tell_count(state, &channel, &app, join.subscribers);
         self.tell_of_join(&app, &channel, &join, user_id.as_deref());
         Ok(())
     }
@@ -265,8 +275,8 @@ impl Shard {
                 .tell(&settings.hooks, &WebhookEvent::ChannelVacated { channel: name });
             let change = app.channels.tidy(name, &settings, self.hub.clock.now());
             self.hub.add_history_bytes(change);
-        } else if state.channels.contains(slot as usize) {
-            self.tell_count(state, slot, left.subscribers);
+        } else {
+            self.tell_count(state, &channel, &app, left.subscribers);
         }
     }
 }
@@ -279,6 +289,14 @@ impl State {
             let local = &self.channels[subscription.channel as usize];
             local.channel.name.as_str() == name
         })
+    }
+}
+
+fn write_refusal(subscribed: Result<(), Refusal>, name: &str, output: &mut Vec<u8>) {
+    if let Err(Refusal { kind, status, message }) = subscribed {
+        append_text(output, |out| {
+            server_message::subscription_error(out, name, kind, &message, status);
+        });
     }
 }
 

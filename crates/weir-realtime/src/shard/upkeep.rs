@@ -1,6 +1,7 @@
 //! What is done from time to time: pings, deadlines, counts, old history.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
@@ -8,6 +9,8 @@ use weir_base::clock::Timestamp;
 
 use super::closing::Why;
 use super::{Shard, State};
+use crate::app::App;
+use crate::channel::Channel;
 use crate::fanout::SessionKey;
 use crate::frame::Frame;
 use crate::hub::Hub;
@@ -87,35 +90,37 @@ impl Shard {
     }
 
     /// A channel has another number of subscribers: they are told now or later.
-    pub(super) fn tell_count(&self, state: &mut State, slot: u32, subscribers: usize) {
-        let local = &state.channels[slot as usize];
-        let Some(interval) = count_interval(local, subscribers) else { return };
-        let now = self.hub.clock.now();
-        if local.channel.tell_count(interval, &self.hub.cores, now) {
-            state.uncounted.insert(slot);
+    pub(super) fn tell_count(
+        &self,
+        state: &mut State,
+        channel: &Arc<Channel>,
+        app: &Arc<App>,
+        subscribers: usize,
+    ) {
+        let Some(interval) = count_interval(channel, app, subscribers) else { return };
+        if channel.tell_count(interval, &self.hub.cores, self.hub.clock.now()) {
+            let (channel, app) = (Arc::clone(channel), Arc::clone(app));
+            state.uncounted.insert(channel.id, (channel, app));
         }
     }
 
     fn tell_counts(&self) {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
-        let State { uncounted, channels, .. } = state;
-        uncounted.retain(|slot| {
-            let local = &channels[*slot as usize];
-            let subscribers = local.channel.info().subscribers;
-            count_interval(local, subscribers)
-                .is_some_and(|interval| local.channel.tell_count(interval, &self.hub.cores, now))
+        state.uncounted.retain(|_, (channel, app)| {
+            count_interval(channel, app, channel.info().subscribers)
+                .is_some_and(|interval| channel.tell_count(interval, &self.hub.cores, now))
         });
     }
 }
 
 /// How long a channel's number may be old; None: it is not told.
-fn count_interval(local: &super::LocalChannel, subscribers: usize) -> Option<Duration> {
-    let settings = local.app.settings();
-    let kind = local.channel.kind;
+fn count_interval(channel: &Channel, app: &App, subscribers: usize) -> Option<Duration> {
+    let settings = app.settings();
+    let kind = channel.kind;
     if kind.has_presence() {
         // Below, its subscribers are told of each member.
-        let is_large = subscribers > settings.presence.list_max;
+        let is_large = subscribers >= settings.presence.list_max;
         return is_large.then_some(settings.presence.gather);
     }
     if !settings.has_subscription_counts || !kind.sends_subscription_count() {

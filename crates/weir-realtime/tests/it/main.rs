@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
 
 mod pusher;
+mod server;
 mod webhooks;
 mod websocket;
 mod websocket_cases;

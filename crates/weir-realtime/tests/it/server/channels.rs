@@ -1,0 +1,218 @@
+//! Subscribing, publishing, being told.
+
+use serde_json::json;
+
+use super::client::sign;
+use super::*;
+
+#[test]
+fn everybody_gets_what_is_published_in_one_order() {
+    const PUBLISHERS: u64 = 4;
+    const EVENTS: u64 = 100;
+    let server = Server::start();
+    let mut clients: Vec<Client> = (0..10).map(|_| server.subscriber("news")).collect();
+    std::thread::scope(|scope| {
+        for publisher in 0..PUBLISHERS {
+            let server = &server;
+            scope.spawn(move || {
+                for number in 0..EVENTS {
+                    server.publish("news", &json!([publisher, number]));
+                }
+            });
+        }
+    });
+    let mut orders = Vec::new();
+    for client in &mut clients {
+        let events: Vec<_> = (0..PUBLISHERS * EVENTS).map(|_| client.event()).collect();
+        let offsets: Vec<u64> = events.iter().map(super::client::Event::offset).collect();
+        assert_eq!(offsets, (1..=PUBLISHERS * EVENTS).collect::<Vec<_>>());
+        orders.push(events.into_iter().map(|event| event.data).collect::<Vec<_>>());
+    }
+    assert!(orders.iter().all(|order| *order == orders[0]), "all see the same order");
+    for publisher in 0..PUBLISHERS {
+        let own: Vec<u64> = orders[0]
+            .iter()
+            .filter(|data| data[0] == publisher)
+            .map(|data| data[1].as_u64().unwrap())
+            .collect();
+        assert_eq!(own, (0..EVENTS).collect::<Vec<_>>(), "each publisher's own order");
+    }
+}
+
+#[test]
+fn private_channels_need_the_applications_signature() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for auth in [json!(null), json!(""), json!("demo-key:00"), json!("other:00")] {
+        client.say("pusher:subscribe", &json!({ "channel": "private-x", "auth": auth }));
+        let error = client.event();
+        assert_eq!(error.name, "pusher:subscription_error");
+        assert_eq!(error.data["status"], 401);
+        assert_eq!(error.data["type"], "AuthError");
+    }
+    client.subscribe("private-x");
+    client.subscribe("private-encrypted-x");
+}
+
+#[test]
+fn who_left_gets_nothing_more_and_may_come_back() {
+    let server = Server::start();
+    let mut client = server.subscriber("news");
+    client.say("pusher:unsubscribe", &json!({ "channel": "news" }));
+    client.flush();
+    server.publish("news", &json!(1));
+    assert_eq!(client.flush(), []);
+    client.subscribe("news");
+    server.publish("news", &json!(2));
+    assert_eq!(client.event().data, 2);
+}
+
+#[test]
+fn a_second_subscription_to_a_channel_is_an_error_and_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.subscriber("news");
+    client.say("pusher:subscribe", &json!({ "channel": "news" }));
+    assert_eq!(client.event().name, "pusher:error");
+    server.publish("news", &json!(1));
+    assert_eq!(client.event().data, 1);
+    assert_eq!(client.flush(), []);
+}
+
+#[test]
+fn a_connection_may_have_so_many_channels() {
+    let server = Server::with(|settings, _| settings.limits.channels_per_connection_max = 2);
+    let mut client = server.subscriber("a");
+    client.subscribe("b");
+    client.say("pusher:subscribe", &json!({ "channel": "c" }));
+    let error = client.event();
+    assert_eq!(error.name, "pusher:subscription_error");
+    assert!(error.data["error"].as_str().unwrap().contains("channels_per_connection_max"));
+    client.say("pusher:unsubscribe", &json!({ "channel": "a" }));
+    client.subscribe("c");
+}
+
+#[test]
+fn the_sender_of_a_request_is_left_out() {
+    let server = Server::start();
+    let (mut sender, mut other) = (server.subscriber("news"), server.subscriber("news"));
+    let body = json!({
+        "name": "e", "channel": "news", "data": "1", "socket_id": sender.socket_id
+    });
+    assert_eq!(server.post("/apps/1/events", &body).0, 200);
+    server.publish("news", &json!(2));
+    assert_eq!((other.event().data, other.event().data), (json!(1), json!(2)));
+    assert_eq!(sender.event().data, 2);
+}
+
+#[test]
+fn client_events_go_to_the_others_of_private_channels_at_a_bounded_rate() {
+    let server = Server::start();
+    let mut clients: Vec<Client> = (0..3).map(|_| server.subscriber("private-x")).collect();
+    for number in 0..10 {
+        clients[0].send(&json!({ "event": "client-e", "channel": "private-x", "data": number }));
+    }
+    for client in &mut clients[1..] {
+        for number in 0..10 {
+            let event = client.event();
+            assert_eq!((event.name.as_str(), &event.data), ("client-e", &json!(number)));
+            assert!(event.whole["offset"].is_null(), "they are not kept");
+        }
+    }
+    assert_eq!(clients[0].flush(), [], "not echoed");
+    for _ in 0..30 {
+        clients[0].send(&json!({ "event": "client-e", "channel": "private-x" }));
+    }
+    assert_eq!(clients[0].until("pusher:error").data["code"], 4301);
+    let mut public = server.subscriber("news");
+    public.send(&json!({ "event": "client-e", "channel": "news", "data": 1 }));
+    assert_eq!(public.event().name, "pusher:error");
+}
+
+#[test]
+fn cache_channels_remember_their_last_event() {
+    let server = Server::start();
+    let mut first = server.subscriber("cache-x");
+    assert_eq!(first.event().name, "pusher:cache_miss");
+    server.publish("cache-x", &json!(1));
+    server.publish("cache-x", &json!(2));
+    let mut second = server.subscriber("cache-x");
+    assert_eq!(second.event().data, 2);
+    assert_eq!(second.flush(), []);
+}
+
+#[test]
+fn a_user_gets_events_on_every_connection() {
+    let server = Server::start();
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        let data = json!({ "id": "me" }).to_string();
+        let auth = format!("{KEY}:{}", sign(&format!("{}::user::{data}", client.socket_id)));
+        client.say("pusher:subscribe", &json!({ "channel": "#server-to-user-me" }));
+        assert_eq!(client.event().name, "pusher:subscription_error", "not signed in yet");
+        client.say("pusher:signin", &json!({ "auth": auth, "user_data": data }));
+        client.until("pusher:signin_success");
+        client.subscribe("#server-to-user-me");
+    }
+    server.post("/apps/1/users/me/events", &json!({ "name": "e", "data": "1" }));
+    for client in &mut clients {
+        assert_eq!(client.event().data, 1);
+    }
+}
+
+#[test]
+fn small_channels_tell_their_number_at_once() {
+    let server = Server::with(|_, app| app.has_subscription_counts = true);
+    let mut first = server.subscriber("news");
+    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 1);
+    let second = server.subscriber("news");
+    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 2);
+    drop(second);
+    assert_eq!(first.until("pusher_internal:subscription_count").data["subscription_count"], 1);
+}
+
+#[test]
+fn a_class_of_events_that_is_switched_off_is_not_sent_until_it_is_on_again() {
+    use weir_base::switch::Off;
+    let server = Server::start();
+    let mut client = server.subscriber("news");
+    let now = server.clock.now();
+    let pattern: weir_base::switch::Pattern = "typing*".parse().unwrap();
+    let off = Off { pattern: pattern.clone(), since_us: now.as_micros(), until_us: None };
+    server.hub.switches().turn_off(off, now).unwrap();
+    let typing = json!({ "name": "typing-start", "channel": "news", "data": "0" });
+    assert_eq!(server.post("/apps/1/events", &typing).0, 200);
+    server.publish("news", &json!(1));
+    let event = client.event();
+    assert_eq!((&event.data, event.offset()), (&json!(1), 1));
+    server.hub.switches().turn_on(&pattern, now);
+    server.post("/apps/1/events", &typing);
+    assert_eq!(client.event().name, "typing-start");
+}
+
+#[test]
+fn questions_about_channels_are_answered() {
+    let server = Server::start();
+    let _one = server.subscriber("news");
+    let mut member = server.connect();
+    member.subscribe_as("presence-x", "ada");
+    let channels = server.get("/apps/1/channels", "");
+    assert_eq!(channels, json!({ "channels": { "news": {}, "presence-x": {} } }));
+    let some = server.get("/apps/1/channels", "filter_by_prefix=presence-&info=user_count");
+    assert_eq!(some, json!({ "channels": { "presence-x": { "user_count": 1 } } }));
+    let users = server.get("/apps/1/channels/presence-x/users", "");
+    assert_eq!(users, json!({ "users": [{ "id": "ada" }] }));
+    assert_eq!(server.get("/apps/1/channels/nobody", ""), json!({ "occupied": false }));
+}
+
+#[test]
+fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
+    let server = Server::start();
+    let target =
+        "/apps/1/channels?auth_key=demo-key&auth_timestamp=1&auth_version=1.0&auth_signature=00";
+    assert_eq!(http(server.address, "GET", target, "", "").0, 401);
+    assert_eq!(server.request("GET", "/apps/2/channels", "", "").0, 404);
+    let large = json!({ "name": "e", "channel": "news", "data": "x".repeat(300_000) });
+    assert_eq!(server.post("/apps/1/events", &large).0, 413);
+    let long = json!({ "name": "e", "channel": "news", "data": "x".repeat(10_241) });
+    assert_eq!(server.post("/apps/1/events", &long).0, 413);
+}

@@ -1,0 +1,217 @@
+//! Coming and going.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::json;
+use tungstenite::Message;
+use weir_base::clock::{Clock, Timestamp};
+
+use super::client::{Client, sign};
+use super::*;
+
+#[test]
+fn a_connection_is_told_its_id_and_how_long_it_may_be_silent() {
+    let server = Server::start();
+    let mut ids = HashSet::new();
+    let mut timeouts = HashSet::new();
+    for _ in 0..20 {
+        let mut client = server.open("protocol=7&client=js&version=8.6");
+        let event = client.event();
+        assert_eq!(event.name, "pusher:connection_established");
+        let timeout = event.data["activity_timeout"].as_u64().unwrap();
+        assert!((108..=132).contains(&timeout), "{timeout}");
+        timeouts.insert(timeout);
+        ids.insert(event.data["socket_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 20);
+    assert!(timeouts.len() > 1, "those who come together are not to ping together");
+}
+
+#[test]
+fn who_is_not_let_in_is_told_why_on_the_websocket() {
+    let server = Server::with(|_, app| app.connections_max = 1);
+    for (target, code) in [
+        ("/app/unknown?protocol=7", 4001),
+        ("/app/demo-key", 4008),
+        ("/app/demo-key?protocol=6", 4007),
+        ("/app/demo-key?protocol=x", 4006),
+        ("/app/?protocol=7", 4005),
+    ] {
+        let mut client = Client::open(server.address, target);
+        let error = client.event();
+        assert_eq!((error.name.as_str(), &error.data["code"]), ("pusher:error", &json!(code)));
+        assert_eq!(client.end().unwrap().0, code, "{target}");
+    }
+    let first = server.connect();
+    assert_eq!(server.open("protocol=7").end().unwrap().0, 4004);
+    drop(first);
+}
+
+#[test]
+fn a_browser_of_another_origin_is_refused() {
+    let server = Server::with(|_, app| app.origins = vec!["https://example.org".parse().unwrap()]);
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                   sec-websocket-key: AQIDBAUGBwgJCgsMDQ4PEA==\r\norigin: https://evil.net\r\n";
+    let target = "/app/demo-key?protocol=7";
+    let (status, text) = http(server.address, "GET", target, upgrade, "");
+    assert_eq!(status, 403, "{text}");
+}
+
+#[test]
+fn pings_of_both_kinds_are_answered() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.socket.send(Message::Ping(b"12"[..].into())).unwrap();
+    assert_eq!(client.socket.read().unwrap(), Message::Pong(b"12"[..].into()));
+    client.say("pusher:ping", &json!({}));
+    assert_eq!(client.event().name, "pusher:pong");
+}
+
+#[test]
+fn the_client_closes_and_is_answered_with_its_own_code() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.socket.close(None).unwrap();
+    assert_eq!(client.end(), None);
+    let mut client = server.connect();
+    let frame = tungstenite::protocol::CloseFrame { code: 4321.into(), reason: "bye".into() };
+    client.socket.close(Some(frame)).unwrap();
+    assert_eq!(client.end(), Some((4321, "bye".to_owned())));
+}
+
+#[test]
+fn what_is_not_understood_is_answered_and_ends_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for text in ["", "{", "[]", r#"{"event":"pusher:nonsense"}"#, r#"{"event":"client-x"}"#] {
+        client.socket.send(Message::text(text)).unwrap();
+        let error = client.event();
+        assert_eq!(error.name, "pusher:error", "{text}");
+        assert!(error.data["code"].is_null(), "a code would end some clients");
+    }
+    client.socket.send(Message::Binary(b"\xff"[..].into())).unwrap();
+    assert_eq!(client.event().name, "pusher:error");
+    client.flush();
+}
+
+#[test]
+fn broken_frames_end_the_connection_with_the_code_for_it() {
+    use std::io::Write;
+    let server = Server::start();
+    for (bytes, code) in [
+        (&b"\x81\x02hi"[..], 1002),
+        (b"\xc1\x80\0\0\0\0", 1002),
+        (b"\x81\x82\0\0\0\0\xff\xff", 1007),
+        (b"\x81\xff\0\0\0\0\0\x10\0\0\0\0\0\0", 1009),
+    ] {
+        let mut client = server.connect();
+        client.socket.get_mut().write_all(bytes).unwrap();
+        assert_eq!(client.end().unwrap().0, code);
+    }
+}
+
+/// Waits until the server has gone round once more.
+fn until(condition: impl Fn() -> bool) {
+    let deadline = Clock::system().now() + PATIENCE;
+    while !condition() {
+        assert!(Clock::system().now() < deadline, "it never happened");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_is_silent_is_asked_and_then_closed() {
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, _| {});
+    let (mut silent, mut alive) = (server.connect(), server.connect());
+    clock.advance(Duration::from_secs(200));
+    assert_eq!(silent.event().name, "pusher:ping");
+    assert_eq!(alive.event().name, "pusher:ping");
+    alive.say("pusher:pong", &json!({}));
+    alive.flush();
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(silent.end().unwrap().0, 4201);
+    alive.flush();
+}
+
+#[test]
+fn who_does_not_take_its_end_is_cut_off() {
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, _| {});
+    let silent = server.connect();
+    clock.advance(Duration::from_secs(200));
+    until(|| {
+        server.metric("weir_realtime_connections") == 1.0 && {
+            clock.advance(Duration::from_secs(31));
+            server.metric("weir_realtime_connections_closed_total{reason=\"NoPong\"}") == 1.0
+        }
+    });
+    clock.advance(Duration::from_secs(6));
+    until(|| server.metric("weir_realtime_connections") == 0.0);
+    drop(silent);
+}
+
+#[test]
+fn when_weir_ends_everybody_is_told_to_come_back_later() {
+    let server = Server::with(|settings, _| settings.drain_window = Duration::from_millis(200));
+    let mut clients: Vec<Client> = (0..20).map(|_| server.subscriber("news")).collect();
+    server.draining.cancel();
+    for client in &mut clients {
+        assert_eq!(client.end().unwrap().0, 4100);
+    }
+    assert_eq!(server.open("protocol=7").end().unwrap().0, 4100, "nobody new");
+    drop(clients);
+    until(|| server.metric("weir_realtime_connections") == 0.0);
+    assert_eq!(server.metric("weir_realtime_subscriptions"), 0.0);
+}
+
+#[test]
+fn a_users_connections_are_ended_and_others_stay() {
+    let server = Server::start();
+    let (mut mine, mut other) = (server.connect(), server.connect());
+    for (client, user) in [(&mut mine, "me"), (&mut other, "you")] {
+        let data = json!({ "id": user }).to_string();
+        let auth = format!("{KEY}:{}", sign(&format!("{}::user::{data}", client.socket_id)));
+        client.say("pusher:signin", &json!({ "auth": auth, "user_data": data }));
+        assert_eq!(client.event().name, "pusher:signin_success");
+    }
+    let (status, _) = server.post("/apps/1/users/me/terminate_connections", &json!({}));
+    assert_eq!(status, 200);
+    assert_eq!(mine.end().unwrap().0, 4009);
+    other.flush();
+}
+
+#[test]
+fn an_app_that_is_removed_or_switched_off_loses_its_connections() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut off = app();
+    off.is_enabled = false;
+    server.hub.reload(Settings::default(), vec![off]);
+    assert_eq!(client.end().unwrap().0, 4003);
+    assert_eq!(server.open("protocol=7").end().unwrap().0, 4003);
+    let (status, _) = server.post("/apps/1/events", &json!({}));
+    assert_eq!(status, 403);
+    server.hub.reload(Settings::default(), vec![app()]);
+    let mut client = server.connect();
+    server.hub.reload(Settings::default(), vec![]);
+    assert_eq!(client.end().unwrap().0, 4001);
+}
+
+#[test]
+fn a_storm_of_subscribers_is_let_in_in_turn_and_nobody_is_refused() {
+    use weir_base::token_bucket::Rate;
+    let server = Server::with(|settings, _| {
+        settings.limits.subscribe_rate = Rate::new(1, Duration::from_millis(1));
+    });
+    let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.say("pusher:subscribe", &json!({ "channel": "news" }));
+    }
+    for client in &mut clients {
+        client.until("pusher_internal:subscription_succeeded");
+    }
+    let waited = server.metric("weir_realtime_limit_hits_total{limit=\"SubscribeRate\"}");
+    assert!(waited > 0.0, "nobody had to wait");
+}

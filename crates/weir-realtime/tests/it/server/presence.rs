@@ -1,0 +1,204 @@
+//! Who is there.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::client::Event;
+use super::*;
+
+fn member(server: &Server, user: &str) -> (Client, Event) {
+    let mut client = server.connect();
+    let answer = client.subscribe_as("presence-x", user);
+    (client, answer)
+}
+
+fn ids(event: &Event) -> BTreeSet<String> {
+    let ids = event.data["presence"]["ids"].as_array().unwrap();
+    ids.iter().map(|id| id.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn members_are_listed_once_and_told_of_each_other() {
+    let server = Server::start();
+    let (mut ada, answer) = member(&server, "ada");
+    assert_eq!(ids(&answer), BTreeSet::from(["ada".to_owned()]));
+    let (grace, answer) = member(&server, "grace");
+    assert_eq!(answer.data["presence"]["count"], 2);
+    assert_eq!(ids(&answer).len(), 2);
+    assert_eq!(ada.event().data["user_id"], "grace");
+    let (grace_again, answer) = member(&server, "grace");
+    assert_eq!(answer.data["presence"]["count"], 2);
+    drop(grace);
+    drop(grace_again);
+    assert_eq!(ada.until("pusher_internal:member_removed").data["user_id"], "grace");
+    assert_eq!(ada.flush(), [], "once each");
+}
+
+#[test]
+fn a_presence_channel_needs_to_know_who_it_is() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let auth = client.auth("presence-x", None);
+    client.say("pusher:subscribe", &json!({ "channel": "presence-x", "auth": auth }));
+    assert_eq!(client.event().name, "pusher:subscription_error");
+    let data = json!({ "user_id": "me" }).to_string();
+    let auth = format!("{KEY}:{}", client::sign(&format!("{}::user::{data}", client.socket_id)));
+    let sign_in = json!({ "auth": auth, "user_data": json!({ "id": "me" }).to_string() });
+    client.say("pusher:signin", &sign_in);
+    assert_eq!(client.event().data["code"], 4009, "signed for other data");
+    let user = json!({ "id": "me", "user_info": { "name": "Ada" } }).to_string();
+    let auth = format!("{KEY}:{}", client::sign(&format!("{}::user::{user}", client.socket_id)));
+    client.say("pusher:signin", &json!({ "auth": auth, "user_data": user }));
+    client.until("pusher:signin_success");
+    let answer = client.subscribe("presence-x");
+    assert_eq!(answer.data["presence"]["hash"], json!({ "me": { "name": "Ada" } }));
+}
+
+#[test]
+fn a_channel_takes_so_many_members() {
+    let server = Server::with(|_, app| app.presence.members_max = 1);
+    let (_ada, _) = member(&server, "ada");
+    let mut client = server.connect();
+    let data = json!({ "user_id": "grace" }).to_string();
+    let auth = client.auth("presence-x", Some(&data));
+    let wish = json!({ "channel": "presence-x", "auth": auth, "channel_data": data });
+    client.say("pusher:subscribe", &wish);
+    assert_eq!(client.event().data["type"], "LimitReached");
+    member(&server, "ada");
+}
+
+#[test]
+fn above_a_size_everybody_is_told_the_number_and_nobody_each_member() {
+    let server = Server::with(|_, app| app.presence.list_max = 3);
+    let (mut first, _) = member(&server, "0");
+    let mut others: Vec<Client> =
+        (1..10).map(|user| member(&server, &user.to_string()).0).collect();
+    let (_, answer) = member(&server, "10");
+    assert_eq!(answer.data["presence"]["ids"], json!(["10"]), "itself, for members.me");
+    assert_eq!(answer.data["presence"]["count"], 11);
+    let added: Vec<_> = (0..2).map(|_| first.event()).collect();
+    assert!(added.iter().all(|event| event.name == "pusher_internal:member_added"));
+    let mut count = json!(0);
+    while count != 10 {
+        let event = first.event();
+        assert_eq!(event.name, "pusher_internal:subscription_count");
+        count = event.data["subscription_count"].clone();
+    }
+    others.clear();
+    let mut gone = 0;
+    while gone < 2 {
+        let event = first.event();
+        gone += usize::from(event.name == "pusher_internal:member_removed");
+    }
+    let rest: Vec<_> = first.flush();
+    assert!(rest.iter().all(|event| event.name != "pusher_internal:member_added"), "{rest:?}");
+}
+
+/// A list in pages and the differences after it.
+struct Follower {
+    client: Client,
+    members: BTreeSet<String>,
+    version: u64,
+}
+
+impl Follower {
+    fn join(server: &Server, user: &str) -> Self {
+        let mut client = server.connect();
+        let data = json!({ "user_id": user }).to_string();
+        let wish = json!({ "member_changes": true });
+        let answer = client.subscribe_with("presence-x", Some(data), wish);
+        let version = answer.whole["members_version"].as_u64().unwrap();
+        let mut follower = Self { client, members: BTreeSet::new(), version };
+        follower.fetch();
+        follower
+    }
+
+    /// Reads one version of the list, in small pages, and applies the differences behind it.
+    fn fetch(&mut self) {
+        let (mut version, mut start) = (Value::Null, 0);
+        let mut differences = Vec::new();
+        loop {
+            let wish =
+                json!({ "channel": "presence-x", "version": version, "start": start, "limit": 7 });
+            self.client.say("weir:members", &wish);
+            let page = loop {
+                let event = self.client.event();
+                match event.name.as_str() {
+                    "weir:members" => break event.data,
+                    "weir:members_changed" => differences.push(event.data),
+                    other => assert_eq!(other, "pusher_internal:subscription_count"),
+                }
+            };
+            if version != page["version"] {
+                version = page["version"].clone();
+                self.members.clear();
+            }
+            let members = page["members"].as_object().unwrap();
+            self.members.extend(members.keys().cloned());
+            start = usize::try_from(page["start"].as_u64().unwrap()).unwrap() + members.len();
+            if start >= usize::try_from(page["count"].as_u64().unwrap()).unwrap() {
+                break;
+            }
+        }
+        self.version = version.as_u64().unwrap();
+        for difference in differences {
+            self.apply(&difference);
+        }
+    }
+
+    fn apply(&mut self, difference: &Value) {
+        let version = difference["version"].as_u64().unwrap();
+        if version <= self.version {
+            return;
+        }
+        assert!(difference["from"].as_u64().unwrap() <= self.version, "a difference is missing");
+        self.members.extend(difference["added"].as_object().unwrap().keys().cloned());
+        for removed in difference["removed"].as_array().unwrap() {
+            self.members.remove(removed.as_str().unwrap());
+        }
+        self.version = version;
+    }
+
+    fn until(&mut self, expected: &BTreeSet<String>) {
+        while self.members != *expected {
+            let event = self.client.event();
+            if event.name == "weir:members_changed" {
+                self.apply(&event.data);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_in_pages_and_differences_after_it_are_who_is_there() {
+    let server = Server::with(|_, app| {
+        app.presence.list_max = 10;
+        app.presence.gather = Duration::from_millis(20);
+    });
+    let mut followers = vec![Follower::join(&server, "follower-small")];
+    let mut others: Vec<(String, Client)> = Vec::new();
+    for user in 0..60 {
+        let user = user.to_string();
+        others.push((user.clone(), member(&server, &user).0));
+        if followers.len() < 4 && others.len().is_multiple_of(17) {
+            let name = format!("follower-{}", others.len());
+            followers.push(Follower::join(&server, &name));
+        }
+    }
+    let expected = |others: &[(String, Client)], followers: usize| -> BTreeSet<String> {
+        let names = ["follower-small", "follower-17", "follower-34", "follower-51"];
+        let followers = names[..followers].iter().map(ToString::to_string);
+        others.iter().map(|(user, _)| user.clone()).chain(followers).collect()
+    };
+    let all = expected(&others, followers.len());
+    for follower in &mut followers {
+        follower.until(&all);
+    }
+    // Back below the size from which on differences are gathered.
+    others.truncate(3);
+    let few = expected(&others, followers.len());
+    for follower in &mut followers {
+        follower.until(&few);
+    }
+}
