@@ -17,6 +17,8 @@ mod fanout;
 mod frame;
 mod http;
 pub mod hub;
+#[doc(hidden)]
+pub mod measure;
 pub mod metrics;
 pub mod origin;
 pub mod pusher;

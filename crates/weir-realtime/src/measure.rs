@@ -1,0 +1,86 @@
+//! What a benchmark needs of the inside: the hand-over of an event to the subscribers of one core,
+//! without sockets.
+
+use std::hint::black_box;
+
+use weir_base::clock::Timestamp;
+
+use crate::fanout::{Delivery, Fanout, Subscriber};
+use crate::frame::{Draft, Frame};
+use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey};
+use crate::pusher::position::{Epoch, Position};
+use crate::pusher::server_message::ChannelEvent;
+
+/// One channel with subscribers on one core.
+#[derive(Debug)]
+pub struct HandOver {
+    fanout: Fanout,
+    cores: Cores,
+    /// Bytes that each subscriber was handed.
+    received: Vec<usize>,
+    sequence: u64,
+}
+
+impl HandOver {
+    /// With so many subscribers.
+    #[must_use]
+    pub fn new(subscribers: u32) -> Self {
+        let mut fanout = Fanout::default();
+        for session in 0..subscribers {
+            fanout.add(Subscriber { session, wants_member_changes: false, from: 0 });
+        }
+        let received = vec![0; subscribers as usize];
+        Self { fanout, cores: Cores::new(1, 1_000, 1 << 20), received, sequence: 0 }
+    }
+
+    /// Encodes an event with this data, hands it over in turns of `writes_max`; answers the number
+    /// of turns.
+    pub fn event(&mut self, data: &str, writes_max: usize) -> usize {
+        self.sequence += 1;
+        let broadcast = self.broadcast(data);
+        self.fanout.push(broadcast);
+        let mut turns = 0;
+        loop {
+            turns += 1;
+            let received = &mut self.received;
+            let progress = self.fanout.turn(writes_max, 16 << 10, |session, delivery| {
+                if let Delivery::Joined { joined, .. } = delivery {
+                    received[session as usize] += black_box(joined).len();
+                }
+            });
+            if !progress.has_more {
+                return turns;
+            }
+        }
+    }
+
+    fn broadcast(&self, data: &str) -> Broadcast {
+        let channel = ChannelId(1);
+        Broadcast {
+            channel,
+            sequence: self.sequence,
+            frame: self.frame(data),
+            audience: Audience::Everyone,
+            event: Some(EventKey::new(channel, "e")),
+            published_at: Timestamp::default(),
+            room: self.cores.get(0).room.reserve_always(data.len()),
+        }
+    }
+
+    fn frame(&self, data: &str) -> Frame {
+        let event = ChannelEvent {
+            event: "e",
+            channel: "news",
+            data: Some(data),
+            user_id: None,
+            position: None,
+        };
+        Draft::new(&event).finish(Some(Position { epoch: Epoch(1), offset: self.sequence }))
+    }
+
+    /// Bytes that all subscribers were handed.
+    #[must_use]
+    pub fn received(&self) -> usize {
+        self.received.iter().sum()
+    }
+}
