@@ -24,6 +24,26 @@ impl Rate {
         Self { burst: if burst == 0 { 1 } else { burst }, interval }
     }
 
+    /// `burst` tokens at once, and `per_second` more in each second (at least 1 of both).
+    #[must_use]
+    pub const fn per_second(per_second: u32, burst: u32) -> Self {
+        let nanoseconds = 1_000_000_000 / if per_second == 0 { 1 } else { per_second };
+        Self::new(burst, Duration::from_nanos(nanoseconds as u64))
+    }
+
+    /// Tokens at once.
+    #[must_use]
+    pub const fn burst(self) -> u32 {
+        self.burst
+    }
+
+    /// Tokens that come back in a second, rounded down.
+    #[must_use]
+    pub fn tokens_per_second(self) -> u32 {
+        let tokens = 1_000_000_000_u128.checked_div(self.interval.as_nanos()).unwrap_or(u128::MAX);
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
+
     /// How long an empty bucket takes to fill.
     fn capacity(self) -> Duration {
         self.interval.saturating_mul(self.burst)
@@ -152,6 +172,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_rate_per_second_says_what_it_was_made_of(per_second in 1_u32..=30_000, burst: u32) {
+            let rate = Rate::per_second(per_second, burst);
+            prop_assert_eq!(rate.tokens_per_second(), per_second);
+            prop_assert_eq!(rate.burst(), burst.max(1));
+        }
+
         /// Over any stretch no more pass than the burst and one per interval.
         #[test]
         fn the_rate_holds_over_any_stretch(steps in prop::collection::vec(0_u64..15_000, 1..200)) {

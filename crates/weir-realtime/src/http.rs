@@ -10,6 +10,7 @@ mod route;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
@@ -18,6 +19,7 @@ use weir_net::server::{Body, Peer};
 use self::answer::Failure;
 use self::route::Route;
 use crate::app::App;
+use crate::metrics::Limit;
 use crate::pusher::api::ApiError;
 use crate::pusher::signature::{Query, SignedRequest};
 use crate::shard::{Shard, connect};
@@ -55,15 +57,7 @@ impl Shard {
         let path = head.uri.path();
         let route = Route::parse(&head.method, path)?;
         let settings = self.hub.settings().pusher.clone();
-        let max = settings.api_body_bytes_max;
-        let body = match Limited::new(body, max).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(ApiError::BodyTooLarge { bytes: max + 1, max }.into());
-            }
-            // The client is gone; nobody reads the answer.
-            Err(error) => return Err(Failure::new(StatusCode::BAD_REQUEST, error)),
-        };
+        let body = self.body_of(body, settings.api_body_bytes_max).await?;
         let signed = SignedRequest {
             method: head.method.as_str(),
             path,
@@ -82,6 +76,24 @@ impl Shard {
         }
         let call = Call { app: &app, query: &query, body: &body };
         self.carry_out(&route, &call, &settings)
+    }
+
+    /// All of a body that is neither too long nor too late.
+    async fn body_of(&self, body: Incoming, max: usize) -> Result<Bytes, Failure> {
+        let timeout = self.hub.settings().limits.api_body_timeout;
+        match tokio::time::timeout(timeout, Limited::new(body, max).collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                Err(ApiError::BodyTooLarge { bytes: max + 1, max }.into())
+            }
+            // The client is gone; nobody reads the answer.
+            Ok(Err(error)) => Err(Failure::new(StatusCode::BAD_REQUEST, error)),
+            Err(_) => {
+                self.hub.metrics.limit_hit(Limit::ApiBodyTimeout);
+                let text = "the body did not arrive in time (realtime.limits.api_body_timeout)";
+                Err(Failure::new(StatusCode::REQUEST_TIMEOUT, text))
+            }
+        }
     }
 
     /// The app of the path; in paths without one, the app whose key has signed.

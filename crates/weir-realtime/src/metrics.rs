@@ -75,6 +75,7 @@ pub(crate) enum Limit {
     ClientEventRate,
     SubscribeRate,
     Members,
+    ApiBodyTimeout,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -50,6 +50,8 @@ pub struct Limits {
     pub pong_timeout: Duration,
     /// How long a client has to take what is left for it and to close.
     pub close_timeout: Duration,
+    /// How long the body of a request to the HTTP API may take to arrive.
+    pub api_body_timeout: Duration,
     /// Bytes of all channels' histories together; beyond that the oldest channels lose theirs.
     pub history_bytes_max: usize,
     /// Subscriptions on one core, per second and at once; more wait for their turn.
@@ -168,6 +170,7 @@ impl Default for Limits {
             unsent_bytes_max: 64 << 10,
             pong_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),
+            api_body_timeout: Duration::from_secs(10),
             history_bytes_max: 256 << 20,
             // A subscription costs some 20 us: half a core for those who come back, half for those
             // who are there.

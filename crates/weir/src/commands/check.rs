@@ -1,6 +1,6 @@
 //! `weir check`: every mistake of the settings at once, and what is in effect.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::cli::CheckArguments;
 use crate::config::mistakes::Mistakes;
@@ -40,12 +40,18 @@ fn print(source: &Source, loaded: &Loaded) {
     }
     let settings = &loaded.settings;
     output::line("");
-    output::line(&format!("would listen on {} (jobs)", settings.jobs.listen));
-    output::line(&format!("would listen on {} (console)", settings.console.listen));
+    for (setting, address) in settings.addresses() {
+        output::line(&format!("would listen on {address} ({})", part_of(setting)));
+    }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"));
     }
+}
+
+/// `jobs.listen` -> `jobs`.
+fn part_of(setting: &str) -> &str {
+    setting.split('.').next().unwrap_or(setting)
 }
 
 fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
@@ -59,14 +65,14 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
         })
     });
     let settings = &loaded.settings;
+    let addresses = settings.addresses().into_iter();
+    let mut listen: Map<String, Value> =
+        addresses.map(|(setting, address)| (part_of(setting).to_owned(), json!(address))).collect();
+    listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({
         "mistakes": [],
         "warnings": loaded.warnings,
-        "listen": {
-            "jobs": settings.jobs.listen,
-            "console": settings.console.listen,
-            "admin": settings.admin_socket(),
-        },
+        "listen": listen,
         "settings": values.collect::<Vec<_>>(),
     }))
 }

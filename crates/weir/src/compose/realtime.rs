@@ -53,7 +53,7 @@ impl Realtime {
         }
         let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
         let tls = tls.map(Arc::new);
-        let in_flight_max = settings.realtime.webhooks_in_flight_max;
+        let in_flight_max = settings.realtime.webhooks.in_flight_max;
         let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, in_flight_max));
         semaphore::register(
             registry.sub_registry_with_prefix("weir"),
@@ -94,7 +94,7 @@ impl Realtime {
         }
         let realtime = &settings.realtime;
         self.limits.store(Arc::new(settings.front.limits.clone()));
-        self.in_flight.set_limit(realtime.webhooks_in_flight_max);
+        self.in_flight.set_limit(realtime.webhooks.in_flight_max);
         self.hub.reload(realtime.settings.clone(), realtime.apps.clone());
         Ok(())
     }
@@ -136,7 +136,7 @@ fn hub(
 ) -> Arc<Hub> {
     let realtime = &settings.realtime;
     let (handle, worker) = Webhooks::start(
-        realtime.webhooks.clone(),
+        realtime.webhooks.settings.clone(),
         clock.clone(),
         WebhookMetrics::register(registry),
         in_flight,

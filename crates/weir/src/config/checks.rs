@@ -1,5 +1,9 @@
 //! What no single key can tell: settings that contradict each other, or are sound but dangerous.
 
+mod realtime;
+
+use std::net::SocketAddr;
+
 use weir_jobs::settings::{Fsync, StoreKind};
 use weir_net::tls;
 
@@ -17,10 +21,8 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     }
     let jobs = &settings.jobs;
     let limits = &jobs.settings.limits;
-    if jobs.listen == settings.console.listen && jobs.listen.port() != 0 {
-        let message = format!("console.listen: {} is jobs.listen already", jobs.listen);
-        report.mistake_at("console.listen", message);
-    }
+    reject_shared_addresses(settings, report);
+    realtime::mistakes(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =
             "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";
@@ -40,8 +42,27 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     }
 }
 
+/// Two parts can't listen at one address.
+fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    for (path, address) in settings.addresses() {
+        match taken.iter().find(|(_, other)| *other == address && address.port() != 0) {
+            Some((other, _)) => {
+                report.mistake_at(path, format!("{path}: {address} is {other} already"));
+            }
+            None => taken.push((path, address)),
+        }
+    }
+}
+
 /// What is sound but worth a thought.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
+    let mut warnings = jobs_warnings(settings);
+    realtime::warn(settings, &mut warnings);
+    warnings
+}
+
+fn jobs_warnings(settings: &Settings) -> Vec<String> {
     let jobs = &settings.jobs;
     let is_local = jobs.listen.ip().to_canonical().is_loopback();
     let has_password = jobs.settings.password.is_some();

@@ -84,6 +84,21 @@ pub(super) fn to_size<T: TryFrom<u64>>(
     })
 }
 
+/// `"10%"`, within so many percent.
+pub(super) fn to_thousandths(
+    value: &DeValue<'_>,
+    range: &RangeInclusive<u64>,
+) -> Result<u32, String> {
+    let text = value.as_str().ok_or_else(|| expected("a percentage like \"10%\"", value))?;
+    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    let percent = percent.ok_or_else(|| {
+        format!("{text:?} is not a percentage; write a whole number and %, for example \"10%\"")
+    })?;
+    fit::<u32>(percent, range)
+        .map(|percent| percent * 10)
+        .map_err(|_| format!("must be from {}% to {}%", range.start(), range.end()))
+}
+
 /// `IP:port`; what Weir's TCP services listen on.
 pub(super) fn to_tcp_address(value: &DeValue<'_>) -> Result<SocketAddr, String> {
     let text = value.as_str().ok_or_else(|| expected("an address", value))?;

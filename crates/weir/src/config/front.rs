@@ -57,80 +57,82 @@ impl Front {
     }
 }
 
+/// More of anything than a machine holds.
+const COUNT_MAX: u64 = 100_000_000;
+
 fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
-    let Limits {
-        connections_max,
-        refusals_max,
-        linger_timeout,
-        accepts_per_second,
-        accepts_burst,
-        head_bytes_max,
-        head_timeout,
-        idle_timeout,
-        write_timeout,
-        tls_handshakes_max,
-        tls_handshake_timeout,
-    } = limits;
-    let mut number = |name, field: &mut u32, min, doc| {
-        keys.number(Key::live(name, doc), min..=100_000_000, field);
+    read_counts(keys, limits);
+    read_waits(keys, limits);
+    keys.size(
+        Key::live("head_bytes_max", "Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a connection."),
+        256..=1 << 20,
+        &mut limits.head_bytes_max,
+    );
+}
+
+fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
+    let mut count = |name, min, field: &mut u32, doc| {
+        keys.number(Key::live(name, doc), min..=COUNT_MAX, field);
     };
-    number(
+    count(
         "connections_max",
-        connections_max,
         1,
+        &mut limits.connections_max,
         "Connections open at once, over all cores, WebSockets included. One more gets 503.",
     );
-    number(
+    count(
         "refusals_max",
-        refusals_max,
         1,
+        &mut limits.refusals_max,
         "Refused connections, on each core, that wait for their client to read why. One more is closed at once.",
     );
-    number(
+    count(
         "accepts_per_second",
-        accepts_per_second,
         0,
+        &mut limits.accepts_per_second,
         "Connections accepted per second, over all cores; 0: no limit. The others wait in the kernel's backlog.",
     );
-    number(
+    count(
         "accepts_burst",
-        accepts_burst,
         1,
+        &mut limits.accepts_burst,
         "Connections accepted at once after a quiet time, when accepts_per_second is set.",
     );
-    number(
+    count(
         "tls_handshakes_max",
-        tls_handshakes_max,
         1,
+        &mut limits.tls_handshakes_max,
         "TLS handshakes at once, on each core; the others wait their turn.",
     );
+}
+
+fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
     let mut wait = |name, field: &mut Duration, doc| {
         keys.duration(Key::live(name, doc), WAIT, field);
     };
     wait(
         "linger_timeout",
-        linger_timeout,
+        &mut limits.linger_timeout,
         "How long a refused client may take to read why and to hang up.",
     );
     wait(
         "head_timeout",
-        head_timeout,
+        &mut limits.head_timeout,
         "A request's head must arrive within this long, or it gets 408.",
     );
-    wait("idle_timeout", idle_timeout, "How long a connection may wait for its next request.");
+    wait(
+        "idle_timeout",
+        &mut limits.idle_timeout,
+        "How long a connection may wait for its next request.",
+    );
     wait(
         "write_timeout",
-        write_timeout,
+        &mut limits.write_timeout,
         "How long a client may leave an answer unread before the connection is cut.",
     );
     wait(
         "tls_handshake_timeout",
-        tls_handshake_timeout,
+        &mut limits.tls_handshake_timeout,
         "A TLS handshake must be done within this long.",
-    );
-    keys.size(
-        Key::live("head_bytes_max", "Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a connection."),
-        256..=1 << 20,
-        head_bytes_max,
     );
 }

@@ -3,19 +3,22 @@
 //! takes it. From these calls come the settings, the mistakes, the list of values that `weir check`
 //! prints, what a reload reports, and docs/reference/settings.md.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_base::secret::Secret;
+use weir_base::token_bucket::Rate;
 
 use super::convert::{
     did_you_mean, expected, fit, none, quoted, to_duration, to_integer, to_path, to_size,
-    to_tcp_address,
+    to_tcp_address, to_thousandths,
 };
 use super::report::{Report, Value};
 use super::secrets::{self, Environment};
@@ -138,6 +141,20 @@ impl<'a> Keys<'a> {
         self.read(key, "duration", field, show, |value| to_duration(value, &range));
     }
 
+    /// How often, and how many at once: two keys of one rate.
+    pub(crate) fn rate(&mut self, per_second: Key, burst: Key, field: &mut Rate) {
+        let (mut often, mut at_once) = (field.tokens_per_second(), field.burst());
+        self.number(per_second, 1..=1_000_000, &mut often);
+        self.number(burst, 1..=1_000_000, &mut at_once);
+        *field = Rate::per_second(often, at_once);
+    }
+
+    /// A share, kept in thousandths, written in whole percent: `"10%"`.
+    pub(crate) fn percent(&mut self, key: Key, range: RangeInclusive<u64>, thousandths: &mut u32) {
+        let show = |field: &u32| quoted(&format!("{}%", field / 10));
+        self.read(key, "percentage", thousandths, show, |value| to_thousandths(value, &range));
+    }
+
     pub(crate) fn optional_duration(
         &mut self,
         key: Key,
@@ -198,6 +215,20 @@ impl<'a> Keys<'a> {
         self.require(key.name);
     }
 
+    /// A text that must be there and is parsed; it is shown as what it became shows itself.
+    pub(crate) fn required_parsed<T>(&mut self, key: Key, field: &mut Option<T>)
+    where
+        T: FromStr<Err: Display> + Display,
+    {
+        let show =
+            |field: &Option<T>| field.as_ref().map_or_else(none, |it| quoted(&it.to_string()));
+        self.read(key, "text", field, show, |value| {
+            let text = value.as_str().ok_or_else(|| expected("a text", value))?;
+            text.parse().map(Some).map_err(|error: T::Err| error.to_string())
+        });
+        self.require(key.name);
+    }
+
     /// A secret that must be there.
     pub(crate) fn required_secret(&mut self, key: Key, field: &mut Option<Secret>) {
         self.secret(key, field);
@@ -216,15 +247,62 @@ impl<'a> Keys<'a> {
     }
 
     pub(crate) fn texts(&mut self, key: Key, field: &mut Vec<String>) {
-        let show = |field: &Vec<String>| {
-            let entries: Vec<_> = field.iter().map(|text| quoted(text)).collect();
+        self.parsed_texts(key, field);
+    }
+
+    /// Texts that are parsed into something that is written the same way.
+    pub(crate) fn parsed_texts<T>(&mut self, key: Key, field: &mut Vec<T>)
+    where
+        T: FromStr<Err: Display> + Display,
+    {
+        let show = |field: &Vec<T>| {
+            let entries: Vec<_> = field.iter().map(|text| quoted(&text.to_string())).collect();
             format!("[{}]", entries.join(", "))
         };
         self.read(key, "list of texts", field, show, |value| {
             let entries = value.as_array().ok_or_else(|| expected("a list of texts", value))?;
-            let text = |entry: Found<'_>| entry.get_ref().as_str().map(str::to_owned);
-            let texts: Option<Vec<_>> = entries.iter().map(text).collect();
-            texts.ok_or_else(|| "expected a list of texts".to_owned())
+            let parse = |entry: Found<'_>| {
+                let text = entry.get_ref().as_str().ok_or("expected a list of texts")?;
+                text.parse().map_err(|error: T::Err| error.to_string())
+            };
+            entries.iter().map(parse).collect()
+        });
+    }
+
+    pub(crate) fn text(&mut self, key: Key, field: &mut String) {
+        self.read(
+            key,
+            "text",
+            field,
+            |field| quoted(field),
+            |value| value.as_str().map(str::to_owned).ok_or_else(|| expected("a text", value)),
+        );
+    }
+
+    /// Texts and secrets by name; none of them is shown.
+    pub(crate) fn secrets(&mut self, key: Key, field: &mut Vec<(String, Secret)>) {
+        let context = self.context;
+        let show = |field: &Vec<(String, Secret)>| {
+            let entries: Vec<_> = field.iter().map(|(name, _)| format!("{name} = (set)")).collect();
+            if entries.is_empty() {
+                "{}".to_owned()
+            } else {
+                format!("{{ {} }}", entries.join(", "))
+            }
+        };
+        self.read(key, "table of texts or secrets", field, show, |value| {
+            let table = value.as_table().ok_or_else(|| expected("a table", value))?;
+            let entry = |(name, value): (&Spanned<_>, Found<'_>)| {
+                let name: &Cow<'_, str> = name.get_ref();
+                let secret = match value.get_ref().as_str() {
+                    Some(text) => Ok(Secret::new(text.to_owned())),
+                    None => secrets::read(value.get_ref(), context.folder, context.environment),
+                };
+                secret
+                    .map(|secret| (name.to_string(), secret))
+                    .map_err(|why| format!("{name}: {why}"))
+            };
+            table.iter().map(entry).collect()
         });
     }
 
@@ -333,7 +411,13 @@ impl<'a> Keys<'a> {
     /// A mistake about one key of this table.
     pub(crate) fn mistake_at(&mut self, name: &str, message: &str) {
         let path = self.full(name);
-        self.report.mistake_at(&path, format!("{path}: {message}"));
+        self.named_mistake_at(name, format!("{path}: {message}"));
+    }
+
+    /// The same, with a message that names the setting itself.
+    pub(crate) fn named_mistake_at(&mut self, name: &str, message: String) {
+        let path = self.full(name);
+        self.report.mistake_at(&path, message);
     }
 
     /// A mistake about this table as a whole.

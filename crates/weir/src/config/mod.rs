@@ -27,6 +27,7 @@ pub(crate) mod units;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -96,6 +97,15 @@ impl Settings {
     /// Whether there is anything to serve at `front.listen`.
     pub(crate) fn has_front(&self) -> bool {
         self.front.is_listen_set || !self.realtime.apps.is_empty()
+    }
+
+    /// What is listened on over TCP, by the names of the settings.
+    pub(crate) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let front = self.has_front().then_some(("front.listen", self.front.listen));
+        let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
+        let jobs = ("jobs.listen", self.jobs.listen);
+        let console = ("console.listen", self.console.listen);
+        [Some(jobs), front, realtime, Some(console)].into_iter().flatten().collect()
     }
 
     /// Where the admin API listens.

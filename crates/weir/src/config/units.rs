@@ -75,6 +75,12 @@ pub(crate) fn format_size(bytes: u64) -> String {
     of_units.unwrap_or_else(|| format!("{bytes}B"))
 }
 
+/// Says roughly how much, for people: `16 GiB`.
+pub(crate) fn about_size(bytes: u64) -> String {
+    let unit = SIZES[..4].iter().find(|(_, size)| bytes >= *size);
+    unit.map_or_else(|| format!("{bytes} B"), |(unit, size)| format!("{} {unit}", bytes / size))
+}
+
 fn format_in(total: u64, units: &[(&str, u64)]) -> Option<String> {
     let (unit, size) = units.iter().find(|(_, size)| total > 0 && total.is_multiple_of(*size))?;
     Some(format!("{}{unit}", total / size))
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!(format_duration(Duration::from_secs(180 * 86_400)), "180d");
         assert_eq!(format_size(16 << 20), "16MiB");
         assert_eq!(format_size(255), "255B");
+        assert_eq!(about_size((16 << 30) + 5), "16 GiB");
+        assert_eq!(about_size(255), "255 B");
     }
 
     proptest! {

@@ -1,0 +1,113 @@
+//! The same for the front and realtime.
+
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+use weir_net::tls;
+use weir_realtime::settings::AppSettings;
+
+use super::super::report::Report;
+use super::super::{Settings, units};
+
+/// The shortest secret that is not worth a warning: 16 characters of base64 hold 96 bits.
+const SECRET_CHARACTERS_MIN: usize = 16;
+
+pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    if let Some(Err(error)) = settings.front.tls.as_ref().map(tls::server_config) {
+        report.mistake_at("front.tls", format!("front.tls: {error}"));
+    }
+    let webhooks = &settings.realtime.webhooks.settings;
+    if webhooks.retry_delay_max < webhooks.retry_delay_min {
+        let path = "realtime.webhooks.retry_delay_max";
+        report.mistake_at(path, format!("{path}: must not be below retry_delay_min"));
+    }
+    let limits = &settings.realtime.settings.pusher;
+    if limits.api_body_bytes_max < limits.event_data_bytes_max {
+        let path = "realtime.limits.api_body_bytes_max";
+        report.mistake_at(path, format!("{path}: must hold one event of event_data_bytes_max"));
+    }
+}
+
+pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
+    let realtime = &settings.realtime;
+    if settings.has_front() {
+        warn_of_front(settings, warnings);
+    }
+    let is_own_open = |address: std::net::SocketAddr| !address.ip().to_canonical().is_loopback();
+    if realtime.listen.is_some_and(is_own_open) {
+        let text = "realtime.listen is not loopback: events travel in clear text there; only front.listen can have TLS";
+        warnings.push(text.to_owned());
+    }
+    for (index, app) in realtime.apps.iter().enumerate() {
+        warn_of_app(settings, &format!("realtime.apps[{index}]"), app, warnings);
+    }
+    let limits = &realtime.settings;
+    if limits.pusher.client_message_bytes_max > limits.websocket.message_bytes_max {
+        warnings.push("realtime.limits.client_message_bytes_max is above message_bytes_max: longer messages end the connection".to_owned());
+    }
+    for (path, wait) in [
+        ("realtime.drain_window", limits.drain_window),
+        ("realtime.webhooks.drain_timeout", realtime.webhooks.settings.drain_timeout),
+    ] {
+        warn_of_late_end(settings.shutdown_deadline, path, wait, warnings);
+    }
+}
+
+fn warn_of_front(settings: &Settings, warnings: &mut Vec<String>) {
+    let front = &settings.front;
+    if !front.listen.ip().to_canonical().is_loopback() && front.tls.is_none() {
+        let text = "front.listen is not loopback and there is no front.tls: requests and events travel in clear text";
+        warnings.push(text.to_owned());
+    }
+    let connections_max = front.limits.connections_max;
+    if let Some(files_max) = open_files_max()
+        && u64::from(connections_max) > files_max
+    {
+        warnings.push(format!(
+            "front.limits.connections_max is {connections_max}, but a process may have {files_max} open files here (ulimit -Hn; LimitNOFILE in systemd)"
+        ));
+    }
+}
+
+/// None: no limit.
+fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
+fn warn_of_app(settings: &Settings, path: &str, app: &AppSettings, warnings: &mut Vec<String>) {
+    let characters = app.secret.expose().chars().count();
+    if characters < SECRET_CHARACTERS_MIN {
+        warnings.push(format!(
+            "{path}.secret has {characters} characters; below {SECRET_CHARACTERS_MIN} it can be guessed"
+        ));
+    }
+    if app.requires_tls && settings.front.tls.is_none() {
+        warnings.push(format!(
+            "{path}.require_tls without front.tls: every connection is refused; TLS that ends in a proxy doesn't count"
+        ));
+    }
+    let default = AppSettings::new("", "", app.secret.clone());
+    let connections = app.connections_max.min(settings.front.limits.connections_max as usize);
+    let queued = app.client_queue_bytes_max.saturating_mul(connections) as u64;
+    let memory = memory_bytes();
+    if app.client_queue_bytes_max > default.client_queue_bytes_max && queued > memory {
+        let (queued, memory) = (units::about_size(queued), units::about_size(memory));
+        warnings.push(format!(
+            "{path}.client_queue_bytes_max: {connections} slow clients could hold {queued}, and this machine has {memory}"
+        ));
+    }
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+fn warn_of_late_end(deadline: Duration, path: &str, wait: Duration, warnings: &mut Vec<String>) {
+    if wait >= deadline && !deadline.is_zero() {
+        let deadline = units::format_duration(deadline);
+        warnings.push(format!(
+            "{path} is not below shutdown_deadline ({deadline}): the end cuts it off"
+        ));
+    }
+}
