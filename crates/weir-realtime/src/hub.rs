@@ -3,6 +3,7 @@
 mod broadcast;
 mod cores;
 mod mailbox;
+mod operator;
 mod room;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use weir_base::switch::Switches;
 
 pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, EventKey, Letter};
 pub(crate) use self::cores::Cores;
+pub use self::operator::PublishTextError;
 pub use self::room::CoreBusy;
 pub(crate) use self::room::Reservation;
 use crate::app::{App, Apps};

@@ -20,6 +20,7 @@ mod output;
 mod parent;
 mod part;
 mod process_metrics;
+mod realtime_admin;
 mod reload;
 mod run;
 mod status;

@@ -15,6 +15,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// Whether it is wanted, where `only` these are (none: all).
+    pub(crate) fn is_among(self, only: &[Self]) -> bool {
+        only.is_empty() || only.contains(&self)
+    }
+
     /// What descriptors, the ready line and logs call it.
     pub(crate) fn name(self) -> &'static str {
         match self {

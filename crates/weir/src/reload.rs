@@ -9,6 +9,7 @@ use crate::compose::Weir;
 use crate::config::{Loaded, environment};
 use crate::logging::Logging;
 use crate::parent::Handover;
+use crate::part::Part;
 
 /// What a reload needs.
 #[derive(Debug)]
@@ -34,12 +35,12 @@ impl Reload {
         let handover = Handover::receive(&mut self.settings_file)?;
         let fresh = handover.load(&environment::variable)?;
         self.log.set_level(fresh.settings.log.level);
-        weir.reload_realtime(&fresh.settings)?;
         let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
         // Settings that need a restart stay those of the start, so that a later reload says so
-        // again; the job server tells which of its own it kept.
+        // again; each part tells which of its own it kept.
         let patience = self.loaded.settings.admin.request_timeout;
-        let reloaded = weir.reload_jobs(fresh.settings.jobs.settings.clone());
+        let wants_realtime = Part::Realtime.is_among(&handover.flags.only);
+        let reloaded = weir.reload(&fresh.settings, wants_realtime);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
             tracing::warn!("{setting} changed: needs a restart");

@@ -13,8 +13,11 @@ use serde::{Deserialize, Serialize};
 use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::handle::Handle;
 use weir_jobs::view::Overview;
+use weir_realtime::hub::Hub;
 
+use crate::compose::Addresses;
 use crate::config::Settings;
+use crate::realtime_admin;
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +31,11 @@ pub(crate) struct Status {
     /// Whether the job server takes jobs; the text says why not.
     pub(crate) problem: Option<String>,
     pub(crate) jobs: Overview,
+    /// `127.0.0.1:8080`; None: not opened.
+    pub(crate) front_listen: Option<String>,
+    pub(crate) realtime_listen: Option<String>,
+    /// None: it is not served here.
+    pub(crate) realtime: Option<weir_realtime::view::Overview>,
 }
 
 /// What doesn't change while this process lives.
@@ -40,10 +48,17 @@ pub(crate) struct Facts {
     jobs_listen: Option<SocketAddr>,
     jobs_listen_setting: SocketAddr,
     has_tls: bool,
+    realtime: Addresses,
 }
 
 impl Facts {
-    pub(crate) fn new(clock: &Clock, settings: &Settings, jobs_listen: Option<SocketAddr>) -> Self {
+    /// `realtime`: where it listens; None: it is not served here.
+    pub(crate) fn new(
+        clock: &Clock,
+        settings: &Settings,
+        jobs_listen: Option<SocketAddr>,
+        realtime: Option<Addresses>,
+    ) -> Self {
         Self {
             clock: clock.clone(),
             started: clock.now(),
@@ -51,6 +66,7 @@ impl Facts {
             jobs_listen,
             jobs_listen_setting: settings.jobs.listen,
             has_tls: settings.jobs.tls.is_some(),
+            realtime: realtime.unwrap_or_default(),
         }
     }
 
@@ -67,10 +83,16 @@ impl Facts {
 }
 
 /// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
-pub(crate) fn api(handle: Handle, facts: Facts, body_bytes_max: usize) -> Router {
+pub(crate) fn api(
+    handle: Handle,
+    hub: Option<Arc<Hub>>,
+    facts: Facts,
+    body_bytes_max: usize,
+) -> Router {
     Router::new()
         .nest("/jobs", weir_jobs::admin::router(handle.clone()))
-        .route("/status", get(status).with_state((handle, facts)))
+        .nest("/realtime", realtime_admin::router(hub.clone()))
+        .route("/status", get(status).with_state((handle, hub, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
@@ -87,7 +109,9 @@ pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-async fn status(State((handle, facts)): State<(Handle, Facts)>) -> Response {
+type Whole = (Handle, Option<Arc<Hub>>, Facts);
+
+async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
     let jobs = match handle.overview().await {
         Ok(jobs) => jobs,
         Err(error) => return unavailable(&error.to_string()),
@@ -100,6 +124,9 @@ async fn status(State((handle, facts)): State<(Handle, Facts)>) -> Response {
         jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
         problem: handle.ready().await.err().map(|error| error.to_string()),
         jobs,
+        front_listen: facts.realtime.front.map(|address| address.to_string()),
+        realtime_listen: facts.realtime.realtime.map(|address| address.to_string()),
+        realtime: hub.map(|hub| hub.overview()),
     })
     .into_response()
 }

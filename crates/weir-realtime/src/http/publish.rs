@@ -5,10 +5,9 @@ use hyper::StatusCode;
 use super::answer::Failure;
 use super::route::{Operation, Route};
 use super::{Call, query};
-use crate::hub::{Event, Letter};
+use crate::hub::Event;
 use crate::pusher::api::{self, ChannelInfo, InfoRequest, Publish};
 use crate::pusher::channel::{ChannelName, SERVER_TO_USER_PREFIX};
-use crate::pusher::close_code::CloseCode;
 use crate::pusher::limits::Limits;
 use crate::shard::Shard;
 
@@ -89,9 +88,7 @@ impl Shard {
     }
 
     fn terminate(&self, call: &Call<'_>, user: &str) -> Vec<u8> {
-        for to in call.app.users.connections(user) {
-            self.hub.tell(to, Letter::Close { to, code: CloseCode::Unauthorized });
-        }
+        self.hub.end_connections(call.app, user);
         nothing()
     }
 

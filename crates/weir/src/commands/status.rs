@@ -59,8 +59,23 @@ fn print(status: &Status) {
     for (name, value) in rows {
         output::line(&format!("{name:<12} {value}"));
     }
+    print_realtime(status);
     for hit in jobs.limits_hit.iter().filter(|hit| hit.hits > 0) {
         output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
+    }
+}
+
+fn print_realtime(status: &Status) {
+    let Some(realtime) = &status.realtime else { return };
+    let listen = [&status.front_listen, &status.realtime_listen];
+    let listen: Vec<&str> = listen.into_iter().flatten().map(String::as_str).collect();
+    output::line(&format!("{:<12} {}", "realtime at", listen.join(", ")));
+    for app in &realtime.apps {
+        let off = if app.is_enabled { "" } else { " (disabled)" };
+        output::line(&format!(
+            "{:<12} {}{off}: {} of {} connections, {} channels, {} users",
+            "app", app.id, app.connections, app.connections_max, app.channels, app.users
+        ));
     }
 }
 

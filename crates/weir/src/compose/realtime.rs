@@ -1,5 +1,7 @@
 //! Realtime: the cores with their sockets, what they share, and who is told.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +12,9 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
-use weir_base::shutdown::Shutdown;
+use weir_base::shutdown::{Drained, Shutdown};
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Start, Stop};
-use weir_net::{Listener, NetMetrics, Tls};
+use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
@@ -35,32 +37,46 @@ pub(super) struct Realtime {
     draining: CancellationToken,
     stop: Stop,
     webhooks: Shutdown,
+    histories: PathBuf,
+    addresses: Addresses,
     cores: End<Outcome>,
+}
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) front: Option<SocketAddr>,
+    pub(crate) realtime: Option<SocketAddr>,
+}
+
+/// What is left to do when nobody publishes any more.
+#[derive(Debug)]
+pub(super) struct Left {
+    hub: Arc<Hub>,
+    webhooks: Shutdown,
+    histories: PathBuf,
 }
 
 impl Realtime {
     /// Serves the sockets of the cores. None: there are none.
-    pub(super) fn start(
+    pub(super) async fn start(
         settings: &Settings,
         inherited: &mut Inherited,
         registry: &mut Registry,
         clock: &Clock,
     ) -> anyhow::Result<Option<Self>> {
         let (front, own) = (sockets(inherited, FRONT)?, sockets(inherited, REALTIME)?);
-        let cores = front.len().max(own.len());
-        if cores == 0 {
+        let count = front.len().max(own.len());
+        if count == 0 {
             return Ok(None);
         }
         let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
         let tls = tls.map(Arc::new);
-        let in_flight_max = settings.realtime.webhooks.in_flight_max;
-        let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, in_flight_max));
-        semaphore::register(
-            registry.sub_registry_with_prefix("weir"),
-            vec![Arc::clone(&in_flight)],
-        );
+        let in_flight = in_flight(settings, registry);
         let webhooks = Shutdown::new();
-        let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let hub = hub(settings, count, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let histories = settings.data_dir.join(HISTORIES);
+        restore(&hub, &histories).await;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let draining = CancellationToken::new();
         let stop = Stop {
@@ -68,9 +84,10 @@ impl Realtime {
             at_once: CancellationToken::new(),
             deadline: settings.shutdown_deadline,
         };
+        let addresses = Addresses { front: address(&front), realtime: address(&own) };
         let running = server::start(Start {
             listeners: listeners([(front, tls.clone()), (own, None)]),
-            cores,
+            cores: count,
             limits: Arc::clone(&limits),
             clock: clock.clone(),
             metrics: NetMetrics::register(registry),
@@ -78,7 +95,28 @@ impl Realtime {
             stop: stop.clone(),
         })?;
         let cores = End::of(running.join());
-        Ok(Some(Self { hub, limits, tls, in_flight, draining, stop, webhooks, cores }))
+        Ok(Some(Self {
+            hub,
+            limits,
+            tls,
+            in_flight,
+            draining,
+            stop,
+            webhooks,
+            histories,
+            addresses,
+            cores,
+        }))
+    }
+
+    /// The way in.
+    pub(super) fn hub(&self) -> Arc<Hub> {
+        Arc::clone(&self.hub)
+    }
+
+    /// Where it listens.
+    pub(super) fn addresses(&self) -> Addresses {
+        self.addresses
     }
 
     /// Resolves when it has ended by itself.
@@ -99,9 +137,13 @@ impl Realtime {
         Ok(())
     }
 
-    /// What tells the applications' servers. It ends last, and only once nobody holds the hub.
-    pub(super) fn webhooks(&self) -> Shutdown {
-        self.webhooks.clone()
+    /// What is left to do once it has stopped and nobody else publishes.
+    pub(super) fn left(&self) -> Left {
+        Left {
+            hub: Arc::clone(&self.hub),
+            webhooks: self.webhooks.clone(),
+            histories: self.histories.clone(),
+        }
     }
 
     /// Ends the cores: connections are closed, spread over the drain window, and requests in hand
@@ -123,6 +165,47 @@ impl Realtime {
     }
 }
 
+impl Left {
+    /// Saves the histories and sends what the applications' servers are to be told, at most for
+    /// `time_left` (zero: neither).
+    pub(super) async fn finish(self, time_left: Duration) {
+        let Self { hub, webhooks, histories } = self;
+        if !time_left.is_zero() {
+            let saving = tokio::task::spawn_blocking(move || hub.save(&histories));
+            match saving.await {
+                Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),
+                Ok(Err(error)) => tracing::warn!("histories are lost: {error}"),
+                Err(error) => tracing::error!(%error, "histories are lost"),
+            }
+        }
+        // Only now: the worker goes on as long as somebody may tell it something.
+        if let Drained::DeadlinePassed { .. } = webhooks.drain(time_left).await {
+            tracing::warn!("webhooks that were not sent yet are lost: no time is left");
+        }
+    }
+}
+
+/// Histories of the end before, for clients that recover. Without them they load anew.
+async fn restore(hub: &Arc<Hub>, histories: &Path) {
+    let (hub, histories) = (Arc::clone(hub), histories.to_owned());
+    match tokio::task::spawn_blocking(move || hub.restore(&histories)).await {
+        Ok(Ok(saved)) => tracing::debug!(?saved, "histories restored"),
+        Ok(Err(error)) => tracing::warn!("{error}"),
+        Err(error) => tracing::error!(%error, "histories begin anew"),
+    }
+}
+
+/// How many webhooks are on their way at once.
+fn in_flight(settings: &Settings, registry: &mut Registry) -> Arc<Semaphore> {
+    let limit = settings.realtime.webhooks.in_flight_max;
+    let in_flight = Arc::new(Semaphore::new("webhooks", IN_FLIGHT_MAX, limit));
+    let registry = registry.sub_registry_with_prefix("weir");
+    semaphore::register(registry, vec![Arc::clone(&in_flight)]);
+    in_flight
+}
+
+/// In data_dir, from a graceful end to the next start.
+const HISTORIES: &str = "realtime-histories";
 const IN_FLIGHT_MAX: &str = "realtime.limits.webhooks_in_flight_max";
 
 /// What the cores share; `webhooks` runs what tells the applications' servers.
@@ -160,6 +243,13 @@ fn core(
 ) -> impl Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static {
     let (hub, draining) = (Arc::clone(hub), draining.clone());
     move |core| Rc::new(Front::new(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+}
+
+fn address(sockets: &[Listener]) -> Option<SocketAddr> {
+    match sockets.first()?.address().ok()? {
+        ListenAddress::Tcp(address) => Some(address),
+        ListenAddress::Unix(_) => None,
+    }
 }
 
 fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> Vec<CoreListener> {

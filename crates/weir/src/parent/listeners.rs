@@ -56,7 +56,7 @@ impl Listeners {
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
         let tcp: anyhow::Result<Vec<Group>> = wanted(settings)
             .into_iter()
-            .filter(|(part, _)| only.is_empty() || only.contains(part))
+            .filter(|(part, _)| part.is_among(only))
             .map(|(_, wanted)| bind(wanted, options))
             .collect();
         let admin_path = settings.admin_socket();

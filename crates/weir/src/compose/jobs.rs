@@ -1,0 +1,110 @@
+//! The job server, as a part of the whole.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_jobs::handle::{Handle, HandleError};
+use weir_jobs::metrics::JobsMetrics;
+use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
+use weir_net::Tls;
+use weir_supervisor::inherited::Inherited;
+
+use super::end::End;
+use super::tcp_listener;
+use crate::config::Settings;
+use crate::part::Part;
+
+/// The job server, running.
+pub(super) struct Jobs {
+    handle: Handle,
+    address: Option<SocketAddr>,
+    tls: Option<Arc<Tls>>,
+    stop: Stop,
+    running: End<Outcome>,
+}
+
+impl Jobs {
+    /// Opens the store and serves the socket, if there is one.
+    pub(super) async fn start(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        registry: &mut Registry,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
+        let labels_max = settings.jobs.settings.limits.metrics_queues_max;
+        let tls = settings.jobs.tls.clone().map(Tls::load).transpose().context("jobs.tls")?;
+        let tls = tls.map(Arc::new);
+        let stop = Stop {
+            graceful: CancellationToken::new(),
+            at_once: CancellationToken::new(),
+            deadline: settings.shutdown_deadline,
+        };
+        let listener = tcp_listener(inherited, Part::Jobs)?;
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let running = start(Start {
+            listeners: listener.into_iter().collect(),
+            settings: settings.jobs.settings.clone(),
+            clock: clock.clone(),
+            metrics: JobsMetrics::register(registry, labels_max),
+            tls: tls.clone(),
+            stop: stop.clone(),
+        });
+        let running = running.await?;
+        let handle = running.handle();
+        Ok(Self { handle, address, tls, stop, running: End::of(running.join()) })
+    }
+
+    /// The way in.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Where it listens; None: it has no socket here.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Resolves when it has ended by itself.
+    pub(super) async fn ended(&mut self) -> String {
+        format!("the job server ended by itself: {:?}", self.running.wait().await)
+    }
+
+    /// Whether it answers within `patience`, if only "busy".
+    pub(super) async fn answers(&self, patience: Duration) -> bool {
+        let answer = tokio::time::timeout(patience, self.handle.ready()).await;
+        !matches!(answer, Ok(Err(HandleError::Gone)) | Err(_))
+    }
+
+    /// Puts new settings in force; answers what needs a restart.
+    pub(super) async fn reload(&self, settings: &Settings) -> anyhow::Result<Vec<String>> {
+        if let Some(tls) = &self.tls {
+            tls.reload().context("jobs.tls: the certificate of before stays")?;
+        }
+        Ok(self.handle.reload(settings.jobs.settings.clone()).await?)
+    }
+
+    /// Ends it: what runs is finished, at most for `deadline` (zero: cut off at once), then the
+    /// store is closed.
+    pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
+        if deadline.is_zero() {
+            self.stop.at_once.cancel();
+        }
+        self.stop.graceful.cancel();
+        let outcome = self.running.into_outcome().await;
+        if let Ended::Cut { tasks } = outcome.ended {
+            tracing::warn!(tasks, "connections to the job server cut off");
+        }
+        outcome.closed.context("the job store was not closed well")
+    }
+}
+
+/// Opening blocks while a log is recovered, so it has a thread of its own.
+async fn start(start: Start) -> anyhow::Result<Running> {
+    let opening = tokio::task::spawn_blocking(move || server::start(start));
+    Ok(opening.await.context("the job server panicked while it started")??)
+}

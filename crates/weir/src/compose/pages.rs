@@ -1,0 +1,82 @@
+//! What people and scripts look at: the admin API on its socket, the console on its port.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use axum::Router;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_base::history::History;
+use weir_base::shutdown::Shutdown;
+use weir_console::live::Live;
+use weir_console::queue_histories::QueueHistories;
+use weir_console::sampler::{self, Sampler};
+use weir_console::{Deps, Routes};
+use weir_jobs::handle::Handle;
+use weir_net::Listener;
+use weir_realtime::hub::Hub;
+use weir_supervisor::inherited::Inherited;
+
+use super::tcp_listener;
+use crate::config::Settings;
+use crate::http::{self, Endpoint};
+use crate::parent::ADMIN;
+use crate::part::Part;
+use crate::status::{self, Facts};
+
+/// What they show.
+pub(super) struct Pages<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) clock: &'a Clock,
+    pub(super) handle: Handle,
+    pub(super) hub: Option<Arc<Hub>>,
+    pub(super) facts: Facts,
+    pub(super) live: Live,
+    pub(super) registry: Registry,
+}
+
+impl Pages<'_> {
+    /// Serves them until `http` ends.
+    pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
+        let Self { settings, clock, handle, hub, facts, live, registry } = self;
+        let jobs_url = facts.jobs_url();
+        let open = status::open_routes(handle.clone());
+        let metrics = status::metrics_route(Arc::new(registry));
+        let api = status::api(handle.clone(), hub, facts, settings.admin.body_bytes_max);
+
+        let on_socket =
+            Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
+        let admin = Listener::adopt(ADMIN, inherited.expect(ADMIN)?)?;
+        http::serve(admin, Endpoint::admin(on_socket, &settings.admin), http)?;
+        let Some(listener) = tcp_listener(inherited, Part::Console)? else {
+            return Ok(());
+        };
+        let queues_max = settings.console.limits.chart_queues_max;
+        let queue_histories =
+            QueueHistories::new(&settings.history, queues_max, live.metrics().clone());
+        let deps = Deps {
+            handle,
+            history: Arc::new(History::open(&settings.history, &sampler::COLUMNS)),
+            queue_histories: Arc::new(queue_histories),
+            live,
+            clock: clock.clone(),
+            settings: console_settings(&listener, settings)?,
+            jobs_limits: settings.jobs.settings.limits.clone(),
+            jobs_url,
+            routes: Routes { api, metrics, open },
+        };
+        http.spawn(Sampler::new(&deps).run(http.clone()));
+        let endpoint = Endpoint::console(weir_console::router(deps), &settings.admin);
+        http::serve(Listener::Tcp(listener), endpoint, http)?;
+        Ok(())
+    }
+}
+
+/// With the port that the system chose, where it was to choose.
+fn console_settings(
+    listener: &TcpListener,
+    settings: &Settings,
+) -> std::io::Result<weir_console::settings::Settings> {
+    let listen = listener.local_addr()?;
+    Ok(weir_console::settings::Settings { listen, ..settings.console.clone() })
+}
