@@ -11,6 +11,7 @@ mod http;
 mod lifecycle;
 mod lock;
 mod process;
+mod realtime;
 mod reference;
 mod reload;
 mod systemd;

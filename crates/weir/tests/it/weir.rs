@@ -133,6 +133,14 @@ impl Weir {
         self.address("console")
     }
 
+    pub(crate) fn front(&self) -> SocketAddr {
+        self.address("front")
+    }
+
+    pub(crate) fn realtime(&self) -> SocketAddr {
+        self.address("realtime")
+    }
+
     pub(crate) fn serves(&self, part: &str) -> bool {
         self.field(part).is_some()
     }

@@ -1,0 +1,294 @@
+//! Realtime as the binary serves it, with tungstenite as the client.
+
+mod client;
+mod webhook;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use self::client::{Api, Socket};
+use self::webhook::Receiver;
+use crate::http::get;
+use crate::weir::{Site, Weir};
+
+const SECRET: &str = "a secret of enough characters";
+const TOKEN: &str = "0123456789abcdef0123";
+
+const BASE: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
+                    [console]\nlisten = \"127.0.0.1:0\"\ntoken = { env = \"WEIR_TEST_TOKEN\" }\n\
+                    password = { env = \"WEIR_TEST_TOKEN\" }\n\
+                    [realtime.limits]\nclose_timeout = \"200ms\"\n\
+                    [front]\nlisten = \"127.0.0.1:0\"\ncores = 2\n";
+
+fn app(id: &str, key: &str) -> String {
+    format!(
+        "[[realtime.apps]]\nid = \"{id}\"\nkey = \"{key}\"\n\
+         secret = {{ env = \"WEIR_REALTIME_SECRET\" }}\n"
+    )
+}
+
+fn with_app() -> String {
+    format!("{BASE}{}", app("1", "demo-key"))
+}
+
+fn start_in(site: Site, arguments: &[&str]) -> Weir {
+    site.start_with(|command| {
+        command.env("WEIR_REALTIME_SECRET", SECRET).env("WEIR_TEST_TOKEN", TOKEN).args(arguments);
+    })
+}
+
+fn start(settings: &str) -> Weir {
+    let site = Site::new("");
+    site.write(settings);
+    start_in(site, &[])
+}
+
+fn api(weir: &Weir) -> Api<'static> {
+    Api { address: weir.front(), app: "1", key: "demo-key", secret: SECRET }
+}
+
+/// What the admin API answers.
+fn admin(weir: &Weir, path: &str) -> Value {
+    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (status, body) = get(weir.console(), path, &headers);
+    serde_json::from_str(&body).unwrap_or_else(|_| panic!("{path}: {status}: {body}"))
+}
+
+/// The same, for what is done.
+fn act(weir: &Weir, path: &str, body: &Value) -> (String, Value) {
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
+    let (status, answer) = client::request(weir.console(), "POST", path, &headers, body);
+    (status, serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{path}: {answer}")))
+}
+
+#[test]
+fn an_event_published_over_http_reaches_subscribers_on_every_core() {
+    let weir = start(&with_app());
+    let mut sockets: Vec<Socket> = (0..8).map(|_| Socket::of(weir.front(), "demo-key")).collect();
+    for socket in &mut sockets {
+        socket.subscribe("news");
+    }
+    let body = json!({"name": "flood", "channels": ["news"], "data": "{\"level\":3}"});
+    let published = api(&weir).post("events", &body);
+    assert_eq!(published, ("HTTP/1.1 200 OK".to_owned(), "{}".to_owned()));
+    for socket in &mut sockets {
+        let event = socket.event("flood");
+        assert_eq!((&event["channel"], &event["data"]), (&json!("news"), &json!("{\"level\":3}")));
+    }
+    let overview = admin(&weir, "/v1/realtime/overview");
+    assert_eq!(overview["apps"][0]["connections"], 8);
+    assert_eq!(overview["cores"].as_array().map(Vec::len), Some(2));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn what_else_is_asked_at_the_front_gets_a_sentence() {
+    let weir = start(&with_app());
+    let (status, body) = get(weir.front(), "/index.html", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert_eq!(body, "nothing is served here; realtime is at /app/KEY and /apps/ID/\n");
+    let (status, body) = get(weir.front(), "/apps/1/channels", "");
+    assert_eq!(
+        (&*status, &*body),
+        ("HTTP/1.1 401 Unauthorized", "Missing parameter: auth_version\n")
+    );
+    assert_eq!(Socket::refused(weir.front(), "other-key"), 4001);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn realtime_alone_has_an_address_of_its_own() {
+    let settings = format!("{BASE}[realtime]\nlisten = \"127.0.0.1:0\"\n{}", app("1", "demo-key"));
+    let site = Site::new("");
+    site.write(&settings);
+    let weir = start_in(site, &["--only", "realtime"]);
+    assert!(!weir.serves("jobs") && !weir.serves("console"));
+    let (mut one, mut other) =
+        (Socket::of(weir.front(), "demo-key"), Socket::of(weir.realtime(), "demo-key"));
+    one.subscribe("news");
+    other.subscribe("news");
+    api(&weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}));
+    assert_eq!(one.event("flood")["data"], "1");
+    assert_eq!(other.event("flood")["data"], "1");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn nothing_is_opened_where_there_is_nothing_to_serve() {
+    let settings = with_app();
+    let site = Site::new("");
+    site.write(&settings);
+    let weir = start_in(site, &["--only", "jobs"]);
+    assert!(!weir.serves("front"), "{}", weir.ready_line);
+    assert!(weir.stop().success());
+    let mut weir = Weir::start();
+    assert!(!weir.serves("front"), "{}", weir.ready_line);
+    // The first app of all: its sockets are the parent's to bind.
+    let settings = with_app().replace("{ env = \"WEIR_TEST_TOKEN\" }", "{ file = \"secret\" }");
+    let settings = settings.replace("{ env = \"WEIR_REALTIME_SECRET\" }", "{ file = \"secret\" }");
+    std::fs::write(weir.site.path().join("secret"), SECRET).expect("written");
+    weir.site.write(&settings);
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("realtime.apps changed: needs a restart");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_reload_adds_an_app_and_closes_one_that_is_gone() {
+    let mut weir = start(&with_app());
+    let mut old = Socket::of(weir.front(), "demo-key");
+    weir.site.write(&format!("{BASE}{}", app("2", "new-key")));
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
+    assert_eq!(old.closed(), 4001);
+    let mut new = Socket::of(weir.front(), "new-key");
+    new.subscribe("news");
+    // Limits of the front change too.
+    weir.site.write(&format!("{BASE}[front.limits]\nconnections_max = 1\n{}", app("2", "new-key")));
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
+    let (status, _) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn sigterm_tells_every_connection_to_come_back() {
+    let mut weir = start(&with_app());
+    let mut sockets: Vec<Socket> = (0..5).map(|_| Socket::of(weir.front(), "demo-key")).collect();
+    weir.signal(Signal::TERM);
+    for socket in &mut sockets {
+        assert_eq!(socket.closed(), 4100);
+    }
+    assert!(weir.wait().success());
+}
+
+#[test]
+fn a_killed_service_is_replaced_and_serves_the_same_address() {
+    let mut weir = start(&with_app());
+    let mut before = Socket::of(weir.front(), "demo-key");
+    let killed = weir.service();
+    rustix::process::kill_process(killed, Signal::KILL).expect("killed");
+    before.cut_off();
+    // Whoever connects now waits in the backlog of a core's socket.
+    for _ in 0..8 {
+        Socket::of(weir.front(), "demo-key").subscribe("news");
+    }
+    weir.wait_for_log("was killed by signal 9; restarting");
+    assert_ne!(weir.service(), killed);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn histories_outlive_a_graceful_end_and_no_other() {
+    let weir = start(&with_app());
+    let publish = |weir: &Weir| {
+        api(weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}))
+    };
+    let news = |weir: &Weir| admin(weir, "/v1/realtime/channel?app=1&name=news");
+    publish(&weir);
+    let before = news(&weir);
+    assert_eq!((&before["offset"], &before["history_events"]), (&json!(1), &json!(1)));
+    let weir = start_in(weir.end(), &[]);
+    assert_eq!(news(&weir), before);
+    // After a crash nobody knows what was published last.
+    let weir = start_in(weir.kill_parent(), &[]);
+    assert_eq!(news(&weir)["error"], "there is no channel \"news\"");
+    publish(&weir);
+    assert_ne!(news(&weir)["epoch"], before["epoch"]);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_operator_publishes_and_disconnects() {
+    let weir = start(&with_app());
+    let mut socket = Socket::of(weir.front(), "demo-key");
+    socket.subscribe("news");
+    let event = json!({"app": "1", "channel": "news", "event": "flood", "data": {"level": 3}});
+    let (status, answer) = act(&weir, "/v1/realtime/publish", &event);
+    assert_eq!((&*status, answer), ("HTTP/1.1 200 OK", json!({"subscribers": 1})));
+    assert_eq!(socket.event("flood")["data"], "{\"level\":3}");
+    socket.sign_in("ada", "demo-key", SECRET);
+    let ada = json!({"app": "1", "user": "ada"});
+    assert_eq!(act(&weir, "/v1/realtime/disconnect", &ada).1, json!({"count": 1}));
+    assert_eq!(socket.closed(), 4009);
+    for (path, body, error) in [
+        (
+            "publish",
+            json!({"app": "9", "channel": "a", "event": "b", "data": ""}),
+            "no app has the id \"9\"",
+        ),
+        (
+            "publish",
+            json!({"app": "1", "channel": "a b", "event": "b", "data": ""}),
+            "channel 'a b' has ' ' at byte 1",
+        ),
+        (
+            "publish",
+            json!({"app": "1", "channel": "a", "event": "pusher:x", "data": ""}),
+            "can't be published",
+        ),
+        (
+            "publish",
+            json!({"app": "1", "channel": "a", "event": "b", "data": "x".repeat(10_241)}),
+            "10241 bytes",
+        ),
+        ("disconnect", json!({"app": "9", "user": "ada"}), "no app has the id \"9\""),
+        ("disconnect", json!({"app": "1"}), "missing field `user`"),
+    ] {
+        let (status, answer) = act(&weir, &format!("/v1/realtime/{path}"), &body);
+        assert!(!status.contains("200"), "{status}");
+        assert!(answer["error"].as_str().expect("why").contains(error), "{answer}");
+        assert!(!answer["hint"].as_str().expect("a hint").is_empty());
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn status_and_metrics_show_realtime() {
+    let weir = start(&with_app());
+    let mut socket = Socket::of(weir.front(), "demo-key");
+    socket.subscribe("news");
+    let page = admin(&weir, "/v1/realtime/channels?app=1&prefix=ne&limit=5");
+    assert_eq!((&page["total"], &page["channels"][0]["name"]), (&json!(1), &json!("news")));
+    let status = admin(&weir, "/v1/status");
+    assert_eq!(status["front_listen"], weir.front().to_string());
+    assert_eq!(status["realtime"]["apps"][0]["channels"], 1);
+    let (_, metrics) =
+        get(weir.console(), "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
+    for line in [
+        "weir_realtime_connections 1",
+        "weir_front_connections_open 1",
+        "weir_realtime_webhook_attempts_total 0",
+        "weir_semaphore_limit{semaphore=\"webhooks\"} 64",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is missing:\n{metrics}");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_applications_server_is_told_up_to_the_end() {
+    let receiver = Receiver::start();
+    let settings = format!(
+        "{}[[realtime.apps.webhooks]]\nurl = \"http://{}/hook\"\n\
+         headers = {{ Authorization = {{ env = \"WEIR_TEST_TOKEN\" }} }}\n\
+         [realtime.webhooks]\nvacated_delay = \"1h\"\n",
+        with_app(),
+        receiver.address()
+    );
+    let mut weir = start(&settings);
+    Socket::of(weir.front(), "demo-key").subscribe("news");
+    let told = receiver.request();
+    assert!(told.head.contains("\r\nx-pusher-key: demo-key\r\n"), "{}", told.head);
+    assert!(told.head.contains(&format!("\r\nauthorization: {TOKEN}\r\n")), "{}", told.head);
+    assert_eq!(told.body["events"], json!([{"name": "channel_occupied", "channel": "news"}]));
+    // What is held back for an hour is sent when Weir ends.
+    let mut socket = Socket::of(weir.front(), "demo-key");
+    socket.subscribe("news");
+    weir.signal(Signal::TERM);
+    assert_eq!(socket.closed(), 4100);
+    let told = receiver.request();
+    assert_eq!(told.body["events"], json!([{"name": "channel_vacated", "channel": "news"}]));
+    assert!(weir.wait().success());
+}

@@ -1,0 +1,150 @@
+//! A Pusher client and a Pusher server, as small as can be.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use hmac::{Hmac, KeyInit, Mac};
+use md5::{Digest, Md5};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tungstenite::{Error, Message, WebSocket};
+use weir_base::clock::Clock;
+
+use crate::process::PATIENCE;
+
+/// Far more than any test receives.
+const MESSAGES_MAX: usize = 1_000;
+
+/// A connection that is established.
+pub(super) struct Socket {
+    stream: WebSocket<TcpStream>,
+    id: String,
+}
+
+impl Socket {
+    /// Connects to the app with this key.
+    pub(super) fn of(address: SocketAddr, key: &str) -> Self {
+        let mut socket = Self { stream: open(address, key), id: String::new() };
+        let data = socket.event("pusher:connection_established")["data"].clone();
+        let data: Value = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
+        data["socket_id"].as_str().expect("an id").clone_into(&mut socket.id);
+        socket
+    }
+
+    /// The code with which a connection is refused.
+    pub(super) fn refused(address: SocketAddr, key: &str) -> u16 {
+        Self { stream: open(address, key), id: String::new() }.closed()
+    }
+
+    pub(super) fn subscribe(&mut self, channel: &str) {
+        self.send(&json!({"event": "pusher:subscribe", "data": {"channel": channel}}));
+        self.event("pusher_internal:subscription_succeeded");
+    }
+
+    /// As the application's server lets this user.
+    pub(super) fn sign_in(&mut self, user: &str, key: &str, secret: &str) {
+        let user_data = json!({"id": user}).to_string();
+        let signature = sign(secret, &format!("{}::user::{user_data}", self.id));
+        let auth = format!("{key}:{signature}");
+        let data = json!({"user_data": user_data, "auth": auth});
+        self.send(&json!({"event": "pusher:signin", "data": data}));
+        self.event("pusher:signin_success");
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.stream.send(Message::text(message.to_string())).expect("sent");
+    }
+
+    /// The next event of this name.
+    pub(super) fn event(&mut self, name: &str) -> Value {
+        for _ in 0..MESSAGES_MAX {
+            let message = self.stream.read().expect("a message");
+            let Message::Text(text) = message else { continue };
+            let event: Value = serde_json::from_str(text.as_str()).expect("JSON");
+            if event["event"] == name {
+                return event;
+            }
+        }
+        panic!("{name} was not among {MESSAGES_MAX} messages");
+    }
+
+    /// The code with which the server closes.
+    pub(super) fn closed(&mut self) -> u16 {
+        for _ in 0..MESSAGES_MAX {
+            if let Message::Close(frame) = self.stream.read().expect("a message") {
+                // The close is answered with the next read, and the server hangs up.
+                assert!(matches!(self.stream.read(), Err(Error::ConnectionClosed)));
+                return frame.expect("a code").code.into();
+            }
+        }
+        panic!("not closed after {MESSAGES_MAX} messages");
+    }
+
+    /// Waits until the connection is gone without a word.
+    pub(super) fn cut_off(&mut self) {
+        match self.stream.read() {
+            Err(Error::Protocol(_) | Error::Io(_)) => {}
+            other => panic!("not cut off: {other:?}"),
+        }
+    }
+}
+
+fn open(address: SocketAddr, key: &str) -> WebSocket<TcpStream> {
+    let stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let url = format!("ws://{address}/app/{key}?protocol=7&client=it");
+    tungstenite::client(url, stream).expect("a WebSocket").0
+}
+
+/// The HTTP API, as an application's server uses it.
+pub(super) struct Api<'a> {
+    pub(super) address: SocketAddr,
+    pub(super) app: &'a str,
+    pub(super) key: &'a str,
+    pub(super) secret: &'a str,
+}
+
+impl Api<'_> {
+    /// Status line and body of a signed request.
+    pub(super) fn post(&self, what: &str, body: &Value) -> (String, String) {
+        let path = format!("/apps/{}/{what}", self.app);
+        let query = format!(
+            "auth_key={}&auth_timestamp={}&auth_version=1.0&body_md5={}",
+            self.key,
+            Clock::system().now().as_millis() / 1_000,
+            hex::encode(Md5::digest(body.to_string()))
+        );
+        let signature = sign(self.secret, &format!("POST\n{path}\n{query}"));
+        let path = format!("{path}?{query}&auth_signature={signature}");
+        request(self.address, "POST", &path, "", body)
+    }
+}
+
+fn sign(secret: &str, text: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any key will do");
+    mac.update(text.as_bytes());
+    hex::encode(mac.finalize().into_bytes())
+}
+
+/// Status line and body of a request with a JSON body.
+pub(super) fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &Value,
+) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let body = body.to_string();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n{headers}\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("read");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
