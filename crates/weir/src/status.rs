@@ -76,7 +76,9 @@ impl Facts {
         match (self.jobs_listen, self.jobs_listen_setting) {
             (Some(address), _) => format!("{scheme}://{address}"),
             (None, setting) => {
-                format!("{scheme}://{setting} # not served: Weir was started with --only console")
+                format!(
+                    "{scheme}://{setting} # not served: Weir was started with --only, without jobs"
+                )
             }
         }
     }

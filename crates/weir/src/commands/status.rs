@@ -30,7 +30,7 @@ fn print(status: &Status) {
         Some(problem) => output::line(&format!("PROBLEM: {problem}")),
     }
     let listen =
-        status.jobs_listen.as_deref().unwrap_or("no address (started with --only console)");
+        status.jobs_listen.as_deref().unwrap_or("no address (started with --only, without jobs)");
     let rows = [
         ("jobs at", listen.to_owned()),
         ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),

@@ -32,10 +32,10 @@ fn a_console_alone_shows_the_store_and_says_that_no_client_can_connect() {
     assert!(!weir.serves("jobs"));
     weir.site.ok(&["jobs", "push", "Hello", "[1]"]);
     let (_, page) = get(weir.console(), "/", "");
-    let remark = "tcp://127.0.0.1:0 # not served: Weir was started with --only console";
+    let remark = "tcp://127.0.0.1:0 # not served: Weir was started with --only, without jobs";
     assert!(page.contains(remark), "{page}");
     let status = weir.site.ok(&["status"]);
-    assert!(status.contains("no address (started with --only console)"), "{status}");
+    assert!(status.contains("no address (started with --only, without jobs)"), "{status}");
     assert!(weir.stop().success());
 }
 
