@@ -71,6 +71,13 @@ fn read_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.write_bytes_max,
         "Bytes of events of one channel that are joined into one write.",
     );
+    keys.size(
+        Key::live("unsent_bytes_max", "Bytes that the kernel takes for one client before it has sent them; beyond that they wait in the client's queue. Holds for new connections."),
+        4 << 10..=1 << 30,
+        &mut limits.unsent_bytes_max,
+    );
+    let mut size =
+        |name, range, field: &mut usize, doc| keys.size(Key::live(name, doc), range, field);
     size(
         "history_bytes_max",
         0..=1 << 40,
