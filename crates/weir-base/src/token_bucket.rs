@@ -5,6 +5,7 @@
 //! exact. Time comes from the caller.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ impl Rate {
     /// How long an empty bucket takes to fill.
     fn capacity(self) -> Duration {
         self.interval.saturating_mul(self.burst)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at once, one more each {:?}", self.burst, self.interval)
     }
 }
 

@@ -7,15 +7,19 @@
 
 mod history;
 mod members;
+mod meter;
 mod registry;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::history::{Entry, History};
 pub(crate) use self::members::{Change, ListedMember, MemberList, Members, VersionedList};
+use self::meter::Meter;
+pub(crate) use self::meter::{Amount, Rates};
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
 use crate::frame::{Draft, Frame};
@@ -24,6 +28,7 @@ use crate::pusher::channel::{ChannelKind, ChannelName};
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::{self, Joined, Recovery};
 use crate::settings::{AppSettings, HistoryLimits, PresenceLimits};
+use crate::watch::Queue;
 
 /// A channel of one app.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(crate) struct Channel {
     pub(crate) id: ChannelId,
     pub(crate) name: ChannelName,
     pub(crate) kind: ChannelKind,
+    /// Times that a client was too slow for one of its events.
+    slowed: AtomicU64,
     /// std's lock: held for some hundred nanoseconds, never across an await.
     home: Mutex<Home>,
 }
@@ -54,6 +61,10 @@ struct Home {
     /// The last time that subscribers were told how many they are, and how many.
     count_told: (Timestamp, usize),
     touched: Timestamp,
+    /// Of events of servers and clients.
+    meter: Meter,
+    /// Who looks on: nearly always nobody.
+    watchers: Vec<Arc<Queue>>,
 }
 
 #[derive(Clone, Debug)]
@@ -188,6 +199,7 @@ pub(crate) struct Info {
     pub(crate) position: Position,
     pub(crate) history_events: usize,
     pub(crate) history_bytes: usize,
+    pub(crate) published: Amount,
 }
 
 impl Channel {
@@ -206,8 +218,10 @@ impl Channel {
             member_followers: 0,
             count_told: (Timestamp::default(), 0),
             touched: now,
+            meter: Meter::default(),
+            watchers: Vec::new(),
         };
-        Self { id, name, kind, home: Mutex::new(home) }
+        Self { id, name, kind, slowed: AtomicU64::new(0), home: Mutex::new(home) }
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {
@@ -231,6 +245,8 @@ impl Channel {
         if self.kind.caches && keeps != Keeps::Nothing {
             home.cached = Some(Cached { frame: frame.clone(), data: Box::from(data), at: now });
         }
+        let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
+        home.meter.add(bytes.saturating_mul(subscribers), now);
         let key = Some(EventKey::new(self.id, event));
         let message = Message { name: event, frame, audience, event: key, now };
         self.send(&mut home, cores, reserved, message);
@@ -391,6 +407,9 @@ impl Channel {
     fn send(&self, home: &mut Home, cores: &Cores, reserved: Reserved, message: Message<'_>) {
         home.sequence += 1;
         home.touched = message.now;
+        for watcher in &home.watchers {
+            watcher.offer(message.now, &message.frame);
+        }
         for (core, room) in reserved {
             cores.get(core).mailbox.push(Letter::Broadcast(Broadcast {
                 channel: self.id,
@@ -441,7 +460,40 @@ impl Channel {
             position: home.position(),
             history_events: home.history.len(),
             history_bytes: home.history.bytes(),
+            published: home.meter.total(),
         }
+    }
+
+    /// Connections that are subscribed.
+    pub(crate) fn subscribers(&self) -> usize {
+        self.home().total()
+    }
+
+    /// How much was published lately, per second.
+    pub(crate) fn rates(&self, now: Timestamp) -> Rates {
+        self.home().meter.rates(now)
+    }
+
+    /// Clients were too slow for its events, so many times.
+    pub(crate) fn slowed(&self, times: u64) {
+        self.slowed.fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Times that a client was too slow for one of its events.
+    pub(crate) fn times_slowed(&self) -> u64 {
+        self.slowed.load(Ordering::Relaxed)
+    }
+
+    /// `watcher` gets everything that is sent from now on.
+    pub(crate) fn add_watcher(&self, watcher: &Arc<Queue>) -> Result<(), Gone> {
+        let mut home = self.home();
+        home.check_there()?;
+        home.watchers.push(Arc::clone(watcher));
+        Ok(())
+    }
+
+    pub(crate) fn remove_watcher(&self, watcher: &Arc<Queue>) {
+        self.home().watchers.retain(|other| !Arc::ptr_eq(other, watcher));
     }
 
     /// The channel's newest events above `offset`, and its position.
@@ -489,6 +541,7 @@ impl Channel {
         home.cached.take_if(|cached| now.since(cached.at) >= age_max);
         home.members.tidy(app.presence.gather, now);
         home.is_gone = home.total() == 0
+            && home.watchers.is_empty()
             && home.history.is_empty()
             && home.cached.is_none()
             // Without events nobody has a position; with some, "nothing was missed" is an answer.

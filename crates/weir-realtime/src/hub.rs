@@ -5,6 +5,8 @@ mod cores;
 mod mailbox;
 mod operator;
 mod room;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,6 +43,8 @@ pub struct Hub {
     apps: ArcSwap<Apps>,
     next_channel: AtomicU64,
     history_bytes: AtomicUsize,
+    /// Of all channels.
+    pub(crate) watchers: AtomicUsize,
 }
 
 /// What a hub is made of.
@@ -99,6 +103,7 @@ impl Hub {
             apps: ArcSwap::from_pointee(Apps::new(apps, &Apps::default())),
             next_channel: AtomicU64::new(1),
             history_bytes: AtomicUsize::new(0),
+            watchers: AtomicUsize::new(0),
         })
     }
 

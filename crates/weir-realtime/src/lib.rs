@@ -9,7 +9,9 @@
 //! - `sse`: a channel for clients without WebSockets.
 //! - `saved`: histories over a graceful restart.
 //! - [`webhooks`]: telling the application's server.
-//! - [`settings`], [`metrics`], [`origin`]; [`view`]: what others may see.
+//! - [`settings`], [`metrics`], [`origin`].
+//! - For operators: [`view`], what they may see; [`watch`], one channel as it goes on; [`operations`]
+//!   and [`switchboard`], what they can do.
 
 mod app;
 mod channel;
@@ -20,6 +22,7 @@ pub mod hub;
 #[doc(hidden)]
 pub mod measure;
 pub mod metrics;
+pub mod operations;
 pub mod origin;
 pub mod pusher;
 mod saved;
@@ -27,8 +30,10 @@ mod session;
 pub mod settings;
 pub mod shard;
 mod sse;
+pub mod switchboard;
 mod users;
 pub mod view;
+pub mod watch;
 pub mod webhooks;
 pub mod websocket;
 

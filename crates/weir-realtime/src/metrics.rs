@@ -1,5 +1,7 @@
 //! All metrics of realtime, named `weir_realtime_*`. Cores count in batches: a delivery costs none.
 
+mod totals;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -31,6 +33,7 @@ struct Inner {
     dropped: Counter<u64, AtomicU64>,
     switched_off: Counter<u64, AtomicU64>,
     queued_bytes: Gauge<i64, AtomicI64>,
+    slow_clients: Gauge<i64, AtomicI64>,
     recoveries: Family<RecoveryLabel, Counter>,
     limits: Family<LimitLabel, Counter>,
     publish_to_socket: Option<Histogram>,
@@ -43,6 +46,8 @@ pub(crate) struct Turn {
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) queued_bytes: i64,
+    /// Clients for which something waits.
+    pub(crate) slow_clients: i64,
 }
 
 /// Why a connection ended.
@@ -76,6 +81,7 @@ pub(crate) enum Limit {
     SubscribeRate,
     Members,
     ApiBodyTimeout,
+    Watchers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -126,6 +132,11 @@ impl RealtimeMetrics {
             "Bytes that wait for slow clients",
             i.queued_bytes.clone(),
         );
+        registry.register(
+            "slow_clients",
+            "Clients for which something waits",
+            i.slow_clients.clone(),
+        );
         registry.register("recoveries", "Answers to clients that recover", i.recoveries.clone());
         registry.register("limit_hits", "Times that a limit was met", i.limits.clone());
         registry.register(
@@ -175,6 +186,9 @@ impl RealtimeMetrics {
         if turn.queued_bytes != 0 {
             self.0.queued_bytes.inc_by(turn.queued_bytes);
         }
+        if turn.slow_clients != 0 {
+            self.0.slow_clients.inc_by(turn.slow_clients);
+        }
     }
 
     /// The bytes that wait for one client are `after` now, and were `before`.
@@ -182,6 +196,10 @@ impl RealtimeMetrics {
         if before != after {
             let change = after.cast_signed() - before.cast_signed();
             self.0.queued_bytes.inc_by(change as i64);
+            let slow = i64::from(after > 0) - i64::from(before > 0);
+            if slow != 0 {
+                self.0.slow_clients.inc_by(slow);
+            }
         }
     }
 

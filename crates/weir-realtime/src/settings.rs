@@ -56,6 +56,10 @@ pub struct Limits {
     pub history_bytes_max: usize,
     /// Subscriptions on one core, per second and at once; more wait for their turn.
     pub subscribe_rate: Rate,
+    /// Live views of channels at a time, of all people and programs together.
+    pub watchers_max: usize,
+    /// Events that wait for one live view; beyond that the oldest are left out.
+    pub watch_events_max: usize,
 }
 
 /// One app. Replaced as a whole when settings are reloaded.
@@ -175,6 +179,9 @@ impl Default for Limits {
             // A subscription costs some 20 us: half a core for those who come back, half for those
             // who are there.
             subscribe_rate: Rate::new(2_000, Duration::from_micros(40)),
+            watchers_max: 64,
+            // A hundred events of 10 KiB are a megabyte; nobody reads more at once.
+            watch_events_max: 100,
         }
     }
 }

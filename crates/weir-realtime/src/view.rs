@@ -1,24 +1,110 @@
 //! What others may see of realtime: plain data.
 
-use std::sync::Arc;
+mod event;
+mod members;
+mod settings;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+
+pub use self::event::EventView;
+pub use self::members::{MemberPage, MemberView};
+pub use self::settings::{AppSettingsView, SettingView, SettingsView, WebhookView};
 use crate::app::App;
 use crate::channel::Channel;
 use crate::hub::Hub;
 
 /// Everything at a glance.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
     /// The apps, by id.
     pub apps: Vec<AppView>,
-    /// Events that wait to be delivered, by core.
+    /// What waits, by core.
     pub cores: Vec<CoreView>,
     /// Bytes of all histories.
     pub history_bytes: usize,
+    /// Bytes that they may have.
+    pub history_bytes_max: usize,
+    /// What was counted.
+    pub totals: Totals,
+    /// What was counted of webhooks.
+    pub webhooks: WebhookTotals,
+    /// Every limit, and how often it was met.
+    pub limits_hit: Vec<LimitHit>,
+}
+
+/// Figures of all apps since the start, and at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Open now, those included that are being closed.
+    pub connections: u64,
+    /// Subscriptions that hold now.
+    pub subscriptions: u64,
+    /// Clients for which something waits now.
+    pub slow_clients: u64,
+    /// Bytes that wait for them.
+    pub client_queue_bytes: u64,
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Connections that ended, by reason.
+    pub closed: Vec<ClosedView>,
+    /// Events of servers.
+    pub published: u64,
+    /// Events of clients.
+    pub client_events: u64,
+    /// Events handed to sockets.
+    pub deliveries: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Events dropped for slow clients.
+    pub dropped: u64,
+    /// Events not sent because a switch is off.
+    pub switched_off: u64,
+    /// Clients that came back and were told all that they missed.
+    pub recovered: u64,
+    /// Clients that came back too late for that.
+    pub gaps: u64,
+}
+
+/// Connections that ended for one reason: `client`, `slow`, `no_pong`, `protocol`, `drain`,
+/// `terminated` or `app`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedView {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// What was counted of webhooks since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookTotals {
+    /// Requests begun.
+    pub attempts: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Events that a receiver took.
+    pub sent: u64,
+    /// Events not delivered.
+    pub dropped: u64,
+    /// Events that wait now.
+    pub waiting: u64,
+}
+
+/// How often a limit was met since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// The name of its setting.
+    pub limit: String,
+    /// How often.
+    pub hits: u64,
 }
 
 /// One app.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppView {
     /// In the paths of the HTTP API.
     pub id: String,
@@ -36,17 +122,23 @@ pub struct AppView {
     pub users: usize,
 }
 
-/// What waits for one core.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+/// One core: its connections, and what waits for it to deliver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreView {
-    /// Events.
+    /// Connections that it has.
+    pub connections: usize,
+    /// Events that wait.
     pub events: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Events that may wait.
+    pub events_max: usize,
+    /// Bytes that may wait.
+    pub bytes_max: usize,
 }
 
 /// One channel.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelView {
     /// Its name.
     pub name: String,
@@ -62,10 +154,21 @@ pub struct ChannelView {
     pub history_events: usize,
     /// Their bytes.
     pub history_bytes: usize,
+    /// Events of servers and clients since the channel is there.
+    pub published: u64,
+    /// Bytes that they were for all subscribers together.
+    pub published_bytes: u64,
+    /// Events per second over the last ten seconds.
+    pub events_per_second: f64,
+    /// Bytes per second, for all subscribers together.
+    pub bytes_per_second: f64,
+    /// Times that a client was too slow for one of its events: something was dropped, or the client
+    /// was closed.
+    pub slowed: u64,
 }
 
 /// Some of an app's channels.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelPage {
     /// Those with the most subscribers first, then by name.
     pub channels: Vec<ChannelView>,
@@ -80,10 +183,20 @@ impl Hub {
         let mut apps: Vec<AppView> = self.apps().iter().map(app_view).collect();
         apps.sort_by(|one, other| one.id.cmp(&other.id));
         let cores = self.cores.iter().map(|core| {
-            let (events, bytes) = core.room.waiting();
-            CoreView { events, bytes }
+            let ((events, bytes), (events_max, bytes_max)) =
+                (core.room.waiting(), core.room.limits());
+            let connections = core.connections.load(Ordering::Relaxed);
+            CoreView { connections, events, bytes, events_max, bytes_max }
         });
-        Overview { apps, cores: cores.collect(), history_bytes: self.history_bytes() }
+        Overview {
+            apps,
+            cores: cores.collect(),
+            history_bytes: self.history_bytes(),
+            history_bytes_max: self.settings().limits.history_bytes_max,
+            totals: self.metrics.totals(),
+            webhooks: self.webhooks.metrics().totals(),
+            limits_hit: self.metrics.limits_hit(),
+        }
     }
 
     /// The channels of an app whose names begin with `prefix`, at most `limit`; None: no such app.
@@ -91,12 +204,15 @@ impl Hub {
     pub fn channels(&self, app_id: &str, prefix: &str, limit: usize) -> Option<ChannelPage> {
         let app = self.app_by_id(app_id)?;
         let found = app.channels.with_prefix(prefix);
-        let mut channels: Vec<ChannelView> = found.iter().map(|one| channel_view(one)).collect();
-        let total = channels.len();
-        channels.sort_by(|one, other| {
-            other.subscribers.cmp(&one.subscribers).then_with(|| one.name.cmp(&other.name))
+        let total = found.len();
+        let with_count = |channel: Arc<Channel>| (channel.subscribers(), channel);
+        let mut found: Vec<(usize, Arc<Channel>)> = found.into_iter().map(with_count).collect();
+        found.sort_by(|(subscribers, channel), (others, other)| {
+            others.cmp(subscribers).then_with(|| channel.name.cmp(&other.name))
         });
-        channels.truncate(limit);
+        found.truncate(limit);
+        let now = self.clock.now();
+        let channels = found.iter().map(|(_, channel)| channel_view(channel, now)).collect();
         Some(ChannelPage { channels, total })
     }
 
@@ -104,7 +220,7 @@ impl Hub {
     #[must_use]
     pub fn channel_view(&self, app_id: &str, name: &str) -> Option<ChannelView> {
         let channel = self.app_by_id(app_id)?.channels.get(name)?;
-        Some(channel_view(&channel))
+        Some(channel_view(&channel, self.clock.now()))
     }
 }
 
@@ -121,8 +237,8 @@ fn app_view(app: &Arc<App>) -> AppView {
     }
 }
 
-fn channel_view(channel: &Channel) -> ChannelView {
-    let info = channel.info();
+fn channel_view(channel: &Channel, now: Timestamp) -> ChannelView {
+    let (info, rates) = (channel.info(), channel.rates(now));
     ChannelView {
         name: channel.name.to_string(),
         subscribers: info.subscribers,
@@ -131,5 +247,10 @@ fn channel_view(channel: &Channel) -> ChannelView {
         offset: info.position.offset,
         history_events: info.history_events,
         history_bytes: info.history_bytes,
+        published: info.published.events,
+        published_bytes: info.published.bytes,
+        events_per_second: rates.events,
+        bytes_per_second: rates.bytes,
+        slowed: channel.times_slowed(),
     }
 }

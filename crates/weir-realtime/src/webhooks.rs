@@ -86,6 +86,11 @@ impl Webhooks {
         }
     }
 
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &WebhookMetrics {
+        self.intake.metrics()
+    }
+
     /// Whether events of this kind are worth telling, before one is made. Also of what only takes
     /// another back: somebody who occupies a channel, where only its vacation is wanted.
     #[must_use]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use weir_base::clock::Timestamp;
 
 use super::room::Reservation;
@@ -19,6 +20,8 @@ pub(crate) enum Letter {
     Direct { to: SocketId, frame: Frame },
     /// End one connection.
     Close { to: SocketId, code: CloseCode },
+    /// End one connection if it is this app's; answers whether it was there.
+    Disconnect { to: SocketId, app: Arc<App>, answer: oneshot::Sender<bool> },
     /// An app is gone or off: its connections end.
     CloseApp { app: Arc<App> },
 }

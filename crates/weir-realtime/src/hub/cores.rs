@@ -1,5 +1,7 @@
 //! The ways to the cores.
 
+use std::sync::atomic::AtomicUsize;
+
 use weir_base::switch::Switches;
 
 use super::broadcast::Letter;
@@ -19,11 +21,17 @@ pub(crate) struct Cores {
 pub(crate) struct Core {
     pub(crate) mailbox: Mailbox<Letter>,
     pub(crate) room: Room,
+    /// Connections that it has.
+    pub(crate) connections: AtomicUsize,
 }
 
 impl Cores {
     pub(crate) fn new(count: usize, events_max: usize, bytes_max: usize) -> Self {
-        let core = || Core { mailbox: Mailbox::default(), room: Room::new(events_max, bytes_max) };
+        let core = || Core {
+            mailbox: Mailbox::default(),
+            room: Room::new(events_max, bytes_max),
+            connections: AtomicUsize::new(0),
+        };
         Self { cores: (0..count).map(|_| core()).collect(), switches: Switches::default() }
     }
 

@@ -66,6 +66,11 @@ impl Room {
         Reservation { room: self.clone(), bytes }
     }
 
+    /// Events and bytes that may wait.
+    pub(crate) fn limits(&self) -> (usize, usize) {
+        (self.0.events_max.load(Ordering::Relaxed), self.0.bytes_max.load(Ordering::Relaxed))
+    }
+
     /// Events and bytes that are waiting.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.0.events.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))

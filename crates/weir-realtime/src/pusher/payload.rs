@@ -24,7 +24,7 @@ pub enum PayloadError {
 
 impl<'a> Payload<'a> {
     /// Takes `data` as it was sent.
-    pub(super) fn from_json(data: &'a RawValue, bytes_max: usize) -> Result<Self, PayloadError> {
+    pub(crate) fn from_json(data: &'a RawValue, bytes_max: usize) -> Result<Self, PayloadError> {
         let text = match string_content(data) {
             Some(content) => content.map_err(PayloadError::Invalid)?,
             None => Cow::Borrowed(data.get()),

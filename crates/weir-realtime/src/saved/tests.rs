@@ -1,40 +1,14 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_base::secret::Secret;
-use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
 
 use super::*;
 use crate::channel::{CacheState, Join, Joining};
-use crate::hub::{Event, Parts};
-use crate::metrics::RealtimeMetrics;
+use crate::hub::Event;
+use crate::hub::testing::hub;
 use crate::pusher::position::Epoch;
 use crate::pusher::server_message::Recovery;
-use crate::settings::{AppSettings, Settings};
-use crate::webhooks::{self, WebhookMetrics, Webhooks};
-
-fn hub(clock: &Clock) -> Arc<Hub> {
-    let mut registry = Registry::default();
-    let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
-    let (webhooks, _) = Webhooks::start(
-        webhooks::Settings::default(),
-        clock.clone(),
-        WebhookMetrics::register(&mut registry),
-        semaphore,
-        Shutdown::new(),
-    );
-    Hub::new(Parts {
-        cores: 1,
-        settings: Settings::default(),
-        apps: vec![AppSettings::new("1", "key", Secret::new("secret"))],
-        clock: clock.clone(),
-        metrics: RealtimeMetrics::register(&mut registry),
-        webhooks,
-    })
-}
+use crate::settings::Settings;
 
 fn name(name: &str) -> ChannelName {
     ChannelName::parse(name, &Settings::default().pusher).unwrap()

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Shard, State};
@@ -110,6 +111,7 @@ impl Shard {
     pub(super) fn remove(&self, state: &mut State, key: SessionKey) {
         let session = state.sessions.remove(key as usize);
         self.hub.metrics.removed(session.waiting_bytes());
+        self.hub.cores.get(self.index).connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(waker) = &session.waker {
             waker.wake_by_ref();
         }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use form_urlencoded::parse;
@@ -141,6 +142,7 @@ impl Shard {
         let now = self.hub.clock.now();
         vacant.insert(Box::new(Session::new(socket_id, app, place, transport, now)));
         self.hub.metrics.opened();
+        self.hub.cores.get(self.index).connections.fetch_add(1, Ordering::Relaxed);
         (key, socket_id)
     }
 

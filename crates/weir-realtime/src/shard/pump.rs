@@ -2,12 +2,14 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::closing::Why;
 use super::{Letters, Shard, State};
 use crate::hub::Letter;
 use crate::metrics::Turn;
+use crate::pusher::close_code::CloseCode;
 use crate::session::Sent;
 
 impl Shard {
@@ -54,6 +56,15 @@ impl Shard {
                     self.close(state, key, Why::Code(code));
                 }
             }
+            Letter::Disconnect { to, app, answer } => {
+                let key = state.session_of(to);
+                let key = key.filter(|key| Arc::ptr_eq(&state.session(*key).app, &app));
+                if let Some(key) = key {
+                    self.close(state, key, Why::Code(CloseCode::Unauthorized));
+                }
+                // Whoever asked may not wait any more.
+                let _ = answer.send(key.is_some());
+            }
             Letter::CloseApp { app } => self.close_app(state, &app),
         }
     }
@@ -68,20 +79,28 @@ impl Shard {
         while left > 0 {
             let Some(slot) = ready.pop_front() else { break };
             let local = &mut channels[slot as usize];
+            let mut slowed = 0;
             let progress = local.fanout.turn(left, limits.write_bytes_max, |key, delivery| {
                 let session = &mut sessions[key as usize];
                 turn.count(&delivery);
                 let before = session.waiting_bytes();
                 match session.deliver(delivery) {
                     Sent::Written => {}
-                    Sent::Waits { dropped } => turn.waits(before, session, dropped),
+                    Sent::Waits { dropped } => {
+                        slowed += u64::from(dropped > 0);
+                        turn.waits(before, session, dropped);
+                    }
                     Sent::TooSlow => {
+                        slowed += 1;
                         turn.waits(before, session, 0);
                         broken.push((key, Why::Slow));
                     }
                     Sent::Broken => broken.push((key, Why::Gone)),
                 }
             });
+            if slowed > 0 {
+                local.channel.slowed(slowed);
+            }
             // An empty channel costs a little of a turn, too.
             left -= progress.subscribers.clamp(1, left);
             if let Some(published_at) = local.fanout.take_finished() {
@@ -125,8 +144,9 @@ impl Turn {
     }
 
     fn waits(&mut self, before: usize, session: &crate::session::Session, dropped: usize) {
-        let change = session.waiting_bytes().cast_signed() - before.cast_signed();
-        self.queued_bytes += change as i64;
+        let after = session.waiting_bytes();
+        self.queued_bytes += (after.cast_signed() - before.cast_signed()) as i64;
+        self.slow_clients += i64::from(after > 0) - i64::from(before > 0);
         self.dropped += dropped as u64;
     }
 }

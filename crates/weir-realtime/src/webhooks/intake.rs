@@ -51,6 +51,10 @@ pub(super) fn intake(
 }
 
 impl Intake {
+    pub(super) fn metrics(&self) -> &WebhookMetrics {
+        &self.shared.metrics
+    }
+
     /// Whether somebody still takes events out.
     pub(super) fn is_open(&self) -> bool {
         !self.sender.is_closed()

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::view::WebhookTotals;
+
 /// From a receiver next door to the last retry.
 const DELIVERY_BUCKETS: [f64; 13] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 100.0, 300.0];
@@ -180,6 +182,17 @@ impl WebhookMetrics {
             "Requests put off because realtime.limits.webhooks_in_flight_max was reached",
             self.without_permit.clone(),
         );
+    }
+
+    /// What was counted so far.
+    pub(crate) fn totals(&self) -> WebhookTotals {
+        WebhookTotals {
+            attempts: self.attempts.get(),
+            failed: FailureReason::ALL.into_iter().map(|reason| self.failed(reason).get()).sum(),
+            sent: self.sent.get(),
+            dropped: DropReason::ALL.into_iter().map(|reason| self.dropped(reason).get()).sum(),
+            waiting: self.waiting.get().try_into().unwrap_or_default(),
+        }
     }
 
     /// Events not delivered.

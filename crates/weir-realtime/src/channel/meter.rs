@@ -1,0 +1,115 @@
+//! How much is published on a channel lately: two counts that take turns, so that it costs a
+//! publisher two additions and a reader nothing is remembered for.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+/// The stretch that rates are about: long enough to read, short enough to be now.
+const STRETCH: Duration = Duration::from_secs(10);
+
+/// Events of one channel, and the bytes that they are for all its subscribers together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    total: Amount,
+    /// Since `began`.
+    now: Amount,
+    /// Of the stretch before that.
+    before: Amount,
+    began: Timestamp,
+}
+
+/// Something counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) events: f64,
+    pub(crate) bytes: f64,
+}
+
+impl Meter {
+    /// One event more.
+    pub(crate) fn add(&mut self, bytes: u64, at: Timestamp) {
+        self.move_to(at);
+        for amount in [&mut self.total, &mut self.now] {
+            amount.events += 1;
+            amount.bytes += bytes;
+        }
+    }
+
+    /// All since the channel is there.
+    pub(crate) const fn total(&self) -> Amount {
+        self.total
+    }
+
+    /// Over the last [`STRETCH`]: of the stretch before, the part that lies in it counts.
+    pub(crate) fn rates(&self, at: Timestamp) -> Rates {
+        let mut meter = *self;
+        meter.move_to(at);
+        let passed = at.since(meter.began).as_secs_f64() / STRETCH.as_secs_f64();
+        let rate = |before, now| {
+            (as_float(before) * (1.0 - passed) + as_float(now)) / STRETCH.as_secs_f64()
+        };
+        Rates {
+            events: rate(meter.before.events, meter.now.events),
+            bytes: rate(meter.before.bytes, meter.now.bytes),
+        }
+    }
+
+    fn move_to(&mut self, at: Timestamp) {
+        let since = at.since(self.began);
+        if since < STRETCH {
+            return;
+        }
+        let is_next = since < STRETCH * 2;
+        self.before = if is_next { self.now } else { Amount::default() };
+        self.now = Amount::default();
+        self.began = if is_next { self.began + STRETCH } else { at };
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates are read by people and charts")]
+const fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis((1_000 + seconds) * 1_000)
+    }
+
+    #[test]
+    fn a_steady_stream_has_its_rate_at_any_moment() {
+        let mut meter = Meter::default();
+        for tenth in 0..400 {
+            meter.add(20, Timestamp::from_millis(1_000_000 + tenth * 100));
+        }
+        for second in [40, 42, 47] {
+            let rates = meter.rates(at(second));
+            assert!(rates.events <= 10.0, "{rates:?} at {second}");
+        }
+        let Rates { events, bytes } = meter.rates(at(40));
+        assert!((9.5..=10.0).contains(&events) && (190.0..=200.0).contains(&bytes), "{events}");
+        assert_eq!(meter.total(), Amount { events: 400, bytes: 8_000 });
+    }
+
+    #[test]
+    fn what_was_long_ago_does_not_count() {
+        let mut meter = Meter::default();
+        meter.add(100, at(0));
+        assert_eq!(meter.rates(at(0)).events, 0.1);
+        assert_eq!(meter.rates(at(15)), Rates { events: 0.05, bytes: 5.0 });
+        assert_eq!(meter.rates(at(20)), Rates::default());
+        meter.add(100, at(500));
+        assert_eq!(meter.rates(at(500)).events, 0.1);
+    }
+}

@@ -1,0 +1,170 @@
+//! What an operator does: publish an event, end connections.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::app::App;
+use crate::channel::Channel;
+use crate::hub::{Event, Hub, Letter, Refused, TooManyChannels};
+use crate::pusher::channel::{ChannelName, ChannelNameError};
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::event::{EventName, EventNameError};
+use crate::pusher::payload::{Payload, PayloadError};
+use crate::pusher::socket_id::{SocketId, SocketIdError};
+use crate::watch::Queue;
+
+/// An event to publish.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PublishEvent {
+    /// The app's id.
+    pub app: String,
+    /// Where to.
+    pub channel: String,
+    /// Its name.
+    pub event: String,
+    /// Its data: a string's content, or other JSON as it stands.
+    pub data: Box<RawValue>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPublished {
+    /// Connections that it is on its way to.
+    pub subscribers: usize,
+    /// Which history it is in; None: none.
+    pub epoch: Option<String>,
+    /// Its place there.
+    pub offset: Option<u64>,
+    /// Events of that name are switched off: it went nowhere.
+    pub is_switched_off: bool,
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// No app has that id.
+    #[error("there is no app {0:?}")]
+    NoSuchApp(String),
+    /// The app is off.
+    #[error("app {0:?} is disabled")]
+    AppDisabled(String),
+    /// Nobody of that name is signed in.
+    #[error("no connection is signed in as user {0:?}")]
+    NoSuchUser(String),
+    /// No connection of the app has that id.
+    #[error("app {app:?} has no connection {socket_id}")]
+    NoSuchConnection { app: String, socket_id: SocketId },
+    /// A name that no channel can have.
+    #[error("{0}")]
+    Channel(#[from] ChannelNameError),
+    /// A name that no event can have.
+    #[error("{0}")]
+    Event(#[from] EventNameError),
+    /// Data that no event can have.
+    #[error("{0}")]
+    Data(#[from] PayloadError),
+    /// Not a connection's id.
+    #[error("{0}")]
+    SocketId(#[from] SocketIdError),
+    /// Not at the moment.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// Too many live views are open.
+    #[error("{max} live views are open; more are not allowed (realtime.limits.watchers_max)")]
+    TooManyWatchers { max: usize },
+}
+
+/// Times that a watcher meets a channel that is being removed, which takes microseconds.
+const TRIES_MAX: usize = 100;
+
+impl Hub {
+    /// Publishes one event, as the HTTP API does.
+    ///
+    /// # Errors
+    /// What is wrong with it, or why it can't be done now.
+    pub fn publish_event(&self, wish: &PublishEvent) -> Result<EventPublished, OperationError> {
+        let app = self.app_named(&wish.app)?;
+        if !app.settings().is_enabled {
+            return Err(OperationError::AppDisabled(wish.app.clone()));
+        }
+        let limits = self.settings().pusher.clone();
+        let channel = ChannelName::parse(&wish.channel, &limits)?;
+        let name = EventName::parse(wish.event.as_str().into(), &limits)?;
+        let data = Payload::from_json(&wish.data, limits.event_data_bytes_max)?;
+        let is_switched_off = self.switches().is_off(name.as_str(), self.clock.now());
+        let event = Event { name: name.as_str(), data: data.as_str(), except: None };
+        let published = self.publish(&app, &channel, event)?;
+        Ok(EventPublished {
+            subscribers: published.subscribers,
+            epoch: published.position.map(|position| position.epoch.to_string()),
+            offset: published.position.map(|position| position.offset),
+            is_switched_off,
+        })
+    }
+
+    /// Ends all connections that are signed in as a user: how many.
+    ///
+    /// # Errors
+    /// There is no such app, or no such user.
+    pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
+        let connections = self.app_named(app)?.users.connections(user);
+        for to in &connections {
+            self.tell(*to, Letter::Close { to: *to, code: CloseCode::Unauthorized });
+        }
+        match connections.len() {
+            0 => Err(OperationError::NoSuchUser(user.to_owned())),
+            count => Ok(count),
+        }
+    }
+
+    /// Ends one connection.
+    ///
+    /// # Errors
+    /// There is no such app, or it has no such connection.
+    pub async fn disconnect_socket(&self, app: &str, socket: &str) -> Result<(), OperationError> {
+        let of = self.app_named(app)?;
+        let socket_id: SocketId = socket.parse()?;
+        let (answer, answered) = oneshot::channel();
+        self.tell(socket_id, Letter::Disconnect { to: socket_id, app: of, answer });
+        match answered.await {
+            Ok(true) => Ok(()),
+            // No answer: no core has given out such an id, or all end.
+            Ok(false) | Err(_) => {
+                Err(OperationError::NoSuchConnection { app: app.to_owned(), socket_id })
+            }
+        }
+    }
+
+    pub(crate) fn app_named(&self, id: &str) -> Result<Arc<App>, OperationError> {
+        self.app_by_id(id).ok_or_else(|| OperationError::NoSuchApp(id.to_owned()))
+    }
+
+    pub(crate) fn channel_name(&self, name: &str) -> Result<ChannelName, OperationError> {
+        Ok(ChannelName::parse(name, &self.settings().pusher)?)
+    }
+
+    /// The channel, made if it is not there, with one watcher more.
+    pub(crate) fn join_watchers(
+        &self,
+        app: &App,
+        name: &ChannelName,
+        watcher: &Arc<Queue>,
+    ) -> Result<Arc<Channel>, OperationError> {
+        for _ in 0..TRIES_MAX {
+            let channel = self.channel(app, name)?;
+            if channel.add_watcher(watcher).is_ok() {
+                return Ok(channel);
+            }
+        }
+        Err(Refused::Busy(crate::hub::CoreBusy).into())
+    }
+}
+
+impl From<TooManyChannels> for OperationError {
+    fn from(error: TooManyChannels) -> Self {
+        Self::Refused(error.into())
+    }
+}

@@ -1,0 +1,215 @@
+//! Switches that an operator flips, over a restart too: what is off is in a file.
+//!
+//! The file is JSON, replaced as a whole, so a crash leaves the old one or the new one. What is
+//! over by the time it is read is forgotten.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_base::clock::Timestamp;
+use weir_base::switch::{Off, Pattern, TooMany};
+
+use crate::hub::Hub;
+
+/// The hub's switches with their file. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Switchboard(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    hub: Arc<Hub>,
+    path: PathBuf,
+    /// Held from a change to the end of its write: the file never goes back.
+    writing: Mutex<()>,
+}
+
+/// What the file holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    off: Vec<Off>,
+}
+
+/// A pattern that is off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchView {
+    /// Names of events, `*` stands for any text.
+    pub pattern: String,
+    /// Since when: seconds since the Unix epoch.
+    pub since: f64,
+    /// Until when; None: until it is turned on.
+    pub until: Option<f64>,
+}
+
+/// Why a switch was not flipped, or only half.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// As many are off as may be.
+    #[error("{0}")]
+    TooMany(#[from] TooMany),
+    /// It is flipped, but not in the file.
+    #[error(
+        "it is done, but a restart will undo it: {} can't be written ({source}); make it writable \
+         and do it again", path.display()
+    )]
+    NotKept { path: PathBuf, source: io::Error },
+}
+
+impl Switchboard {
+    /// Takes up what the file at `path` says. A file that can't be read is told to the log; then
+    /// everything is on. Waits for the disk.
+    #[must_use]
+    pub fn open(hub: Arc<Hub>, path: PathBuf) -> Self {
+        match read(&path) {
+            Ok(stored) => restore(&hub, stored),
+            Err(error) => tracing::error!(
+                path = %path.display(), %error,
+                "the switches can't be read, so everything is on; correct or remove the file"
+            ),
+        }
+        Self(Arc::new(Inner { hub, path, writing: Mutex::default() }))
+    }
+
+    /// What is off, in the order in which it was turned off.
+    #[must_use]
+    pub fn list(&self) -> Vec<SwitchView> {
+        let hub = &self.0.hub;
+        hub.switches().list(hub.clock.now()).iter().map(SwitchView::of).collect()
+    }
+
+    /// Turns a pattern off, for some time or until it is turned on. Waits for the disk.
+    ///
+    /// # Errors
+    /// Too many are off, or it is off but not kept.
+    pub fn turn_off(&self, pattern: Pattern, time: Option<Duration>) -> Result<(), SwitchError> {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.0.hub.clock.now();
+        let until_us = time.map(|time| (now + time).as_micros());
+        self.0
+            .hub
+            .switches()
+            .turn_off(Off { pattern, since_us: now.as_micros(), until_us }, now)?;
+        self.keep(now)
+    }
+
+    /// Turns a pattern on again; answers whether it was off. Waits for the disk.
+    ///
+    /// # Errors
+    /// It is on, but that is not kept.
+    pub fn turn_on(&self, pattern: &Pattern) -> Result<bool, SwitchError> {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.0.hub.clock.now();
+        let was_off = self.0.hub.switches().turn_on(pattern, now);
+        if was_off {
+            self.keep(now)?;
+        }
+        Ok(was_off)
+    }
+
+    fn keep(&self, now: Timestamp) -> Result<(), SwitchError> {
+        let stored = Stored { off: self.0.hub.switches().list(now) };
+        let path = &self.0.path;
+        write(path, &stored).map_err(|source| SwitchError::NotKept { path: path.clone(), source })
+    }
+}
+
+impl SwitchView {
+    fn of(off: &Off) -> Self {
+        let seconds = |micros| Timestamp::from_micros(micros).as_secs_f64();
+        Self {
+            pattern: off.pattern.to_string(),
+            since: seconds(off.since_us),
+            until: off.until_us.map(seconds),
+        }
+    }
+}
+
+fn restore(hub: &Hub, stored: Stored) {
+    let now = hub.clock.now();
+    let holds = |off: &Off| off.until_us.is_none_or(|until| now.as_micros() < until);
+    for off in stored.off.into_iter().filter(holds) {
+        let pattern = off.pattern.to_string();
+        match hub.switches().turn_off(off, now) {
+            Ok(()) => tracing::warn!(pattern, "still switched off, as before the restart"),
+            Err(error) => tracing::error!(pattern, %error, "not switched off"),
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Stored> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
+        Err(error) => Err(error),
+    }
+}
+
+fn write(path: &Path, stored: &Stored) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::clock::Clock;
+
+    use super::*;
+    use crate::hub::testing::hub;
+
+    fn pattern(text: &str) -> Pattern {
+        text.parse().unwrap()
+    }
+
+    fn patterns(board: &Switchboard) -> Vec<String> {
+        board.list().into_iter().map(|switch| switch.pattern).collect()
+    }
+
+    #[test]
+    fn what_is_off_stays_off_over_a_restart_for_as_long_as_it_was_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switches.json");
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        let board = Switchboard::open(hub(&clock), path.clone());
+        board.turn_off(pattern("typing*"), None).unwrap();
+        board.turn_off(pattern("cursor"), Some(Duration::from_secs(60))).unwrap();
+        board.turn_off(pattern("on again"), None).unwrap();
+        assert!(board.turn_on(&pattern("on again")).unwrap());
+        assert!(!board.turn_on(&pattern("on again")).unwrap());
+        let before = board.list();
+
+        clock.advance(Duration::from_secs(30));
+        let other = Switchboard::open(hub(&clock), path.clone());
+        assert_eq!(other.list(), before);
+        assert!(other.0.hub.switches().is_off("typing-start", clock.now()));
+
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(patterns(&Switchboard::open(hub(&clock), path)), ["typing*"]);
+    }
+
+    #[test]
+    fn a_damaged_file_leaves_everything_on_and_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switches.json");
+        fs::write(&path, "{\"off\":[{").unwrap();
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        let board = Switchboard::open(hub(&clock), path.clone());
+        assert_eq!(patterns(&board), Vec::<String>::new());
+        board.turn_off(pattern("typing"), None).unwrap();
+        assert_eq!(patterns(&Switchboard::open(hub(&clock), path)), ["typing"]);
+    }
+
+    #[test]
+    fn a_switch_that_cannot_be_kept_is_flipped_all_the_same() {
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        let board = Switchboard::open(hub(&clock), PathBuf::from("/nowhere/switches.json"));
+        let error = board.turn_off(pattern("typing"), None).unwrap_err();
+        assert!(error.to_string().contains("a restart will undo it"), "{error}");
+        assert_eq!(patterns(&board), ["typing"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Looking at one channel as it goes on: for people, who must never slow down who publishes.
+//!
+//! Each watcher has a queue of its own, bounded; when it is full the oldest event goes, and is
+//! counted. A channel that nobody watches pays for looking at an empty list.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use weir_base::clock::Timestamp;
+
+use crate::app::App;
+use crate::channel::Channel;
+use crate::frame::Frame;
+use crate::hub::Hub;
+use crate::metrics::Limit;
+use crate::operations::OperationError;
+use crate::view::EventView;
+
+/// Somebody who looks at a channel. Dropping it ends that.
+#[derive(Debug)]
+pub struct Watch {
+    hub: Arc<Hub>,
+    app: Arc<App>,
+    channel: Arc<Channel>,
+    queue: Arc<Queue>,
+}
+
+/// What came since the last look.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Events that came before these and were left out, because they came too fast.
+    pub left_out: u64,
+    /// The newest, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// What waits for one watcher.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// std's lock: held for a push or a swap, never across an await.
+    inner: Mutex<Inner>,
+    events_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<(Timestamp, Frame)>,
+    left_out: u64,
+    reader: Option<Waker>,
+}
+
+impl Hub {
+    /// Looks at everything that subscribers of a channel are sent from now on. The channel is made
+    /// if it is not there: somebody may wait for its first event.
+    ///
+    /// # Errors
+    /// There is no such app, no channel can have that name, or too many look already.
+    pub fn watch(self: &Arc<Self>, app: &str, channel: &str) -> Result<Watch, OperationError> {
+        let app = self.app_named(app)?;
+        let name = self.channel_name(channel)?;
+        let max = self.settings().limits.watchers_max;
+        if self.watchers.fetch_add(1, Ordering::Relaxed) >= max {
+            self.watchers.fetch_sub(1, Ordering::Relaxed);
+            self.metrics.limit_hit(Limit::Watchers);
+            return Err(OperationError::TooManyWatchers { max });
+        }
+        let events_max = self.settings().limits.watch_events_max;
+        let queue = Arc::new(Queue::new(events_max));
+        match self.join_watchers(&app, &name, &queue) {
+            Ok(channel) => Ok(Watch { hub: Arc::clone(self), app, channel, queue }),
+            Err(error) => {
+                self.watchers.fetch_sub(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for what comes.
+    pub async fn next(&mut self) -> Seen {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same. Pending while there is nothing.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Seen> {
+        self.queue.poll_take(context).map(|(left_out, frames)| {
+            let view = |(at, frame): &(Timestamp, Frame)| EventView::of(*at, frame);
+            Seen { left_out, events: frames.iter().filter_map(view).collect() }
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.channel.remove_watcher(&self.queue);
+        self.hub.watchers.fetch_sub(1, Ordering::Relaxed);
+        let now = self.hub.clock.now();
+        let name = self.channel.name.as_str();
+        let change = self.app.channels.tidy(name, &self.app.settings(), now);
+        self.hub.add_history_bytes(change);
+    }
+}
+
+impl Queue {
+    fn new(events_max: usize) -> Self {
+        Self { inner: Mutex::default(), events_max: events_max.max(1) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a message; the oldest goes where there is no room.
+    pub(crate) fn offer(&self, at: Timestamp, frame: &Frame) {
+        let reader = {
+            let mut inner = self.inner();
+            if inner.waiting.len() >= self.events_max {
+                inner.waiting.pop_front();
+                inner.left_out += 1;
+            }
+            inner.waiting.push_back((at, frame.clone()));
+            inner.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    fn poll_take(&self, context: &mut Context<'_>) -> Poll<(u64, VecDeque<(Timestamp, Frame)>)> {
+        let mut inner = self.inner();
+        if inner.waiting.is_empty() {
+            inner.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready((std::mem::take(&mut inner.left_out), std::mem::take(&mut inner.waiting)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
