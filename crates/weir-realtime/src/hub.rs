@@ -3,7 +3,6 @@
 mod broadcast;
 mod cores;
 mod mailbox;
-mod operator;
 mod room;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -17,7 +16,6 @@ use weir_base::switch::Switches;
 
 pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, EventKey, Letter};
 pub(crate) use self::cores::Cores;
-pub use self::operator::PublishTextError;
 pub use self::room::CoreBusy;
 pub(crate) use self::room::Reservation;
 use crate::app::{App, Apps};

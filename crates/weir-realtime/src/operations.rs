@@ -110,14 +110,19 @@ impl Hub {
     /// # Errors
     /// There is no such app, or no such user.
     pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
-        let connections = self.app_named(app)?.users.connections(user);
-        for to in &connections {
-            self.tell(*to, Letter::Close { to: *to, code: CloseCode::Unauthorized });
-        }
-        match connections.len() {
+        match self.end_connections(&*self.app_named(app)?, user) {
             0 => Err(OperationError::NoSuchUser(user.to_owned())),
             count => Ok(count),
         }
+    }
+
+    /// Ends all connections that are signed in as a user of an app: how many.
+    pub(crate) fn end_connections(&self, app: &App, user: &str) -> usize {
+        let connections = app.users.connections(user);
+        for to in &connections {
+            self.tell(*to, Letter::Close { to: *to, code: CloseCode::Unauthorized });
+        }
+        connections.len()
     }
 
     /// Ends one connection.

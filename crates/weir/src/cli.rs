@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::JobsCommand;
+use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand};
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
@@ -33,6 +33,12 @@ pub(crate) enum Command {
     /// Look at jobs and act on them
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Look at realtime channels and act on them
+    #[command(subcommand)]
+    Realtime(RealtimeCommand),
+    /// Turn off at run time what can be spared: events of realtime, by name
+    #[command(subcommand)]
+    Switch(SwitchCommand),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

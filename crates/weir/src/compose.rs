@@ -57,7 +57,7 @@ impl Weir {
             settings,
             clock: &clock,
             handle: jobs.handle(),
-            hub: realtime.as_ref().map(Realtime::hub),
+            realtime: realtime.as_ref().map(Realtime::for_operators),
             facts: Facts::new(
                 &clock,
                 settings,

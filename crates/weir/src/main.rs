@@ -5,6 +5,7 @@
 //! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
 //! - [`front`]: what each core does with HTTP.
+//! - [`status`], [`realtime_admin`]: the admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;

@@ -17,7 +17,7 @@ use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
 use crate::config::Settings;
-use crate::realtime_admin;
+use crate::realtime_admin::{self, Realtime};
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,13 +87,13 @@ impl Facts {
 /// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
 pub(crate) fn api(
     handle: Handle,
-    hub: Option<Arc<Hub>>,
+    realtime: Option<Realtime>,
     facts: Facts,
     body_bytes_max: usize,
 ) -> Router {
-    Router::new()
+    let hub = realtime.as_ref().map(|realtime| Arc::clone(&realtime.hub));
+    realtime_admin::router(realtime)
         .nest("/jobs", weir_jobs::admin::router(handle.clone()))
-        .nest("/realtime", realtime_admin::router(hub.clone()))
         .route("/status", get(status).with_state((handle, hub, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }

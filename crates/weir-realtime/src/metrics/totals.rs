@@ -31,7 +31,7 @@ impl Closed {
 }
 
 impl Limit {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::CoreQueue,
         Self::HistoryBytes,
         Self::Channels,
@@ -40,19 +40,21 @@ impl Limit {
         Self::ClientEventRate,
         Self::SubscribeRate,
         Self::Members,
+        Self::ApiBodyTimeout,
         Self::Watchers,
     ];
 
     /// The name of its setting.
     pub(crate) const fn setting(self) -> &'static str {
         match self {
+            Self::ApiBodyTimeout => "realtime.limits.api_body_timeout",
             Self::CoreQueue => "realtime.limits.core_queue_events_max",
             Self::HistoryBytes => "realtime.limits.history_bytes_max",
             Self::Channels => "realtime.limits.channels_max",
             Self::ChannelsPerConnection => "realtime.limits.channels_per_connection_max",
             Self::Connections => "realtime.apps.connections_max",
-            Self::ClientEventRate => "realtime.apps.client_event_rate",
-            Self::SubscribeRate => "realtime.limits.subscribe_rate",
+            Self::ClientEventRate => "realtime.apps.client_events_per_second",
+            Self::SubscribeRate => "realtime.limits.subscribes_per_second",
             Self::Members => "realtime.apps.presence.members_max",
             Self::Watchers => "realtime.limits.watchers_max",
         }

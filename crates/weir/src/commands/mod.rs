@@ -4,11 +4,15 @@ mod check;
 mod completions;
 mod init;
 mod jobs;
+mod realtime;
 mod reference;
 mod status;
+mod switch;
 mod up;
 
 pub(crate) use self::jobs::JobsCommand;
+pub(crate) use self::realtime::RealtimeCommand;
+pub(crate) use self::switch::SwitchCommand;
 
 use crate::cli::Command;
 use crate::exit::Exit;
@@ -21,6 +25,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Init(arguments) => init::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Jobs(command) => jobs::run(command),
+        Command::Realtime(command) => realtime::run(command),
+        Command::Switch(command) => switch::run(command),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),

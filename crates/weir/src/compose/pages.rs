@@ -14,7 +14,6 @@ use weir_console::sampler::{self, Sampler};
 use weir_console::{Deps, Routes};
 use weir_jobs::handle::Handle;
 use weir_net::Listener;
-use weir_realtime::hub::Hub;
 use weir_supervisor::inherited::Inherited;
 
 use super::tcp_listener;
@@ -22,6 +21,7 @@ use crate::config::Settings;
 use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
 use crate::part::Part;
+use crate::realtime_admin;
 use crate::status::{self, Facts};
 
 /// What they show.
@@ -29,7 +29,7 @@ pub(super) struct Pages<'a> {
     pub(super) settings: &'a Settings,
     pub(super) clock: &'a Clock,
     pub(super) handle: Handle,
-    pub(super) hub: Option<Arc<Hub>>,
+    pub(super) realtime: Option<realtime_admin::Realtime>,
     pub(super) facts: Facts,
     pub(super) live: Live,
     pub(super) registry: Registry,
@@ -38,11 +38,11 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, handle, hub, facts, live, registry } = self;
+        let Self { settings, clock, handle, realtime, facts, live, registry } = self;
         let jobs_url = facts.jobs_url();
         let open = status::open_routes(handle.clone());
         let metrics = status::metrics_route(Arc::new(registry));
-        let api = status::api(handle.clone(), hub, facts, settings.admin.body_bytes_max);
+        let api = status::api(handle.clone(), realtime, facts, settings.admin.body_bytes_max);
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());

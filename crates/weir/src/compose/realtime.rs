@@ -18,6 +18,7 @@ use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
+use weir_realtime::switchboard::Switchboard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 use weir_supervisor::inherited::Inherited;
 
@@ -25,11 +26,13 @@ use super::end::End;
 use crate::config::Settings;
 use crate::front::Front;
 use crate::parent::{FRONT, REALTIME, of_core};
+use crate::realtime_admin;
 
 /// Realtime, running.
 #[derive(Debug)]
 pub(super) struct Realtime {
     hub: Arc<Hub>,
+    switches: Switchboard,
     limits: Arc<ArcSwap<Limits>>,
     tls: Option<Arc<Tls>>,
     in_flight: Arc<Semaphore>,
@@ -77,6 +80,7 @@ impl Realtime {
         let hub = hub(settings, count, registry, clock, Arc::clone(&in_flight), &webhooks);
         let histories = settings.data_dir.join(HISTORIES);
         restore(&hub, &histories).await;
+        let switches = Switchboard::open(Arc::clone(&hub), settings.switches_file());
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let draining = CancellationToken::new();
         let stop = Stop {
@@ -97,6 +101,7 @@ impl Realtime {
         let cores = End::of(running.join());
         Ok(Some(Self {
             hub,
+            switches,
             limits,
             tls,
             in_flight,
@@ -109,9 +114,10 @@ impl Realtime {
         }))
     }
 
-    /// The way in.
-    pub(super) fn hub(&self) -> Arc<Hub> {
-        Arc::clone(&self.hub)
+    /// What operators see and do.
+    pub(super) fn for_operators(&self) -> realtime_admin::Realtime {
+        let (hub, switches) = (Arc::clone(&self.hub), self.switches.clone());
+        realtime_admin::Realtime { hub, switches }
     }
 
     /// Where it listens.

@@ -108,6 +108,11 @@ impl Settings {
         [Some(jobs), front, realtime, Some(console)].into_iter().flatten().collect()
     }
 
+    /// Where it is kept what is switched off.
+    pub(crate) fn switches_file(&self) -> PathBuf {
+        self.data_dir.join("switches.json")
+    }
+
     /// Where the admin API listens.
     pub(crate) fn admin_socket(&self) -> PathBuf {
         self.data_dir.join("weir.sock")

@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod lifecycle;
 mod lock;
+mod operating;
 mod process;
 mod realtime;
 mod reference;

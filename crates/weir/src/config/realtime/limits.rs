@@ -54,6 +54,16 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut Limits) {
         &mut limits.writes_per_turn_max,
         "Sockets that a core writes to before others have their turn.",
     );
+    count(
+        "watchers_max",
+        &mut limits.watchers_max,
+        "Live views of channels that operators may have open.",
+    );
+    count(
+        "watch_events_max",
+        &mut limits.watch_events_max,
+        "Events that wait for one live view; it is told how many more it missed.",
+    );
 }
 
 fn read_sizes(keys: &mut Keys<'_>, limits: &mut Limits) {

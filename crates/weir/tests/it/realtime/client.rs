@@ -41,16 +41,6 @@ impl Socket {
         self.event("pusher_internal:subscription_succeeded");
     }
 
-    /// As the application's server lets this user.
-    pub(super) fn sign_in(&mut self, user: &str, key: &str, secret: &str) {
-        let user_data = json!({"id": user}).to_string();
-        let signature = sign(secret, &format!("{}::user::{user_data}", self.id));
-        let auth = format!("{key}:{signature}");
-        let data = json!({"user_data": user_data, "auth": auth});
-        self.send(&json!({"event": "pusher:signin", "data": data}));
-        self.event("pusher:signin_success");
-    }
-
     fn send(&mut self, message: &Value) {
         self.stream.send(Message::text(message.to_string())).expect("sent");
     }

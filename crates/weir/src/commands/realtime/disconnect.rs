@@ -1,0 +1,44 @@
+//! `weir realtime disconnect`.
+
+use clap::Args;
+
+use super::counted;
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::exit::Exit;
+use crate::output;
+use crate::realtime_admin::{Count, Disconnect};
+
+/// `weir realtime disconnect`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true).args(["user", "socket"]))]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's id
+    app: String,
+    /// A user who has signed in
+    user: Option<String>,
+    /// One connection, by the id that the client was given: 123.456
+    #[arg(long, value_name = "SOCKET_ID")]
+    socket: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let app = arguments.app.clone();
+    let whom = match (&arguments.user, &arguments.socket) {
+        (_, Some(socket_id)) => Disconnect::Socket { app, socket_id: socket_id.clone() },
+        (user, None) => Disconnect::User { app, user: user.clone().unwrap_or_default() },
+    };
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let count: Count = client.post("/v1/realtime/disconnect", &whom).await?;
+    if arguments.json {
+        output::json(&count)?;
+    } else {
+        output::line(&format!("{} closed", counted(count.count, "connection")));
+    }
+    Ok(Exit::Fine)
+}

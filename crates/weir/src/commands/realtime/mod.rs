@@ -1,0 +1,47 @@
+//! `weir realtime ..`: one file per verb.
+
+mod channels;
+mod disconnect;
+mod publish;
+mod users;
+
+use clap::Subcommand;
+
+use crate::admin_client;
+use crate::exit::Exit;
+
+/// The verbs of `weir realtime`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RealtimeCommand {
+    /// Publish one event
+    Publish(publish::Arguments),
+    /// List channels, those with the most subscribers first
+    Channels(channels::Arguments),
+    /// List the users of a presence channel
+    Users(users::Arguments),
+    /// End all connections of a user, or one connection
+    Disconnect(disconnect::Arguments),
+}
+
+pub(super) fn run(command: RealtimeCommand) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        match command {
+            RealtimeCommand::Publish(arguments) => publish::run(&arguments).await,
+            RealtimeCommand::Channels(arguments) => channels::run(&arguments).await,
+            RealtimeCommand::Users(arguments) => users::run(&arguments).await,
+            RealtimeCommand::Disconnect(arguments) => disconnect::run(&arguments).await,
+        }
+    })
+}
+
+/// `/v1/realtime/REQUEST?name=value&..`, escaped.
+fn path(request: &str, parameters: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(parameters);
+    format!("/v1/realtime/{request}?{}", query.finish())
+}
+
+/// `1 connection`, `5 connections`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

@@ -1,0 +1,127 @@
+//! `weir switch ..`: what is not sent at the moment, by names of events.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use weir_base::clock::Clock;
+use weir_base::switch::Pattern;
+use weir_realtime::switchboard::SwitchView;
+
+use super::status::seconds;
+use crate::admin_client::{self, AdminClient};
+use crate::cli::Target;
+use crate::config::units;
+use crate::exit::Exit;
+use crate::output;
+use crate::realtime_admin::{Flip, Position};
+
+/// The verbs of `weir switch`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SwitchCommand {
+    /// List what is switched off
+    List(ListArguments),
+    /// Send no events of these names for now; a restart changes nothing about that
+    Off(OffArguments),
+    /// Send them again
+    On(OnArguments),
+}
+
+/// `weir switch list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `weir switch off`.
+#[derive(Debug, Args)]
+pub(crate) struct OffArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Names of events; `*` stands for any text
+    pattern: Pattern,
+    /// For so long, for example 10m [default: until it is switched on]
+    #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
+    time: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `weir switch on`.
+#[derive(Debug, Args)]
+pub(crate) struct OnArguments {
+    #[command(flatten)]
+    target: Target,
+    /// As `weir switch list` shows it
+    pattern: Pattern,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const PATH: &str = "/v1/switches";
+
+pub(super) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        match command {
+            SwitchCommand::List(arguments) => list(&arguments).await,
+            SwitchCommand::Off(OffArguments { target, pattern, time, json }) => {
+                // A part of a second would be no time at all.
+                let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
+                let for_seconds = for_seconds.map(u64::try_from).transpose()?;
+                let done = format!("{pattern} is off");
+                let flip = Flip { pattern, position: Position::Off, for_seconds };
+                flip_and_tell(&target, &flip, &done, json).await
+            }
+            SwitchCommand::On(OnArguments { target, pattern, json }) => {
+                let done = format!("{pattern} is on");
+                let flip = Flip { pattern, position: Position::On, for_seconds: None };
+                flip_and_tell(&target, &flip, &done, json).await
+            }
+        }
+    })
+}
+
+async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let switches: Vec<SwitchView> = client.get(PATH).await?;
+    if arguments.json {
+        output::json(&switches)?;
+    } else if switches.is_empty() {
+        output::line("nothing is off");
+    } else {
+        let now = Clock::system().now().as_secs_f64();
+        let rows: Vec<Vec<String>> = switches.iter().map(|switch| row(switch, now)).collect();
+        output::table(&["PATTERN", "OFF FOR", "ON AGAIN"], &rows);
+    }
+    Ok(Exit::Fine)
+}
+
+fn row(switch: &SwitchView, now: f64) -> Vec<String> {
+    let until = switch.until.map(|until| format!("in {}", seconds((until - now).max(0.0))));
+    vec![
+        switch.pattern.clone(),
+        seconds((now - switch.since).max(0.0)),
+        until.unwrap_or_else(|| "when told".to_owned()),
+    ]
+}
+
+async fn flip_and_tell(
+    target: &Target,
+    flip: &Flip,
+    done: &str,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(target).await?;
+    let switches: Vec<SwitchView> = client.post(PATH, flip).await?;
+    if json {
+        output::json(&switches)?;
+    } else {
+        output::line(done);
+    }
+    Ok(Exit::Fine)
+}
