@@ -353,13 +353,19 @@ impl Channel {
     pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
         let (told_at, told) = home.count_told;
-        if home.count(self.kind) == told || home.total() == 0 {
+        let is_other_count = home.count(self.kind) != told;
+        // As many may have come as have gone.
+        let has_news = home.member_followers > 0 && home.members.has_difference();
+        if home.total() == 0 || !(is_other_count || has_news) {
             return false;
         }
         if now.since(told_at) < interval {
             return true;
         }
-        self.send_count(&mut home, cores, now);
+        if is_other_count {
+            self.send_count(&mut home, cores, now);
+        }
+        home.count_told.0 = now;
         self.tell_followers(&mut home, cores, now);
         false
     }
@@ -682,3 +688,6 @@ impl Home {
 fn difference(after: usize, before: usize) -> isize {
     after.cast_signed() - before.cast_signed()
 }
+
+#[cfg(test)]
+mod tests;
