@@ -44,9 +44,10 @@ bench: ## measure the job server
 	cargo build --release --locked -p weir -p weir-bench
 	scripts/bench
 
-long: ## the long runs: 100 kills under load, 10,000 simulated disks
+long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
+	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 docs: ## write the pages of docs/reference that come from the code
 	cargo build --quiet --locked -p weir
