@@ -205,7 +205,8 @@ impl Session {
         };
         let outbox = self.outbox.get_or_insert_default();
         if written < bytes.len() {
-            outbox.push(Bytes::copy_from_slice(&bytes[written..]), None, 0);
+            // All of them: what is begun must be known as such.
+            outbox.push(Bytes::copy_from_slice(bytes), None, written);
         }
         self.fit(was_empty)
     }

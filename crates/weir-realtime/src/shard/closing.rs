@@ -101,7 +101,8 @@ impl Shard {
         self.hub.metrics.queue_changed(before, session.waiting_bytes());
         match sent {
             Sent::Written | Sent::Waits { .. } => {}
-            Sent::TooSlow if session.is_closing() => self.remove(state, key),
+            // Its last words, behind a long message that is begun: it has `close_timeout` for both.
+            Sent::TooSlow if session.is_closing() => {}
             Sent::TooSlow => self.close(state, key, Why::Slow),
             Sent::Broken => self.close(state, key, Why::Gone),
         }

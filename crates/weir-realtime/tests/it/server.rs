@@ -6,6 +6,7 @@ mod client;
 mod connections;
 mod presence;
 mod recovery;
+mod review;
 mod slow;
 
 use std::io::{Read, Write};

@@ -1,0 +1,84 @@
+//! What a hostile reader asks: ends in the middle of a frame, answers that nobody reads, figures
+//! that have to come back to nothing.
+
+use std::io::Write;
+
+use serde_json::json;
+use socket2::SockRef;
+use weir_base::clock::Timestamp;
+use weir_base::token_bucket::Rate;
+use weir_realtime::settings::Settings;
+
+use super::*;
+
+const QUEUED: &str = "weir_realtime_client_queue_bytes";
+
+fn until(condition: impl Fn() -> bool) {
+    let deadline = Clock::system().now() + PATIENCE;
+    while !condition() {
+        assert!(Clock::system().now() < deadline, "it never happened");
+        std::thread::yield_now();
+    }
+}
+
+/// Where a channel is that nobody has published on since.
+fn position(server: &Server, channel: &str) -> Value {
+    let history = server.get(&format!("/apps/1/channels/{channel}/history"), "limit=0");
+    json!({ "epoch": history["epoch"], "offset": history["offset"] })
+}
+
+/// Most of what it does not read waits in the server.
+fn connect_with_small_window(server: &Server) -> Client {
+    let stream = TcpStream::connect(server.address).unwrap();
+    SockRef::from(&stream).set_recv_buffer_size(16 << 10).unwrap();
+    let target = format!("/app/{KEY}?protocol=7");
+    let mut client = Client::over(stream, server.address, &target).unwrap();
+    client.established();
+    client
+}
+
+/// A long answer is written in part when the client turns out to be too slow: what is begun is
+/// written to its end, and the reason comes behind it.
+#[test]
+fn who_is_too_slow_for_an_answer_is_told_so_behind_its_last_frame() {
+    const EVENTS: u64 = 150;
+    let server = Server::with(|_, app| {
+        app.history.bytes_max = 4 << 20;
+        app.client_queue_bytes_max = 100_000;
+    });
+    for _ in 0..EVENTS {
+        server.publish("news", &json!("x".repeat(10_000)));
+    }
+    let mut slow = connect_with_small_window(&server);
+    let mut from = position(&server, "news");
+    from["offset"] = json!(0);
+    slow.say("pusher:subscribe", &json!({ "channel": "news", "recover": from }));
+    until(|| server.metric(QUEUED) > 0.0);
+    let closed = "weir_realtime_connections_closed_total{reason=\"Slow\"}";
+    while server.metric(closed) == 0.0 {
+        server.publish("news", &json!(1));
+    }
+    assert_eq!(slow.until("pusher_internal:subscription_succeeded").whole["offset"], EVENTS);
+    for offset in 1..=EVENTS {
+        assert_eq!(slow.event().offset(), offset);
+    }
+    assert_eq!(slow.end().map(|(code, _)| code), Some(4100));
+}
+
+fn history_bytes(server: &Server, channel: &str) -> usize {
+    server.hub.channel_view("1", channel).map_or(0, |channel| channel.history_bytes)
+}
+
+/// A masked frame; the mask changes nothing.
+fn frame(message: &Value) -> Vec<u8> {
+    let text = message.to_string();
+    let bytes = u8::try_from(text.len()).unwrap();
+    let mut frame = vec![0x81];
+    match bytes {
+        0..126 => frame.push(0x80 | bytes),
+        _ => frame.extend_from_slice(&[0x80 | 126, 0, bytes]),
+    }
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(text.as_bytes());
+    frame
+}
