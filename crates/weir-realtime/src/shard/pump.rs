@@ -95,7 +95,10 @@ impl Shard {
                         turn.waits(before, session, 0);
                         broken.push((key, Why::Slow));
                     }
-                    Sent::Broken => broken.push((key, Why::Gone)),
+                    Sent::Broken => {
+                        turn.waits(before, session, 0);
+                        broken.push((key, Why::Gone));
+                    }
                 }
             });
             if slowed > 0 {

@@ -65,6 +65,22 @@ fn who_is_too_slow_for_an_answer_is_told_so_behind_its_last_frame() {
     assert_eq!(slow.end().map(|(code, _)| code), Some(4100));
 }
 
+/// The socket breaks while an event is written that some don't get.
+#[test]
+fn bytes_for_a_socket_that_breaks_are_not_counted_for_ever() {
+    let server = Server::with(|settings, _| {
+        // Who has subscribed is not read from any more: only writing finds out.
+        settings.limits.subscribe_rate = Rate::new(1, Duration::from_secs(3_600));
+    });
+    let client = server.subscriber("news");
+    SockRef::from(client.socket.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let body = json!({ "name": "e", "channel": "news", "data": "1", "socket_id": "1.2" });
+    assert_eq!(server.post("/apps/1/events", &body).0, 200);
+    until(|| server.metric("weir_realtime_connections") == 0.0);
+    assert_eq!(server.metric(QUEUED), 0.0);
+}
+
 fn history_bytes(server: &Server, channel: &str) -> usize {
     server.hub.channel_view("1", channel).map_or(0, |channel| channel.history_bytes)
 }
