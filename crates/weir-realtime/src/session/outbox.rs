@@ -15,6 +15,8 @@ pub(crate) struct Outbox {
     written: usize,
     /// Of all frames together, without what is written.
     bytes: usize,
+    /// The newest frames, which came since the last [`Outbox::fit`].
+    added: usize,
 }
 
 #[derive(Debug)]
@@ -42,14 +44,17 @@ impl Outbox {
             self.written = written;
         }
         self.bytes += bytes.len() - written;
+        self.added += 1;
         self.frames.push_back(Waiting { bytes, event });
     }
 
     /// Makes what waits fit into `bytes_max`, as `policy` says.
     pub(crate) fn fit(&mut self, bytes_max: usize, policy: SlowClients) -> Fit {
         let mut dropped = 0;
+        let added = std::mem::take(&mut self.added).min(self.frames.len());
         if policy == SlowClients::Conflate {
-            dropped += self.conflate();
+            // Several may have come together; each takes the place of those before it.
+            dropped += (0..added).rev().filter(|newer| self.conflate(*newer)).count();
         }
         if policy != SlowClients::Disconnect {
             while self.bytes > bytes_max && self.drop_oldest() {
@@ -61,22 +66,15 @@ impl Outbox {
         if is_full { Fit::TooSlow } else { Fit::Dropped(dropped) }
     }
 
-    /// Drops waiting events of which a newer one waits too.
-    fn conflate(&mut self) -> usize {
-        let Some(newest) = self.frames.back().and_then(|frame| frame.event) else { return 0 };
-        let last = self.frames.len() - 1;
-        let is_outdated = |(index, frame): (usize, &Waiting)| {
-            let started = index == 0 && self.written > 0;
-            index < last && !started && frame.event == Some(newest)
-        };
+    /// Drops the waiting event whose place is taken by a newer one: the one with `newer` behind it.
+    /// Whether there was one.
+    fn conflate(&mut self, newer: usize) -> bool {
+        let last = self.frames.len() - 1 - newer;
+        let Some(newest) = self.frames[last].event else { return false };
+        let start = usize::from(self.written > 0);
         // Those before it were conflated when they came: at most one is left.
-        match self.frames.iter().enumerate().position(is_outdated) {
-            Some(index) => {
-                self.remove(index);
-                1
-            }
-            None => 0,
-        }
+        let outdated = (start..last).find(|index| self.frames[*index].event == Some(newest));
+        outdated.inspect(|index| self.remove(*index)).is_some()
     }
 
     /// Drops the oldest event that is not written in part, and not the newest.
@@ -191,6 +189,20 @@ mod tests {
         waiting.push(Bytes::from_static(b"a2"), key("a"), 0);
         assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
         assert_eq!(text(&waiting), "b1a2");
+    }
+
+    #[test]
+    fn of_events_that_come_together_only_the_newest_of_each_name_stays() {
+        let frames = [("a1", Some("a")), ("PP", None), ("a2", Some("a")), ("b1", Some("b"))];
+        let mut waiting = outbox(&frames);
+        waiting.push(Bytes::from_static(b"a3"), key("a"), 0);
+        waiting.advance(1);
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(1));
+        assert_eq!(text(&waiting), "1PPb1a3", "what is begun stays");
+        waiting.push(Bytes::from_static(b"b2"), key("b"), 0);
+        waiting.push(Bytes::from_static(b"b3"), key("b"), 0);
+        assert_eq!(waiting.fit(100, SlowClients::Conflate), Fit::Dropped(2));
+        assert_eq!(text(&waiting), "1PPa3b3");
     }
 
     #[test]
