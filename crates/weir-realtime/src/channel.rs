@@ -239,9 +239,11 @@ impl Channel {
         home.check_there()?;
         let reserved = home.reserve(cores, publication.draft.bytes_max())?;
         let Publication { draft, audience, event, data, keeps, now } = publication;
+        let history_before = home.history.bytes();
         let position = home.next_position(keeps);
         let frame = draft.finish(position);
-        let history_change = home.keep(&frame, position, keeps, now);
+        home.keep(&frame, position, keeps, now);
+        let history_change = difference(home.history.bytes(), history_before);
         if self.kind.caches && keeps != Keeps::Nothing {
             home.cached = Some(Cached { frame: frame.clone(), data: Box::from(data), at: now });
         }
@@ -632,22 +634,25 @@ impl Home {
                 self.offset += 1;
                 Some(self.position())
             }
-            _ => None,
+            Keeps::History(_) => {
+                self.begin_history();
+                None
+            }
+            Keeps::Nothing => None,
         }
     }
 
-    fn keep(
-        &mut self,
-        frame: &Frame,
-        position: Option<Position>,
-        keeps: Keeps,
-        now: Timestamp,
-    ) -> isize {
-        let (Some(position), Keeps::History(limits)) = (position, keeps) else { return 0 };
-        let before = self.history.bytes();
-        let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
-        self.history.push(entry, &limits);
-        difference(self.history.bytes(), before)
+    /// An event that has no place: whoever has one in the history until now is told of a gap.
+    fn begin_history(&mut self) {
+        (self.epoch, self.offset) = (Epoch(fastrand::u64(..)), 0);
+        self.history.clear();
+    }
+
+    fn keep(&mut self, frame: &Frame, position: Option<Position>, keeps: Keeps, now: Timestamp) {
+        if let (Some(position), Keeps::History(limits)) = (position, keeps) {
+            let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
+            self.history.push(entry, &limits);
+        }
     }
 
     /// Where a new subscriber stands, and what it missed.

@@ -81,6 +81,26 @@ fn bytes_for_a_socket_that_breaks_are_not_counted_for_ever() {
     assert_eq!(server.metric(QUEUED), 0.0);
 }
 
+/// While there is no history, events have no place in it: who comes back later must not be told
+/// that there were none.
+#[test]
+fn events_of_a_time_without_history_are_a_gap() {
+    let server = Server::start();
+    server.publish("news", &json!(1));
+    let last = position(&server, "news");
+    let mut without = app();
+    without.history.events_max = 0;
+    server.hub.reload(Settings::default(), vec![without]);
+    server.publish("news", &json!(2));
+    server.hub.reload(Settings::default(), vec![app()]);
+    let mut client = server.connect();
+    let answer = client.subscribe_with("news", None, json!({ "recover": last }));
+    assert_eq!(answer.whole["recovery"], json!({ "outcome": "gap" }));
+    server.publish("news", &json!(3));
+    assert_eq!(client.event().offset(), 1, "another history");
+    assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "news"));
+}
+
 fn history_bytes(server: &Server, channel: &str) -> usize {
     server.hub.channel_view("1", channel).map_or(0, |channel| channel.history_bytes)
 }
