@@ -121,10 +121,20 @@ impl Hub {
         let after = Arc::new(Apps::new(apps, &before));
         self.apps.store(Arc::clone(&after));
         for app in before.iter() {
-            let stays = after.by_id(&app.settings().id).is_some() && app.settings().is_enabled;
-            if !stays {
+            let is_there = after.by_id(&app.settings().id).is_some();
+            if !is_there {
+                self.forget_histories(app);
+            }
+            if !is_there || !app.settings().is_enabled {
                 self.tell_all(|| Letter::CloseApp { app: Arc::clone(app) });
             }
+        }
+    }
+
+    /// Of an app that is gone: nobody tidies its channels any more.
+    fn forget_histories(&self, app: &App) {
+        for channel in app.channels.with_prefix("") {
+            self.add_history_bytes(channel.forget_history());
         }
     }
 

@@ -105,6 +105,15 @@ fn history_bytes(server: &Server, channel: &str) -> usize {
     server.hub.channel_view("1", channel).map_or(0, |channel| channel.history_bytes)
 }
 
+#[test]
+fn the_histories_of_an_app_that_is_gone_are_not_counted() {
+    let server = Server::start();
+    server.publish("news", &json!(1));
+    assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "news"));
+    server.hub.reload(Settings::default(), vec![]);
+    assert_eq!(server.hub.overview().history_bytes, 0);
+}
+
 /// A masked frame; the mask changes nothing.
 fn frame(message: &Value) -> Vec<u8> {
     let text = message.to_string();
