@@ -132,6 +132,8 @@ pub(crate) struct Join {
     /// The channel had no subscriber.
     pub(crate) occupied: bool,
     pub(crate) subscribers: usize,
+    /// Bytes of history more, or less, than before.
+    pub(crate) history_change: isize,
 }
 
 /// Whom a new subscriber of a presence channel is shown.
@@ -272,6 +274,7 @@ impl Channel {
         let occupied = home.total() == 0;
         home.subscribers[core] += 1;
         home.member_followers += u32::from(wants_member_changes);
+        let history_before = home.history.bytes();
         home.history.trim(now, &app.history);
         let (mut joined, missed) = home.recover(recover, &app.history);
         joined.members_version = wants_member_changes.then(|| home.members.version());
@@ -284,6 +287,7 @@ impl Channel {
             member_came,
             occupied,
             subscribers: home.total(),
+            history_change: difference(home.history.bytes(), history_before),
         })
     }
 

@@ -189,7 +189,10 @@ impl Shard {
                 now: self.hub.clock.now(),
             };
             match channel.join(joining, &settings, &self.hub.cores) {
-                Ok(join) => return Ok((channel, join)),
+                Ok(join) => {
+                    self.hub.add_history_bytes(join.history_change);
+                    return Ok((channel, join));
+                }
                 Err(JoinError::Gone) => {}
                 Err(error @ JoinError::Busy(_)) => {
                     self.hub.metrics.limit_hit(Limit::CoreQueue);

@@ -114,6 +114,18 @@ fn the_histories_of_an_app_that_is_gone_are_not_counted() {
     assert_eq!(server.hub.overview().history_bytes, 0);
 }
 
+/// Whoever finds old events first: a subscriber, or the round that looks for them.
+#[test]
+fn events_that_a_subscriber_finds_too_old_are_not_counted() {
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, _| {});
+    server.publish("news", &json!(1));
+    clock.advance(Duration::from_secs(121));
+    let _client = server.subscriber("news");
+    assert_eq!(history_bytes(&server, "news"), 0);
+    assert_eq!(server.hub.overview().history_bytes, 0);
+}
+
 /// A masked frame; the mask changes nothing.
 fn frame(message: &Value) -> Vec<u8> {
     let text = message.to_string();
