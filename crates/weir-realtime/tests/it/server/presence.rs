@@ -202,3 +202,23 @@ fn a_list_in_pages_and_differences_after_it_are_who_is_there() {
         follower.until(&few);
     }
 }
+
+/// One goes and one comes between two tellings: the number is as it was, and who is there is not.
+#[test]
+fn who_follows_the_members_learns_of_two_who_changed_places() {
+    use weir_base::clock::{Clock, Timestamp};
+    let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+    let server = Server::with_clock(clock.clone(), |_, app| app.presence.list_max = 1);
+    let mut follower = Follower::join(&server, "follower");
+    let (ada, _) = member(&server, "ada");
+    clock.advance(Duration::from_secs(1));
+    follower.until(&BTreeSet::from(["follower".to_owned(), "ada".to_owned()]));
+    drop(ada);
+    let users = || server.hub.channel_view("1", "presence-x").and_then(|channel| channel.users);
+    while users() != Some(1) {
+        std::thread::yield_now();
+    }
+    let (_grace, _) = member(&server, "grace");
+    clock.advance(Duration::from_secs(1));
+    follower.until(&BTreeSet::from(["follower".to_owned(), "grace".to_owned()]));
+}
