@@ -57,6 +57,10 @@ impl Shard {
         let mut output = Vec::new();
         self.subscribe_authorised(state, key, subscribe, &mut output);
         self.send(state, key, &output);
+        if state.session(key).subscriptions.is_empty() {
+            // It was told why not. Its client comes back later.
+            self.answer_close(state, key, None);
+        }
         let mut greeting = String::new();
         sse::write_retry(&mut greeting, fastrand::u64(RETRY_MS));
         EventStream { shard: Rc::clone(self), socket_id, greeting: Some(greeting) }

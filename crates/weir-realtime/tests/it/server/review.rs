@@ -126,6 +126,17 @@ fn events_that_a_subscriber_finds_too_old_are_not_counted() {
     assert_eq!(server.hub.overview().history_bytes, 0);
 }
 
+#[test]
+fn a_stream_that_may_not_subscribe_says_so_and_ends() {
+    let server = Server::with(|settings, _| settings.limits.channels_max = 1);
+    server.publish("news", &json!(1));
+    let target = format!("/app/{KEY}/channels/other/events");
+    let (status, text) = http(server.address, "GET", &target, "", "");
+    assert_eq!(status, 200);
+    assert!(text.contains("pusher:subscription_error"), "{text}");
+    until(|| server.metric("weir_realtime_connections") == 0.0);
+}
+
 /// A masked frame; the mask changes nothing.
 fn frame(message: &Value) -> Vec<u8> {
     let text = message.to_string();
