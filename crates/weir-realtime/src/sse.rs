@@ -44,9 +44,18 @@ fn position(json: &str) -> Option<Position> {
     struct Fields {
         epoch: Epoch,
         offset: u64,
+        #[serde(default)]
+        recovery: Option<Recovery>,
     }
-    let Fields { epoch, offset } = serde_json::from_str(json).ok()?;
-    Some(Position { epoch, offset })
+    #[derive(Deserialize)]
+    struct Recovery {
+        #[serde(default)]
+        events: u64,
+    }
+    let Fields { epoch, offset, recovery } = serde_json::from_str(json).ok()?;
+    // The answer's position is behind the events that follow it: they may never arrive.
+    let follows = recovery.is_some_and(|recovery| recovery.events > 0);
+    (!follows).then_some(Position { epoch, offset })
 }
 
 #[cfg(test)]

@@ -137,6 +137,31 @@ fn a_stream_that_may_not_subscribe_says_so_and_ends() {
     until(|| server.metric("weir_realtime_connections") == 0.0);
 }
 
+/// What is written behind an event: the stream may be cut before the events that were missed.
+#[test]
+fn a_stream_is_not_further_than_what_it_was_sent() {
+    let server = Server::start();
+    server.publish("news", &json!(1));
+    let first = position(&server, "news");
+    server.publish("news", &json!(2));
+    let epoch = first["epoch"].as_str().unwrap();
+    let headers = format!("last-event-id: {epoch}:1\r\n");
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let target = format!("/app/{KEY}/channels/news/events");
+    write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut text = String::new();
+    while !text.contains("\"offset\":2}\n") {
+        let mut bytes = [0; 1_000];
+        let read = stream.read(&mut bytes).unwrap();
+        text.push_str(str::from_utf8(&bytes[..read]).unwrap());
+    }
+    let answer = text.find("pusher_internal:subscription_succeeded").unwrap();
+    let ids: Vec<usize> = text.match_indices("id: ").map(|(at, _)| at).collect();
+    assert_eq!(ids.len(), 1, "{text}");
+    assert!(ids[0] > answer, "the answer is not the place of what follows it: {text}");
+}
+
 /// A masked frame; the mask changes nothing.
 fn frame(message: &Value) -> Vec<u8> {
     let text = message.to_string();
