@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) user: Option<Box<SignedIn>>,
+    /// What it said, to be heard when the answers before it are written. Less than one read.
+    pub(crate) unheard: Vec<u8>,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
     /// When something was heard last.
@@ -127,6 +129,7 @@ impl Session {
             outbox: None,
             subscriptions: Vec::new(),
             user: None,
+            unheard: Vec::new(),
             waker: None,
             heard_at: now,
             client_events: TokenBucket::default(),

@@ -8,7 +8,7 @@ use crate::pusher::client_message::ClientMessage;
 use crate::pusher::server_message;
 use crate::session::State as Life;
 use crate::settings::Settings;
-use crate::websocket::{Message, Role};
+use crate::websocket::{Decoder, Message, ProtocolError, Role};
 
 /// Whether the rest of what a client said still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,14 @@ enum Flow {
     Stop,
 }
 
+/// Bytes of answers after which more questions of the same read wait: short ones may have answers
+/// of a whole history, or a page of members.
+const ANSWER_BYTES: usize = 64 << 10;
+
 impl Shard {
     /// The first `bytes` of the core's input are what a connection sent next. All answers go in one
-    /// write.
+    /// write; questions whose answers would be too much for one wait until that is written.
     pub(super) fn hear(&self, state: &mut State, key: SessionKey, bytes: usize) {
-        let settings = self.hub.settings();
         let mut input = std::mem::take(&mut state.input);
         let mut output = std::mem::take(&mut state.output);
         let session = state.session(key);
@@ -30,25 +33,13 @@ impl Shard {
             session.state = Life::Open;
         }
         let mut decoder = std::mem::take(&mut session.decoder);
-        let mut messages = decoder.messages(&mut input[..bytes], Role::Server, &settings.websocket);
-        let mut ending = None;
-        loop {
-            match messages.next() {
-                Ok(Some(message)) => {
-                    if self.take(state, key, &message, &settings, &mut output) == Flow::Stop {
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    ending = Some(error);
-                    break;
-                }
-            }
-        }
-        drop(messages);
+        let heard = self.take_all(state, key, &mut decoder, &mut input[..bytes], &mut output);
+        let (unheard, ending) = match heard {
+            Ok(unheard) => (unheard, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         if let Some(session) = state.sessions.get_mut(key as usize) {
-            session.decoder = decoder;
+            (session.decoder, session.unheard) = (decoder, unheard);
             if !output.is_empty() {
                 self.send(state, key, &output);
             }
@@ -60,6 +51,34 @@ impl Shard {
         // A large answer was an exception; its room is not kept.
         output.shrink_to(super::BUFFER_BYTES);
         (state.input, state.output) = (input, output);
+    }
+
+    /// Answers what is there; returns what has to wait until the answers are written.
+    fn take_all(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        decoder: &mut Decoder,
+        input: &mut [u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Vec<u8>, ProtocolError> {
+        let settings = self.hub.settings();
+        let mut messages = decoder.messages(input, Role::Server, &settings.websocket);
+        while let Some(message) = messages.next()? {
+            if self.take(state, key, &message, &settings, output) == Flow::Stop {
+                break;
+            }
+            if output.len() >= ANSWER_BYTES {
+                return Ok(messages.rest().to_vec());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// What was said before and had to wait.
+    pub(super) fn hear_unheard(&self, state: &mut State, key: SessionKey) {
+        let unheard = std::mem::take(&mut state.session(key).unheard);
+        self.hear_rest(state, key, &unheard);
     }
 
     fn take(

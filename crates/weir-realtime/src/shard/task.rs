@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::closing::Why;
 use super::{Shard, State};
@@ -53,13 +53,9 @@ impl Shard {
             if state.session(key).owes > 0 && !self.may_subscribe(state, key) {
                 return Ok(());
             }
-            let State { sessions, input, .. } = state;
-            let read = sessions[key as usize].stream.poll_read(context, input);
-            let Poll::Ready(bytes) = read? else { return Ok(()) };
-            if bytes == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            if self.poll_hear(state, key, context)?.is_pending() {
+                return Ok(());
             }
-            self.hear(state, key, bytes);
             if !state.sessions.contains(key as usize) {
                 return Ok(());
             }
@@ -68,6 +64,30 @@ impl Shard {
         // There may be more to read, after the others.
         context.waker().wake_by_ref();
         Ok(())
+    }
+
+    /// Hears what was said before and had to wait for its answers to be written; then more.
+    fn poll_hear(
+        &self,
+        state: &mut State,
+        key: SessionKey,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let State { sessions, input, .. } = state;
+        let session = &mut sessions[key as usize];
+        if !session.unheard.is_empty() {
+            if session.has_unwritten() {
+                return Poll::Pending;
+            }
+            self.hear_unheard(state, key);
+            return Poll::Ready(Ok(()));
+        }
+        let bytes = ready!(session.stream.poll_read(context, input))?;
+        if bytes == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.hear(state, key, bytes);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write(

@@ -88,7 +88,8 @@ impl Default for Stage {
 
 impl Decoder {
     /// The messages that `input`, the next bytes of the stream, completes. [`Messages::next`] is to
-    /// be called until it says `None` or an error: it keeps what is left, and gives memory back.
+    /// be called until it says `None` or an error: it keeps what is left, and gives memory back. Who
+    /// stops before keeps [`Messages::rest`].
     #[inline]
     pub fn messages<'a>(
         &'a mut self,
@@ -255,6 +256,13 @@ impl Messages<'_> {
                 Message::parse(whole.opcode, &self.decoder.held[range]).map(Some)
             }
         }
+    }
+
+    /// What was not consumed yet, for who stops before `next` said `None`: the input of another
+    /// [`Decoder::messages`].
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.input[self.at..]
     }
 
     /// Consumes input up to the end of a message.

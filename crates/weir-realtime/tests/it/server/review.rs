@@ -175,3 +175,32 @@ fn frame(message: &Value) -> Vec<u8> {
     frame.extend_from_slice(text.as_bytes());
     frame
 }
+
+/// Short questions with long answers: who does not read the answers is not listened to, and what
+/// waits for it stays bounded; who reads gets all of them.
+#[test]
+fn answers_that_nobody_reads_are_bounded_and_come_in_the_end() {
+    const TIMES: usize = 6;
+    let server = Server::with(|_, app| app.client_queue_bytes_max = 100_000);
+    for _ in 0..20 {
+        server.publish("news", &json!("x".repeat(10_000)));
+    }
+    let mut from = position(&server, "news");
+    from["offset"] = json!(0);
+    let wish = json!({ "channel": "news", "recover": from });
+    let subscribe = frame(&json!({ "event": "pusher:subscribe", "data": wish }));
+    let leave = json!({ "event": "pusher:unsubscribe", "data": { "channel": "news" } });
+    let questions = [subscribe, frame(&leave)].concat().repeat(TIMES);
+    let mut client = connect_with_small_window(&server);
+    client.socket.get_mut().write_all(&questions).unwrap();
+    until(|| server.metric(QUEUED) > 0.0);
+    let queued = server.metric(QUEUED);
+    assert!(queued < 400_000.0, "{queued}: an answer has 200,000 bytes");
+    for _ in 0..TIMES {
+        let answer = client.until("pusher_internal:subscription_succeeded");
+        assert_eq!(answer.whole["recovery"]["events"], 20);
+    }
+    let last: Vec<_> = client.flush();
+    assert_eq!(last.len(), 20);
+    assert_eq!(server.metric("weir_realtime_subscriptions"), 0.0);
+}
