@@ -134,10 +134,12 @@ impl State {
         if local.fanout.len() > 0 {
             return;
         }
-        let id = local.channel.id;
+        let (id, is_ready) = (local.channel.id, local.is_ready);
         self.channels.remove(slot as usize);
         self.slots.remove(&id);
-        self.ready.retain(|ready| *ready != slot);
+        if is_ready {
+            self.ready.retain(|ready| *ready != slot);
+        }
     }
 
     /// Puts a broadcast where its channel's turn takes it; nobody is left who wants it otherwise.
