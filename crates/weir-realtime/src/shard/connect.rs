@@ -1,5 +1,6 @@
 //! From an upgrade request to a connection.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +24,9 @@ use crate::websocket::handshake::{self, Refusal, RequestHead};
 
 /// What all paths of connections begin with; the app's key follows.
 pub(crate) const PATH: &str = "/app/";
-/// The version of Pusher's protocol that is spoken.
-const PROTOCOL: &str = "7";
+/// The versions of Pusher's protocol that are spoken. To a client, 5 and 6 differ from 7 in that no
+/// `activity_timeout` was there to be read; Java's and .NET's libraries ask for 5, pysher for 6.
+const PROTOCOLS: RangeInclusive<u32> = 5..=7;
 
 struct UpgradeHead<'a>(&'a Head<'a>);
 
@@ -196,11 +198,11 @@ fn bound_unsent(stream: &Stream, bytes_max: u32) {
 /// `protocol=7&client=..&version=..`, of which only the first matters.
 fn check_protocol(query: &str) -> Result<(), CloseCode> {
     let protocol = parse(query.as_bytes()).find(|(name, _)| name == "protocol");
-    match protocol {
-        None => Err(CloseCode::NoProtocol),
-        Some((_, version)) if version == PROTOCOL => Ok(()),
-        Some((_, version)) if version.parse::<u32>().is_ok() => Err(CloseCode::UnsupportedProtocol),
-        Some(_) => Err(CloseCode::InvalidVersion),
+    let Some((_, version)) = protocol else { return Err(CloseCode::NoProtocol) };
+    match version.parse() {
+        Ok(version) if PROTOCOLS.contains(&version) => Ok(()),
+        Ok(_) => Err(CloseCode::UnsupportedProtocol),
+        Err(_) => Err(CloseCode::InvalidVersion),
     }
 }
 

@@ -29,12 +29,22 @@ fn a_connection_is_told_its_id_and_how_long_it_may_be_silent() {
 }
 
 #[test]
+fn older_clients_are_served_too() {
+    let server = Server::start();
+    // Java's library, pysher, pusher-js.
+    for version in [5, 6, 7] {
+        server.open(&format!("protocol={version}")).established();
+    }
+}
+
+#[test]
 fn who_is_not_let_in_is_told_why_on_the_websocket() {
     let server = Server::with(|_, app| app.connections_max = 1);
     for (target, code) in [
         ("/app/unknown?protocol=7", 4001),
         ("/app/demo-key", 4008),
-        ("/app/demo-key?protocol=6", 4007),
+        ("/app/demo-key?protocol=4", 4007),
+        ("/app/demo-key?protocol=8", 4007),
         ("/app/demo-key?protocol=x", 4006),
         ("/app/?protocol=7", 4005),
     ] {
