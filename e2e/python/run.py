@@ -1,4 +1,4 @@
-"""Runs the Python suites and ends with the line `N passed, N failed, N skipped`."""
+"""Runs the Python suites, of this folder or of the one named, and ends with the line `N passed, N failed, N skipped`."""
 
 import sys
 import unittest
@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def main():
-    suite = unittest.defaultTestLoader.discover(str(Path(__file__).parent), pattern="test_*.py")
+    folder = Path(__file__).parent.joinpath(*sys.argv[1:])
+    suite = unittest.defaultTestLoader.discover(str(folder), pattern="test_*.py")
     outcome = unittest.TextTestRunner(verbosity=2).run(suite)
     failed = len(outcome.failures) + len(outcome.errors)
     skipped = len(outcome.skipped)
