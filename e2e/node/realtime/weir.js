@@ -42,9 +42,14 @@ export class Weir {
   }
 
   /** Starts it, after stop() with the data of before; the port is another one then. */
-  async start() {
+  start() {
+    this.ready = this.#start();
+    return this.ready;
+  }
+
+  async #start() {
     await writeFile(this.#file, this.#toml());
-    this.process = spawn(program(), ["up", "--log-level", "error", "--config", this.#file], {
+    this.process = spawn(program(), ["up", "--only", "realtime", "--log-level", "error", "--config", this.#file], {
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, ...Object.fromEntries(this.apps.map((app) => [secretName(app), app.secret])) },
     });
@@ -66,6 +71,12 @@ export class Weir {
     this.process.kill("SIGTERM");
     const [code] = await this.exited;
     assert.equal(code, 0, "Weir's exit code after SIGTERM");
+  }
+
+  /** SIGTERM, and another one with the same data. */
+  restart() {
+    this.ready = this.stop().then(() => this.#start());
+    return this.ready;
   }
 
   /** Takes over changed settings: `apps` and `settings` may have been replaced. */
@@ -91,8 +102,8 @@ export class Weir {
   }
 
   #toml() {
-    const free = 'listen = "127.0.0.1:0"';
-    const parts = ["data_dir = \"data\"", `[jobs]\n${free}`, `[console]\n${free}`, `[front]\n${free}\ncores = 2`];
+    // Jobs are no part of these tests; a store on disk would be read anew after each kill.
+    const parts = ['data_dir = "data"', '[jobs]\nstore = "memory"', '[front]\nlisten = "127.0.0.1:0"\ncores = 2'];
     const apps = this.apps.map((app) =>
       ["[[realtime.apps]]", `id = "${app.id}"`, `key = "${app.key}"`, `secret = { env = "${secretName(app)}" }`, app.settings]);
     return [...parts, this.settings, ...apps.flat()].join("\n") + "\n";

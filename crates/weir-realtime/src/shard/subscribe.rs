@@ -229,6 +229,16 @@ impl Shard {
         if matches!(join.cache, CacheState::Miss) {
             self.hub.webhooks.tell(hooks, &WebhookEvent::CacheMiss { channel: name });
         }
+        self.tell_of_count(app, channel, join.subscribers);
+    }
+
+    fn tell_of_count(&self, app: &App, channel: &Channel, subscription_count: usize) {
+        let settings = app.settings();
+        if settings.has_subscription_counts && channel.kind.sends_subscription_count() {
+            let channel = channel.name.as_str();
+            let event = WebhookEvent::SubscriptionCount { channel, subscription_count };
+            self.hub.webhooks.tell(&settings.hooks, &event);
+        }
     }
 
     pub(super) fn unsubscribe(&self, state: &mut State, key: SessionKey, name: &str) {
@@ -272,6 +282,7 @@ impl Shard {
             let event = WebhookEvent::MemberRemoved { channel: name, user_id };
             self.hub.webhooks.tell(&settings.hooks, &event);
         }
+        self.tell_of_count(&app, &channel, left.subscribers);
         if left.subscribers == 0 {
             self.hub
                 .webhooks
