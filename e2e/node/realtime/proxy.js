@@ -1,9 +1,10 @@
 // A TCP proxy with a port that stays, whatever is behind it: it cuts connections, and outlives Weir.
+// While Weir is down, who connects waits, as in the backlog of a socket that a parent holds.
 import { once } from "node:events";
 import net from "node:net";
 
 export class Proxy {
-  /** In front of whatever `target` ({host, port}) is at the time of a connection. */
+  /** In front of a Weir, at whatever port it is at the time of a connection. */
   static async start(context, target) {
     const proxy = new Proxy(target);
     proxy.server.listen(0, "127.0.0.1");
@@ -18,7 +19,11 @@ export class Proxy {
   #pairs = new Set();
 
   constructor(target) {
-    this.server = net.createServer((client) => this.#join(client, net.connect(target)));
+    this.server = net.createServer(async (client) => {
+      client.on("error", () => client.destroy());
+      await target.ready;
+      this.#join(client, net.connect(target.port, target.host));
+    });
   }
 
   get host() {

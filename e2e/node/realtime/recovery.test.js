@@ -92,6 +92,26 @@ test("who was away too long is told of the gap, and goes on", async (context) =>
   assert.deepEqual(await heard.until(2), [["count", { number: 0 }], ["count", { number: 5 }]]);
 });
 
+test("a client recovers over a graceful restart, and is told of the gap after a crash", async (context) => {
+  const own = await Weir.start(context, { settings: '[realtime]\ndrain_window = "100ms"' });
+  const proxy = await Proxy.start(context, own);
+  const name = unique("public");
+  const pusher = impatient(client(context, proxy, { app: own.apps[0] }));
+  const channel = await subscribed(pusher, name);
+  const heard = record(channel, "count", "weir:recovered", "weir:gap");
+  await server(own).trigger(name, "count", { number: 0 });
+  await heard.until(1);
+  pusher.disconnect();
+  await server(own).trigger(name, "count", { number: 1 });
+  await own.restart();
+  pusher.connect();
+  await heard.until(3);
+  assert.deepEqual(heard, [["count", { number: 0 }], ["weir:recovered", { events: 1 }], ["count", { number: 1 }]]);
+  await own.killService();
+  await heard.until(4);
+  assert.equal(heard[3][0], "weir:gap");
+});
+
 test("a channel that was left and entered again begins anew", async (context) => {
   const name = unique("public");
   const { pusher, heard } = await listener(context, weir, name);
