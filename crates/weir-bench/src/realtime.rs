@@ -13,6 +13,7 @@ mod fanout;
 mod floor;
 mod frame;
 mod ledger;
+mod members;
 mod meter;
 mod order;
 mod payload;

@@ -58,6 +58,7 @@ fn subscribed(reply: &Value) -> Heard {
         position: epoch.map(|epoch| Position { epoch, offset }),
         recovery: was_recovering.then_some(recovery),
         members: None,
+        has_member_changes: false,
     }
 }
 
@@ -77,7 +78,12 @@ mod tests {
         );
         check(
             r#"{"id":2,"subscribe":{}}"#,
-            Heard::Subscribed { position: None, recovery: None, members: None },
+            Heard::Subscribed {
+                position: None,
+                recovery: None,
+                members: None,
+                has_member_changes: false,
+            },
         );
         let error = r#"{"id":2,"error":{"code":103,"message":"permission denied"}}"#;
         check(error, Heard::Refused(error.to_owned()));
@@ -86,7 +92,12 @@ mod tests {
         let position = Some(Position { epoch, offset: 3 });
         check(
             r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"xyZw","publications":[{"data":1,"offset":3}],"recovered":true,"offset":3,"was_recovering":true}}"#,
-            Heard::Subscribed { position, recovery: Some(Recovery::Recovered), members: None },
+            Heard::Subscribed {
+                position,
+                recovery: Some(Recovery::Recovered),
+                members: None,
+                has_member_changes: false,
+            },
         );
     }
 }

@@ -6,11 +6,10 @@ use rustix::fd::OwnedFd;
 
 use super::ending::{Ending, upgraded};
 use super::frame::{self, Frame};
+use super::members::{KnownMembers, MemberNews, PageWish};
 use super::order::Seat;
 use super::socket::{self, Moved};
-use super::speech::{
-    Epoch, Heard, MemberCount, Position, Recovery, Wish, number_after, value_after,
-};
+use super::speech::{Epoch, Heard, Position, Recovery, Wish, number_after, value_after};
 use super::surroundings::{Counts, Surroundings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub(crate) struct Client {
     pub(crate) opened: Instant,
     seat: Seat,
     position: Option<Position>,
-    pub(crate) members: Option<u64>,
+    pub(crate) members: KnownMembers,
     /// The beginning of a frame whose end has not come.
     carry: Vec<u8>,
     /// What the socket had no room for.
@@ -49,7 +48,7 @@ impl Client {
             opened: at,
             seat: Seat::default(),
             position: None,
-            members: None,
+            members: KnownMembers::default(),
             carry: Vec::new(),
             unsent: Vec::new(),
         }
@@ -203,18 +202,25 @@ impl Client {
                     channel: &around.channel_names[self.channel],
                     socket_id: &socket_id,
                     member: around.is_presence.then_some(self.index),
+                    member_changes: self.members.follows(),
                     recover: self.position,
                 };
                 return self.say(frame::TEXT, around.speech.subscribe(&wish).as_bytes());
             }
-            Heard::Subscribed { position, recovery, members } => {
+            Heard::Subscribed { position, recovery, members, has_member_changes } => {
                 self.stage = Stage::Live;
                 self.join(position, recovery, &mut around.counts);
-                if let Some(count) = members {
-                    self.count_members(MemberCount::Is(count), &mut around.counts);
+                let count = members.map(MemberNews::Count);
+                count.and_then(|count| self.members.hear(count, &mut around.roll));
+                if has_member_changes && let Some(wish) = self.members.fetch() {
+                    return self.ask_for_members(wish, around);
                 }
             }
-            Heard::Members(change) => self.count_members(change, &mut around.counts),
+            Heard::Members(news) => {
+                if let Some(wish) = self.members.hear(news, &mut around.roll) {
+                    return self.ask_for_members(wish, around);
+                }
+            }
             Heard::Ping => return self.say(frame::TEXT, around.speech.pong().as_bytes()),
             // A code says more, and comes next.
             Heard::Refused(text) if self.stage == Stage::Live => {
@@ -241,17 +247,9 @@ impl Client {
         }
     }
 
-    fn count_members(&mut self, change: MemberCount, counts: &mut Counts) {
-        counts.member_messages += 1;
-        let knew = self.members == Some(counts.members_expected);
-        self.members = match change {
-            MemberCount::Is(count) => Some(count),
-            MemberCount::OneMore => self.members.map(|count| count + 1),
-            MemberCount::OneFewer => self.members.map(|count| count.saturating_sub(1)),
-        };
-        let knows = self.members == Some(counts.members_expected);
-        counts.knowing += usize::from(knows && !knew);
-        counts.knowing -= usize::from(knew && !knows);
+    fn ask_for_members(&mut self, wish: PageWish, around: &Surroundings) -> Result<(), Ending> {
+        let text = around.speech.members(&around.channel_names[self.channel], wish);
+        self.say(frame::TEXT, text.as_bytes())
     }
 
     fn say(&mut self, opcode: u8, payload: &[u8]) -> Result<(), Ending> {

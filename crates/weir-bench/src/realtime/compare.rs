@@ -19,7 +19,7 @@ const FLOOR: &str = "floor";
 const GROWTH: &str = "rss_bytes_per_connection";
 
 /// Figures of the table, in its order; those that a scenario does not have are left out.
-const FIGURES: [&str; 33] = [
+const FIGURES: [&str; 44] = [
     "operations_per_second",
     "p50_us",
     "p99_us",
@@ -37,7 +37,18 @@ const FIGURES: [&str; 33] = [
     "connects_per_second",
     "connect_server_cpu_us",
     "all_back_s",
-    "all_know_s",
+    "count_all_s",
+    "lists_exact_s",
+    "members_cpu_seconds",
+    "members_bytes_received",
+    "wrong_counts",
+    "wrong_lists",
+    "leave_count_all_s",
+    "leave_lists_exact_s",
+    "leave_members_cpu_seconds",
+    "leave_members_bytes_received",
+    "leave_wrong_counts",
+    "leave_wrong_lists",
     "p99_ratio",
     "slow_closed",
     "recovered",

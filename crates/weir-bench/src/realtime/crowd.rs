@@ -3,6 +3,7 @@
 //! The clients share the machine with the server they measure, so an event costs each of them one read: sockets are
 //! watched by edges, a read that leaves room in the buffer is the last, and one buffer serves all.
 
+mod members;
 mod publishing;
 mod slow_clients;
 
@@ -155,6 +156,9 @@ impl Crowd {
         let client = &mut self.clients[index];
         let was_live = client.stage == Stage::Live;
         client.close();
+        if was_live {
+            client.members.forget(&mut self.around.roll);
+        }
         let attendance = &mut self.attendance;
         if was_live {
             attendance.live -= 1;

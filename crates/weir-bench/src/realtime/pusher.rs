@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
+use super::members::{MemberChange, MemberNews, MembersPage, PageWish, user_id};
 use super::signature;
-use super::speech::{
-    Epoch, Heard, MemberCount, Position, Recovery, Wish, excerpt, number_after, value_after,
-};
+use super::speech::{Epoch, Heard, Position, Recovery, Wish, excerpt, number_after, value_after};
 use super::target::App;
 
 pub(crate) const PONG: &str = r#"{"event":"pusher:pong","data":{}}"#;
@@ -18,15 +17,24 @@ pub(crate) fn path(app: &App) -> String {
 pub(crate) fn subscribe(app: &App, wish: &Wish<'_>) -> String {
     let mut data = json!({ "channel": wish.channel });
     if let Some(member) = wish.member {
-        let channel_data = json!({ "user_id": member.to_string() }).to_string();
+        let channel_data = json!({ "user_id": user_id(member) }).to_string();
         let auth = signature::channel_auth(app, wish.socket_id, wish.channel, Some(&channel_data));
         data["auth"] = auth.into();
         data["channel_data"] = channel_data.into();
+    }
+    if wish.member_changes {
+        data["member_changes"] = true.into();
     }
     if let Some(Position { epoch, offset }) = wish.recover {
         data["recover"] = json!({ "epoch": epoch.as_str(), "offset": offset });
     }
     json!({ "event": "pusher:subscribe", "data": data }).to_string()
+}
+
+/// Weir's extension, as the differences of the members are.
+pub(crate) fn members(channel: &str, PageWish { version, start }: PageWish) -> String {
+    let data = json!({ "channel": channel, "version": version, "start": start });
+    json!({ "event": "weir:members", "data": data }).to_string()
 }
 
 pub(crate) fn publish(app: &App, host: &str, channel: &str, data: &str, at: u64) -> Vec<u8> {
@@ -51,11 +59,15 @@ pub(crate) fn hear(message: &[u8]) -> Heard {
     match value_after(message, r#""event""#).and_then(event_name) {
         Some("connection_established") => greeted(message),
         Some("subscription_succeeded") => subscribed(message),
-        Some("member_added") => Heard::Members(MemberCount::OneMore),
-        Some("member_removed") => Heard::Members(MemberCount::OneFewer),
+        Some("member_added") => Heard::Members(MemberNews::Came),
+        Some("member_removed") => Heard::Members(MemberNews::Went),
+        Some("members") => news(MembersPage::parse(message).map(MemberNews::Page), message),
+        Some("members_changed") => {
+            news(MemberChange::parse(message).map(MemberNews::Changed), message)
+        }
         Some("subscription_count") => {
             let count = number_after(message, r#""subscription_count\""#);
-            count.map_or(Heard::Other, |count| Heard::Members(MemberCount::Is(count)))
+            count.map_or(Heard::Other, |count| Heard::Members(MemberNews::Count(count)))
         }
         Some("ping") => Heard::Ping,
         Some("error" | "subscription_error") => Heard::Refused(excerpt(message)),
@@ -66,7 +78,15 @@ pub(crate) fn hear(message: &[u8]) -> Heard {
 /// Without its prefix; `None` for events of the application.
 fn event_name(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name).ok()?;
-    name.strip_prefix("pusher:").or_else(|| name.strip_prefix("pusher_internal:"))
+    let prefixes = ["pusher:", "pusher_internal:", "weir:"];
+    prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))
+}
+
+fn news(parsed: serde_json::Result<MemberNews>, message: &[u8]) -> Heard {
+    match parsed {
+        Ok(news) => Heard::Members(news),
+        Err(error) => Heard::Refused(format!("{error}: {}", excerpt(message))),
+    }
 }
 
 fn greeted(message: &[u8]) -> Heard {
@@ -85,8 +105,9 @@ fn subscribed(message: &[u8]) -> Heard {
     Heard::Subscribed {
         position: position.map(|(epoch, offset)| Position { epoch, offset }),
         recovery,
-        // The list of members comes before it, and may be long: their names are numbers.
+        // The list of members comes before it, and may be long: none of them is called "count".
         members: number_after(message, r#"\"count\""#),
+        has_member_changes: value_after(message, r#""members_version""#).is_some(),
     }
 }
 
@@ -96,7 +117,12 @@ mod tests {
 
     fn subscribed_with(epoch: &str, offset: u64, recovery: Option<Recovery>) -> Heard {
         let epoch = Epoch::new(epoch.as_bytes()).expect("short");
-        Heard::Subscribed { position: Some(Position { epoch, offset }), recovery, members: None }
+        Heard::Subscribed {
+            position: Some(Position { epoch, offset }),
+            recovery,
+            members: None,
+            has_member_changes: false,
+        }
     }
 
     #[test]
@@ -110,7 +136,12 @@ mod tests {
         );
         check(
             r#"{"event":"pusher_internal:subscription_succeeded","channel":"a","data":"{}"}"#,
-            Heard::Subscribed { position: None, recovery: None, members: None },
+            Heard::Subscribed {
+                position: None,
+                recovery: None,
+                members: None,
+                has_member_changes: false,
+            },
         );
         check(
             r#"{"event":"pusher_internal:subscription_succeeded","channel":"a","data":"{}","epoch":"00000000000000ab","offset":7,"recovery":{"outcome":"recovered","events":3}}"#,
@@ -121,16 +152,21 @@ mod tests {
             subscribed_with("00000000000000ab", 7, Some(Recovery::Gap)),
         );
         check(
-            r#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-a","data":"{\"presence\":{\"ids\":[\"1\"],\"hash\":{\"1\":null},\"count\":1}}"}"#,
-            Heard::Subscribed { position: None, recovery: None, members: Some(1) },
+            r#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-a","data":"{\"presence\":{\"ids\":[\"u1\"],\"hash\":{\"u1\":null},\"count\":1}}","members_version":3}"#,
+            Heard::Subscribed {
+                position: None,
+                recovery: None,
+                members: Some(1),
+                has_member_changes: true,
+            },
         );
         check(
             r#"{"event":"pusher_internal:subscription_count","channel":"a","data":"{\"subscription_count\":12}"}"#,
-            Heard::Members(MemberCount::Is(12)),
+            Heard::Members(MemberNews::Count(12)),
         );
         check(
             r#"{"event":"pusher_internal:member_added","channel":"a","data":"{\"user_id\":\"1\"}"}"#,
-            Heard::Members(MemberCount::OneMore),
+            Heard::Members(MemberNews::Came),
         );
         check(r#"{"event":"pusher:ping","data":"{}"}"#, Heard::Ping);
         let error = r#"{"event":"pusher:error","data":{"code":4100,"message":"Over capacity"}}"#;
@@ -142,7 +178,8 @@ mod tests {
     fn a_wish_to_recover_says_from_where() {
         let epoch = Epoch::new(b"00000000000000ab").expect("short");
         let recover = Some(Position { epoch, offset: 7 });
-        let wish = Wish { channel: "a", socket_id: "1.2", member: None, recover };
+        let wish =
+            Wish { channel: "a", socket_id: "1.2", member: None, member_changes: false, recover };
         let app = "1:key:secret".parse().expect("valid");
         let text: serde_json::Value = serde_json::from_str(&subscribe(&app, &wish)).expect("JSON");
         assert_eq!(text["data"]["recover"], json!({ "epoch": "00000000000000ab", "offset": 7 }));
@@ -151,11 +188,18 @@ mod tests {
 
     #[test]
     fn a_member_is_signed() {
-        let wish = Wish { channel: "presence-a", socket_id: "1.2", member: Some(5), recover: None };
+        let wish = Wish {
+            channel: "presence-a",
+            socket_id: "1.2",
+            member: Some(5),
+            member_changes: true,
+            recover: None,
+        };
         let app: App = "1:key:secret".parse().expect("valid");
         let text: serde_json::Value = serde_json::from_str(&subscribe(&app, &wish)).expect("JSON");
         let channel_data = text["data"]["channel_data"].as_str().expect("text");
-        assert_eq!(channel_data, r#"{"user_id":"5"}"#);
+        assert_eq!(channel_data, r#"{"user_id":"u5"}"#);
+        assert_eq!(text["data"]["member_changes"], true);
         let auth = signature::channel_auth(&app, "1.2", "presence-a", Some(channel_data));
         assert_eq!(text["data"]["auth"], auth);
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::attendance::Attendance;
 use super::crowd::Crowd;
 use super::ledger::{Deliveries, Ledger};
+use super::members::Roll;
 use super::meter::{MemoryPeak, Meter, Spent};
 use super::payload::EventData;
 use super::schedule::{Patience, Schedule};
@@ -101,6 +102,7 @@ impl<'run> Bench<'run> {
             channel_names,
             keeps_positions: settings.scenario == Scenario::Storm,
             is_presence,
+            roll: Roll::default(),
             counts: Counts::default(),
         };
         let crowd = Crowd::new(target, settings, around)?;

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::presence;
+
 /// One process can have 20,000 descriptors on many machines; a few are needed for other things.
 const CLIENTS_MAX: u64 = 1_000_000;
 const CHANNELS_MAX: u64 = 10_000;
@@ -23,7 +25,7 @@ pub(crate) enum Scenario {
     Connect,
     /// All connections are cut at once while events go on; the clients come back as client libraries do.
     Storm,
-    /// All clients join one presence channel, evenly over --seconds.
+    /// All clients join one presence channel, evenly over --seconds; then every second one leaves, in half of that.
     Presence,
     /// As fanout, first with all clients reading, then with --slow of them not reading any more.
     Slow,
@@ -84,6 +86,10 @@ pub(crate) struct LoadFlags {
     /// Receive buffer of a slow client's socket (the kernel doubles it).
     #[arg(long, default_value_t = 4096)]
     pub(crate) slow_receive_buffer_bytes: usize,
+    /// Clients of scenario presence that hold the list of members: at most half of all. 100 by default, if
+    /// there are enough; 0 for a server that does not know weir:members.
+    #[arg(long)]
+    pub(crate) followers: Option<usize>,
     /// Who ends the connections of a storm.
     #[arg(long, value_enum, default_value = "client")]
     pub(crate) storm: StormBy,
@@ -121,6 +127,8 @@ pub(crate) struct LoadSettings {
     /// 0 in all scenarios but slow.
     pub(crate) slow: usize,
     pub(crate) slow_receive_buffer_bytes: usize,
+    /// 0 in all scenarios but presence.
+    pub(crate) followers: usize,
     pub(crate) storm: StormBy,
     pub(crate) connects_in_flight: usize,
     #[serde(skip)]
@@ -147,11 +155,26 @@ impl LoadFlags {
             duration: Duration::from_secs_f64(self.seconds),
             slow,
             slow_receive_buffer_bytes: self.slow_receive_buffer_bytes,
+            followers: self.followers(scenario, clients)?,
             storm: self.storm,
             connects_in_flight: self.connects_in_flight,
             settle: Duration::from_secs_f64(self.settle_seconds),
             stall_timeout: Duration::from_secs_f64(self.stall_timeout_seconds),
         })
+    }
+
+    fn followers(&self, scenario: Scenario, clients: usize) -> Result<usize> {
+        const FOLLOWERS: usize = 100;
+        if scenario != Scenario::Presence {
+            return Ok(0);
+        }
+        let most = presence::staying(clients);
+        let followers = self.followers.unwrap_or(FOLLOWERS.min(most));
+        ensure!(
+            followers <= most,
+            "--followers {followers}: must be at most {most}, half of --clients {clients}, who stay"
+        );
+        Ok(followers)
     }
 
     fn pace(&self, scenario: Scenario) -> Result<Pace> {

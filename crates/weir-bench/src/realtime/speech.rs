@@ -1,5 +1,6 @@
 //! What is said on a connection, in either protocol: a small vocabulary for both.
 
+use super::members::{MemberNews, PageWish};
 use super::target::{Protocol, Target};
 use super::{centrifugo, pusher};
 
@@ -48,14 +49,6 @@ pub(crate) enum Recovery {
     Gap,
 }
 
-/// How the number of a channel's members changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MemberCount {
-    Is(u64),
-    OneMore,
-    OneFewer,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// The connection is there; in the Pusher protocol it has a name.
@@ -66,8 +59,10 @@ pub(crate) enum Heard {
         position: Option<Position>,
         recovery: Option<Recovery>,
         members: Option<u64>,
+        /// Differences of the members will come.
+        has_member_changes: bool,
     },
-    Members(MemberCount),
+    Members(MemberNews),
     /// Wants [`Speech::pong`].
     Ping,
     /// The server says that something is wrong.
@@ -82,6 +77,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) socket_id: &'a str,
     /// Presence channels only.
     pub(crate) member: Option<usize>,
+    /// Differences of the members instead of one event for each.
+    pub(crate) member_changes: bool,
     pub(crate) recover: Option<Position>,
 }
 
@@ -125,6 +122,11 @@ impl Speech {
             Protocol::Pusher => pusher::subscribe(&self.target.app, wish),
             Protocol::Centrifugo => centrifugo::subscribe(wish),
         }
+    }
+
+    /// Asks for a page of a channel's members: an extension of the Pusher protocol, which alone has members.
+    pub(crate) fn members(&self, channel: &str, wish: PageWish) -> String {
+        pusher::members(channel, wish)
     }
 
     pub(crate) fn pong(&self) -> &'static str {

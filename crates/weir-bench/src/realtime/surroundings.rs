@@ -1,6 +1,7 @@
 //! What all clients of a run share: the protocol, the ledger, and what they count together.
 
 use super::ledger::Ledger;
+use super::members::Roll;
 use super::payload::EventData;
 use super::speech::Speech;
 
@@ -15,6 +16,7 @@ pub(crate) struct Surroundings {
     pub(crate) keeps_positions: bool,
     /// Whether clients join as members.
     pub(crate) is_presence: bool,
+    pub(crate) roll: Roll,
     pub(crate) counts: Counts,
 }
 
@@ -27,11 +29,6 @@ pub(crate) struct Counts {
     pub(crate) gaps: u64,
     /// Events whose offset did not follow the one before, in the same epoch.
     pub(crate) offset_jumps: u64,
-    /// Messages about members.
-    pub(crate) member_messages: u64,
-    /// The number of members that every client should know in the end, and how many know it now.
-    pub(crate) members_expected: u64,
-    pub(crate) knowing: usize,
     /// Complaints of the server to clients that were subscribed.
     pub(crate) complaints: u64,
     pub(crate) first_complaint: Option<String>,

@@ -1,5 +1,6 @@
 //! A realtime server in a few lines: both protocols, one thread per connection, history in memory, faults on demand.
 
+mod presence;
 mod wire;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use self::presence::{Member, Members};
 use self::wire::{Message, Opening, Request};
 
 /// What this server does wrong. The victim is the client that subscribed first.
@@ -39,6 +41,14 @@ pub(crate) enum Fault {
     RecoversTooLittle,
     /// Does not tell the victim of new members.
     MiscountsMembers,
+    /// Does not tell a victim that follows the members of the first that goes, but how many are left.
+    MislistsMembers,
+    /// Leaves that difference out altogether.
+    LosesADifference,
+    /// Does not tell the victim of those who go.
+    KeepsMembers,
+    /// Knows nothing of lists that are followed.
+    KnowsNoLists,
 }
 
 pub(crate) struct FakeRealtime {
@@ -56,11 +66,13 @@ pub(crate) struct State {
     held_back: Option<String>,
     recoveries: u64,
     sources: Vec<std::net::IpAddr>,
+    members: Members,
 }
 
 struct Subscriber {
     stream: TcpStream,
     channel: String,
+    member: Option<Member>,
     is_centrifugo: bool,
     /// Until it has answered a ping, a client gets nothing more.
     owes_a_pong: bool,
@@ -134,7 +146,19 @@ fn serve_client(mut stream: TcpStream, path: &str, state: &Mutex<State>) -> io::
         let message = json!({ "event": "pusher:connection_established", "data": data });
         wire::write_text(&mut stream, &message.to_string())?;
     }
-    while let Some(message) = wire::read_message(&mut stream)? {
+    let heard = hear_all(id, is_centrifugo, &mut stream, state);
+    let gone = state.lock().expect("no panic in the server").leave(id);
+    heard.and(gone)
+}
+
+/// Until the client hangs up, or cuts the connection.
+fn hear_all(
+    id: u64,
+    is_centrifugo: bool,
+    stream: &mut TcpStream,
+    state: &Mutex<State>,
+) -> io::Result<()> {
+    while let Some(message) = wire::read_message(stream)? {
         let mut state = state.lock().expect("no panic in the server");
         let Message::Text(text) = message else {
             state.hear_pong(id)?;
@@ -142,12 +166,10 @@ fn serve_client(mut stream: TcpStream, path: &str, state: &Mutex<State>) -> io::
         };
         let message: Value = serde_json::from_str(&text).expect("clients send JSON");
         match is_centrifugo {
-            true => state.hear_centrifugo(id, &message, &mut stream)?,
-            false => state.hear_pusher(id, &message, &mut stream)?,
+            true => state.hear_centrifugo(id, &message, stream)?,
+            false => state.hear_pusher(id, &message, stream)?,
         }
     }
-    let mut state = state.lock().expect("no panic in the server");
-    state.subscribers.remove(&id);
     Ok(())
 }
 
@@ -178,12 +200,16 @@ impl State {
             held_back: None,
             recoveries: 0,
             sources: Vec::new(),
+            members: Members::default(),
         }
     }
 
     fn hear_pusher(&mut self, id: u64, message: &Value, stream: &mut TcpStream) -> io::Result<()> {
-        assert_eq!(message["event"], "pusher:subscribe", "{message}");
         let data = &message["data"];
+        if message["event"] == "weir:members" {
+            return self.list_members(data, stream);
+        }
+        assert_eq!(message["event"], "pusher:subscribe", "{message}");
         let channel = data["channel"].as_str().expect("a channel").to_owned();
         if self.fault == Fault::NeverSubscribes {
             return Ok(());
@@ -226,33 +252,6 @@ impl State {
         }
     }
 
-    fn join_presence(
-        &mut self,
-        id: u64,
-        channel: &str,
-        data: &Value,
-        stream: &mut TcpStream,
-    ) -> io::Result<()> {
-        let channel_data = data["channel_data"].as_str().expect("a member");
-        let signed = wire::hmac_hex("secret", &format!("{id}.1:{channel}:{channel_data}"));
-        assert_eq!(data["auth"], format!("key:{signed}"));
-        self.subscribe(id, channel.to_owned(), false, stream)?;
-        let count = self.subscribers.len();
-        let presence = json!({ "presence": { "ids": [], "hash": {}, "count": count } }).to_string();
-        let event = "pusher_internal:subscription_succeeded";
-        let answer = json!({ "event": event, "channel": channel, "data": presence });
-        wire::write_text(stream, &answer.to_string())?;
-        let event = "pusher_internal:member_added";
-        let added = json!({ "event": event, "channel": channel, "data": channel_data }).to_string();
-        let (victim, miscounts) = (self.victim, self.fault == Fault::MiscountsMembers);
-        for (other, subscriber) in &mut self.subscribers {
-            if *other != id && !(miscounts && victim == Some(*other)) {
-                wire::write_text(&mut subscriber.stream, &added)?;
-            }
-        }
-        Ok(())
-    }
-
     fn hear_centrifugo(
         &mut self,
         id: u64,
@@ -282,8 +281,9 @@ impl State {
     ) -> io::Result<()> {
         self.victim.get_or_insert(id);
         let stream = stream.try_clone()?;
-        let (owes_a_pong, waiting) = (false, Vec::new());
-        let subscriber = Subscriber { stream, channel, is_centrifugo, owes_a_pong, waiting };
+        let (member, owes_a_pong, waiting) = (None, false, Vec::new());
+        let subscriber =
+            Subscriber { stream, channel, member, is_centrifugo, owes_a_pong, waiting };
         self.subscribers.insert(id, subscriber);
         Ok(())
     }

@@ -201,20 +201,71 @@ fn a_client_that_is_closed_for_good_in_a_storm_is_an_error() {
 }
 
 #[test]
-fn every_member_learns_how_many_there_are() {
+fn every_member_learns_how_many_there_are_and_every_follower_who() {
     let server = FakeRealtime::start(Fault::None);
-    let (code, envelope, stderr) = run(&server, "presence", &[]);
+    let (code, envelope, stderr) = run(&server, "presence", &["--followers", "3"]);
     assert_eq!(code, CLEAN, "{envelope} {stderr}");
-    assert_eq!(envelope["clients_with_right_count"], 12);
-    assert_eq!(envelope["member_messages"], 12 + 12 * 11 / 2, "{envelope}");
-    assert!(envelope["all_know_s"].is_number(), "{envelope}");
+    for phase in ["", "leave_"] {
+        for figure in ["count_all_s", "lists_exact_s", "members_cpu_seconds"] {
+            let value = &envelope[format!("{phase}{figure}")];
+            assert_eq!(value.is_number(), figure != "members_cpu_seconds", "{figure}: {envelope}");
+        }
+        for figure in ["wrong_counts", "wrong_lists"] {
+            assert_eq!(envelope[format!("{phase}{figure}")], 0, "{figure}: {envelope}");
+        }
+        assert!(envelope[format!("{phase}members_bytes_received")].as_u64() > Some(500));
+    }
+    // Each client is told by its own subscription and of all who come after it; 3 of them otherwise.
+    let heard = |figure: &str| envelope[figure].as_u64().expect("a number");
+    assert_eq!(heard("member_counts"), 12, "{envelope}");
+    assert_eq!(heard("member_events") + heard("member_changes"), 12 * 11 / 2, "{envelope}");
+    assert!(heard("member_pages") >= 1 + 2 + 3, "a page has one member: {envelope}");
+    assert_eq!(envelope["leave_member_changes"], 6 * 3, "{envelope}");
+    assert_eq!(envelope["leave_member_pages"], 0);
 }
 
 #[test]
 fn a_member_with_a_wrong_count_is_an_error() {
-    let (code, envelope, _) = run(&FakeRealtime::start(Fault::MiscountsMembers), "presence", &[]);
-    assert_eq!((code, &envelope["clients_with_right_count"]), (ERRORS_FOUND, &11.into()));
+    let none = ["--followers", "0"];
+    let server = FakeRealtime::start(Fault::MiscountsMembers);
+    let (code, envelope, _) = run(&server, "presence", &none);
+    assert_eq!((code, &envelope["wrong_counts"]), (ERRORS_FOUND, &1.into()), "{envelope}");
+    assert!(envelope["count_all_s"].is_null() && envelope["lists_exact_s"].is_number());
     assert!(first_error(&envelope).contains("1 of 12 clients"), "{envelope}");
+    let (code, envelope, _) = run(&FakeRealtime::start(Fault::KeepsMembers), "presence", &none);
+    assert_eq!((code, &envelope["wrong_counts"]), (ERRORS_FOUND, &0.into()), "{envelope}");
+    assert_eq!(envelope["leave_wrong_counts"], 1, "{envelope}");
+    assert!(first_error(&envelope).contains("1 of 6 clients"), "{envelope}");
+}
+
+/// The victim comes first, and the first is a follower.
+#[test]
+fn a_wrong_list_is_an_error_although_the_count_is_right() {
+    for (fault, why) in [
+        (Fault::MislistsMembers, "client 0: 1 of 6 members are wrong"),
+        (Fault::LosesADifference, "client 0: no difference came from version 12 to 13"),
+    ] {
+        let more = ["--followers", "3"];
+        let (code, envelope, _) = run(&FakeRealtime::start(fault), "presence", &more);
+        assert_eq!((code, &envelope["leave_wrong_lists"]), (ERRORS_FOUND, &1.into()), "{envelope}");
+        for figure in ["wrong_lists", "wrong_counts", "leave_wrong_counts"] {
+            assert_eq!(envelope[figure], 0, "{figure}: {envelope}");
+        }
+        assert!(first_error(&envelope).contains(why), "{envelope}");
+        let (lists, counts) = (&envelope["leave_lists_exact_s"], &envelope["leave_count_all_s"]);
+        assert!(lists.is_null() && counts.is_number(), "{envelope}");
+    }
+}
+
+#[test]
+fn a_server_without_lists_is_an_error_for_followers_only() {
+    let server = FakeRealtime::start(Fault::KnowsNoLists);
+    let (code, envelope, _) = run(&server, "presence", &[]);
+    assert_eq!((code, &envelope["wrong_lists"]), (ERRORS_FOUND, &6.into()), "{envelope}");
+    assert!(first_error(&envelope).contains("does not tell how members change"), "{envelope}");
+    let server = FakeRealtime::start(Fault::KnowsNoLists);
+    let (code, envelope, _) = run(&server, "presence", &["--followers", "0"]);
+    assert_eq!(code, CLEAN, "{envelope}");
 }
 
 #[test]
@@ -277,6 +328,7 @@ fn wrong_usage_and_impossible_settings_are_told_apart() {
         ("fanout", ["--source-addresses", "0"]),
         ("slow", ["--slow", "12"]),
         ("presence", ["--protocol", "centrifugo"]),
+        ("presence", ["--followers", "7"]),
         ("storm", ["--in-flight", "1"]),
     ] {
         let (code, _, stderr) = run(&server, scenario, &flags);
