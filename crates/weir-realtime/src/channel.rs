@@ -58,8 +58,10 @@ struct Home {
     members: Members,
     /// Subscribers who are told of differences of the members.
     member_followers: u32,
-    /// The last time that subscribers were told how many they are, and how many.
-    count_told: (Timestamp, usize),
+    /// When subscribers were told last how many they are.
+    count_told_at: Timestamp,
+    /// Somebody came or went since, so their number may be another, and who they are is.
+    is_count_due: bool,
     touched: Timestamp,
     /// Of events of servers and clients.
     meter: Meter,
@@ -218,7 +220,8 @@ impl Channel {
             subscribers: vec![0; cores].into_boxed_slice(),
             members: Members::default(),
             member_followers: 0,
-            count_told: (Timestamp::default(), 0),
+            count_told_at: Timestamp::default(),
+            is_count_due: false,
             touched: now,
             meter: Meter::default(),
             watchers: Vec::new(),
@@ -273,6 +276,7 @@ impl Channel {
         };
         let occupied = home.total() == 0;
         home.subscribers[core] += 1;
+        home.is_count_due |= member_came || !self.kind.has_presence();
         home.member_followers += u32::from(wants_member_changes);
         let history_before = home.history.bytes();
         home.history.trim(now, &app.history);
@@ -336,18 +340,20 @@ impl Channel {
         home.touched = now;
         let member_went =
             user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
+        home.is_count_due |= member_went || !self.kind.has_presence();
         let is_small = home.members.len() < app.presence.list_max;
         if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
-            if home.members.len() + 1 == app.presence.list_max {
-                // Those who were told numbers until now begin with the right one.
-                self.send_count(&mut home, cores, now);
-            }
             let frame = Frame::text(|out| {
                 server_message::member_removed(out, self.name.as_str(), user_id);
             });
             let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
             let message = Message { audience: Audience::MemberEvents, ..message };
             self.send_always(&mut home, cores, message);
+            if home.members.len() + 1 == app.presence.list_max {
+                // Those who were told numbers until now count on from the right one: this user is
+                // not in it any more.
+                self.send_count(&mut home, cores, now);
+            }
             self.tell_followers(&mut home, cores, now);
         }
         Left { member_went, subscribers: home.total() }
@@ -358,27 +364,20 @@ impl Channel {
     /// Answers whether it is still to be told.
     pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
         let mut home = self.home();
-        let (told_at, told) = home.count_told;
-        let is_other_count = home.count(self.kind) != told;
-        // As many may have come as have gone.
-        let has_news = home.member_followers > 0 && home.members.has_difference();
-        if home.total() == 0 || !(is_other_count || has_news) {
+        if !home.is_count_due || home.total() == 0 {
             return false;
         }
-        if now.since(told_at) < interval {
+        if now.since(home.count_told_at) < interval {
             return true;
         }
-        if is_other_count {
-            self.send_count(&mut home, cores, now);
-        }
-        home.count_told.0 = now;
+        self.send_count(&mut home, cores, now);
         self.tell_followers(&mut home, cores, now);
         false
     }
 
     fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
         let count = home.count(self.kind);
-        home.count_told = (now, count);
+        (home.count_told_at, home.is_count_due) = (now, false);
         let frame = Frame::text(|out| {
             server_message::subscription_count(out, self.name.as_str(), count);
         });

@@ -142,11 +142,6 @@ impl Members {
         self.version
     }
 
-    /// Whether something changed since the last difference that was taken.
-    pub(crate) fn has_difference(&self) -> bool {
-        !self.difference.is_empty()
-    }
-
     /// What changed since the last call.
     pub(crate) fn take_difference(&mut self) -> Difference {
         let next = Difference { from: self.version, changes: HashMap::default() };

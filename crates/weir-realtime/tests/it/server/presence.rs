@@ -95,6 +95,35 @@ fn above_a_size_everybody_is_told_the_number_and_nobody_each_member() {
     assert!(rest.iter().all(|event| event.name != "pusher_internal:member_added"), "{rest:?}");
 }
 
+fn leave(client: &mut Client) {
+    client.say("pusher:unsubscribe", &json!({ "channel": "presence-x" }));
+    client.flush();
+}
+
+#[test]
+fn who_counts_comes_to_the_right_number_when_the_channel_is_small_again() {
+    let server = Server::with(|_, app| app.presence.list_max = 3);
+    let (mut first, _) = member(&server, "0");
+    let mut others: Vec<Client> = (1..6).map(|user| member(&server, &user.to_string()).0).collect();
+    others.iter_mut().rev().for_each(leave);
+    let mut count = 1;
+    loop {
+        let event = first.event();
+        match event.name.as_str() {
+            "pusher_internal:member_added" => count += 1,
+            "pusher_internal:member_removed" => count -= 1,
+            "pusher_internal:subscription_count" => {
+                count = event.data["subscription_count"].as_u64().unwrap();
+            }
+            other => panic!("{other}"),
+        }
+        if event.name.ends_with("member_removed") && event.data["user_id"] == "1" {
+            break;
+        }
+    }
+    assert_eq!(count, 1);
+}
+
 /// A list in pages and the differences after it.
 struct Follower {
     client: Client,
@@ -221,4 +250,23 @@ fn who_follows_the_members_learns_of_two_who_changed_places() {
     let (_grace, _) = member(&server, "grace");
     clock.advance(Duration::from_secs(1));
     follower.until(&BTreeSet::from(["follower".to_owned(), "grace".to_owned()]));
+}
+
+#[test]
+fn one_for_another_is_told_although_the_number_is_the_same() {
+    let server = Server::with(|_, app| {
+        app.presence.list_max = 2;
+        app.presence.gather = Duration::from_millis(300);
+    });
+    let mut follower = Follower::join(&server, "0");
+    let mut others: Vec<Client> = ["a", "b", "c"].map(|user| member(&server, user).0).into();
+    let set = |users: [&str; 4]| BTreeSet::from(users.map(ToString::to_string));
+    follower.until(&set(["0", "a", "b", "c"]));
+    // They have just been told: this is told together.
+    let (mut other, answer) = member(&server, "d");
+    assert_eq!(answer.data["presence"]["count"], 5);
+    leave(&mut others[2]);
+    follower.until(&set(["0", "a", "b", "d"]));
+    // Who came in between was told of one who is not there any more.
+    while other.until("pusher_internal:subscription_count").data["subscription_count"] != 4 {}
 }
