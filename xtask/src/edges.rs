@@ -49,7 +49,9 @@ fn names(cell: &str) -> impl Iterator<Item = String> {
 fn actual(metadata: &Metadata) -> Edges {
     let members: BTreeSet<&str> = metadata.members().map(|member| member.name.as_str()).collect();
     let edges = metadata.members().map(|member| {
-        let own = member.dependencies.iter().map(|dependency| dependency.name.as_str());
+        // What only tests need is not built into anything.
+        let built = member.dependencies.iter().filter(|it| it.kind.as_deref() != Some("dev"));
+        let own = built.map(|dependency| dependency.name.as_str());
         let own = own.filter(|name| members.contains(name) && *name != member.name);
         (member.name.clone(), own.map(str::to_owned).collect())
     });
@@ -92,6 +94,16 @@ mod tests {
             ("weir-base", &[]),
         ];
         assert_eq!(allowed(TEXT), edges(expected));
+    }
+
+    #[test]
+    fn what_only_tests_need_is_no_edge() {
+        let metadata = r#"{"workspace_members":["a","b","c"],"packages":[
+            {"id":"a","name":"a","version":"1","dependencies":[{"name":"b","kind":null},{"name":"c","kind":"dev"}]},
+            {"id":"b","name":"b","version":"1","dependencies":[{"name":"c","kind":"build"}]},
+            {"id":"c","name":"c","version":"1","dependencies":[]}]}"#;
+        let metadata: Metadata = serde_json::from_str(metadata).unwrap();
+        assert_eq!(actual(&metadata), edges(&[("a", &["b"]), ("b", &["c"]), ("c", &[])]));
     }
 
     #[test]

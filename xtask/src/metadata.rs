@@ -26,6 +26,8 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
+    /// `dev` or `build`; None: what the crate itself is built from.
+    pub(crate) kind: Option<String>,
 }
 
 pub(crate) fn read(root: &Path) -> anyhow::Result<Metadata> {

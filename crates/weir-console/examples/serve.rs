@@ -54,6 +54,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         settings,
         jobs_limits: weir_jobs::settings::Limits::default(),
         jobs_url: format!("tcp://127.0.0.1:{jobs_port}"),
+        realtime: None,
         routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
     let shutdown = Shutdown::new();

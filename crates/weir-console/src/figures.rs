@@ -16,6 +16,11 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// The same, of what fits into memory.
+pub(crate) fn number(number: usize) -> String {
+    count(number as u64)
+}
+
 /// `count` with its noun: `1 job`, `2 jobs`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -73,6 +78,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// The same, of what fits into memory.
+pub(crate) fn size(size: usize) -> String {
+    bytes(size as u64)
 }
 
 /// A share between 0 and 1 as whole percent.

@@ -5,7 +5,8 @@
 //! - [`metrics`]: all that the console counts.
 //! - [`verdict`]: what is wrong, how long until it is over, what to do, as pure rules.
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
-//! - `pages`: one file per page; they read and act through the job server's handle only.
+//! - `pages`: one file per page; they read and act through the job server's handle and
+//!   realtime's views only.
 
 mod address;
 mod assets;
@@ -19,6 +20,7 @@ pub mod metrics;
 mod pages;
 mod place;
 pub mod queue_histories;
+mod realtime;
 pub mod sampler;
 pub mod settings;
 mod totals;
@@ -35,6 +37,7 @@ use weir_jobs::handle::Handle;
 use crate::console::Console;
 use crate::live::Live;
 use crate::queue_histories::QueueHistories;
+pub use crate::realtime::Realtime;
 use crate::settings::Settings;
 
 /// What the console stands on.
@@ -53,6 +56,8 @@ pub struct Deps {
     pub jobs_limits: weir_jobs::settings::Limits,
     /// Where clients reach the job server (`tcp://127.0.0.1:7419`), for the empty page's advice.
     pub jobs_url: String,
+    /// None: it is not served here, and has no pages.
+    pub realtime: Option<Realtime>,
     pub routes: Routes,
 }
 

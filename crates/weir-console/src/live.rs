@@ -16,6 +16,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_jobs::view;
 
 use crate::metrics::{ConsoleMetrics, Limit};
+use crate::realtime;
 use crate::settings::Limits;
 use crate::verdict::{Level, Trend, Verdict};
 
@@ -50,6 +51,8 @@ pub(crate) struct Reading {
     pub(crate) rates: Rates,
     pub(crate) trend: Trend,
     pub(crate) verdict: Verdict,
+    /// None: it is not served here.
+    pub(crate) realtime: Option<realtime::Reading>,
 }
 
 /// Jobs per second over the last seconds.
@@ -76,6 +79,9 @@ struct Tick<'a> {
     workers: u64,
     latency_seconds_max: f64,
     verdict: TickVerdict<'a>,
+    /// Of realtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -108,6 +114,11 @@ impl Live {
         self.latest.send_replace(latest);
     }
 
+    /// Tells of each reading, and of the end.
+    pub(crate) fn watch(&self) -> WatchStream<Latest> {
+        WatchStream::new(self.latest.subscribe())
+    }
+
     pub(crate) fn latest(&self) -> Latest {
         self.latest.borrow().clone()
     }
@@ -129,9 +140,9 @@ impl Live {
 
 /// A stream ends after this long and the browser opens another: a forgotten tab whose session has
 /// ended is shown nothing any more.
-const STREAM_AGE_MAX: Duration = Duration::from_secs(600);
+pub(crate) const STREAM_AGE_MAX: Duration = Duration::from_secs(600);
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The stream of one browser, as long as it holds `permit`.
 pub(crate) fn stream(
@@ -141,7 +152,8 @@ pub(crate) fn stream(
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
     let clock = clock.clone();
     let ends_at = clock.now() + STREAM_AGE_MAX;
-    let events = WatchStream::new(live.latest.subscribe())
+    let events = live
+        .watch()
         .take_while(move |latest| clock.now() < ends_at && !matches!(latest, Latest::Ended))
         .filter_map(move |latest| {
             let _held_as_long_as_the_stream = &permit;
@@ -161,6 +173,7 @@ fn event(latest: &Latest) -> Option<Event> {
 impl Reading {
     fn tick(&self) -> Tick<'_> {
         let overview = &self.overview;
+        let realtime = self.realtime.as_ref().map(|reading| &reading.overview);
         let is_critical = |finding: &&crate::verdict::Finding| finding.level == Level::Critical;
         Tick {
             now: overview.now,
@@ -181,6 +194,7 @@ impl Reading {
                 headline: self.verdict.headline(),
                 criticals: self.verdict.findings.iter().filter(is_critical).count(),
             },
+            connections: realtime.map(|overview| overview.totals.connections),
         }
     }
 }

@@ -13,6 +13,7 @@ mod queue;
 mod queues;
 mod ranges;
 mod reading;
+mod realtime;
 pub(crate) mod shell;
 pub(crate) mod theme;
 mod workers;
@@ -52,11 +53,32 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/live/workers", get(workers::fragment))
         .route("/workers/confirm", get(workers::confirm))
         .route("/workers/act", post(workers::act))
+        .merge(realtime_routes())
         .route("/events", get(events::open))
         .route("/chart", get(chart::points))
         .route("/theme", post(theme::choose))
         .route("/logout", post(login::log_out))
         .fallback(error::no_such_page)
+}
+
+/// Those of realtime; where it isn't served, they say so.
+fn realtime_routes() -> Router<Arc<Console>> {
+    use realtime::{apps, channel, channels, connections, publish, switches, tail};
+    Router::new()
+        .route("/connections", get(connections::page))
+        .route("/live/connections", get(connections::fragment))
+        .route("/channels", get(channels::page))
+        .route("/live/channels", get(channels::fragment))
+        .route("/channel", get(channel::page))
+        .route("/live/channel", get(channel::fragment))
+        .route("/channel/tail", get(tail::open))
+        .route("/channel/publish", get(publish::page).post(publish::act))
+        .route("/apps", get(apps::page))
+        .route("/live/apps", get(apps::fragment))
+        .route("/switches", get(switches::page))
+        .route("/live/switches", get(switches::fragment))
+        .route("/switches/act", post(switches::act))
+        .route("/realtime/chart", get(realtime::points))
 }
 
 /// A rendered template. One that can't be rendered is a mistake of the program.

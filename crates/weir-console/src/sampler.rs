@@ -17,6 +17,7 @@ use self::tally::Tally;
 use crate::Deps;
 use crate::live::{Latest, Live, Rates, Reading};
 use crate::queue_histories::QueueHistories;
+use crate::realtime::{self, Realtime};
 use crate::verdict::{Facts, Trend, judge};
 
 /// The series of the console's history: open it with these.
@@ -56,6 +57,8 @@ pub struct Sampler {
     jobs_limits: weir_jobs::settings::Limits,
     jobs_url: String,
     tally: Tally,
+    realtime: Option<Realtime>,
+    realtime_tally: realtime::Tally,
     readings: u64,
     queues: Arc<Vec<view::Queue>>,
     workers: Arc<Vec<view::Worker>>,
@@ -75,6 +78,8 @@ impl Sampler {
             jobs_limits: deps.jobs_limits.clone(),
             jobs_url: deps.jobs_url.clone(),
             tally: Tally::default(),
+            realtime: deps.realtime.clone(),
+            realtime_tally: realtime::Tally::default(),
             readings: 0,
             queues: Arc::default(),
             workers: Arc::default(),
@@ -107,7 +112,11 @@ impl Sampler {
         self.readings += 1;
         let at = self.clock.now();
         self.tally.add(at, &overview);
-        let retries_before = self.record(at, &overview, in_detail).await;
+        let realtime = self
+            .realtime
+            .as_ref()
+            .map(|realtime| realtime.sample(&mut self.realtime_tally, &self.clock));
+        let retries_before = self.record(at, &overview, realtime.as_ref(), in_detail).await;
         let trend = Trend {
             retries_before,
             failed_per_second: self.tally.rates(tally::MINUTE).failed,
@@ -125,6 +134,7 @@ impl Sampler {
             trend: &trend,
             limits: &self.jobs_limits,
             jobs_url: &self.jobs_url,
+            realtime: realtime.as_ref(),
         });
         Ok(Reading {
             at,
@@ -134,6 +144,7 @@ impl Sampler {
             rates: self.tally.rates(tally::MOMENT),
             trend,
             verdict,
+            realtime,
         })
     }
 
@@ -143,14 +154,20 @@ impl Sampler {
         &self,
         at: Timestamp,
         overview: &view::Overview,
+        realtime: Option<&realtime::Reading>,
         in_detail: bool,
     ) -> Option<f64> {
         let row = row(overview, self.tally.rates(self.interval));
         let history = Arc::clone(&self.history);
         let queue_histories = Arc::clone(&self.queue_histories);
         let queues = in_detail.then(|| Arc::clone(&self.queues));
+        let realtime = self.realtime.as_ref().zip(realtime.map(realtime::row));
+        let realtime = realtime.map(|(realtime, row)| (Arc::clone(&realtime.history), row));
         let recorded = tokio::task::spawn_blocking(move || {
             history.append(at, &row);
+            if let Some((history, row)) = realtime {
+                history.append(at, &row);
+            }
             if let Some(queues) = queues {
                 queue_histories.record(at, &queues);
             }

@@ -60,6 +60,12 @@ pub struct Limits {
     pub page_queues: usize,
     /// Workers, and their jobs, on one page.
     pub page_workers: usize,
+    /// Channels on one page.
+    pub page_channels: usize,
+    /// Users of a presence channel on one page.
+    pub page_members: usize,
+    /// Events of a channel's history on its page.
+    pub page_events: usize,
     /// Bytes of a job's payload that its page shows; the rest is behind a download link.
     pub payload_display_bytes_max: usize,
     /// Points of one chart.
@@ -101,6 +107,9 @@ impl Default for Limits {
             page_jobs: 50,
             page_queues: 200,
             page_workers: 500,
+            page_channels: 200,
+            page_members: 100,
+            page_events: 50,
             payload_display_bytes_max: 256 << 10,
             chart_points_max: 600,
             chart_queues_max: 50,
@@ -155,7 +164,7 @@ impl Settings {
 
 impl Limits {
     /// The limits that make no sense at zero, each with whether it is.
-    fn zeros(&self) -> [(&'static str, bool); 16] {
+    fn zeros(&self) -> [(&'static str, bool); 19] {
         [
             ("limits.sessions_max", self.sessions_max == 0),
             ("limits.login_burst", self.login_burst == 0),
@@ -170,6 +179,9 @@ impl Limits {
             ("limits.page_jobs", self.page_jobs == 0),
             ("limits.page_queues", self.page_queues == 0),
             ("limits.page_workers", self.page_workers == 0),
+            ("limits.page_channels", self.page_channels == 0),
+            ("limits.page_members", self.page_members == 0),
+            ("limits.page_events", self.page_events == 0),
             ("limits.payload_display_bytes_max", self.payload_display_bytes_max == 0),
             ("limits.chart_points_max", self.chart_points_max == 0),
             ("limits.chart_queues_max", self.chart_queues_max == 0),

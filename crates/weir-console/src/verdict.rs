@@ -6,11 +6,14 @@ mod finding;
 mod jobs_rules;
 mod limit_rules;
 mod queue_rules;
+mod realtime_rules;
 mod storage_rules;
 mod worker_rules;
 
 use weir_jobs::settings::Limits;
 use weir_jobs::view;
+
+use crate::realtime::Reading;
 
 pub use self::finding::{Finding, Level, Verdict};
 pub(crate) use self::worker_rules::SILENT_SECONDS;
@@ -25,6 +28,8 @@ pub struct Facts<'a> {
     pub limits: &'a Limits,
     /// Where clients reach the job server.
     pub jobs_url: &'a str,
+    /// None: it is not served here.
+    pub(crate) realtime: Option<&'a Reading>,
 }
 
 /// What changed lately.
@@ -43,7 +48,7 @@ pub struct Trend {
 
 type Rule = fn(&Facts<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 21] = [
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
@@ -59,6 +64,12 @@ const RULES: [Rule; 15] = [
     jobs_rules::many_fail,
     limit_rules::limits_are_met,
     limit_rules::dead_set_is_nearly_full,
+    realtime_rules::core_is_behind,
+    realtime_rules::clients_are_slow,
+    realtime_rules::app_is_full,
+    realtime_rules::webhooks_fail,
+    realtime_rules::realtime_limits_are_met,
+    realtime_rules::something_is_switched_off,
 ];
 
 /// The verdict on a server.
@@ -73,7 +84,10 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
 fn calm(facts: &Facts<'_>) -> String {
     let overview = facts.overview;
     let targets = facts.queues.iter().filter(|queue| queue.target_latency_seconds.is_some());
-    if overview.queues == 0 && overview.pushed_total == 0 {
+    let connections = facts.realtime.map_or(0, |realtime| realtime.overview.totals.connections);
+    if overview.queues == 0 && overview.pushed_total == 0 && connections > 0 {
+        format!("Realtime is well: {}", crate::figures::counted(connections, "connection"))
+    } else if overview.queues == 0 && overview.pushed_total == 0 {
         "Ready: no jobs yet".to_owned()
     } else if overview.enqueued == 0 {
         "All done: nothing waits in any queue".to_owned()

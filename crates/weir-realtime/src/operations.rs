@@ -143,6 +143,15 @@ impl Hub {
         }
     }
 
+    /// Whether there could be such a channel.
+    ///
+    /// # Errors
+    /// There is no such app, or no channel can have that name.
+    pub fn check_channel(&self, app: &str, channel: &str) -> Result<(), OperationError> {
+        self.app_named(app)?;
+        self.channel_name(channel).map(|_| ())
+    }
+
     pub(crate) fn app_named(&self, id: &str) -> Result<Arc<App>, OperationError> {
         self.app_by_id(id).ok_or_else(|| OperationError::NoSuchApp(id.to_owned()))
     }

@@ -12,6 +12,7 @@ use super::theme::Theme;
 use crate::console::Console;
 use crate::guard::visitor::{Access, Visitor};
 use crate::metrics::Limit;
+use crate::visible::visible;
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +31,8 @@ pub(crate) enum PageError {
     FormRefused(String),
     #[error("log in first")]
     NotLoggedIn,
+    #[error("{0}")]
+    Unavailable(String),
     #[error("too many live streams are open (console.limits.streams_max); close a tab or wait")]
     TooManyStreams,
 }
@@ -37,9 +40,9 @@ pub(crate) enum PageError {
 impl PageError {
     const fn status(&self) -> StatusCode {
         match self {
-            Self::JobServer(HandleError::Gone | HandleError::Busy) | Self::TooManyStreams => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::JobServer(HandleError::Gone | HandleError::Busy)
+            | Self::Unavailable(_)
+            | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
             Self::JobServer(HandleError::Store(StoreError::DiskFull)) => {
                 StatusCode::INSUFFICIENT_STORAGE
             }
@@ -89,7 +92,8 @@ pub(crate) fn dressed(console: &Console, visitor: &Visitor, mut response: Respon
     let page = super::html(&ErrorPage {
         shell: Shell::new(console, visitor, section, "That did not work"),
         status: response.status().as_u16(),
-        message: capitalised(&error.to_string()),
+        // It may name what the address says.
+        message: visible(&capitalised(&error.to_string())).into_owned(),
     });
     let (mut parts, _) = response.into_parts();
     let (page, body) = page.into_parts();

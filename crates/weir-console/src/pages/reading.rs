@@ -29,10 +29,16 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
     let overview = deps.handle.overview().await?;
     let queues = Arc::new(deps.handle.queues().await?);
     let workers = Arc::new(deps.handle.workers().await?);
-    let (rates, trend) = match deps.live.latest() {
-        Latest::Reading(reading) => (reading.rates, reading.trend.clone()),
-        Latest::Nothing | Latest::Down(_) | Latest::Ended => (Rates::default(), Trend::default()),
+    let earlier = match deps.live.latest() {
+        Latest::Reading(reading) => Some(reading),
+        Latest::Nothing | Latest::Down(_) | Latest::Ended => None,
     };
+    let (rates, trend) = match &earlier {
+        Some(reading) => (reading.rates, reading.trend.clone()),
+        None => (Rates::default(), Trend::default()),
+    };
+    let earlier = earlier.as_ref().and_then(|reading| reading.realtime.as_ref());
+    let realtime = deps.realtime.as_ref().map(|realtime| realtime.read(earlier));
     let verdict = judge(&Facts {
         overview: &overview,
         queues: &queues,
@@ -40,6 +46,7 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
         trend: &trend,
         limits: &deps.jobs_limits,
         jobs_url: &deps.jobs_url,
+        realtime: realtime.as_ref(),
     });
-    Ok(Reading { at: deps.clock.now(), overview, queues, workers, rates, trend, verdict })
+    Ok(Reading { at: deps.clock.now(), overview, queues, workers, rates, trend, verdict, realtime })
 }

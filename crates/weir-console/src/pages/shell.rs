@@ -1,7 +1,5 @@
 //! What all pages have around their content.
 
-use weir_jobs::view;
-
 use crate::assets::{self, Addresses};
 use crate::console::Console;
 use crate::figures;
@@ -18,6 +16,10 @@ pub(crate) enum Section {
     Scheduled,
     Dead,
     Workers,
+    Connections,
+    Channels,
+    Apps,
+    Switches,
     Login,
     None,
 }
@@ -78,7 +80,7 @@ impl Shell {
             assets: assets::addresses(),
             entries: match section {
                 Section::Login => Vec::new(),
-                _ => entries(reading.as_deref().map(|reading| &reading.overview)),
+                _ => entries(reading.as_deref(), console.deps.realtime.is_some()),
             },
             alarm: reading.as_deref().and_then(Alarm::of),
             version: env!("CARGO_PKG_VERSION"),
@@ -109,14 +111,15 @@ impl Alarm {
     }
 }
 
-fn entries(known: Option<&view::Overview>) -> Vec<Entry> {
+fn entries(reading: Option<&Reading>, has_realtime: bool) -> Vec<Entry> {
+    let known = reading.map(|reading| &reading.overview);
     let entry = |section, address, name, count: Option<(&'static str, u64)>| Entry {
         section,
         address,
         name,
         count: count.map(|(key, number)| (key, figures::count(number))),
     };
-    vec![
+    let mut entries = vec![
         entry(Section::Overview, "/", "Overview", None),
         entry(Section::Queues, "/queues", "Queues", known.map(|o| ("enqueued", o.enqueued))),
         entry(Section::Retries, "/retries", "Retries", known.map(|o| ("retries", o.retries))),
@@ -128,5 +131,18 @@ fn entries(known: Option<&view::Overview>) -> Vec<Entry> {
         ),
         entry(Section::Dead, "/dead", "Dead", known.map(|o| ("dead", o.dead))),
         entry(Section::Workers, "/workers", "Workers", known.map(|o| ("workers", o.workers))),
-    ]
+    ];
+    if has_realtime {
+        let open = reading.and_then(|reading| reading.realtime.as_ref());
+        let open = open.map(|it| ("connections", it.overview.totals.connections));
+        entries.push(entry(Section::Connections, "/connections", "Connections", open));
+        for (section, address, name) in [
+            (Section::Channels, "/channels", "Channels"),
+            (Section::Apps, "/apps", "Apps"),
+            (Section::Switches, "/switches", "Switches"),
+        ] {
+            entries.push(entry(section, address, name, None));
+        }
+    }
+    entries
 }

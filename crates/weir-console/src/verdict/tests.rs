@@ -1,6 +1,9 @@
 //! Each case: what is changed in a healthy server, and the lines that come of it.
 
+use weir_realtime::view::{AppView, CoreView, LimitHit, Overview, Totals};
+
 use super::*;
+use crate::realtime;
 
 struct Server {
     overview: view::Overview,
@@ -8,6 +11,7 @@ struct Server {
     workers: Vec<view::Worker>,
     trend: Trend,
     limits: Limits,
+    realtime: Option<Reading>,
 }
 
 /// Two queues, one worker, nothing late.
@@ -50,6 +54,7 @@ fn healthy() -> Server {
         workers: vec![worker],
         trend: Trend { processed_per_second: 10.0, ..Trend::default() },
         limits: Limits::default(),
+        realtime: None,
     }
 }
 
@@ -63,6 +68,7 @@ fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
         trend: &server.trend,
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
+        realtime: server.realtime.as_ref(),
     })
 }
 
@@ -78,6 +84,113 @@ fn check(expected: &[(Level, &str)], change: impl FnOnce(&mut Server)) {
 fn check_calm(expected: &str, change: impl FnOnce(&mut Server)) {
     let verdict = judged(change);
     assert_eq!((verdict.headline(), verdict.findings.len()), (expected, 0));
+}
+
+/// Realtime with one core and one app, both half full.
+fn calm_realtime() -> Reading {
+    let core = CoreView { events: 50, events_max: 100, bytes_max: 1_000, ..CoreView::default() };
+    let app = AppView { id: "1".into(), connections: 5, connections_max: 10, ..AppView::default() };
+    let totals = Totals { connections: 5, slow_clients: 2, ..Totals::default() };
+    let overview = Overview { apps: vec![app], cores: vec![core], totals, ..Overview::default() };
+    let trend = realtime::Trend { cores_busy_seconds: vec![None], ..realtime::Trend::default() };
+    Reading { overview, switches_off: 0, rates: realtime::Rates::default(), trend }
+}
+
+#[track_caller]
+fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading)) {
+    check(expected, |server| {
+        let mut reading = calm_realtime();
+        change(&mut reading);
+        server.realtime = Some(reading);
+    });
+}
+
+fn hit(limit: &str, hits: u64) -> LimitHit {
+    LimitHit { limit: limit.into(), hits }
+}
+
+#[test]
+fn calm_channels_say_nothing() {
+    check_realtime(&[], |_| {});
+    check_calm("Realtime is well: 5 connections", |server| {
+        (server.queues, server.workers) = (Vec::new(), Vec::new());
+        server.overview = view::Overview::default();
+        server.realtime = Some(calm_realtime());
+    });
+}
+
+#[test]
+fn a_core_that_falls_behind_is_told_before_it_refuses_and_while_it_does() {
+    let busy = |reading: &mut Reading| {
+        reading.overview.cores[0].events = 90;
+        reading.trend.cores_busy_seconds = vec![Some(12.0)];
+    };
+    let what = "Core 0 has 90 events to deliver: its queue has been nearly full (90 %) for 12 s";
+    check_realtime(&[(Level::Warning, what)], busy);
+    let refused = || hit("realtime.limits.core_queue_events_max", 3);
+    check_realtime(&[(Level::Critical, what)], |reading| {
+        busy(reading);
+        reading.trend.limits_hit = vec![refused()];
+    });
+    let over = "Events were refused 3 times in the last ten minutes: a core was behind";
+    check_realtime(&[(Level::Warning, over)], |reading| {
+        reading.trend.limits_hit = vec![refused()];
+    });
+}
+
+#[test]
+fn clients_that_are_too_slow_are_told_of() {
+    let dropped =
+        "7 events dropped for slow clients in the last minute; something waits for 2 clients";
+    check_realtime(&[(Level::Warning, dropped)], |reading| reading.trend.dropped = 7);
+    let closed = "1 slow client closed in the last ten minutes, to come back and recover";
+    check_realtime(&[(Level::Notice, closed)], |reading| reading.trend.closed_slow = 1);
+}
+
+#[test]
+fn an_app_near_its_connections_is_told_of() {
+    check_realtime(&[(Level::Warning, "App 1 has 9 of at most 10 connections")], |reading| {
+        reading.overview.apps[0].connections = 9;
+    });
+    let full = "App 1 has had all its 10 connections for 1 min 5 s";
+    check_realtime(&[(Level::Critical, full)], |reading| {
+        reading.overview.apps[0].connections = 10;
+        reading.trend.apps_full_seconds = vec![("1".into(), 65.0)];
+        reading.trend.limits_hit = vec![hit("realtime.apps.connections_max", 4)];
+    });
+}
+
+#[test]
+fn webhooks_that_fail_become_critical() {
+    for (seconds, level, time) in
+        [(5.0, Level::Warning, "5.0 s"), (90.0, Level::Critical, "1 min 30 s")]
+    {
+        let what = format!(
+            "Webhooks have failed for {time}: 3 of 4 tries in the last minute, 1 event waiting"
+        );
+        check_realtime(&[(level, &what)], |reading| {
+            reading.trend.webhooks_failing_seconds = Some(seconds);
+            (reading.trend.webhook_failures, reading.trend.webhook_attempts) = (3, 4);
+            reading.overview.webhooks.waiting = 1;
+        });
+    }
+}
+
+#[test]
+fn limits_of_realtime_are_told_by_what_they_mean() {
+    let waited = "Subscriptions waited for their turn (2 times in the last ten minutes)";
+    let other = "The limit realtime.limits.channels_max was met 1 time in the last ten minutes";
+    check_realtime(&[(Level::Warning, other), (Level::Notice, waited)], |reading| {
+        reading.trend.limits_hit =
+            vec![hit("realtime.limits.subscribe_rate", 2), hit("realtime.limits.channels_max", 1)];
+    });
+}
+
+#[test]
+fn what_is_switched_off_is_not_forgotten() {
+    check_realtime(&[(Level::Notice, "Events are switched off by 2 patterns")], |reading| {
+        reading.switches_off = 2;
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The console in front of a real job server (in memory) on port 0.
+//! The console in front of a real job server (in memory) and real channels, on port 0.
 
 mod acting;
 mod escaping;
@@ -7,4 +7,5 @@ mod live;
 mod pages;
 mod paging;
 mod queue;
+mod realtime;
 mod site;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use weir_base::secret::Secret;
 use weir_console::live::Live;
 use weir_console::queue_histories::QueueHistories;
 use weir_console::settings::Settings;
-use weir_console::{Deps, Routes, router, sampler};
+use weir_console::{Deps, Realtime, Routes, router, sampler};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{Running, Start, Stop};
@@ -57,6 +58,14 @@ impl Site {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_parts(change, |_, _| None)
+    }
+
+    /// With channels, too, on the clock and in the folder that `realtime` is given.
+    pub(crate) fn with_parts(
+        change: impl FnOnce(&mut Settings),
+        realtime: impl FnOnce(&Clock, &Path) -> Option<Realtime>,
+    ) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
         let directory = tempfile::tempdir().expect("a folder");
@@ -67,7 +76,9 @@ impl Site {
         };
         let (running, jobs_address) = job_server(&stop);
         let clock = Clock::manual(Clock::system().now());
-        let deps = deps(running.handle(), settings, clock.clone(), directory.path(), jobs_address);
+        let folder = directory.path();
+        let deps = deps(running.handle(), settings, clock.clone(), folder, jobs_address);
+        let deps = Deps { realtime: realtime(&clock, folder), ..deps };
         Self {
             router: router(deps.clone()),
             deps,
@@ -177,6 +188,7 @@ fn deps(
         settings,
         jobs_limits: weir_jobs::settings::Limits::default(),
         jobs_url: format!("tcp://{jobs_address}"),
+        realtime: None,
     }
 }
 

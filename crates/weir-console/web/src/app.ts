@@ -4,6 +4,7 @@ import { setUpCopying } from "./copying";
 import { setUpFragments } from "./fragments";
 import { openStream } from "./stream";
 import { setUpSelection } from "./selection";
+import { setUpTail } from "./tail";
 import { setUpTheme } from "./theme";
 
 const chartsTick = setUpCharts();
@@ -11,6 +12,7 @@ const fragmentsTick = setUpFragments();
 setUpTheme();
 setUpCopying();
 setUpSelection();
+setUpTail();
 
 if (document.querySelector("[data-live]")) {
   openStream((tick) => {

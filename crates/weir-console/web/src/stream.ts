@@ -14,6 +14,8 @@ export interface Tick {
   dead: number;
   queues: number;
   workers: number;
+  /** Of realtime, where it is served. */
+  connections?: number;
   latency_seconds_max: number;
   verdict: { class: string; word: string; headline: string; criticals: number };
 }

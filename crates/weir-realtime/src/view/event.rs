@@ -6,7 +6,6 @@ use weir_base::clock::Timestamp;
 
 use crate::frame::Frame;
 use crate::hub::Hub;
-use crate::pusher::channel::ChannelName;
 
 /// One message of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,11 +57,5 @@ impl Hub {
         let channel = self.app_by_id(app_id).and_then(|app| app.channels.get(channel));
         let entries = channel.map(|channel| channel.history(0, events_max).1).unwrap_or_default();
         entries.iter().rev().filter_map(|entry| EventView::of(entry.at, &entry.frame)).collect()
-    }
-
-    /// Whether a channel can have that name.
-    #[must_use]
-    pub fn is_channel_name(&self, name: &str) -> bool {
-        ChannelName::parse(name, &self.settings().pusher).is_ok()
     }
 }

@@ -42,7 +42,8 @@ impl Pages<'_> {
         let jobs_url = facts.jobs_url();
         let open = status::open_routes(handle.clone());
         let metrics = status::metrics_route(Arc::new(registry));
-        let api = status::api(handle.clone(), realtime, facts, settings.admin.body_bytes_max);
+        let api =
+            status::api(handle.clone(), realtime.clone(), facts, settings.admin.body_bytes_max);
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
@@ -63,6 +64,7 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             jobs_limits: settings.jobs.settings.limits.clone(),
             jobs_url,
+            realtime: realtime.map(|operated| console_realtime(operated, settings)),
             routes: Routes { api, metrics, open },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));
@@ -70,6 +72,15 @@ impl Pages<'_> {
         http::serve(Listener::Tcp(listener), endpoint, http)?;
         Ok(())
     }
+}
+
+/// What the console shows of realtime, with charts beside those of the whole.
+fn console_realtime(
+    operated: realtime_admin::Realtime,
+    settings: &Settings,
+) -> weir_console::Realtime {
+    let realtime_admin::Realtime { hub, switches } = operated;
+    weir_console::Realtime::new(hub, switches, &settings.history)
 }
 
 /// With the port that the system chose, where it was to choose.

@@ -1,0 +1,223 @@
+//! What was counted lately: rates, what rose, and since when something is wrong. Bounded: the last
+//! minute's readings, and one in thirty seconds of the last ten minutes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_realtime::view::{AppView, CoreView, LimitHit, Overview};
+
+use super::Trend;
+use super::rates::{Counted, Rates};
+use crate::figures::as_float;
+
+/// The stretch of the figures beside the charts.
+const MOMENT: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long a met limit is told.
+const LIMITS_KEPT: Duration = Duration::from_secs(600);
+/// How often what is kept that long is noted.
+const LIMITS_STEP: Duration = Duration::from_secs(30);
+/// The share of a core's queue from which it is nearly full.
+pub(crate) const BUSY_SHARE: f64 = 0.8;
+
+/// What was counted lately.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    minute: VecDeque<Counted>,
+    long: VecDeque<(Counted, Vec<LimitHit>)>,
+    limits_now: Vec<LimitHit>,
+    cores_busy_since: Vec<Option<Timestamp>>,
+    apps_full_since: BTreeMap<String, Timestamp>,
+    webhooks_failing_since: Option<Timestamp>,
+}
+
+impl Tally {
+    /// Notes a reading.
+    pub(crate) fn add(&mut self, at: Timestamp, overview: &Overview) {
+        if self.minute.back().is_some_and(|last| at < last.at) {
+            // The clock went back: no difference means anything.
+            *self = Self::default();
+        }
+        let counted = Counted::of(at, overview);
+        self.note_troubles(at, overview);
+        self.limits_now = overview.limits_hit.clone();
+        if self.long.back().is_none_or(|(last, _)| at.since(last.at) >= LIMITS_STEP) {
+            self.long.push_back((counted.clone(), overview.limits_hit.clone()));
+        }
+        while self.long.len() > 1 && at.since(self.long[0].0.at) > LIMITS_KEPT {
+            self.long.pop_front();
+        }
+        self.minute.push_back(counted);
+        while self.minute.len() > 2 && at.since(self.minute[1].at) >= MINUTE {
+            self.minute.pop_front();
+        }
+        // A receiver that doesn't answer is tried twice a minute at least.
+        self.webhooks_failing_since =
+            (self.trend().webhook_failures > 0).then(|| self.webhooks_failing_since.unwrap_or(at));
+    }
+
+    fn note_troubles(&mut self, at: Timestamp, overview: &Overview) {
+        self.cores_busy_since.resize(overview.cores.len(), None);
+        for (since, core) in self.cores_busy_since.iter_mut().zip(&overview.cores) {
+            *since = (share(core) >= BUSY_SHARE).then(|| since.unwrap_or(at));
+        }
+        let is_full = |app: &&AppView| app.connections >= app.connections_max.max(1);
+        let full = overview.apps.iter().filter(is_full);
+        let before = std::mem::take(&mut self.apps_full_since);
+        let since = |app: &AppView| (app.id.clone(), before.get(&app.id).copied().unwrap_or(at));
+        self.apps_full_since = full.map(since).collect();
+    }
+
+    /// Per second over the last moment; zero until there are two readings.
+    pub(crate) fn rates(&self) -> Rates {
+        let Some(last) = self.minute.back() else { return Rates::default() };
+        let mut first = None;
+        for counted in self.minute.iter().rev().skip(1) {
+            first = Some(counted);
+            if last.at.since(counted.at) >= MOMENT {
+                break;
+            }
+        }
+        first.map(|first| last.rates_since(first)).unwrap_or_default()
+    }
+
+    /// What the rules look at.
+    pub(crate) fn trend(&self) -> Trend {
+        let (Some(last), Some(first), Some((long_ago, _))) =
+            (self.minute.back(), self.minute.front(), self.long.front())
+        else {
+            return Trend::default();
+        };
+        let seconds = |since: Timestamp| last.at.since(since).as_secs_f64();
+        let full = self.apps_full_since.iter();
+        Trend {
+            dropped: last.dropped.saturating_sub(first.dropped),
+            webhook_attempts: last.webhook_attempts.saturating_sub(first.webhook_attempts),
+            webhook_failures: last.webhook_failures.saturating_sub(first.webhook_failures),
+            closed_slow: last.closed_slow.saturating_sub(long_ago.closed_slow),
+            limits_hit: self.limits_hit(),
+            cores_busy_seconds: self.cores_busy_since.iter().map(|at| at.map(seconds)).collect(),
+            apps_full_seconds: full.map(|(id, since)| (id.clone(), seconds(*since))).collect(),
+            webhooks_failing_seconds: self.webhooks_failing_since.map(seconds),
+        }
+    }
+
+    /// Limits met within the last ten minutes and how often.
+    fn limits_hit(&self) -> Vec<LimitHit> {
+        let then = self.long.front().map_or(&[][..], |(_, limits)| limits);
+        let before = |hit: &LimitHit| {
+            then.iter().find(|then| then.limit == hit.limit).map_or(0, |then| then.hits)
+        };
+        let risen = self.limits_now.iter().map(|hit| LimitHit {
+            limit: hit.limit.clone(),
+            hits: hit.hits.saturating_sub(before(hit)),
+        });
+        risen.filter(|hit| hit.hits > 0).collect()
+    }
+}
+
+/// How full a core's queue is: events or bytes, whichever is nearer to its limit.
+pub(crate) fn share(core: &CoreView) -> f64 {
+    let of = |count: usize, max: usize| as_float(count as u64) / as_float(max.max(1) as u64);
+    of(core.events, core.events_max).max(of(core.bytes, core.bytes_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_realtime::view::{Totals, WebhookTotals};
+
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis((1_000_000 + second) * 1_000)
+    }
+
+    fn overview(change: impl FnOnce(&mut Overview)) -> Overview {
+        let core = CoreView { events_max: 100, bytes_max: 1_000, ..CoreView::default() };
+        let app = AppView { id: "1".into(), connections_max: 2, ..AppView::default() };
+        let mut overview = Overview { apps: vec![app], cores: vec![core], ..Overview::default() };
+        change(&mut overview);
+        overview
+    }
+
+    fn counted(published: u64, dropped: u64) -> Overview {
+        overview(|overview| {
+            overview.totals = Totals { published, dropped, ..Totals::default() };
+        })
+    }
+
+    #[test]
+    fn rates_are_of_the_last_seconds_and_sums_of_the_last_minute() {
+        let mut tally = Tally::default();
+        for second in 0..200 {
+            tally.add(at(second), &counted(second * 10, second));
+        }
+        assert_eq!((tally.rates().published, tally.trend().dropped), (10.0, 60));
+        tally.add(at(200), &counted(2_040, 199));
+        assert_eq!(tally.rates().published, 18.0);
+        assert!(tally.minute.len() <= 62 && tally.long.len() <= 22);
+        tally.add(at(100), &counted(0, 0));
+        assert_eq!(tally.rates(), Rates::default(), "the clock went back");
+    }
+
+    #[test]
+    fn a_limit_is_told_for_ten_minutes() {
+        let hit = |hits| {
+            overview(|overview| {
+                overview.limits_hit = vec![LimitHit { limit: "x".into(), hits }];
+            })
+        };
+        let mut tally = Tally::default();
+        tally.add(at(0), &hit(40));
+        assert_eq!(tally.trend().limits_hit, [], "what was before isn't news");
+        tally.add(at(60), &hit(43));
+        assert_eq!(tally.trend().limits_hit[0].hits, 3);
+        for second in 61..700 {
+            tally.add(at(second), &hit(43));
+        }
+        assert_eq!(tally.trend().limits_hit, []);
+    }
+
+    #[test]
+    fn troubles_are_timed_from_their_beginning_to_their_end() {
+        let wrong = || {
+            overview(|overview| {
+                overview.cores[0].bytes = 800;
+                overview.apps[0].connections = 2;
+            })
+        };
+        let mut tally = Tally::default();
+        for second in [0, 10, 25] {
+            tally.add(at(second), &wrong());
+        }
+        let trend = tally.trend();
+        assert_eq!(trend.cores_busy_seconds, [Some(25.0)]);
+        assert_eq!(trend.apps_full_seconds, [("1".to_owned(), 25.0)]);
+        tally.add(at(30), &overview(|_| {}));
+        let trend = tally.trend();
+        assert_eq!((trend.cores_busy_seconds, trend.apps_full_seconds), (vec![None], vec![]));
+        tally.add(at(31), &wrong());
+        assert_eq!(tally.trend().cores_busy_seconds, [Some(0.0)], "it begins anew");
+    }
+
+    #[test]
+    fn webhooks_fail_until_none_failed_for_a_minute() {
+        let webhooks = |attempts, failed| {
+            overview(|overview| {
+                overview.webhooks = WebhookTotals { attempts, failed, ..Default::default() };
+            })
+        };
+        let mut tally = Tally::default();
+        tally.add(at(0), &webhooks(5, 5));
+        assert_eq!(tally.trend().webhooks_failing_seconds, None, "that was long ago");
+        tally.add(at(1), &webhooks(6, 6));
+        tally.add(at(9), &webhooks(6, 6));
+        let trend = tally.trend();
+        assert_eq!((trend.webhooks_failing_seconds, trend.webhook_failures), (Some(8.0), 1));
+        tally.add(at(40), &webhooks(9, 6));
+        assert_eq!(tally.trend().webhooks_failing_seconds, Some(39.0));
+        tally.add(at(62), &webhooks(9, 6));
+        assert_eq!(tally.trend().webhooks_failing_seconds, None);
+    }
+}

@@ -1,0 +1,191 @@
+//! Rules about realtime.
+
+use weir_realtime::view::{AppView, LimitHit};
+
+use super::{Facts, Finding, Level};
+use crate::figures::{as_float, count, counted, duration, percent};
+use crate::realtime::{Reading, share};
+use crate::visible::visible;
+
+const CONNECTIONS: &str = "/connections";
+const APPS: &str = "/apps";
+const SWITCHES: &str = "/switches";
+
+/// Limits that have rules of their own.
+const CORE_QUEUE: &str = "realtime.limits.core_queue_events_max";
+const APP_CONNECTIONS: &str = "realtime.apps.connections_max";
+
+fn finding(level: Level, what: String, todo: impl Into<String>, link: &str) -> Finding {
+    Finding { level, what, todo: todo.into(), link: link.to_owned(), jobs: 0 }
+}
+
+fn hits(realtime: &Reading, limit: &str) -> u64 {
+    let hit = realtime.trend.limits_hit.iter().find(|hit| hit.limit == limit);
+    hit.map_or(0, |hit| hit.hits)
+}
+
+/// A core has nearly as much to deliver as it may have, or refuses events.
+pub(super) fn core_is_behind(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(realtime) = facts.realtime else { return Vec::new() };
+    let refused = hits(realtime, CORE_QUEUE);
+    let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
+    let found = busy.filter_map(|(index, (core, seconds))| {
+        let full = percent(share(core).min(1.0));
+        let what = format!(
+            "Core {index} has {} to deliver: its queue has been nearly full ({full}) for {}",
+            counted(core.events as u64, "event"),
+            duration((*seconds)?)
+        );
+        let refusals = match refused {
+            0 => "Beyond the limit events are refused (503).".to_owned(),
+            refused => format!("{} refused in the last ten minutes.", counted(refused, "event")),
+        };
+        let todo = format!(
+            "{refusals} Turn off what can be spared (Switches), publish less, or give Weir more \
+             cores (front.cores)."
+        );
+        let level = if refused > 0 { Level::Critical } else { Level::Warning };
+        Some(finding(level, what, todo, CONNECTIONS))
+    });
+    let found: Vec<Finding> = found.collect();
+    if found.is_empty() && refused > 0 {
+        let times = counted(refused, "time");
+        let what =
+            format!("Events were refused {times} in the last ten minutes: a core was behind");
+        let todo = "It is over now. If it comes again, publish less at once or give Weir more \
+                    cores (front.cores).";
+        return vec![finding(Level::Warning, what, todo, CONNECTIONS)];
+    }
+    found
+}
+
+/// Events don't reach clients that are too slow.
+pub(super) fn clients_are_slow(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(realtime) = facts.realtime else { return Vec::new() };
+    let mut found = Vec::new();
+    if realtime.trend.dropped > 0 {
+        let what = format!(
+            "{} dropped for slow clients in the last minute; something waits for {}",
+            counted(realtime.trend.dropped, "event"),
+            counted(realtime.overview.totals.slow_clients, "client")
+        );
+        let todo = "Send them less (Channels shows where they are slow), or raise \
+                    client_queue_bytes_max of the app.";
+        found.push(finding(Level::Warning, what, todo, CONNECTIONS));
+    }
+    if realtime.trend.closed_slow > 0 {
+        let clients = counted(realtime.trend.closed_slow, "slow client");
+        let what = format!("{clients} closed in the last ten minutes, to come back and recover");
+        let todo = "Bad networks do that to a few. If they are many, send less, or let slow_clients \
+                    of the app conflate or drop.";
+        found.push(finding(Level::Notice, what, todo, CONNECTIONS));
+    }
+    found
+}
+
+/// The share of an app's connections from which it is worth a word.
+const APP_SHARE: f64 = 0.9;
+
+/// Apps have all connections that they may have, or soon will.
+pub(super) fn app_is_full(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(realtime) = facts.realtime else { return Vec::new() };
+    let near = realtime.overview.apps.iter().filter(|app| {
+        as_float(app.connections as u64) >= as_float(app.connections_max as u64) * APP_SHARE
+            && app.connections > 0
+    });
+    near.map(|app| app_finding(realtime, app)).collect()
+}
+
+fn app_finding(realtime: &Reading, app: &AppView) -> Finding {
+    let (id, max) = (visible(&app.id), count(app.connections_max as u64));
+    let full = realtime.trend.apps_full_seconds.iter().find(|(full, _)| *full == app.id);
+    let todo = "Raise connections_max of the app, or find who opens so many.";
+    let found = match full {
+        Some((_, seconds)) => {
+            let refused = counted(hits(realtime, APP_CONNECTIONS), "connection");
+            let what =
+                format!("App {id} has had all its {max} connections for {}", duration(*seconds));
+            let todo = format!("{refused} refused in the last ten minutes, of all apps. {todo}");
+            finding(Level::Critical, what, todo, CONNECTIONS)
+        }
+        None => {
+            let open = count(app.connections as u64);
+            let what = format!("App {id} has {open} of at most {max} connections");
+            finding(Level::Warning, what, todo, CONNECTIONS)
+        }
+    };
+    Finding { jobs: app.connections as u64, ..found }
+}
+
+/// The application's servers don't take what they are told.
+pub(super) fn webhooks_fail(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(realtime) = facts.realtime else { return Vec::new() };
+    let trend = &realtime.trend;
+    let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
+    let waiting = counted(realtime.overview.webhooks.waiting, "event");
+    let (failed, attempts) = (count(trend.webhook_failures), count(trend.webhook_attempts));
+    let what = format!(
+        "Webhooks have failed for {}: {failed} of {attempts} tries in the last minute, {waiting} \
+         waiting",
+        duration(seconds)
+    );
+    let todo = "The log names the receiver and why. Events are tried again for \
+                realtime.webhooks.retry_for (5 min unless set) and then dropped.";
+    let level = if seconds >= 60.0 { Level::Critical } else { Level::Warning };
+    vec![finding(level, what, todo, APPS)]
+}
+
+/// Limits that were met within the last ten minutes.
+pub(super) fn realtime_limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
+    let Some(realtime) = facts.realtime else { return Vec::new() };
+    let has_own_rule = |hit: &&LimitHit| hit.limit != CORE_QUEUE && hit.limit != APP_CONNECTIONS;
+    realtime.trend.limits_hit.iter().filter(has_own_rule).map(limit_finding).collect()
+}
+
+fn limit_finding(hit: &LimitHit) -> Finding {
+    let times = counted(hit.hits, "time");
+    let known = match hit.limit.rsplit('.').next().unwrap_or_default() {
+        "subscribe_rate" => Some((
+            Level::Notice,
+            "Subscriptions waited for their turn",
+            "Many clients come back at once, and get in one after the other. Nothing is to be done.",
+        )),
+        "client_event_rate" => Some((
+            Level::Notice,
+            "Clients sent events faster than they may",
+            "A client that loops, or one that needs more: client_event_rate of the app.",
+        )),
+        "history_bytes_max" => Some((
+            Level::Warning,
+            "Channels lost their history for lack of room",
+            "Clients that come back to them load anew. Raise realtime.limits.history_bytes_max, or keep less per channel (history of the app).",
+        )),
+        "watchers_max" => Some((
+            Level::Notice,
+            "Live views were refused",
+            "Close some, or raise realtime.limits.watchers_max.",
+        )),
+        _ => None,
+    };
+    let (level, what, todo) = match known {
+        Some((level, what, todo)) => {
+            (level, format!("{what} ({times} in the last ten minutes)"), todo.to_owned())
+        }
+        None => (
+            Level::Warning,
+            format!("The limit {} was met {times} in the last ten minutes", hit.limit),
+            format!("Find who needs so much, or raise {} in weir.toml.", hit.limit),
+        ),
+    };
+    finding(level, what, todo, APPS)
+}
+
+/// What an operator turned off must not be forgotten.
+pub(super) fn something_is_switched_off(facts: &Facts<'_>) -> Vec<Finding> {
+    let off = facts.realtime.map_or(0, |realtime| realtime.switches_off);
+    if off == 0 {
+        return Vec::new();
+    }
+    let what = format!("Events are switched off by {}", counted(off as u64, "pattern"));
+    vec![finding(Level::Notice, what, "Turn them on again when the flood is over.", SWITCHES)]
+}
