@@ -17,7 +17,8 @@ use super::runtime::{self, Core, Shared};
 use super::{CoreIndex, Limits, Service};
 use crate::{Listener, NetMetrics, Tls};
 
-/// One address to listen on: a socket for each core ([`Listener::bind_group`]).
+/// One address to listen on: a socket for each core, or several ([`Listener::bind_group`]). Each has
+/// a backlog of its own, which the kernel caps: more sockets hold more connections that wait.
 #[derive(Debug)]
 pub struct CoreListener {
     pub sockets: Vec<Listener>,
@@ -62,7 +63,9 @@ pub enum StartError {
     #[error("cannot serve with 0 cores; at least 1 is needed")]
     NoCores,
     /// A core would have no socket, or a socket no core.
-    #[error("listener {listener} has {sockets} sockets for {cores} cores; each core needs its own")]
+    #[error(
+        "listener {listener} has {sockets} sockets for {cores} cores; each core needs one of its own"
+    )]
     Sockets { listener: usize, sockets: usize, cores: usize },
     /// Only TCP listeners speak TLS.
     #[error(
@@ -158,14 +161,14 @@ fn by_core(listeners: Vec<CoreListener>, cores: usize) -> Result<Vec<Sockets>, S
     let mut all: Vec<Sockets> = (0..cores).map(|_| Vec::new()).collect();
     for (listener, group) in listeners.into_iter().enumerate() {
         let sockets = group.sockets.len();
-        if sockets != cores {
+        if sockets < cores {
             return Err(StartError::Sockets { listener, sockets, cores });
         }
         if group.tls.is_some() && group.sockets.iter().any(|one| matches!(one, Listener::Unix(_))) {
             return Err(StartError::TlsOnUnix { listener });
         }
-        for (core, socket) in all.iter_mut().zip(group.sockets) {
-            core.push((listener, socket, group.tls.clone()));
+        for (index, socket) in group.sockets.into_iter().enumerate() {
+            all[index % cores].push((listener, socket, group.tls.clone()));
         }
     }
     Ok(all)

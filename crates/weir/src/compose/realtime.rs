@@ -69,10 +69,12 @@ impl Realtime {
         clock: &Clock,
     ) -> anyhow::Result<Option<Self>> {
         let (front, own) = (sockets(inherited, FRONT)?, sockets(inherited, REALTIME)?);
-        let count = front.len().max(own.len());
-        if count == 0 {
+        let sockets = front.len().max(own.len());
+        if sockets == 0 {
             return Ok(None);
         }
+        // The parent's sockets are those of its start; the settings may be newer.
+        let count = settings.front.cores().min(sockets);
         let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
         let tls = tls.map(Arc::new);
         let in_flight = in_flight(settings, registry);

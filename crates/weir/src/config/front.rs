@@ -22,6 +22,8 @@ pub(crate) struct Front {
     pub(crate) tls: Option<TlsFiles>,
     /// None: one for each core of the machine.
     pub(crate) cores: Option<u32>,
+    /// Listening sockets of each core.
+    pub(crate) sockets_per_core: usize,
     pub(crate) limits: Limits,
 }
 
@@ -29,11 +31,16 @@ impl Default for Front {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let limits = Limits::default();
-        Self { listen, is_listen_set: false, tls: None, cores: None, limits }
+        Self { listen, is_listen_set: false, tls: None, cores: None, sockets_per_core: 8, limits }
     }
 }
 
 impl Front {
+    /// How many sockets an address has.
+    pub(crate) fn sockets(&self) -> usize {
+        self.cores() * self.sockets_per_core
+    }
+
     /// How many threads serve.
     pub(crate) fn cores(&self) -> usize {
         let machine = || std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -47,9 +54,14 @@ impl Front {
         );
         self.is_listen_set = keys.is_set("listen");
         keys.optional_number(
-            Key::fixed("cores", "Threads that serve HTTP and realtime, each with a socket of its own. None: as many as the machine has cores."),
+            Key::fixed("cores", "Threads that serve HTTP and realtime, each with sockets of its own. None: as many as the machine has cores."),
             1..=CORES_MAX,
             &mut self.cores,
+        );
+        keys.number(
+            Key::fixed("sockets_per_core", "Listening sockets of each core. Each has a backlog of its own (supervisor.backlog, which the kernel caps at net.core.somaxconn): together they hold the clients that come back in the same second."),
+            1..=64,
+            &mut self.sockets_per_core,
         );
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));

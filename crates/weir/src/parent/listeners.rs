@@ -45,7 +45,7 @@ struct Wanted {
     name: &'static str,
     address: SocketAddr,
     /// None: one socket, whatever the number of cores.
-    cores: Option<usize>,
+    sockets: Option<usize>,
     has_tls: bool,
 }
 
@@ -88,8 +88,8 @@ impl Listeners {
 /// Everything that may be listened on, with the part that it is for.
 fn wanted(settings: &Settings) -> Vec<(Part, Wanted)> {
     let (jobs, front) = (&settings.jobs, &settings.front);
-    let one = |name, address| Wanted { name, address, cores: None, has_tls: false };
-    let per_core = |name, address| Wanted { cores: Some(front.cores()), ..one(name, address) };
+    let one = |name, address| Wanted { name, address, sockets: None, has_tls: false };
+    let per_core = |name, address| Wanted { sockets: Some(front.sockets()), ..one(name, address) };
     let mut wanted =
         vec![(Part::Jobs, Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", jobs.listen) })];
     if settings.has_front() {
@@ -104,13 +104,13 @@ fn wanted(settings: &Settings) -> Vec<(Part, Wanted)> {
 }
 
 fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {
-    let Wanted { name, address, cores, has_tls } = wanted;
+    let Wanted { name, address, sockets: count, has_tls } = wanted;
     let wanted = ListenAddress::Tcp(address);
-    let bound = Listener::bind_group(&wanted, cores.unwrap_or(1), options);
+    let bound = Listener::bind_group(&wanted, count.unwrap_or(1), options);
     let sockets = bound.with_context(|| format!("{name}.listen"))?;
     // With the port that the system chose.
     let address = sockets.first().map_or(Ok(wanted), Listener::address)?;
-    Ok(Group { name, address, sockets, is_per_core: cores.is_some(), has_tls })
+    Ok(Group { name, address, sockets, is_per_core: count.is_some(), has_tls })
 }
 
 impl Group {
