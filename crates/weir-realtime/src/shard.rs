@@ -166,3 +166,6 @@ impl State {
 
 /// What is told to a core, in the words of the hub.
 type Letters = VecDeque<Letter>;
+
+#[cfg(test)]
+mod tests;

@@ -43,11 +43,13 @@ impl Shard {
         .await;
     }
 
-    fn open(&self, state: &mut State, letter: Letter) {
+    pub(super) fn open(&self, state: &mut State, letter: Letter) {
         match letter {
             Letter::Broadcast(broadcast) => state.sort_in(broadcast),
             Letter::Direct { to, frame } => {
-                if let Some(key) = state.session_of(to) {
+                // Nothing may follow a close frame.
+                let open = state.session_of(to).filter(|key| !state.session(*key).is_closing());
+                if let Some(key) = open {
                     self.send(state, key, frame.wire());
                 }
             }
@@ -70,7 +72,7 @@ impl Shard {
     }
 
     /// Writes to a bounded number of sockets.
-    fn turn(&self, state: &mut State) {
+    pub(super) fn turn(&self, state: &mut State) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
         let mut left = limits.writes_per_turn_max.max(1);
