@@ -260,12 +260,14 @@ impl Channel {
         Ok(Published { position, subscribers: home.total(), history_change })
     }
 
-    /// Adds a subscriber.
+    /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
+    /// its order, from whatever core.
     pub(crate) fn join(
         &self,
         joining: Joining,
         app: &AppSettings,
         cores: &Cores,
+        tell: impl FnOnce(&Join),
     ) -> Result<Join, JoinError> {
         let mut home = self.home();
         home.check_there().map_err(|Gone| JoinError::Gone)?;
@@ -282,7 +284,7 @@ impl Channel {
         home.history.trim(now, &app.history);
         let (mut joined, missed) = home.recover(recover, &app.history);
         joined.members_version = wants_member_changes.then(|| home.members.version());
-        Ok(Join {
+        let join = Join {
             sequence: home.sequence,
             joined,
             missed,
@@ -292,7 +294,9 @@ impl Channel {
             occupied,
             subscribers: home.total(),
             history_change: difference(home.history.bytes(), history_before),
-        })
+        };
+        tell(&join);
+        Ok(join)
     }
 
     /// Lets a user in, and tells the others if it is new. Its own connection joins after that, so it
@@ -331,8 +335,14 @@ impl Channel {
         Ok(true)
     }
 
-    /// Takes a subscriber away.
-    pub(crate) fn leave(&self, leaving: Leaving<'_>, app: &AppSettings, cores: &Cores) -> Left {
+    /// Takes a subscriber away. `tell` is called as on [`Channel::join`].
+    pub(crate) fn leave(
+        &self,
+        leaving: Leaving<'_>,
+        app: &AppSettings,
+        cores: &Cores,
+        tell: impl FnOnce(Left),
+    ) -> Left {
         let mut home = self.home();
         let Leaving { core, user_id, wants_member_changes, now } = leaving;
         home.subscribers[core] -= 1;
@@ -356,7 +366,9 @@ impl Channel {
             }
             self.tell_followers(&mut home, cores, now);
         }
-        Left { member_went, subscribers: home.total() }
+        let left = Left { member_went, subscribers: home.total() };
+        tell(left);
+        left
     }
 
     /// Tells all subscribers how many they are (the users of a presence channel), and those who

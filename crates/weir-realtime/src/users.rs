@@ -42,8 +42,14 @@ impl Users {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection is this user's from now on.
-    pub(crate) fn sign_in(&self, socket_id: SocketId, who: &SignedIn) -> Presence {
+    /// A connection is this user's from now on. `tell` is called under the lock, as coming and going
+    /// of one user have to be told in their order, from whatever core.
+    pub(crate) fn sign_in(
+        &self,
+        socket_id: SocketId,
+        who: &SignedIn,
+        tell: impl FnOnce(&Presence),
+    ) {
         let mut users = self.users();
         let user = users.entry(Arc::clone(&who.user_id)).or_default();
         user.connections.push(socket_id);
@@ -57,11 +63,16 @@ impl Users {
                 online.push(Arc::clone(watched));
             }
         }
-        Presence { watchers, online }
+        tell(&Presence { watchers, online });
     }
 
-    /// A connection is gone.
-    pub(crate) fn sign_out(&self, socket_id: SocketId, who: &SignedIn) -> Presence {
+    /// A connection is gone. `tell` is called as on [`Users::sign_in`].
+    pub(crate) fn sign_out(
+        &self,
+        socket_id: SocketId,
+        who: &SignedIn,
+        tell: impl FnOnce(&Presence),
+    ) {
         let mut users = self.users();
         for watched in &who.watchlist {
             forget(&mut users, watched, |user| remove(&mut user.watchers, socket_id));
@@ -73,7 +84,7 @@ impl Users {
                 watchers.clone_from(&user.watchers);
             }
         });
-        Presence { watchers, online: Vec::new() }
+        tell(&Presence { watchers, online: Vec::new() });
     }
 
     /// The user's connections.
@@ -115,22 +126,40 @@ mod tests {
         SignedIn { user_id: Arc::from(id), user_info: None, watchlist }
     }
 
+    /// Says what is told, and that nobody can change the users meanwhile.
+    fn told(users: &Users, change: impl FnOnce(&mut dyn FnMut(&Presence))) -> Presence {
+        let mut told = None;
+        change(&mut |presence| {
+            assert!(users.0.try_lock().is_err(), "another core could tell in between");
+            told = Some(presence.clone());
+        });
+        told.unwrap()
+    }
+
+    fn sign_in(users: &Users, socket_id: SocketId, who: &SignedIn) -> Presence {
+        told(users, |tell| users.sign_in(socket_id, who, tell))
+    }
+
+    fn sign_out(users: &Users, socket_id: SocketId, who: &SignedIn) -> Presence {
+        told(users, |tell| users.sign_out(socket_id, who, tell))
+    }
+
     #[test]
     fn watchers_are_told_of_the_first_connection_and_the_last() {
         let users = Users::default();
         let (watcher, ada) = (user("grace", &["ada"]), user("ada", &[]));
-        assert_eq!(users.sign_in(socket(1), &watcher), Presence::default());
-        assert_eq!(users.sign_in(socket(2), &ada).watchers, [socket(1)]);
-        assert_eq!(users.sign_in(socket(3), &ada).watchers, []);
-        assert_eq!(users.sign_out(socket(2), &ada).watchers, []);
-        assert_eq!(users.sign_out(socket(3), &ada).watchers, [socket(1)]);
+        assert_eq!(sign_in(&users, socket(1), &watcher), Presence::default());
+        assert_eq!(sign_in(&users, socket(2), &ada).watchers, [socket(1)]);
+        assert_eq!(sign_in(&users, socket(3), &ada).watchers, []);
+        assert_eq!(sign_out(&users, socket(2), &ada).watchers, []);
+        assert_eq!(sign_out(&users, socket(3), &ada).watchers, [socket(1)]);
     }
 
     #[test]
     fn who_is_there_already_is_told_at_once() {
         let users = Users::default();
-        users.sign_in(socket(1), &user("ada", &[]));
-        let told = users.sign_in(socket(2), &user("grace", &["ada", "alan"]));
+        sign_in(&users, socket(1), &user("ada", &[]));
+        let told = sign_in(&users, socket(2), &user("grace", &["ada", "alan"]));
         assert_eq!(told.online, [Arc::from("ada")]);
     }
 
@@ -138,9 +167,9 @@ mod tests {
     fn nothing_is_kept_of_who_is_gone_and_not_watched() {
         let users = Users::default();
         let watcher = user("grace", &["ada"]);
-        users.sign_in(socket(1), &watcher);
+        sign_in(&users, socket(1), &watcher);
         assert_eq!(users.connections("grace"), [socket(1)]);
-        users.sign_out(socket(1), &watcher);
+        sign_out(&users, socket(1), &watcher);
         assert!(users.users().is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::task::{Context, Waker};
 use weir_base::secret::Secret;
 
 use super::*;
+use crate::pusher::limits::Limits;
 use crate::settings::Settings;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -32,13 +33,13 @@ impl Scene {
     fn join(&self, user_id: &str, now: Timestamp) -> Join {
         let member = Some(ListedMember { user_id: Arc::from(user_id), user_info: None });
         let joining = Joining { core: 0, member, recover: None, wants_member_changes: true, now };
-        self.channel.join(joining, &self.app, &self.cores).unwrap()
+        self.channel.join(joining, &self.app, &self.cores, |_| {}).unwrap()
     }
 
     fn leave(&self, user_id: &str, now: Timestamp) {
         let user_id = Some(user_id);
         let leaving = Leaving { core: 0, user_id, wants_member_changes: true, now };
-        self.channel.leave(leaving, &self.app, &self.cores);
+        self.channel.leave(leaving, &self.app, &self.cores, |_| {});
     }
 
     /// What was sent since the last call, as text.
@@ -69,4 +70,62 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
     let sent = scene.sent();
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(sent[0].contains("alan") && sent[0].contains("grace"), "{sent:?}");
+}
+
+fn channel() -> Channel {
+    let name = ChannelName::parse("presence-x", &Limits::default()).unwrap();
+    Channel::new(ChannelId(1), name, 1, NOW)
+}
+
+fn joining(user: &str) -> Joining {
+    let member = Some(ListedMember { user_id: user.into(), user_info: None });
+    Joining { core: 0, member, recover: None, wants_member_changes: false, now: NOW }
+}
+
+const fn leaving(user: &str) -> Leaving<'_> {
+    Leaving { core: 0, user_id: Some(user), wants_member_changes: false, now: NOW }
+}
+
+#[test]
+fn whoever_is_told_of_coming_and_going_is_told_in_order() {
+    let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));
+    let app = AppSettings::new("1", "key", Secret::new("secret"));
+    let is_held = || channel.home.try_lock().is_err();
+    let mut told = 0;
+    let join = channel.join(joining("ada"), &app, &cores, |join| {
+        told += 1;
+        assert!(is_held() && join.occupied && join.member_came);
+    });
+    join.unwrap();
+    channel.leave(leaving("ada"), &app, &cores, |left| {
+        told += 1;
+        assert!(is_held() && left.subscribers == 0 && left.member_went);
+    });
+    assert_eq!(told, 2);
+}
+
+/// Between the registry's lock and the channel's own, somebody may have removed it.
+#[test]
+fn a_channel_that_was_removed_takes_nobody_and_nothing() {
+    let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));
+    let app = AppSettings::new("1", "key", Secret::new("secret"));
+    assert_eq!(channel.tidy(&app, NOW), (0, true));
+    let join = channel.join(joining("ada"), &app, &cores, |_| panic!("nobody joined"));
+    assert!(matches!(join, Err(JoinError::Gone)));
+    let event = server_message::ChannelEvent {
+        event: "e",
+        channel: "presence-x",
+        data: Some(""),
+        user_id: None,
+        position: None,
+    };
+    let publication = Publication {
+        draft: Draft::new(&event),
+        audience: Audience::Everyone,
+        event: "e",
+        data: "",
+        keeps: Keeps::Nothing,
+        now: NOW,
+    };
+    assert_eq!(channel.publish(publication, &cores), Err(PublishError::Gone));
 }

@@ -24,7 +24,7 @@ fn join(hub: &Hub, channel: &str, recover: Option<Position>) -> Join {
     let channel = hub.channel(&app, &name(channel)).unwrap();
     let now = hub.clock.now();
     let joining = Joining { core: 0, member: None, recover, wants_member_changes: false, now };
-    channel.join(joining, &app.settings(), &hub.cores).unwrap()
+    channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap()
 }
 
 struct Folder {

@@ -51,28 +51,30 @@ impl Shard {
             let code = CloseCode::WatchlistTooLong;
             append_text(output, |out| server_message::error(out, Some(code), code.reason()));
         }
-        let presence = app.users.sign_in(socket_id, &user);
-        if !presence.online.is_empty() {
-            let online = presence.online.iter().map(|user| &**user);
-            append_text(output, |out| write_change(out, WatchlistChange::Online, online));
-        }
-        self.tell_watchers(presence.watchers, WatchlistChange::Online, &user.user_id);
+        app.users.sign_in(socket_id, &user, |presence| {
+            if !presence.online.is_empty() {
+                let online = presence.online.iter().map(|user| &**user);
+                append_text(output, |out| write_change(out, WatchlistChange::Online, online));
+            }
+            self.tell_watchers(&presence.watchers, WatchlistChange::Online, &user.user_id);
+        });
         state.session(key).user = Some(Box::new(user));
     }
 
     pub(super) fn sign_out(&self, state: &mut State, key: SessionKey) {
         let session = state.session(key);
         let Some(user) = session.user.take() else { return };
-        let presence = session.app.users.sign_out(session.socket_id, &user);
-        self.tell_watchers(presence.watchers, WatchlistChange::Offline, &user.user_id);
+        session.app.users.sign_out(session.socket_id, &user, |presence| {
+            self.tell_watchers(&presence.watchers, WatchlistChange::Offline, &user.user_id);
+        });
     }
 
-    fn tell_watchers(&self, watchers: Vec<SocketId>, change: WatchlistChange, user_id: &str) {
+    fn tell_watchers(&self, watchers: &[SocketId], change: WatchlistChange, user_id: &str) {
         if watchers.is_empty() {
             return;
         }
         let frame = Frame::text(|out| write_change(out, change, std::iter::once(user_id)));
-        for to in watchers {
+        for to in watchers.iter().copied() {
             self.hub.tell(to, Letter::Direct { to, frame: frame.clone() });
         }
     }

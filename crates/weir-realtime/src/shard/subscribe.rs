@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::messages::complain;
 use super::{Shard, State};
 use crate::app::App;
-use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, ListedMember};
+use crate::channel::{CacheState, Channel, Join, JoinError, Joining, Leaving, Left, ListedMember};
 use crate::fanout::{SessionKey, Subscriber};
 use crate::frame::append_text;
 use crate::hub::TooManyChannels;
@@ -109,7 +109,6 @@ impl Shard {
         write_joined(output, &channel, &join);
         self.count_recovery(&join);
         self.tell_count(state, &channel, &app, join.subscribers);
-        self.tell_of_join(&app, &channel, &join, user_id.as_deref());
         Ok(())
     }
 
@@ -188,7 +187,8 @@ impl Shard {
                 wants_member_changes: wish.member_changes && wish.channel.kind().has_presence(),
                 now: self.hub.clock.now(),
             };
-            match channel.join(joining, &settings, &self.hub.cores) {
+            let tell = |join: &Join| self.tell_of_join(app, &channel, join, member.as_ref());
+            match channel.join(joining, &settings, &self.hub.cores, tell) {
                 Ok(join) => {
                     self.hub.add_history_bytes(join.history_change);
                     return Ok((channel, join));
@@ -217,13 +217,20 @@ impl Shard {
         }
     }
 
-    fn tell_of_join(&self, app: &App, channel: &Channel, join: &Join, user_id: Option<&str>) {
+    fn tell_of_join(
+        &self,
+        app: &App,
+        channel: &Channel,
+        join: &Join,
+        member: Option<&ListedMember>,
+    ) {
         let hooks = &app.settings().hooks;
         let name = channel.name.as_str();
         if join.occupied {
             self.hub.webhooks.tell(hooks, &WebhookEvent::ChannelOccupied { channel: name });
         }
-        if let Some(user_id) = user_id.filter(|_| join.member_came) {
+        if let Some(member) = member.filter(|_| join.member_came) {
+            let user_id = &*member.user_id;
             self.hub.webhooks.tell(hooks, &WebhookEvent::MemberAdded { channel: name, user_id });
         }
         if matches!(join.cache, CacheState::Miss) {
@@ -276,21 +283,28 @@ impl Shard {
             wants_member_changes: subscription.wants_member_changes,
             now: self.hub.clock.now(),
         };
-        let left = channel.leave(leaving, &settings, &self.hub.cores);
         let name = channel.name.as_str();
-        if let Some(user_id) = user_id.filter(|_| left.member_went) {
-            let event = WebhookEvent::MemberRemoved { channel: name, user_id };
-            self.hub.webhooks.tell(&settings.hooks, &event);
-        }
-        self.tell_of_count(&app, &channel, left.subscribers);
+        let left = channel.leave(leaving, &settings, &self.hub.cores, |left| {
+            self.tell_of_leave(&app, &channel, left, user_id);
+        });
         if left.subscribers == 0 {
-            self.hub
-                .webhooks
-                .tell(&settings.hooks, &WebhookEvent::ChannelVacated { channel: name });
             let change = app.channels.tidy(name, &settings, self.hub.clock.now());
             self.hub.add_history_bytes(change);
         } else {
             self.tell_count(state, &channel, &app, left.subscribers);
+        }
+    }
+
+    fn tell_of_leave(&self, app: &App, channel: &Channel, left: Left, user_id: Option<&str>) {
+        let hooks = &app.settings().hooks;
+        let name = channel.name.as_str();
+        if let Some(user_id) = user_id.filter(|_| left.member_went) {
+            let event = WebhookEvent::MemberRemoved { channel: name, user_id };
+            self.hub.webhooks.tell(hooks, &event);
+        }
+        self.tell_of_count(app, channel, left.subscribers);
+        if left.subscribers == 0 {
+            self.hub.webhooks.tell(hooks, &WebhookEvent::ChannelVacated { channel: name });
         }
     }
 }

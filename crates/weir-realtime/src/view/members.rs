@@ -83,7 +83,7 @@ mod tests {
         let now = hub.clock.now();
         let joining = Joining { core: 0, member, recover: None, wants_member_changes: false, now };
         let channel = hub.channel(&app, &name).unwrap();
-        channel.join(joining, &app.settings(), &hub.cores).unwrap();
+        channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap();
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn a_channels_figures_are_what_was_published() {
         let now = clock.now();
         let joining =
             Joining { core: 0, member: None, recover: None, wants_member_changes: false, now };
-        channel.join(joining, &app.settings(), &hub.cores).unwrap();
+        channel.join(joining, &app.settings(), &hub.cores, |_| {}).unwrap();
     }
     publish(&hub, "to three", "x");
     let bytes = hub.history("1", "a", 1)[0].bytes as u64;
