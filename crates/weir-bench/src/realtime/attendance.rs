@@ -1,5 +1,6 @@
 //! Who is there, how they came, and why they left.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::latency::Latencies;
@@ -33,6 +34,8 @@ pub(crate) struct Attendance {
     /// Connections of subscribed clients that the server ended.
     pub(crate) closed: u64,
     pub(crate) first_closed: Option<Instant>,
+    /// How those connections ended.
+    pub(crate) endings: BTreeMap<String, u64>,
     pub(crate) faults: Faults,
 }
 
@@ -47,6 +50,7 @@ impl Attendance {
             refused_for_good: 0,
             closed: 0,
             first_closed: None,
+            endings: BTreeMap::new(),
             faults: Faults::default(),
         }
     }

@@ -164,6 +164,7 @@ impl Crowd {
             attendance.live -= 1;
             attendance.closed += 1;
             attendance.first_closed.get_or_insert_with(now);
+            *attendance.endings.entry(ending.name()).or_default() += 1;
             match self.after_close {
                 AfterClose::Fault => {
                     attendance

@@ -24,6 +24,18 @@ pub(crate) enum Ending {
     Refused(String),
 }
 
+impl Ending {
+    /// For a tally of them.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::HungUp => "without a close frame".to_owned(),
+            Self::Code(code) => format!("closed with {code}"),
+            Self::Status(status) => format!("answered {status}"),
+            Self::Refused(_) => "refused".to_owned(),
+        }
+    }
+}
+
 impl From<LoadError> for Ending {
     fn from(error: LoadError) -> Self {
         Self::Refused(error.to_string())

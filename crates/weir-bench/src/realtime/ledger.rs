@@ -40,6 +40,7 @@ pub(crate) struct Ledger {
     pub(crate) deliveries: Deliveries,
     /// Events that some subscriber still waits for.
     outstanding: usize,
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +70,7 @@ impl Ledger {
             channels: (0..channels).map(|_| Channel::default()).collect(),
             deliveries: Deliveries::new(),
             outstanding: 0,
+            is_closed: false,
         }
     }
 
@@ -113,8 +115,16 @@ impl Ledger {
         event.void = true;
     }
 
+    /// What is heard from here on comes too late to count.
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
     /// A subscriber of `channel` heard event `number`.
     pub(crate) fn heard(&mut self, channel: usize, seat: &mut Seat, number: u32, at: Instant) {
+        if self.is_closed {
+            return;
+        }
         let Some(event) =
             self.events.get_mut(number as usize).filter(|event| event.channel == channel)
         else {
@@ -177,6 +187,17 @@ mod tests {
         assert_eq!(ledger.lost(), 1);
         ledger.heard(0, &mut Seat::default(), number, now());
         assert_eq!((ledger.lost(), ledger.outstanding()), (0, 0));
+    }
+
+    #[test]
+    fn an_event_that_comes_after_the_end_is_lost() {
+        let mut ledger = Ledger::new(1);
+        ledger.add_subscriber(0);
+        let number = ledger.publish(0, now());
+        ledger.accepted(number, now());
+        ledger.close();
+        ledger.heard(0, &mut Seat::default(), number, now());
+        assert_eq!((ledger.lost(), ledger.deliveries.heard.operations), (1, 0));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde_json::{Map, Value};
 
 use super::target::Target;
 use crate::clock::{now, own_cpu_time};
@@ -70,9 +69,8 @@ impl<'a> MemoryPeak<'a> {
         Ok(())
     }
 
-    pub(crate) fn report(&self, extra: &mut Map<String, Value>) {
-        if self.most > 0 {
-            extra.insert("server_rss_bytes_max".to_owned(), self.most.into());
-        }
+    /// `None`: nothing was seen.
+    pub(crate) fn most(&self) -> Option<u64> {
+        Some(self.most).filter(|bytes| *bytes > 0)
     }
 }

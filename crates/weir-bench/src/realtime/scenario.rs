@@ -31,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) arrival: Option<Spent>,
     /// Server memory before the first client and with all of them, idle.
     pub(crate) rss: Option<(Usage, Usage)>,
+    /// The most of it while events were published the last time; in scenario slow only.
+    pub(crate) rss_bytes_max: Option<u64>,
     pub(crate) attendance: Option<Attendance>,
     /// The stretch that the scenario is about, and what was heard in it.
     pub(crate) load: Option<(Spent, Deliveries)>,
@@ -68,6 +70,7 @@ impl Run {
         Self {
             arrival: None,
             rss: None,
+            rss_bytes_max: None,
             attendance: None,
             load: None,
             lost: 0,
@@ -166,7 +169,7 @@ impl<'run> Bench<'run> {
             memory.sample()?;
         }
         self.drain()?;
-        memory.report(&mut self.run.extra);
+        self.run.rss_bytes_max = memory.most();
         let deliveries = self.crowd.around.ledger.take_deliveries();
         let spent = meter.stop(deliveries.last_heard.unwrap_or(until))?;
         Ok((spent, deliveries))

@@ -68,18 +68,19 @@ pub(crate) struct LoadFlags {
     /// Clients are spread evenly over so many channels.
     #[arg(long, default_value_t = 1)]
     pub(crate) channels: usize,
-    /// Events per second, over all channels in turn; storm has 10 by default.
+    /// Events per second, over all channels in turn; storm and slow have 10 by default.
     #[arg(long, conflicts_with = "in_flight")]
     pub(crate) rate: Option<f64>,
     /// Events under way at once: the next is published when the last client has one of them.
     #[arg(long)]
     pub(crate) in_flight: Option<usize>,
-    /// Exact size of an event's data.
-    #[arg(long, default_value_t = 128)]
-    pub(crate) payload_bytes: usize,
-    /// How long to publish; storm: the longest wait until all are back; presence: how long the joining takes.
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) seconds: f64,
+    /// Exact size of an event's data. 128 by default; slow: 4096, so that a server's queue for one client gets full.
+    #[arg(long)]
+    pub(crate) payload_bytes: Option<usize>,
+    /// How long to publish; storm: the longest wait until all are back; presence: how long the joining takes. 10 by
+    /// default; slow: 30, with a slow half of 600 kB for each client.
+    #[arg(long)]
+    pub(crate) seconds: Option<f64>,
     /// Clients of scenario slow that stop reading half-way.
     #[arg(long, default_value_t = 100)]
     pub(crate) slow: usize,
@@ -140,7 +141,10 @@ pub(crate) struct LoadSettings {
 impl LoadFlags {
     pub(crate) fn checked(&self, clients: usize) -> Result<LoadSettings> {
         let scenario = self.scenario.context("--scenario is missing")?;
+        let (seconds, payload_bytes) = (self.seconds(scenario), self.payload_bytes(scenario));
         self.check_limits(clients)?;
+        within("--payload-bytes", payload_bytes as u64, 1, PAYLOAD_BYTES_MAX)?;
+        within_f64("--seconds", seconds, 1e-3, SECONDS_MAX)?;
         let slow = if scenario == Scenario::Slow { self.slow } else { 0 };
         ensure!(slow < clients, "--slow {slow}: must be fewer than --clients {clients}");
         let presence = scenario == Scenario::Presence;
@@ -151,8 +155,8 @@ impl LoadFlags {
             source_addresses: self.source_addresses,
             channels: self.channels.min(clients),
             pace: self.pace(scenario)?,
-            payload_bytes: self.payload_bytes,
-            duration: Duration::from_secs_f64(self.seconds),
+            payload_bytes,
+            duration: Duration::from_secs_f64(seconds),
             slow,
             slow_receive_buffer_bytes: self.slow_receive_buffer_bytes,
             followers: self.followers(scenario, clients)?,
@@ -161,6 +165,14 @@ impl LoadFlags {
             settle: Duration::from_secs_f64(self.settle_seconds),
             stall_timeout: Duration::from_secs_f64(self.stall_timeout_seconds),
         })
+    }
+
+    fn seconds(&self, scenario: Scenario) -> f64 {
+        self.seconds.unwrap_or(if scenario == Scenario::Slow { 30.0 } else { 10.0 })
+    }
+
+    fn payload_bytes(&self, scenario: Scenario) -> usize {
+        self.payload_bytes.unwrap_or(if scenario == Scenario::Slow { 4096 } else { 128 })
     }
 
     fn followers(&self, scenario: Scenario, clients: usize) -> Result<usize> {
@@ -178,14 +190,14 @@ impl LoadFlags {
     }
 
     fn pace(&self, scenario: Scenario) -> Result<Pace> {
-        const STORM_RATE: f64 = 10.0;
+        const RATE: f64 = 10.0;
         match (self.rate, self.in_flight, scenario) {
             (None, Some(_), Scenario::Storm) => {
                 anyhow::bail!("--scenario storm publishes at a --rate")
             }
             (None, Some(in_flight), _) => Ok(Pace::InFlight(in_flight)),
             (Some(rate), None, _) => Ok(Pace::Rate(rate)),
-            (_, _, Scenario::Storm) => Ok(Pace::Rate(STORM_RATE)),
+            (_, _, Scenario::Storm | Scenario::Slow) => Ok(Pace::Rate(RATE)),
             _ => Ok(Pace::InFlight(1)),
         }
     }
@@ -195,10 +207,8 @@ impl LoadFlags {
         within("--source-addresses", self.source_addresses.into(), 1, 254)?;
         within("--channels", self.channels as u64, 1, CHANNELS_MAX)?;
         within("--in-flight", self.in_flight.unwrap_or(1) as u64, 1, IN_FLIGHT_MAX)?;
-        within("--payload-bytes", self.payload_bytes as u64, 1, PAYLOAD_BYTES_MAX)?;
         within("--connects-in-flight", self.connects_in_flight as u64, 1, CLIENTS_MAX)?;
         within_f64("--rate", self.rate.unwrap_or(1.0), 1e-3, RATE_MAX)?;
-        within_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
         within_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
         within_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)
     }

@@ -1,5 +1,6 @@
 //! A realtime server in a few lines: both protocols, one thread per connection, history in memory, faults on demand.
 
+mod fault;
 mod presence;
 mod wire;
 
@@ -10,46 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+pub(crate) use self::fault::Fault;
 use self::presence::{Member, Members};
 use self::wire::{Message, Opening, Request};
-
-/// What this server does wrong. The victim is the client that subscribed first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    None,
-    /// The victim never gets event 3.
-    LosesAnEvent,
-    /// The victim gets event 3 twice.
-    RepeatsAnEvent,
-    /// The victim gets event 3 after event 4.
-    ReordersEvents,
-    /// Says 401 to every publish.
-    RefusesPublishes,
-    /// Does not answer a subscription.
-    NeverSubscribes,
-    /// Closes every connection with this code instead of a greeting.
-    ClosesAtOnce(u16),
-    /// Answers the first 3 requests for a WebSocket with 503.
-    IsBusyAtFirst,
-    /// Closes the victim with 4200 after event 3.
-    ClosesTheVictim,
-    /// Closes everybody with this code after event 30.
-    ClosesEverybody(u16),
-    /// Keeps no history: every recovery is a gap.
-    ForgetsHistory,
-    /// Says that it recovers, and leaves out the first event.
-    RecoversTooLittle,
-    /// Does not tell the victim of new members.
-    MiscountsMembers,
-    /// Does not tell a victim that follows the members of the first that goes, but how many are left.
-    MislistsMembers,
-    /// Leaves that difference out altogether.
-    LosesADifference,
-    /// Does not tell the victim of those who go.
-    KeepsMembers,
-    /// Knows nothing of lists that are followed.
-    KnowsNoLists,
-}
 
 pub(crate) struct FakeRealtime {
     pub(crate) address: SocketAddr,
@@ -77,6 +41,8 @@ struct Subscriber {
     /// Until it has answered a ping, a client gets nothing more.
     owes_a_pong: bool,
     waiting: Vec<String>,
+    /// Pings that it got with events since its last pong.
+    unanswered: u32,
 }
 
 impl FakeRealtime {
@@ -281,9 +247,15 @@ impl State {
     ) -> io::Result<()> {
         self.victim.get_or_insert(id);
         let stream = stream.try_clone()?;
-        let (member, owes_a_pong, waiting) = (None, false, Vec::new());
-        let subscriber =
-            Subscriber { stream, channel, member, is_centrifugo, owes_a_pong, waiting };
+        let subscriber = Subscriber {
+            stream,
+            channel,
+            member: None,
+            is_centrifugo,
+            owes_a_pong: false,
+            waiting: Vec::new(),
+            unanswered: 0,
+        };
         self.subscribers.insert(id, subscriber);
         Ok(())
     }
@@ -293,6 +265,7 @@ impl State {
             return Ok(());
         };
         subscriber.owes_a_pong = false;
+        subscriber.unanswered = 0;
         let waiting = std::mem::take(&mut subscriber.waiting);
         waiting.iter().try_for_each(|text| wire::write_text(&mut subscriber.stream, text))
     }
@@ -343,6 +316,14 @@ impl State {
             let code = match (self.fault, self.published) {
                 (Fault::ClosesTheVictim, 3) if is_victim => 4200,
                 (Fault::ClosesEverybody(code), 30) => code,
+                (Fault::ClosesSlowClients(pings_max), _) => {
+                    let _ = wire::write_ping(&mut subscriber.stream);
+                    subscriber.unanswered += 1;
+                    match subscriber.unanswered == pings_max {
+                        true => 4100,
+                        false => continue,
+                    }
+                }
                 _ => continue,
             };
             // As above.

@@ -278,6 +278,18 @@ fn slow_clients_are_not_waited_for() {
     assert!(without > 0 && without.is_multiple_of(12), "{envelope}");
     assert!(with > 0 && with.is_multiple_of(9), "{envelope}");
     assert_eq!(without / 12 + with / 9, server.published());
+    assert_eq!(envelope["slow_endings"], serde_json::json!({}), "they are still there");
+}
+
+#[test]
+fn how_slow_clients_end_is_seen_when_they_read_again() {
+    // Everybody who reads has read all events but the last when the next is published.
+    let server = FakeRealtime::start(Fault::ClosesSlowClients(20));
+    let more = ["--slow", "3", "--in-flight", "1", "--seconds", "1"];
+    let (code, envelope, stderr) = run(&server, "slow", &more);
+    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope} {stderr}");
+    let expected = serde_json::json!({ "closed with 4100": 3 });
+    assert_eq!(envelope["slow_endings"], expected, "{envelope}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use rustix::event::epoll;
 
-use super::Crowd;
+use super::{Crowd, watch};
 use crate::realtime::socket;
 
 impl Crowd {
@@ -14,6 +14,17 @@ impl Crowd {
                 epoll::delete(&self.epoll, socket).context("a client that stops reading")?;
             }
             self.around.ledger.remove_subscriber(client.channel);
+        }
+        Ok(())
+    }
+
+    /// The slow clients read what is left for them; it counts for nothing any more.
+    pub(crate) fn read_again(&mut self) -> Result<()> {
+        self.around.ledger.close();
+        for client in &self.clients[..self.slow_clients] {
+            if let Some(socket) = &client.socket {
+                watch(&self.epoll, socket, client.index as u64)?;
+            }
         }
         Ok(())
     }
