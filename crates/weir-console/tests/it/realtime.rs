@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use weir_base::shutdown::Shutdown;
 use weir_console::sampler::Sampler;
+use weir_realtime::settings::SlowClients;
 
 use self::channels::{Channels, SECRET};
 use crate::site::{PATIENCE, Page, Site, eventually};
@@ -71,7 +72,11 @@ async fn connections_are_charted_and_an_app_at_its_limit_is_critical() {
     let page = browser.get("/realtime/chart?series=nothing&seconds=60").await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
     for path in ["/", "/connections"] {
-        browser.get(path).await.assert_shows("App 1 has had all its 1 connections for");
+        eventually(async || {
+            let page = browser.get(path).await;
+            page.text.contains("App 1 has had all its 1 connections for").then_some(())
+        })
+        .await;
     }
     // The badge of the navigation is the live stream's.
     let page = browser.get("/workers").await;
@@ -79,6 +84,38 @@ async fn connections_are_charted_and_an_app_at_its_limit_is_critical() {
     page.assert_shows("<a class=\"alarm critical\"");
     shutdown.request();
     shutdown.drain(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_told_of_where_it_is_slow() {
+    let channels = Channels::with(
+        |_| {},
+        |_, app| {
+            app.slow_clients = SlowClients::DropOldest;
+            app.client_queue_bytes_max = 50_000;
+        },
+    );
+    let _deaf = channels.subscriber("flood");
+    let _other = channels.subscriber("quiet");
+    let mut browser = channels.site.browser();
+    let data = "x".repeat(10_000);
+    // The kernel's buffers take some megabytes first.
+    eventually(async || {
+        (0..100).for_each(|_| channels.publish("flood", "e", &data));
+        (channels.hub.channel_view("1", "flood")?.slowed > 0).then_some(())
+    })
+    .await;
+    assert_eq!(channels.hub.channel_view("1", "quiet").expect("there").slowed, 0);
+    // Figures of the whole are told at the end of a core's turn.
+    for path in ["/connections", "/"] {
+        eventually(async || {
+            let page = browser.get(path).await;
+            page.text.contains("<dt>Slow clients</dt><dd>1</dd>").then_some(())
+        })
+        .await;
+    }
+    let page = browser.get("/channels?prefix=flood").await;
+    page.assert_shows("<td class=\"number late\" data-label=\"Too slow\">");
 }
 
 #[tokio::test]

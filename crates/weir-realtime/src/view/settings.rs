@@ -68,6 +68,16 @@ fn time(name: &str, value: Duration) -> SettingView {
     setting(name, format!("{value:?}"))
 }
 
+/// In the largest unit that needs no fraction, as settings are written.
+fn size(name: &str, bytes: usize) -> SettingView {
+    const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
+    match unit {
+        Some((unit, size)) => setting(name, format!("{}{unit}", bytes / size)),
+        None => setting(name, format!("{bytes}B")),
+    }
+}
+
 fn flag(name: &str, value: bool) -> SettingView {
     setting(name, if value { "yes" } else { "no" })
 }
@@ -80,18 +90,18 @@ fn whole(settings: &Settings) -> Vec<SettingView> {
         setting("realtime.limits.channels_max", limits.channels_max),
         setting("realtime.limits.channels_per_connection_max", limits.channels_per_connection_max),
         setting("realtime.limits.core_queue_events_max", limits.core_queue_events_max),
-        setting("realtime.limits.core_queue_bytes_max", limits.core_queue_bytes_max),
+        size("realtime.limits.core_queue_bytes_max", limits.core_queue_bytes_max),
         setting("realtime.limits.writes_per_turn_max", limits.writes_per_turn_max),
-        setting("realtime.limits.write_bytes_max", limits.write_bytes_max),
-        setting("realtime.limits.history_bytes_max", limits.history_bytes_max),
+        size("realtime.limits.write_bytes_max", limits.write_bytes_max),
+        size("realtime.limits.history_bytes_max", limits.history_bytes_max),
         setting("realtime.limits.subscribe_rate", limits.subscribe_rate),
         time("realtime.limits.pong_timeout", limits.pong_timeout),
         time("realtime.limits.close_timeout", limits.close_timeout),
         setting("realtime.limits.watchers_max", limits.watchers_max),
         setting("realtime.limits.watch_events_max", limits.watch_events_max),
-        setting("realtime.limits.event_data_bytes_max", pusher.event_data_bytes_max),
-        setting("realtime.limits.api_body_bytes_max", pusher.api_body_bytes_max),
-        setting("realtime.limits.client_message_bytes_max", pusher.client_message_bytes_max),
+        size("realtime.limits.event_data_bytes_max", pusher.event_data_bytes_max),
+        size("realtime.limits.api_body_bytes_max", pusher.api_body_bytes_max),
+        size("realtime.limits.client_message_bytes_max", pusher.client_message_bytes_max),
     ]
 }
 
@@ -109,9 +119,9 @@ fn app_settings(app: &AppSettings) -> AppSettingsView {
         setting("client_event_rate", app.client_event_rate),
         flag("subscription_counts", app.has_subscription_counts),
         setting("slow_clients", slow_clients(app.slow_clients)),
-        setting("client_queue_bytes_max", app.client_queue_bytes_max),
+        size("client_queue_bytes_max", app.client_queue_bytes_max),
         setting("history.events_max", history.events_max),
-        setting("history.bytes_max", history.bytes_max),
+        size("history.bytes_max", history.bytes_max),
         time("history.age_max", history.age_max),
         setting("presence.members_max", presence.members_max),
         setting("presence.list_max", presence.list_max),
@@ -156,6 +166,7 @@ mod tests {
         };
         assert_eq!(value("realtime.limits.channels_max"), Some("100000"));
         assert_eq!(value("key"), Some("key"));
+        assert_eq!(value("client_queue_bytes_max"), Some("256KiB"));
         assert_eq!(value("client_event_rate"), Some("10 at once, one more each 100ms"));
         assert_eq!(value("history.age_max"), Some("120s"));
         assert!(!serde_json::to_string(&view).unwrap().contains("secret"));
