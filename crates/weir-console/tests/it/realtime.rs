@@ -95,7 +95,7 @@ async fn a_client_that_does_not_read_is_told_of_where_it_is_slow() {
             app.client_queue_bytes_max = 50_000;
         },
     );
-    let _deaf = channels.subscriber("flood");
+    let deaf = channels.subscriber("flood");
     let _other = channels.subscriber("quiet");
     let mut browser = channels.site.browser();
     let data = "x".repeat(10_000);
@@ -116,6 +116,12 @@ async fn a_client_that_does_not_read_is_told_of_where_it_is_slow() {
     }
     let page = browser.get("/channels?prefix=flood").await;
     page.assert_shows("<td class=\"number late\" data-label=\"Too slow\">");
+    drop(deaf);
+    eventually(async || {
+        let page = browser.get("/connections").await;
+        page.text.contains("<dt>Slow clients</dt><dd>0</dd>").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
