@@ -148,6 +148,9 @@ impl Shard {
         for step in 0..=steps {
             let steps_left = (steps - step + 1) as usize;
             let keys: Vec<SessionKey> = self.open_sessions();
+            if keys.is_empty() {
+                return;
+            }
             let count = keys.len().div_ceil(steps_left);
             for key in keys.into_iter().take(count) {
                 let state = &mut *self.state.borrow_mut();
