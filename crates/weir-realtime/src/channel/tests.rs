@@ -87,6 +87,50 @@ const fn leaving(user: &str) -> Leaving<'_> {
     Leaving { core: 0, user_id: Some(user), wants_member_changes: false, now: NOW }
 }
 
+/// The names of the messages for one core, and the numbers in them.
+fn sent(cores: &Cores) -> Vec<(String, Option<u64>)> {
+    let mut letters = std::collections::VecDeque::new();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let _ = cores.get(0).mailbox.poll_take(&mut context, &mut letters);
+    let message = |letter| {
+        let Letter::Broadcast(broadcast) = letter else { panic!("{letter:?}") };
+        let message: serde_json::Value = serde_json::from_slice(broadcast.frame.json()).unwrap();
+        let data = message["data"].as_str().unwrap();
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let name = message["event"].as_str().unwrap();
+        let name = name.strip_prefix("pusher_internal:").unwrap();
+        (name.to_owned(), data["subscription_count"].as_u64())
+    };
+    letters.into_iter().map(message).collect()
+}
+
+/// Up to `list_max` users everybody knows all; from one more on, only how many.
+#[test]
+fn a_presence_channel_is_large_above_list_max() {
+    let (channel, cores) = (channel(), Cores::new(1, 100, 100_000));
+    let mut app = AppSettings::new("1", "key", Secret::new("secret"));
+    app.presence.list_max = 2;
+    let join = |user| {
+        let join = channel.join(joining(user), &app, &cores, |_| {}).unwrap();
+        let listing = join.members.unwrap();
+        (listing.members.len(), listing.count, sent(&cores))
+    };
+    let added = ("member_added".to_owned(), None);
+    assert_eq!(join("a"), (1, 1, vec![]), "nobody else is there");
+    assert_eq!(join("b"), (2, 2, vec![added]), "a full list at list_max");
+    assert_eq!(join("c"), (1, 3, vec![]), "its own only");
+    let leave = |user| {
+        channel.leave(leaving(user), &app, &cores, |_| {});
+        sent(&cores)
+    };
+    assert_eq!(leave("c"), [], "nobody was told of it");
+    let count = ("subscription_count".to_owned(), Some(1));
+    let removed = ("member_removed".to_owned(), None);
+    assert_eq!(leave("b"), [count, removed.clone()], "small again, with the right number");
+    join("d");
+    assert_eq!(leave("d"), [("subscription_count".to_owned(), Some(1)), removed]);
+}
+
 #[test]
 fn whoever_is_told_of_coming_and_going_is_told_in_order() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));

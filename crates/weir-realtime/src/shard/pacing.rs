@@ -50,7 +50,7 @@ impl Shard {
     }
 
     /// Whether nobody waits any more.
-    fn let_through(&self) -> bool {
+    pub(super) fn let_through(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         while let Some(key) = state.waiting.front().copied() {
             // It may be gone, and its number somebody else's, who waits for nothing.

@@ -171,6 +171,19 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
     });
 }
 
+#[test]
+fn a_channel_that_was_ready_and_emptied_has_no_turn() {
+    with_core(|core| {
+        let (one, _) = core.connect();
+        core.subscribe(one, "a");
+        core.publish("a", "for-nobody");
+        core.open_letters();
+        core.unsubscribe(one, "a");
+        assert!(core.0.state.borrow().ready.is_empty());
+        assert_eq!(core.waiting(), (0, 0));
+    });
+}
+
 /// It has the event among what it missed: the letter that is on its way is not for it.
 #[test]
 fn who_recovers_gets_what_is_on_its_way_once() {
@@ -189,5 +202,31 @@ fn who_recovers_gets_what_is_on_its_way_once() {
         assert_eq!(core.heard(one), ["e", "f"]);
         assert_eq!(core.heard(two), [answer, "e", "f"]);
         assert_eq!(core.waiting(), (0, 0));
+    });
+}
+
+#[test]
+fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
+    use weir_base::token_bucket::Rate;
+    with_core(|core| {
+        let interval = std::time::Duration::from_secs(1);
+        let mut settings = Settings::default();
+        settings.limits.subscribe_rate = Rate::new(1, interval);
+        let apps = vec![AppSettings::new("1", "key", Secret::new("secret"))];
+        core.0.hub.reload(settings, apps);
+        let [(one, _), (two, _), (three, _)] = [core.connect(), core.connect(), core.connect()];
+        let may = |key| {
+            let state = &mut *core.0.state.borrow_mut();
+            state.session(key).owes == 0 || core.0.may_subscribe(state, key)
+        };
+        assert!(may(one));
+        assert!(!may(two));
+        core.0.hub.clock.advance(interval);
+        assert!(!may(three), "two was there before");
+        assert!(!core.0.let_through(), "three still waits");
+        assert!(may(two) && !may(three));
+        core.0.hub.clock.advance(interval);
+        assert!(core.0.let_through());
+        assert!(may(three));
     });
 }

@@ -204,3 +204,54 @@ fn answers_that_nobody_reads_are_bounded_and_come_in_the_end() {
     assert_eq!(last.len(), 20);
     assert_eq!(server.metric("weir_realtime_subscriptions"), 0.0);
 }
+
+#[test]
+fn a_place_among_the_connections_comes_back() {
+    let server = Server::with(|_, app| app.connections_max = 1);
+    let target = format!("/app/{KEY}/channels/news/events");
+    for _ in 0..2 {
+        let client = server.connect();
+        assert_eq!(http(server.address, "GET", &target, "", "").0, 503);
+        drop(client);
+        until(|| server.metric("weir_realtime_connections") == 0.0);
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        until(|| server.metric("weir_realtime_connections") == 1.0);
+        drop(stream);
+        until(|| server.metric("weir_realtime_connections") == 0.0);
+    }
+}
+
+#[test]
+fn who_recovers_on_a_cache_channel_gets_its_last_event_once() {
+    let server = Server::start();
+    server.publish("cache-x", &json!(1));
+    let mut from = position(&server, "cache-x");
+    let recover = |from: &Value| {
+        let mut client = server.connect();
+        client.subscribe_with("cache-x", None, json!({ "recover": from }));
+        client.flush().iter().map(|event| event.data.clone()).collect::<Vec<_>>()
+    };
+    assert!(recover(&from).is_empty(), "it had it before");
+    from["offset"] = json!(0);
+    assert_eq!(recover(&from), [json!(1)], "it is among what was missed");
+    from["epoch"] = json!("0123456789abcdef");
+    assert_eq!(recover(&from), [json!(1)], "after a gap it is what there is");
+}
+
+#[test]
+fn above_the_bytes_of_all_histories_who_is_published_to_loses_its_own() {
+    let server = Server::with(|settings, _| settings.limits.history_bytes_max = 20_000);
+    server.publish("a", &json!("x".repeat(9_000)));
+    server.publish("b", &json!("x".repeat(9_000)));
+    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"HistoryBytes\"}"), 0.0);
+    let before = position(&server, "b");
+    server.publish("b", &json!("x".repeat(9_000)));
+    assert_eq!(server.metric("weir_realtime_limit_hits_total{limit=\"HistoryBytes\"}"), 1.0);
+    assert!(history_bytes(&server, "a") > 9_000);
+    assert_eq!(history_bytes(&server, "b"), 0);
+    assert_eq!(server.hub.overview().history_bytes, history_bytes(&server, "a"));
+    let mut client = server.connect();
+    let answer = client.subscribe_with("b", None, json!({ "recover": before }));
+    assert_eq!(answer.whole["recovery"], json!({ "outcome": "gap" }));
+}
