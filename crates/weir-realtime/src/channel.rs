@@ -63,6 +63,8 @@ struct Home {
     /// Somebody came or went since, so their number may be another, and who they are is.
     is_count_due: bool,
     touched: Timestamp,
+    /// A subscriber or an event had a position of this epoch.
+    has_told_position: bool,
     /// Of events of servers and clients.
     meter: Meter,
     /// Who looks on: nearly always nobody.
@@ -223,6 +225,7 @@ impl Channel {
             count_told_at: Timestamp::default(),
             is_count_due: false,
             touched: now,
+            has_told_position: false,
             meter: Meter::default(),
             watchers: Vec::new(),
         };
@@ -283,6 +286,7 @@ impl Channel {
         let history_before = home.history.bytes();
         home.history.trim(now, &app.history);
         let (mut joined, missed) = home.recover(recover, &app.history);
+        home.has_told_position |= joined.position.is_some();
         joined.members_version = wants_member_changes.then(|| home.members.version());
         let join = Join {
             sequence: home.sequence,
@@ -525,10 +529,10 @@ impl Channel {
         (home.position(), home.history.newest(offset, events_max).cloned().collect())
     }
 
-    /// What is to be kept over a restart; None: nothing was ever published.
+    /// What is to be kept over a restart; None: nobody knows a position of it.
     pub(crate) fn kept(&self) -> Option<Kept> {
         let home = self.home();
-        if home.offset == 0 && home.cached.is_none() {
+        if !home.has_told_position && home.cached.is_none() {
             return None;
         }
         let cached = home.cached.as_ref().map(|Cached { frame, data, at }| {
@@ -549,6 +553,7 @@ impl Channel {
         let Kept { position, entries, cached, touched } = kept;
         (home.epoch, home.offset) = (position.epoch, position.offset);
         home.touched = touched;
+        home.has_told_position = true;
         home.history = entries.into_iter().collect();
         home.cached = cached.map(|(data, Entry { frame, at, .. })| Cached { frame, data, at });
         difference(home.history.bytes(), 0)
@@ -567,8 +572,8 @@ impl Channel {
             && home.watchers.is_empty()
             && home.history.is_empty()
             && home.cached.is_none()
-            // Without events nobody has a position; with some, "nothing was missed" is an answer.
-            && (home.offset == 0 || now.since(home.touched) > app.history.age_max);
+            // Whoever left with a position may come back: "nothing was missed" is an answer too.
+            && (!home.has_told_position || now.since(home.touched) > app.history.age_max);
         (difference(home.history.bytes(), before), home.is_gone)
     }
 
@@ -647,6 +652,7 @@ impl Home {
         match keeps {
             Keeps::History(limits) if limits.events_max > 0 => {
                 self.offset += 1;
+                self.has_told_position = true;
                 Some(self.position())
             }
             Keeps::History(_) => {

@@ -32,6 +32,18 @@ fn what_was_missed_comes_behind_the_answer() {
 }
 
 #[test]
+fn who_was_alone_on_a_quiet_channel_comes_back_and_has_missed_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let joined = client.subscribe("news");
+    client.say("pusher:unsubscribe", &json!({ "channel": "news" }));
+    client.flush();
+    let recover = json!({ "recover": position(&joined) });
+    let answer = client.subscribe_with("news", None, recover);
+    assert_eq!(answer.whole["recovery"], json!({ "outcome": "recovered", "events": 0 }));
+}
+
+#[test]
 fn more_than_history_holds_is_a_gap_and_so_is_another_epoch() {
     let server = Server::with(|_, app| app.history.events_max = 3);
     let mut client = server.subscriber("news");
