@@ -36,6 +36,10 @@ impl Service for Realtime {
         self.0.connect(upgrade)
     }
 
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.0).run().await;
+    }
+
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         Rc::clone(&self.0).answer(request, peer).await
     }
@@ -86,7 +90,7 @@ async fn main() {
         clock: Clock::system(),
         metrics: NetMetrics::register(&mut registry),
         service: move |core: weir_net::server::CoreIndex| {
-            Rc::new(Realtime(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+            Rc::new(Realtime(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
         },
         stop: stop.clone(),
     });

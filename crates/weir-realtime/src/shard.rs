@@ -81,22 +81,28 @@ pub(crate) struct LocalChannel {
 }
 
 impl Shard {
-    /// The core's part; to be called on its thread, inside its runtime. `draining` says when
+    /// The core's part; it delivers only while [`Shard::run`] is polled. `draining` says when
     /// connections are to be closed.
     #[must_use]
-    pub fn start(hub: Arc<Hub>, index: usize, draining: CancellationToken) -> Rc<Self> {
-        let shard = Rc::new(Self {
+    pub fn new(hub: Arc<Hub>, index: usize, draining: CancellationToken) -> Rc<Self> {
+        Rc::new(Self {
             index,
             hub,
             state: RefCell::new(State::new()),
             paced: Notify::new(),
             draining,
-        });
-        tokio::task::spawn_local(Rc::clone(&shard).pump());
-        tokio::task::spawn_local(Rc::clone(&shard).pace());
-        tokio::task::spawn_local(Rc::clone(&shard).keep_up());
-        tokio::task::spawn_local(Rc::clone(&shard).drain());
-        shard
+        })
+    }
+
+    /// The core's own work, until its end: delivering, pacing, upkeep, draining. Not tasks of their
+    /// own: a core that lost one of them by a panic would go on without delivering anything.
+    pub async fn run(self: Rc<Self>) {
+        tokio::join!(
+            Rc::clone(&self).pump(),
+            Rc::clone(&self).pace(),
+            Rc::clone(&self).keep_up(),
+            Rc::clone(&self).drain(),
+        );
     }
 
     /// How many connections the core has.

@@ -33,6 +33,10 @@ impl Service for Front {
         self.realtime.connect(upgrade)
     }
 
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.realtime).run().await;
+    }
+
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         if Shard::serves(request.uri().path()) {
             return Rc::clone(&self.realtime).answer(request, peer).await;

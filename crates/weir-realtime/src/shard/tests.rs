@@ -47,8 +47,8 @@ fn with_core(test: impl FnOnce(&Core)) {
     let hub = Hub::new(Parts { cores: 1, settings, apps, clock, metrics, webhooks });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        // No task of it ever has its turn: nothing here waits.
-        test(&Core(Shard::start(hub, 0, CancellationToken::new())));
+        // Its own work is never polled: the test turns it by hand.
+        test(&Core(Shard::new(hub, 0, CancellationToken::new())));
     });
 }
 

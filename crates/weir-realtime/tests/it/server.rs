@@ -63,6 +63,10 @@ impl Service for Core {
         self.0.connect(upgrade)
     }
 
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.0).run().await;
+    }
+
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         Rc::clone(&self.0).answer(request, peer).await
     }
@@ -113,7 +117,7 @@ impl Server {
         let service = {
             let (hub, draining) = (Arc::clone(&hub), draining.clone());
             move |core: server::CoreIndex| {
-                Rc::new(Core(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+                Rc::new(Core(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
             }
         };
         server::start(Start {

@@ -250,7 +250,7 @@ fn core(
     draining: &CancellationToken,
 ) -> impl Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static {
     let (hub, draining) = (Arc::clone(hub), draining.clone());
-    move |core| Rc::new(Front::new(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+    move |core| Rc::new(Front::new(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
 }
 
 fn address(sockets: &[Listener]) -> Option<SocketAddr> {

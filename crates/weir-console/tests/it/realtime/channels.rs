@@ -57,6 +57,10 @@ impl Service for Core {
         self.0.connect(upgrade)
     }
 
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.0).run().await;
+    }
+
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         Rc::clone(&self.0).answer(request, peer).await
     }
@@ -199,7 +203,7 @@ fn serve(hub: &Arc<Hub>, clock: &Clock, stop: &Stop) -> (Running, SocketAddr) {
         clock: clock.clone(),
         metrics: NetMetrics::register(&mut Registry::default()),
         service: move |core: CoreIndex| {
-            Rc::new(Core(Shard::start(Arc::clone(&hub), core.0, draining.clone())))
+            Rc::new(Core(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
         },
         stop: stop.clone(),
     });
