@@ -52,7 +52,8 @@ pub struct Limits {
     pub close_timeout: Duration,
     /// How long the body of a request to the HTTP API may take to arrive.
     pub api_body_timeout: Duration,
-    /// Bytes of all channels' histories together; beyond that the oldest channels lose theirs.
+    /// Bytes of all channels' histories together; beyond that a channel that is published to loses
+    /// its own.
     pub history_bytes_max: usize,
     /// Subscriptions on one core, per second and at once; more wait for their turn.
     pub subscribe_rate: Rate,

@@ -5,6 +5,7 @@ use std::task::{Context, Waker};
 use weir_base::secret::Secret;
 
 use super::*;
+use crate::frame::Draft;
 use crate::pusher::limits::Limits;
 use crate::settings::Settings;
 
