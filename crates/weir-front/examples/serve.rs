@@ -1,0 +1,82 @@
+//! The proxy alone, with one app: for trying things and for profiles.
+//!
+//! `serve ADDRESS CORES CONCURRENCY WORKER..`, where a worker is `unix:/PATH` or `IP:PORT`.
+
+#![expect(clippy::print_stdout, reason = "a tool at a terminal")]
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_front::{AppLimits, AppSettings, Apps, FrontMetrics, Proxy};
+use weir_net::server::{
+    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+};
+use weir_net::{BindOptions, Listener, NetMetrics};
+
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+struct Door(Rc<Proxy>);
+
+impl Service for Door {
+    fn claims_upgrade(&self, _path: &str) -> bool {
+        true
+    }
+
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        self.0.upgrade(upgrade)
+    }
+
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.0).run().await;
+    }
+
+    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        Rc::clone(&self.0).answer(request, peer).await
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let address = arguments[0].parse().expect("an address");
+    let cores: usize = arguments[1].parse().expect("a number of cores");
+    let concurrency = arguments[2].parse().expect("a number of requests");
+    let workers = arguments[3..].iter().map(|text| text.parse().expect("a worker's address"));
+    let app = AppSettings {
+        name: "app".to_owned(),
+        hosts: Vec::new(),
+        paths: Vec::new(),
+        workers: workers.collect(),
+        limits: AppLimits { concurrency, ..AppLimits::default() },
+    };
+    let clock = Clock::system();
+    let mut registry = Registry::default();
+    let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
+    let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
+    println!("listening on {}", sockets[0].address().expect("an address"));
+    let stop = Stop {
+        graceful: CancellationToken::new(),
+        at_once: CancellationToken::new(),
+        deadline: Duration::from_secs(10),
+    };
+    let running = weir_net::server::start(Start {
+        listeners: vec![CoreListener { sockets, tls: None }],
+        cores,
+        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        clock,
+        metrics: NetMetrics::register(&mut registry),
+        service: move |core: CoreIndex| Rc::new(Door(Proxy::new(Arc::clone(&apps), core))),
+        stop,
+    });
+    let running = running.expect("cores");
+    println!("{:?}", running.join().await);
+}

@@ -1,0 +1,288 @@
+//! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
+
+mod slot;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::sync::oneshot;
+use weir_base::clock::{Clock, Timestamp};
+
+pub(crate) use self::slot::Slot;
+use self::slot::{Handed, Place};
+use crate::address::Address;
+use crate::dispatch::{
+    Class, Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
+};
+use crate::metrics::AppMetrics;
+use crate::settings::{AppLimits, AppSettings};
+use crate::view::{AppView, WorkerState, WorkerView};
+
+/// A worker that requests are sent to.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) key: WorkerKey,
+    /// Of all workers of all apps, for connections to it.
+    pub(crate) serial: u64,
+    pub(crate) address: Address,
+}
+
+/// The serials that were given.
+static WORKERS: AtomicU64 = AtomicU64::new(0);
+
+/// One app.
+pub(crate) struct App {
+    pub(crate) name: String,
+    pub(crate) limits: AppLimits,
+    pub(crate) metrics: AppMetrics,
+    clock: Clock,
+    /// std: held for a decision in memory, never across an await.
+    state: Mutex<State>,
+}
+
+struct State {
+    dispatcher: Dispatcher<oneshot::Sender<Handed>>,
+    workers: HashMap<WorkerKey, Arc<Worker>>,
+}
+
+impl App {
+    pub(crate) fn new(settings: AppSettings, clock: Clock, metrics: AppMetrics) -> Arc<Self> {
+        let limits = settings.limits;
+        let dispatcher = Dispatcher::new(Limits {
+            queue_max: limits.queue_max,
+            queue_timeout: limits.queue_timeout,
+            overload_after: limits.overload_after,
+            overload_wait: limits.overload_wait,
+        });
+        let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
+        let app = Arc::new(Self { name: settings.name, limits, metrics, clock, state });
+        for address in settings.workers {
+            app.add_worker(address);
+        }
+        app
+    }
+
+    /// A slot of a worker, at once or after waiting for it.
+    pub(crate) async fn slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, Refusal> {
+        let since = self.clock.now();
+        let receiver = {
+            let mut state = self.state();
+            if let Some(permit) = state.dispatcher.take(wish.class, since) {
+                self.metrics.queued(Duration::ZERO);
+                return Ok(Slot::new(self, state.worker(&permit), permit));
+            }
+            let (sender, receiver) = oneshot::channel();
+            match state.dispatcher.wait(wish, sender, since) {
+                Waiting::Refused(_, refusal) => Err(refusal),
+                Waiting::Queued { ticket, displaced } => {
+                    if let Some((displaced, refusal)) = displaced {
+                        // Whoever is gone needs no answer.
+                        let _ = displaced.send(Err(refusal));
+                    }
+                    Ok((Place::new(self, ticket), receiver))
+                }
+            }
+        };
+        let handed = match receiver {
+            // Nobody lets go of a sender without an answer, but for the end of all.
+            Ok((_place, receiver)) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
+            Err(refusal) => Err(refusal),
+        };
+        match &handed {
+            Ok(_) => self.metrics.queued(self.clock.now().since(since)),
+            Err(refusal) => self.metrics.refused(*refusal),
+        }
+        handed
+    }
+
+    /// A worker at `address`.
+    pub(crate) fn add_worker(self: &Arc<Self>, address: Address) -> WorkerKey {
+        let slots = Slots { requests: self.limits.concurrency, streams: self.limits.streams };
+        let key = {
+            let mut state = self.state();
+            let key = state.dispatcher.add_worker(slots, self.clock.now());
+            let serial = WORKERS.fetch_add(1, Ordering::Relaxed);
+            state.workers.insert(key, Arc::new(Worker { key, serial, address }));
+            key
+        };
+        self.hand_out();
+        key
+    }
+
+    /// The worker can't be reached: others are tried for a while.
+    pub(crate) fn suspend(&self, worker: &Worker) {
+        let until = self.clock.now() + self.limits.retry_worker_after;
+        self.state().dispatcher.suspend_worker(worker.key, until);
+    }
+
+    /// Tells those who have waited too long, and tries suspended workers again.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        let now = self.clock.now();
+        let expired = {
+            let mut state = self.state();
+            state.dispatcher.end_suspensions(now);
+            let State { dispatcher, workers } = &mut *state;
+            workers.retain(|key, _| dispatcher.knows(*key));
+            self.metrics.waiting(Class::ALL.map(|class| state.dispatcher.waiting(class)));
+            state.dispatcher.expire(now)
+        };
+        for (waiter, refusal) in expired {
+            // Whoever is gone needs no answer.
+            let _ = waiter.send(Err(refusal));
+        }
+        self.hand_out();
+    }
+
+    /// Requests wait from now on.
+    pub(crate) fn pause(&self) {
+        self.state().dispatcher.pause();
+    }
+
+    /// Those who waited are served.
+    pub(crate) fn resume(self: &Arc<Self>) {
+        self.state().dispatcher.resume(self.clock.now());
+        self.hand_out();
+    }
+
+    /// Makes these its workers: those that are new are added, those that are no more finish what
+    /// they have.
+    pub(crate) fn set_workers(self: &Arc<Self>, addresses: &[Address]) {
+        let (gone, known) = {
+            let state = self.state();
+            let (known, gone): (Vec<_>, Vec<_>) = state
+                .current()
+                .map(|worker| (worker.key, worker.address.clone()))
+                .partition(|(_, address)| addresses.contains(address));
+            (gone, known)
+        };
+        // First the new ones: meanwhile nobody finds the app without a worker.
+        for address in addresses {
+            if !known.iter().any(|(_, known)| known == address) {
+                self.add_worker(address.clone());
+            }
+        }
+        for (key, _) in gone {
+            self.state().dispatcher.drain_worker(key);
+        }
+    }
+
+    /// What an operator sees.
+    pub(crate) fn view(&self) -> AppView {
+        let now = self.clock.now();
+        let state = self.state();
+        let dispatcher = &state.dispatcher;
+        let oldest: HashMap<_, _> = dispatcher.overdue(Duration::ZERO, now).into_iter().collect();
+        let workers = dispatcher.loads().into_iter().map(|(key, load)| WorkerView {
+            address: state.workers[&key].address.to_string(),
+            requests: load.requests,
+            streams: load.streams,
+            given: load.given,
+            oldest_request: oldest.get(&key).map(|since| now.since(*since)),
+            state: worker_state(load),
+        });
+        AppView {
+            name: self.name.clone(),
+            requests_waiting: dispatcher.waiting(Class::Request),
+            streams_waiting: dispatcher.waiting(Class::Stream),
+            is_paused: dispatcher.is_paused(),
+            is_overloaded: dispatcher.is_overloaded(Class::Request, now),
+            workers: workers.collect(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Gives free slots to those who wait.
+    fn hand_out(self: &Arc<Self>) {
+        for class in Class::ALL {
+            loop {
+                let next = {
+                    let mut state = self.state();
+                    state.next(class, self.clock.now())
+                };
+                let Some(next) = next else { break };
+                self.hand_over(next);
+            }
+        }
+    }
+
+    /// Takes a slot back and gives it to the next.
+    fn take_back(self: &Arc<Self>, permit: Permit) {
+        let next = {
+            let mut state = self.state();
+            state.end(permit, self.clock.now())
+        };
+        if let Some(next) = next {
+            self.hand_over(next);
+        }
+    }
+
+    /// If whoever waited is gone, the next one gets it.
+    fn hand_over(self: &Arc<Self>, mut next: Next) {
+        loop {
+            let Next { waiter, permit, worker } = next;
+            let Err(Ok(mut slot)) = waiter.send(Ok(Slot::new(self, worker, permit))) else {
+                return;
+            };
+            let Some(permit) = slot.take_permit() else { return };
+            let Some(more) = self.state().end(permit, self.clock.now()) else { return };
+            next = more;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever is next, and what they get.
+struct Next {
+    waiter: oneshot::Sender<Handed>,
+    permit: Permit,
+    worker: Arc<Worker>,
+}
+
+fn worker_state(load: Load) -> WorkerState {
+    match load {
+        Load { is_draining: true, .. } => WorkerState::Draining,
+        Load { is_suspended: true, .. } => WorkerState::Unreachable,
+        _ => WorkerState::Serving,
+    }
+}
+
+impl State {
+    /// The workers that are given requests.
+    fn current(&self) -> impl Iterator<Item = &Arc<Worker>> {
+        let loads = self.dispatcher.loads().into_iter();
+        loads.filter(|(_, load)| !load.is_draining).map(|(key, _)| &self.workers[&key])
+    }
+
+    fn end(&mut self, permit: Permit, now: Timestamp) -> Option<Next> {
+        let next = self.dispatcher.end(permit, now)?;
+        Some(self.with_worker(next))
+    }
+
+    fn next(&mut self, class: Class, now: Timestamp) -> Option<Next> {
+        let next = self.dispatcher.next(class, now)?;
+        Some(self.with_worker(next))
+    }
+
+    fn with_worker(&self, (waiter, permit): (oneshot::Sender<Handed>, Permit)) -> Next {
+        Next { worker: self.worker(&permit), waiter, permit }
+    }
+
+    fn worker(&self, permit: &Permit) -> Arc<Worker> {
+        Arc::clone(&self.workers[&permit.worker])
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("App").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! What a request holds of an app: a place in its queue, then a slot of a worker. Both are given
+//! back by being dropped, so a request whose client has gone holds neither.
+
+use std::sync::Arc;
+
+use super::{App, Worker};
+use crate::dispatch::{Permit, Refusal, Ticket};
+
+/// What whoever waits is handed.
+pub(super) type Handed = Result<Slot, Refusal>;
+
+/// A slot of a worker.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    app: Arc<App>,
+    pub(crate) worker: Arc<Worker>,
+    /// None: taken out.
+    permit: Option<Permit>,
+}
+
+impl Slot {
+    pub(super) fn new(app: &Arc<App>, worker: Arc<Worker>, permit: Permit) -> Self {
+        Self { app: Arc::clone(app), worker, permit: Some(permit) }
+    }
+
+    /// For whoever gives it back by hand.
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    pub(crate) fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.app.take_back(permit);
+        }
+    }
+}
+
+/// A place in the queue.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    app: &'a App,
+    ticket: Ticket,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(app: &'a App, ticket: Ticket) -> Self {
+        Self { app, ticket }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        // A lock for who was handed something, too: they have waited longer than that.
+        drop(self.app.state().dispatcher.leave(self.ticket));
+    }
+}

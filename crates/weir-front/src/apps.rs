@@ -1,0 +1,94 @@
+//! All apps, shared by all cores.
+
+use std::sync::Arc;
+
+use weir_base::clock::Clock;
+
+use crate::address::Address;
+use crate::app::App;
+use crate::metrics::FrontMetrics;
+use crate::routes::Routes;
+use crate::settings::AppSettings;
+use crate::view::AppView;
+
+/// The name is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no app {0}")]
+pub struct NoSuchApp(pub String);
+
+/// All apps, shared by all cores.
+#[derive(Debug)]
+pub struct Apps {
+    apps: Vec<Arc<App>>,
+    routes: Routes,
+}
+
+impl Apps {
+    /// Those of `settings`.
+    #[must_use]
+    pub fn new(settings: Vec<AppSettings>, clock: &Clock, metrics: &FrontMetrics) -> Arc<Self> {
+        let mut routes = Routes::default();
+        let mut apps = Vec::new();
+        for mut one in settings {
+            let (hosts, paths) = (std::mem::take(&mut one.hosts), std::mem::take(&mut one.paths));
+            let metrics = metrics.of(&one.name);
+            let app = App::new(one, clock.clone(), metrics);
+            routes.add(&hosts, &paths, &app);
+            apps.push(app);
+        }
+        Arc::new(Self { apps, routes })
+    }
+
+    /// What an operator sees.
+    #[must_use]
+    pub fn view(&self) -> Vec<AppView> {
+        self.apps.iter().map(|app| app.view()).collect()
+    }
+
+    /// Lets all requests of an app wait, within the limits of its queue.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn pause(&self, app: &str) -> Result<(), NoSuchApp> {
+        self.app(app)?.pause();
+        Ok(())
+    }
+
+    /// Serves those who waited through a pause.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn resume(&self, app: &str) -> Result<(), NoSuchApp> {
+        self.app(app)?.resume();
+        Ok(())
+    }
+
+    /// Makes these the workers of an app: those that are new are added, those that are no more
+    /// finish what they have.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn set_workers(&self, app: &str, addresses: &[Address]) -> Result<(), NoSuchApp> {
+        self.app(app)?.set_workers(addresses);
+        Ok(())
+    }
+
+    fn app(&self, name: &str) -> Result<&Arc<App>, NoSuchApp> {
+        let found = self.apps.iter().find(|app| app.name == name);
+        found.ok_or_else(|| NoSuchApp(name.to_owned()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.apps.is_empty()
+    }
+
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<App>> {
+        self.routes.find(host, path)
+    }
+
+    pub(crate) fn tick(&self) {
+        for app in &self.apps {
+            app.tick();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The order among requests of one priority: clients take turns.
+//!
+//! The scheme is that of FQ-CoDel (RFC 8290, section 4.2) with requests for packets and a quantum
+//! of one: who comes after a pause is new and goes before those who were served already; they take
+//! turns. So a client with a thousand requests delays another's first by one at most.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+
+/// Clients whose last turn is remembered, beyond those with a request in the lane.
+const REMEMBERED_MAX: usize = 1_024;
+
+/// Who asks, as far as fairness goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client(u64);
+
+impl Client {
+    /// An IPv6 client has a whole /64 to choose addresses from, so that is what counts. None: one
+    /// that came over a unix socket.
+    pub(crate) fn of(address: Option<IpAddr>) -> Self {
+        match address {
+            None => Self(0),
+            // Below 2^32 no /64 of IPv6 is given to anybody (RFC 4291, section 2.5).
+            Some(IpAddr::V4(address)) => Self(u64::from(address.to_bits())),
+            Some(IpAddr::V6(address)) => {
+                let network = address.to_bits() >> 64;
+                Self(u64::try_from(network).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+/// The requests of one priority, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// The requests of each client that has a turn, in the order of their arrival.
+    flows: HashMap<Client, VecDeque<u64>>,
+    /// Clients that had no turn since they came.
+    new: VecDeque<Client>,
+    /// Clients in the order of their next turn; some have no request any more.
+    old: VecDeque<Client>,
+    len: usize,
+}
+
+impl Lane {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many requests of `client` wait here.
+    pub(super) fn len_of(&self, client: Client) -> usize {
+        self.flows.get(&client).map_or(0, VecDeque::len)
+    }
+
+    /// `request` is larger than all before it.
+    pub(super) fn push(&mut self, client: Client, request: u64) {
+        let new = &mut self.new;
+        let flow = self.flows.entry(client).or_insert_with(|| {
+            new.push_back(client);
+            VecDeque::new()
+        });
+        flow.push_back(request);
+        self.len += 1;
+    }
+
+    /// Whose turn it is. `newest_first`: of clients that are new, and of a client's requests.
+    pub(super) fn pop(&mut self, newest_first: bool) -> Option<(Client, u64)> {
+        while self.len > 0 {
+            let new = if newest_first { self.new.pop_back() } else { self.new.pop_front() };
+            let is_new = new.is_some();
+            let client = new.or_else(|| self.old.pop_front())?;
+            let flow = self.flows.get_mut(&client)?;
+            let request = if newest_first { flow.pop_back() } else { flow.pop_front() };
+            if request.is_some() || is_new {
+                self.old.push_back(client);
+            } else {
+                self.flows.remove(&client);
+            }
+            if let Some(request) = request {
+                self.len -= 1;
+                self.forget();
+                return Some((client, request));
+            }
+        }
+        None
+    }
+
+    /// Takes a request out of its turn.
+    pub(super) fn remove(&mut self, client: Client, request: u64) {
+        let Some(flow) = self.flows.get_mut(&client) else { return };
+        // Sorted, for numbers only grow.
+        if let Ok(place) = flow.binary_search(&request) {
+            flow.remove(place);
+            self.len -= 1;
+            self.forget();
+        }
+    }
+
+    /// The oldest request of the client that has most of them, and how many that are.
+    pub(super) fn fattest(&self) -> Option<(u64, usize)> {
+        let flow = self.flows.values().max_by_key(|flow| (flow.len(), flow.front().copied()))?;
+        Some((*flow.front()?, flow.len()))
+    }
+
+    /// An empty lane owes nobody a turn; in a busy one the clients that were served longest ago
+    /// make room.
+    fn forget(&mut self) {
+        if self.len == 0 {
+            self.flows.clear();
+            self.new.clear();
+            self.old.clear();
+            return;
+        }
+        while self.old.len() > self.len + REMEMBERED_MAX {
+            let Some(client) = self.old.pop_front() else { return };
+            if self.len_of(client) == 0 {
+                self.flows.remove(&client);
+            } else {
+                self.old.push_back(client);
+                return;
+            }
+        }
+    }
+}

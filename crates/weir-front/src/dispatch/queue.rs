@@ -1,0 +1,138 @@
+//! The requests that wait for a slot.
+
+use std::collections::BTreeMap;
+
+use weir_base::clock::Timestamp;
+
+use super::lane::Lane;
+use super::{Class, Wish};
+
+/// What goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Priority {
+    High,
+    Normal,
+    Low,
+}
+
+impl Priority {
+    const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket {
+    pub(super) class: Class,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    wish: Wish,
+    since: Timestamp,
+    waiter: T,
+}
+
+/// The requests of one class that wait.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    /// By their numbers, and so in the order of their arrival.
+    entries: BTreeMap<u64, Entry<T>>,
+    lanes: [Lane; 3],
+    pushed: u64,
+    /// Since when somebody has been waiting, without a break.
+    waiting_since: Timestamp,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            lanes: Priority::ALL.map(|_| Lane::default()),
+            pushed: 0,
+            waiting_since: Timestamp::default(),
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn waiting_since(&self) -> Option<Timestamp> {
+        (!self.is_empty()).then_some(self.waiting_since)
+    }
+
+    /// As if the waiting had begun now.
+    pub(super) fn restart_waiting(&mut self, now: Timestamp) {
+        self.waiting_since = now;
+    }
+
+    pub(super) fn push(&mut self, wish: Wish, waiter: T, now: Timestamp) -> Ticket {
+        if self.is_empty() {
+            self.waiting_since = now;
+        }
+        self.pushed += 1;
+        let number = self.pushed;
+        self.lanes[wish.priority as usize].push(wish.client, number);
+        self.entries.insert(number, Entry { wish, since: now, waiter });
+        Ticket { class: wish.class, number }
+    }
+
+    pub(super) fn pop(&mut self, newest_first: bool) -> Option<T> {
+        let lane = self.lanes.iter_mut().find(|lane| !lane.is_empty())?;
+        let (_, number) = lane.pop(newest_first)?;
+        self.entries.remove(&number).map(|entry| entry.waiter)
+    }
+
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<T> {
+        self.remove(ticket.number)
+    }
+
+    /// Since when the one waits that has waited longest.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        self.entries.first_key_value().map(|(_, entry)| entry.since)
+    }
+
+    pub(super) fn pop_oldest(&mut self) -> Option<T> {
+        let number = *self.entries.first_key_value()?.0;
+        self.remove(number)
+    }
+
+    /// Takes out whoever has less claim to wait than `wish`: of a lower priority; or of a client
+    /// with more requests than the one who wishes; or, `newest_first`, the oldest.
+    pub(super) fn make_room(&mut self, wish: Wish, newest_first: bool) -> Option<T> {
+        let lowest = *Priority::ALL.iter().rev().find(|&&one| !self.lane(one).is_empty())?;
+        let lane = self.lane(lowest);
+        let (oldest_of_fattest, fattest) = lane.fattest()?;
+        let is_fatter = fattest > lane.len_of(wish.client) + 1;
+        let number = if lowest > wish.priority || lowest == wish.priority && is_fatter {
+            oldest_of_fattest
+        } else if lowest == wish.priority && newest_first {
+            self.oldest_of(lowest)?
+        } else {
+            return None;
+        };
+        self.remove(number)
+    }
+
+    fn oldest_of(&self, priority: Priority) -> Option<u64> {
+        let mut entries = self.entries.iter();
+        entries.find(|(_, entry)| entry.wish.priority == priority).map(|(number, _)| *number)
+    }
+
+    fn lane(&self, priority: Priority) -> &Lane {
+        &self.lanes[priority as usize]
+    }
+
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let entry = self.entries.remove(&number)?;
+        self.lanes[entry.wish.priority as usize].remove(entry.wish.client, number);
+        Some(entry.waiter)
+    }
+}

@@ -1,0 +1,381 @@
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const STEP: Duration = Duration::from_secs(1);
+const ONE: Slots = Slots { requests: 1, streams: 1 };
+
+fn limits() -> Limits {
+    Limits { queue_max: 8, queue_timeout: 30 * STEP, overload_after: 2 * STEP, overload_wait: STEP }
+}
+
+fn client(number: u8) -> Client {
+    Client::of(Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number))))
+}
+
+fn wish(client_number: u8) -> Wish {
+    Wish { class: Class::Request, priority: Priority::Normal, client: client(client_number) }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_000 * seconds)
+}
+
+/// A dispatcher with one worker that is busy.
+fn busy() -> (Dispatcher<u32>, Permit) {
+    let mut dispatcher = Dispatcher::new(limits());
+    dispatcher.add_worker(ONE, at(0));
+    let permit = dispatcher.take(Class::Request, at(0)).expect("a slot");
+    (dispatcher, permit)
+}
+
+fn queue(dispatcher: &mut Dispatcher<u32>, wish: Wish, waiter: u32, now: u64) -> Ticket {
+    match dispatcher.wait(wish, waiter, at(now)) {
+        Waiting::Queued { ticket, displaced: None } => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Serves all that wait, one after the other.
+fn order(dispatcher: &mut Dispatcher<u32>, mut permit: Permit, now: u64) -> Vec<u32> {
+    let mut served = Vec::new();
+    while let Some((waiter, next)) = dispatcher.end(permit, at(now)) {
+        served.push(waiter);
+        permit = next;
+    }
+    served
+}
+
+#[test]
+fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_longest() {
+    let mut dispatcher = Dispatcher::<()>::new(limits());
+    let two = Slots { requests: 2, streams: 0 };
+    let workers: Vec<_> = (0..3).map(|_| dispatcher.add_worker(two, at(0))).collect();
+    let permits = [(); 6].map(|()| dispatcher.take(Class::Request, at(0)).expect("a slot"));
+    let taken: Vec<_> = permits.iter().map(|permit| permit.worker).collect();
+    assert_eq!(taken, [&workers[..], &workers[..]].concat(), "each one, then each a second");
+    assert_eq!(dispatcher.take(Class::Request, at(0)), None);
+    let [.., fifth, _] = permits;
+    assert_eq!(fifth.worker, workers[1]);
+    assert_eq!(dispatcher.end(fifth, at(0)), None);
+    assert_eq!(dispatcher.take(Class::Request, at(0)).expect("a slot").worker, workers[1]);
+}
+
+#[test]
+fn streams_and_requests_don_t_take_each_other_s_slots() {
+    let (mut dispatcher, _request) = busy();
+    let stream = dispatcher.take(Class::Stream, at(0)).expect("a slot of its own");
+    let loads: Vec<_> =
+        dispatcher.loads().iter().map(|(_, load)| (load.requests, load.streams)).collect();
+    assert_eq!(loads, [(1, 1)]);
+    let stream_wish = Wish { class: Class::Stream, ..wish(1) };
+    queue(&mut dispatcher, wish(1), 1, 0);
+    queue(&mut dispatcher, stream_wish, 2, 0);
+    assert_eq!(dispatcher.end(stream, at(1)).map(|(waiter, _)| waiter), Some(2));
+}
+
+#[test]
+fn clients_take_turns_and_one_with_many_requests_waits_for_itself() {
+    let (mut dispatcher, permit) = busy();
+    for waiter in 1..=4 {
+        queue(&mut dispatcher, wish(1), waiter, 0);
+    }
+    queue(&mut dispatcher, wish(2), 5, 1);
+    queue(&mut dispatcher, wish(2), 6, 1);
+    queue(&mut dispatcher, wish(3), 7, 1);
+    assert_eq!(order(&mut dispatcher, permit, 1), [1, 5, 7, 2, 6, 3, 4]);
+}
+
+#[test]
+fn a_higher_priority_goes_first() {
+    let (mut dispatcher, permit) = busy();
+    for (waiter, priority) in [(1, Priority::Low), (2, Priority::Normal), (3, Priority::High)] {
+        queue(&mut dispatcher, Wish { priority, ..wish(1) }, waiter, 0);
+    }
+    assert_eq!(order(&mut dispatcher, permit, 1), [3, 2, 1]);
+}
+
+#[test]
+fn a_full_queue_refuses_who_has_no_better_claim() {
+    let (mut dispatcher, _permit) = busy();
+    for waiter in 0..8 {
+        queue(&mut dispatcher, wish(1), waiter, 0);
+    }
+    let refused = dispatcher.wait(wish(1), 8, at(1));
+    assert_eq!(refused, Waiting::Refused(8, Refusal::QueueFull));
+    // Another client has a better claim than the one who fills the queue, until both have as many.
+    for waiter in 9..12 {
+        match dispatcher.wait(wish(2), waiter, at(1)) {
+            Waiting::Queued { displaced: Some((displaced, Refusal::QueueFull)), .. } => {
+                assert_eq!(displaced, waiter - 9, "the oldest of the one who has most");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let low = Wish { priority: Priority::Low, ..wish(3) };
+    assert_eq!(dispatcher.wait(low, 12, at(1)), Waiting::Refused(12, Refusal::QueueFull));
+    assert_eq!(dispatcher.waiting(Class::Request), 8);
+}
+
+#[test]
+fn a_request_waits_as_long_as_the_queue_may_hold_it_and_no_longer() {
+    let (mut dispatcher, _permit) = busy();
+    dispatcher.limits.overload_after = 1_000 * STEP;
+    queue(&mut dispatcher, wish(1), 1, 0);
+    queue(&mut dispatcher, wish(2), 2, 1);
+    assert_eq!(dispatcher.expire(at(29)), []);
+    assert_eq!(dispatcher.expire(at(30)), [(1, Refusal::QueueTimeout)]);
+    assert_eq!(dispatcher.expire(at(31)), [(2, Refusal::QueueTimeout)]);
+}
+
+#[test]
+fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
+    let (mut dispatcher, permit) = busy();
+    for (second, waiter) in [(0, 1), (1, 2), (2, 3)] {
+        queue(&mut dispatcher, wish(waiter), u32::from(waiter), second);
+    }
+    assert!(!dispatcher.is_overloaded(Class::Request, at(2)));
+    assert!(dispatcher.is_overloaded(Class::Request, at(3)), "never empty for over 2 s");
+    let expired = dispatcher.expire(at(3));
+    assert_eq!(expired, [(1, Refusal::Overload), (2, Refusal::Overload), (3, Refusal::Overload)]);
+    // The overload has ended with the queue.
+    for waiter in [4, 5, 6] {
+        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 3);
+    }
+    assert_eq!(order(&mut dispatcher, permit, 4), [4, 5, 6]);
+
+    let (mut dispatcher, permit) = busy();
+    for waiter in [1, 2, 2, 3] {
+        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 0);
+    }
+    assert_eq!(order(&mut dispatcher, permit, 9), [3, 2, 1, 2], "the newest client first");
+}
+
+#[test]
+fn an_overloaded_full_queue_holds_the_newest() {
+    let (mut dispatcher, _permit) = busy();
+    for waiter in 0..8 {
+        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 0);
+    }
+    match dispatcher.wait(wish(9), 9, at(3)) {
+        Waiting::Queued { displaced: Some((0, Refusal::Overload)), .. } => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_leaves_is_not_served() {
+    let (mut dispatcher, permit) = busy();
+    let ticket = queue(&mut dispatcher, wish(1), 1, 0);
+    queue(&mut dispatcher, wish(1), 2, 0);
+    assert_eq!(dispatcher.leave(ticket), Some(1));
+    assert_eq!(dispatcher.leave(ticket), None);
+    assert_eq!(order(&mut dispatcher, permit, 0), [2]);
+}
+
+#[test]
+fn a_pause_gives_no_slot_and_is_no_overload() {
+    let (mut dispatcher, permit) = busy();
+    dispatcher.pause();
+    queue(&mut dispatcher, wish(1), 1, 0);
+    queue(&mut dispatcher, wish(2), 2, 0);
+    assert_eq!(dispatcher.end(permit, at(5)), None);
+    assert_eq!(dispatcher.take(Class::Request, at(5)), None);
+    assert_eq!(dispatcher.expire(at(9)), []);
+    dispatcher.resume(at(10));
+    let (first, permit) = dispatcher.next(Class::Request, at(10)).expect("a slot");
+    assert_eq!(first, 1, "in their order");
+    assert_eq!(order(&mut dispatcher, permit, 10), [2]);
+}
+
+#[test]
+fn a_drained_worker_gets_nothing_new_and_its_slots_still_come_back() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    let first = dispatcher.add_worker(ONE, at(0));
+    let permit = dispatcher.take(Class::Request, at(0)).expect("a slot");
+    dispatcher.drain_worker(first);
+    assert_eq!(dispatcher.take(Class::Request, at(0)), None);
+    queue(&mut dispatcher, wish(1), 1, 0);
+    assert_eq!(dispatcher.expire(at(9)), [], "no worker: no overload");
+    let second = dispatcher.add_worker(ONE, at(9));
+    let (waiter, given) = dispatcher.next(Class::Request, at(9)).expect("a slot");
+    assert_eq!((waiter, given.worker), (1, second));
+    let keys = |dispatcher: &Dispatcher<u32>| {
+        dispatcher.loads().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&dispatcher), [first, second]);
+    assert_eq!(dispatcher.end(permit, at(9)), None);
+    assert_eq!(keys(&dispatcher), [second], "forgotten");
+    let third = dispatcher.add_worker(ONE, at(9));
+    assert_ne!(first, third, "its place may be used again, its key not");
+}
+
+#[test]
+fn workers_with_a_request_over_an_age_are_found() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    let two = Slots { requests: 2, streams: 1 };
+    let workers = [dispatcher.add_worker(two, at(0)), dispatcher.add_worker(two, at(0))];
+    let old = dispatcher.take(Class::Request, at(0)).expect("a slot");
+    dispatcher.take(Class::Stream, at(0)).expect("a slot, which nobody counts");
+    let other = dispatcher.take(Class::Request, at(5)).expect("a slot");
+    assert_eq!((old.worker, other.worker), (workers[0], workers[1]));
+    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [(workers[0], at(0))]);
+    dispatcher.end(old, at(7));
+    assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
+}
+
+#[test]
+fn clients_of_one_ipv6_network_are_one() {
+    let of = |text: &str| Client::of(Some(text.parse().expect("an address")));
+    assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+    assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+}
+
+/// What can happen to a dispatcher.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask { class: bool, priority: u8, client: u8 },
+    End(usize),
+    Leave(usize),
+    Pass(u16),
+    AddWorker { requests: u32, streams: u32 },
+    DrainWorker(usize),
+    Pause,
+    Resume,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (any::<bool>(), 0..3_u8, 0..4_u8)
+            .prop_map(|(class, priority, client)| Step::Ask { class, priority, client }),
+        5 => any::<usize>().prop_map(Step::End),
+        2 => any::<usize>().prop_map(Step::Leave),
+        3 => (0..5_000_u16).prop_map(Step::Pass),
+        1 => (0..3_u32, 0..3_u32).prop_map(|(requests, streams)| Step::AddWorker { requests, streams }),
+        1 => any::<usize>().prop_map(Step::DrainWorker),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Resume),
+    ]
+}
+
+/// A dispatcher, and what everybody who asked was told.
+struct World {
+    dispatcher: Dispatcher<u32>,
+    now: Timestamp,
+    workers: Vec<WorkerKey>,
+    permits: Vec<Permit>,
+    tickets: Vec<(Ticket, u32)>,
+    waiting: HashSet<u32>,
+    asked: u32,
+    is_paused: bool,
+}
+
+impl World {
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Ask { class, priority, client } => self.ask(class, priority, client),
+            Step::End(which) if !self.permits.is_empty() => {
+                let permit = self.permits.swap_remove(which % self.permits.len());
+                let next = self.dispatcher.end(permit, self.now);
+                self.handed(next);
+            }
+            Step::Leave(which) if !self.tickets.is_empty() => {
+                let (ticket, waiter) = self.tickets.swap_remove(which % self.tickets.len());
+                let left = self.dispatcher.leave(ticket);
+                assert_eq!(left.is_some(), self.waiting.remove(&waiter), "waits or was told");
+            }
+            Step::Pass(millis) => {
+                self.now = self.now + Duration::from_millis(u64::from(millis));
+                for (waiter, _) in self.dispatcher.expire(self.now) {
+                    assert!(self.waiting.remove(&waiter), "told once");
+                }
+            }
+            Step::AddWorker { requests, streams } => {
+                let slots = Slots { requests, streams };
+                self.workers.push(self.dispatcher.add_worker(slots, self.now));
+            }
+            Step::DrainWorker(which) if !self.workers.is_empty() => {
+                let worker = self.workers.swap_remove(which % self.workers.len());
+                self.dispatcher.drain_worker(worker);
+            }
+            Step::Pause => {
+                self.is_paused = true;
+                self.dispatcher.pause();
+            }
+            Step::Resume => {
+                self.is_paused = false;
+                self.dispatcher.resume(self.now);
+            }
+            Step::End(_) | Step::Leave(_) | Step::DrainWorker(_) => {}
+        }
+        for class in Class::ALL {
+            while let Some(next) = self.dispatcher.next(class, self.now) {
+                self.handed(Some(next));
+            }
+        }
+    }
+
+    fn ask(&mut self, class: bool, priority: u8, client_number: u8) {
+        let class = if class { Class::Request } else { Class::Stream };
+        if let Some(permit) = self.dispatcher.take(class, self.now) {
+            assert_eq!(self.dispatcher.waiting(class), 0, "nobody is overtaken");
+            return self.permits.push(permit);
+        }
+        self.asked += 1;
+        let waiter = self.asked;
+        let priority = [Priority::High, Priority::Normal, Priority::Low][usize::from(priority)];
+        let wish = Wish { class, priority, client: client(client_number) };
+        match self.dispatcher.wait(wish, waiter, self.now) {
+            Waiting::Queued { ticket, displaced } => {
+                self.waiting.insert(waiter);
+                self.tickets.push((ticket, waiter));
+                if let Some((displaced, _)) = displaced {
+                    assert!(self.waiting.remove(&displaced), "told once");
+                }
+            }
+            Waiting::Refused(refused, _) => assert_eq!(refused, waiter),
+        }
+    }
+
+    fn handed(&mut self, next: Option<(u32, Permit)>) {
+        if let Some((waiter, permit)) = next {
+            assert!(!self.is_paused && self.waiting.remove(&waiter), "handed once");
+            self.permits.push(permit);
+        }
+    }
+
+    fn check(&mut self) {
+        let waiting = Class::ALL.map(|class| self.dispatcher.waiting(class));
+        assert!(waiting.iter().all(|&waiting| waiting <= limits().queue_max));
+        assert_eq!(waiting.iter().sum::<usize>(), self.waiting.len(), "nobody is forgotten");
+        for class in Class::ALL {
+            if self.dispatcher.waiting(class) > 0 && !self.is_paused {
+                assert_eq!(self.dispatcher.take(class, self.now), None, "nobody waits in vain");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn everybody_is_served_or_told_once(steps in prop::collection::vec(step(), 1..200)) {
+        let mut world = World {
+            dispatcher: Dispatcher::new(limits()),
+            now: at(1),
+            workers: Vec::new(),
+            permits: Vec::new(),
+            tickets: Vec::new(),
+            waiting: HashSet::new(),
+            asked: 0,
+            is_paused: false,
+        };
+        for step in steps {
+            world.apply(&step);
+            world.check();
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The workers' slots.
+
+use slab::Slab;
+use weir_base::clock::Timestamp;
+
+use super::Class;
+
+/// A worker that is known to the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WorkerKey {
+    index: usize,
+    /// Places are used again, keys never.
+    serial: u64,
+}
+
+/// How much a worker takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub(crate) requests: u32,
+    pub(crate) streams: u32,
+}
+
+/// What a worker has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) requests: u32,
+    pub(crate) streams: u32,
+    /// Requests and streams, since it was added.
+    pub(crate) given: u64,
+    pub(crate) is_draining: bool,
+    pub(crate) is_suspended: bool,
+}
+
+#[derive(Debug)]
+struct Worker {
+    serial: u64,
+    slots: Slots,
+    requests: u32,
+    streams: u32,
+    /// When it was last given something, in the order of all that was given.
+    last_given: u64,
+    given: u64,
+    is_draining: bool,
+    /// It can't be reached before then.
+    suspended_until: Option<Timestamp>,
+}
+
+/// All workers of an app.
+///
+/// The one to take is found by looking at all: for the dozens that an app has, this is some ten
+/// nanoseconds and keeps no order up to date.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    workers: Slab<Worker>,
+    added: u64,
+    given: u64,
+}
+
+impl Workers {
+    pub(super) fn add(&mut self, slots: Slots) -> WorkerKey {
+        self.added += 1;
+        let serial = self.added;
+        let index = self.workers.insert(Worker {
+            serial,
+            slots,
+            requests: 0,
+            streams: 0,
+            // A new worker is first in turn, but not before one that waits longer.
+            last_given: self.given,
+            given: 0,
+            is_draining: false,
+            suspended_until: None,
+        });
+        WorkerKey { index, serial }
+    }
+
+    /// A slot of the worker that has least to do.
+    pub(super) fn take(&mut self, class: Class) -> Option<WorkerKey> {
+        let with_room = self.workers.iter_mut().filter(|(_, worker)| worker.has_room(class));
+        let (index, worker) =
+            with_room.min_by_key(|(_, worker)| (worker.requests, worker.last_given))?;
+        self.given += 1;
+        worker.last_given = self.given;
+        worker.given += 1;
+        *worker.running_mut(class) += 1;
+        Some(WorkerKey { index, serial: worker.serial })
+    }
+
+    pub(super) fn end(&mut self, key: WorkerKey, class: Class) {
+        let worker = &mut self.workers[key.index];
+        assert_eq!(worker.serial, key.serial, "a worker is forgotten after its last slot");
+        *worker.running_mut(class) -= 1;
+        self.forget_if_done(key);
+    }
+
+    pub(super) fn drain(&mut self, key: WorkerKey) {
+        if let Some(worker) = self.get_mut(key) {
+            worker.is_draining = true;
+            self.forget_if_done(key);
+        }
+    }
+
+    pub(super) fn suspend(&mut self, key: WorkerKey, until: Timestamp) {
+        if let Some(worker) = self.get_mut(key) {
+            worker.suspended_until = Some(until);
+        }
+    }
+
+    /// Whether there were any.
+    pub(super) fn end_suspensions(&mut self, now: Timestamp) -> bool {
+        let mut any = false;
+        for (_, worker) in &mut self.workers {
+            if worker.suspended_until.take_if(|until| *until <= now).is_some() {
+                any = true;
+            }
+        }
+        any
+    }
+
+    pub(super) fn any_serves(&self) -> bool {
+        self.workers.iter().any(|(_, worker)| worker.serves())
+    }
+
+    /// All, in the order in which they were added.
+    pub(super) fn loads(&self) -> Vec<(WorkerKey, Load)> {
+        let mut loads: Vec<_> = self
+            .workers
+            .iter()
+            .map(|(index, worker)| (WorkerKey { index, serial: worker.serial }, worker.load()))
+            .collect();
+        loads.sort_by_key(|(key, _)| key.serial);
+        loads
+    }
+
+    fn forget_if_done(&mut self, key: WorkerKey) {
+        let worker = &self.workers[key.index];
+        if worker.is_draining && worker.requests + worker.streams == 0 {
+            self.workers.remove(key.index);
+        }
+    }
+
+    pub(super) fn knows(&self, key: WorkerKey) -> bool {
+        self.workers.get(key.index).is_some_and(|worker| worker.serial == key.serial)
+    }
+
+    fn get_mut(&mut self, key: WorkerKey) -> Option<&mut Worker> {
+        self.workers.get_mut(key.index).filter(|worker| worker.serial == key.serial)
+    }
+}
+
+impl Worker {
+    fn load(&self) -> Load {
+        Load {
+            requests: self.requests,
+            streams: self.streams,
+            given: self.given,
+            is_draining: self.is_draining,
+            is_suspended: self.suspended_until.is_some(),
+        }
+    }
+
+    fn has_room(&self, class: Class) -> bool {
+        let max = match class {
+            Class::Request => self.slots.requests,
+            Class::Stream => self.slots.streams,
+        };
+        self.serves() && self.running(class) < max
+    }
+
+    fn serves(&self) -> bool {
+        !self.is_draining && self.suspended_until.is_none()
+    }
+
+    fn running(&self, class: Class) -> u32 {
+        match class {
+            Class::Request => self.requests,
+            Class::Stream => self.streams,
+        }
+    }
+
+    fn running_mut(&mut self, class: Class) -> &mut u32 {
+        match class {
+            Class::Request => &mut self.requests,
+            Class::Stream => &mut self.streams,
+        }
+    }
+}

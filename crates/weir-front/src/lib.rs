@@ -1,0 +1,23 @@
+//! The HTTP front door: every request to a worker that is free, no request to one that is stuck.
+//!
+//! - [`settings`]: what an app is, and its limits;
+//! - [`apps`]: all apps, shared by the cores; an [`app`] has workers and a queue;
+//! - [`dispatch`]: which worker serves which request, and when; pure;
+//! - [`view`]: what an operator sees;
+//! - [`proxy`]: HTTP in, HTTP to the worker, on one core.
+
+mod address;
+mod app;
+mod apps;
+mod dispatch;
+mod metrics;
+mod proxy;
+mod routes;
+mod settings;
+pub mod view;
+
+pub use address::{Address, AddressError};
+pub use apps::{Apps, NoSuchApp};
+pub use metrics::FrontMetrics;
+pub use proxy::Proxy;
+pub use settings::{AppLimits, AppSettings};

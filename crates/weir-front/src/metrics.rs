@@ -1,0 +1,219 @@
+//! All metrics of the apps, named `weir_front_app_*`.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::dispatch::{Class, Refusal};
+
+/// From a tenth of a millisecond to a minute and a half.
+const BOUNDS: [f64; 14] =
+    [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AppLabel {
+    app: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    app: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    app: String,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    app: String,
+    class: &'static str,
+}
+
+/// Why a request was not answered by a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// The request is none that may be passed on: 400 and the like.
+    BadRequest,
+    /// No worker could be reached: 502.
+    Unreachable,
+    /// The worker hung up before its answer was complete: 502.
+    Broken,
+    /// `service_timeout`: 504.
+    Late,
+    /// The client has gone before the answer.
+    ClientGone,
+}
+
+impl Failure {
+    const ALL: [Self; 5] =
+        [Self::BadRequest, Self::Unreachable, Self::Broken, Self::Late, Self::ClientGone];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Unreachable => "unreachable",
+            Self::Broken => "broken",
+            Self::Late => "service_timeout",
+            Self::ClientGone => "client_gone",
+        }
+    }
+}
+
+const REFUSALS: [Refusal; 3] = [Refusal::QueueFull, Refusal::QueueTimeout, Refusal::Overload];
+
+const fn refusal_name(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueFull => "queue_max",
+        Refusal::QueueTimeout => "queue_timeout",
+        Refusal::Overload => "overload",
+    }
+}
+
+/// The first digits of a status.
+const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+const fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Request => "request",
+        Class::Stream => "stream",
+    }
+}
+
+/// The metrics of all apps.
+#[derive(Clone, Debug)]
+pub struct FrontMetrics {
+    queue: Family<AppLabel, Histogram, fn() -> Histogram>,
+    service: Family<AppLabel, Histogram, fn() -> Histogram>,
+    answers: Family<StatusLabel, Counter>,
+    refusals: Family<ReasonLabel, Counter>,
+    failures: Family<ReasonLabel, Counter>,
+    waiting: Family<ClassLabel, Gauge>,
+}
+
+impl FrontMetrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            queue: Family::new_with_constructor(histogram),
+            service: Family::new_with_constructor(histogram),
+            answers: Family::default(),
+            refusals: Family::default(),
+            failures: Family::default(),
+            waiting: Family::default(),
+        };
+        registry.register(
+            "weir_front_app_queue_seconds",
+            "From a request's head to its slot of a worker",
+            metrics.queue.clone(),
+        );
+        registry.register(
+            "weir_front_app_service_seconds",
+            "From a slot of a worker to the head of the answer",
+            metrics.service.clone(),
+        );
+        registry.register(
+            "weir_front_app_answers",
+            "Answers of workers, by status",
+            metrics.answers.clone(),
+        );
+        registry.register(
+            "weir_front_app_refusals",
+            "Requests that got no slot of a worker, by limit",
+            metrics.refusals.clone(),
+        );
+        registry.register(
+            "weir_front_app_failures",
+            "Requests without a worker's answer, by reason",
+            metrics.failures.clone(),
+        );
+        registry.register(
+            "weir_front_app_waiting",
+            "Requests and streams that wait for a slot",
+            metrics.waiting.clone(),
+        );
+        metrics
+    }
+
+    /// Those of one app.
+    pub(crate) fn of(&self, app: &str) -> AppMetrics {
+        let app = || app.to_owned();
+        let reason = |reason| ReasonLabel { app: app(), reason };
+        let counter = |family: &Family<ReasonLabel, Counter>, name| {
+            family.get_or_create(&reason(name)).clone()
+        };
+        AppMetrics {
+            queue: self.queue.get_or_create(&AppLabel { app: app() }).clone(),
+            service: self.service.get_or_create(&AppLabel { app: app() }).clone(),
+            answers: STATUSES.map(|status| {
+                self.answers.get_or_create(&StatusLabel { app: app(), status }).clone()
+            }),
+            refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
+            failures: Failure::ALL.map(|failure| counter(&self.failures, failure.name())),
+            waiting: Class::ALL.map(|class| {
+                let label = ClassLabel { app: app(), class: class_name(class) };
+                self.waiting.get_or_create(&label).clone()
+            }),
+        }
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BOUNDS)
+}
+
+/// The metrics of one app.
+#[derive(Clone, Debug)]
+pub(crate) struct AppMetrics {
+    queue: Histogram,
+    service: Histogram,
+    answers: [Counter; 5],
+    refusals: [Counter; 3],
+    failures: [Counter; 5],
+    waiting: [Gauge; 2],
+}
+
+impl AppMetrics {
+    /// A request got its slot after so long.
+    pub(crate) fn queued(&self, waited: Duration) {
+        self.queue.observe(waited.as_secs_f64());
+    }
+
+    /// A worker answered after so long.
+    pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
+        self.service.observe(took.as_secs_f64());
+        let class = usize::from(status.as_u16() / 100).clamp(1, STATUSES.len());
+        self.answers[class - 1].inc();
+    }
+
+    pub(crate) fn refused(&self, refusal: Refusal) {
+        self.refusals[refusal as usize].inc();
+    }
+
+    pub(crate) fn failed(&self, failure: Failure) {
+        self.failures[failure as usize].inc();
+    }
+
+    /// Some failures are counted elsewhere.
+    pub(crate) fn failed_with(&self, failure: Option<Failure>) {
+        if let Some(failure) = failure {
+            self.failed(failure);
+        }
+    }
+
+    /// So many of each class wait.
+    pub(crate) fn waiting(&self, waiting: [usize; 2]) {
+        for (gauge, waiting) in self.waiting.iter().zip(waiting) {
+            gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        }
+    }
+}

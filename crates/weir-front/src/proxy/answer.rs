@@ -1,0 +1,70 @@
+//! Answers of Weir's own, where no worker answers.
+
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use weir_net::server::Body;
+
+use super::exchange::Failed;
+use crate::dispatch::Refusal;
+
+/// Seconds after which whoever met a full queue or an overload may come again. Both end within
+/// moments or go on; a client that comes back sooner only adds to them.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
+
+/// Who asks for what no app serves.
+pub(super) const NO_APP: &str = "no app is served at this host and path\n";
+
+/// A status and a line of text.
+pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What a request is told that no worker answered.
+pub(super) fn failed(failed: &Failed) -> Response<Body> {
+    let (status, line) = wording(failed);
+    let mut response = text(status, line);
+    ask_to_retry(status, response.headers_mut());
+    response
+}
+
+/// Whoever met a full queue or a slow worker may come again.
+pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
+    if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
+        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+}
+
+pub(super) fn wording(failed: &Failed) -> (StatusCode, &'static str) {
+    match failed {
+        Failed::Refused(Refusal::QueueFull) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many requests wait for this app (queue_max); try again\n",
+        ),
+        Failed::Refused(Refusal::QueueTimeout) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no worker of this app was free in time (queue_timeout); try again\n",
+        ),
+        Failed::Refused(Refusal::Overload) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this app has more requests than it can serve (overload_wait); try again\n",
+        ),
+        Failed::TooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the request's body is longer than this app allows (request_bytes_max)\n",
+        ),
+        Failed::BadBody => {
+            (StatusCode::BAD_REQUEST, "the request's body broke off or is damaged\n")
+        }
+        Failed::Unreachable => (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n"),
+        Failed::Broken => {
+            (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")
+        }
+        Failed::Late => {
+            (StatusCode::GATEWAY_TIMEOUT, "the worker did not answer in time (service_timeout)\n")
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which app a request is for.
+
+use std::sync::Arc;
+
+use crate::app::App;
+
+/// The apps by host and path.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    /// The most specific first: those with a host before those without, longer paths before
+    /// shorter.
+    routes: Vec<Route>,
+}
+
+#[derive(Debug)]
+struct Route {
+    /// None: any.
+    host: Option<String>,
+    /// Without a slash at its end.
+    path: String,
+    app: Arc<App>,
+}
+
+impl Routes {
+    /// `hosts` and `paths` as in [`crate::settings::AppSettings`].
+    pub(crate) fn add(&mut self, hosts: &[String], paths: &[String], app: &Arc<App>) {
+        let any_host = [None];
+        let hosts: Vec<Option<String>> = match hosts {
+            [] => any_host.to_vec(),
+            hosts => hosts.iter().cloned().map(Some).collect(),
+        };
+        let any_path = [String::new()];
+        let paths = if paths.is_empty() { &any_path[..] } else { paths };
+        for host in &hosts {
+            for path in paths {
+                let path = path.trim_end_matches('/').to_owned();
+                self.routes.push(Route { host: host.clone(), path, app: Arc::clone(app) });
+            }
+        }
+        self.routes.sort_by_key(|route| (route.host.is_none(), usize::MAX - route.path.len()));
+    }
+
+    /// `host` as it was sent, with its port.
+    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<App>> {
+        let host = without_port(host);
+        let route = self.routes.iter().find(|route| route.matches(host, path))?;
+        Some(&route.app)
+    }
+}
+
+impl Route {
+    fn matches(&self, host: &str, path: &str) -> bool {
+        let is_host = self.host.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(host));
+        is_host && is_below(path, &self.path)
+    }
+}
+
+/// `/shop` is below `/shop`, and so is `/shop/cart`, but `/shopping` is not.
+pub(crate) fn is_below(path: &str, folder: &str) -> bool {
+    let rest = path.strip_prefix(folder);
+    rest.is_some_and(|rest| folder.is_empty() || rest.is_empty() || rest.starts_with('/'))
+}
+
+fn without_port(host: &str) -> &str {
+    let end = match host.rfind(':') {
+        // In `[::1]` the last colon is within the address.
+        Some(colon) if !host[colon..].contains(']') => colon,
+        _ => host.len(),
+    };
+    // A name may end with the root's dot (RFC 3986, section 3.2.2).
+    host[..end].trim_end_matches('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+    use weir_base::clock::Clock;
+
+    use super::*;
+    use crate::metrics::FrontMetrics;
+    use crate::settings::{AppLimits, AppSettings};
+
+    fn routes(apps: &[(&str, &[&str], &[&str])]) -> Routes {
+        let metrics = FrontMetrics::register(&mut Registry::default());
+        let mut routes = Routes::default();
+        for (name, hosts, paths) in apps {
+            let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            let settings = AppSettings {
+                name: (*name).to_owned(),
+                hosts: owned(hosts),
+                paths: owned(paths),
+                workers: Vec::new(),
+                limits: AppLimits::default(),
+            };
+            let (hosts, paths) = (settings.hosts.clone(), settings.paths.clone());
+            let app = App::new(settings, Clock::system(), metrics.of(name));
+            routes.add(&hosts, &paths, &app);
+        }
+        routes
+    }
+
+    #[test]
+    fn the_most_specific_app_is_meant() {
+        let routes = routes(&[
+            ("rest", &[], &[]),
+            ("shop", &["shop.example"], &[]),
+            ("cart", &["shop.example"], &["/cart/", "/basket"]),
+            ("api", &[], &["/api"]),
+        ]);
+        let find = |host, path| routes.find(host, path).map(|app| app.name.as_str());
+        assert_eq!(find("other.example", "/"), Some("rest"));
+        assert_eq!(find("Shop.Example:8080", "/x"), Some("shop"));
+        assert_eq!(find("shop.example.", "/cart"), Some("cart"));
+        assert_eq!(find("shop.example", "/basket/1"), Some("cart"));
+        assert_eq!(find("shop.example", "/cartoon"), Some("shop"));
+        assert_eq!(find("shop.example", "/api/x"), Some("shop"), "a host is more than a path");
+        assert_eq!(find("[::1]:80", "/api/x"), Some("api"));
+        assert_eq!(find("", "*"), Some("rest"));
+    }
+
+    #[test]
+    fn who_is_meant_by_nobody_gets_nothing() {
+        let routes = routes(&[("shop", &["shop.example"], &["/shop"])]);
+        assert!(routes.find("other.example", "/shop").is_none());
+        assert!(routes.find("shop.example", "/").is_none());
+        assert!(routes.find("shop.example", "*").is_none());
+    }
+}

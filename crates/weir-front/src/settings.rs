@@ -1,0 +1,88 @@
+//! `[[front.apps]]`: what an app is, and its limits.
+
+use std::time::Duration;
+
+use crate::address::Address;
+
+/// One app.
+#[derive(Clone, Debug)]
+pub struct AppSettings {
+    /// Names it in logs, metrics and commands.
+    pub name: String,
+    /// Hosts that it answers for, in lower case and without a port; none: all.
+    pub hosts: Vec<String>,
+    /// Paths that it answers for, with all below; none: all.
+    pub paths: Vec<String>,
+    /// Where its workers listen.
+    pub workers: Vec<Address>,
+    pub limits: AppLimits,
+}
+
+/// The limits of one app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppLimits {
+    /// Requests that a worker serves at once.
+    pub concurrency: u32,
+    /// WebSockets and event streams of a worker at once.
+    pub streams: u32,
+    /// Requests that wait at once for a worker. One more gets 503.
+    pub queue_max: usize,
+    /// How long a request may wait for a worker: 503.
+    pub queue_timeout: Duration,
+    /// How long the queue may go without being empty before that is an overload.
+    pub overload_after: Duration,
+    /// How long a request may wait for a worker during an overload: 503.
+    pub overload_wait: Duration,
+    /// From a worker's request to the head of its answer: 504.
+    pub service_timeout: Duration,
+    /// How long a worker may be silent in the middle of an answer.
+    pub body_timeout: Duration,
+    /// To connect to a worker.
+    pub connect_timeout: Duration,
+    /// Workers that a request is offered to, one after the other, before it gets 502. One that
+    /// can't be reached is left alone for `retry_worker_after`.
+    pub attempts_max: u32,
+    /// How long a worker that can't be reached is left alone.
+    pub retry_worker_after: Duration,
+    /// Bytes of a request's body: 413.
+    pub request_bytes_max: u64,
+    /// Idle connections to a worker that each core keeps open; 0: a connection for each request.
+    /// None: 16, or 0 where `concurrency` is 1: a worker that serves one connection at a time would
+    /// wait on an idle one while another core connects.
+    pub keep_alive_max: Option<usize>,
+    /// How long a stream may be silent in both directions.
+    pub stream_idle_timeout: Duration,
+}
+
+/// Idle connections where a worker serves several requests at once: a core rarely has more running
+/// on one worker.
+const KEEP_ALIVE_MAX: usize = 16;
+
+impl AppLimits {
+    pub(crate) fn keep_alive(&self) -> usize {
+        let default = if self.concurrency == 1 { 0 } else { KEEP_ALIVE_MAX };
+        self.keep_alive_max.unwrap_or(default)
+    }
+}
+
+impl Default for AppLimits {
+    fn default() -> Self {
+        Self {
+            concurrency: 1,
+            streams: 64,
+            queue_max: 1_024,
+            queue_timeout: Duration::from_secs(30),
+            // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
+            overload_after: Duration::from_secs(2),
+            overload_wait: Duration::from_secs(1),
+            service_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(2),
+            attempts_max: 3,
+            retry_worker_after: Duration::from_millis(500),
+            request_bytes_max: 100 << 20,
+            keep_alive_max: None,
+            stream_idle_timeout: Duration::from_secs(60 * 60),
+        }
+    }
+}

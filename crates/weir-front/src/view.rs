@@ -1,0 +1,94 @@
+//! What an operator sees of the apps: plain data.
+
+use std::time::Duration;
+
+/// One app now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppView {
+    pub name: String,
+    /// Requests that wait for a worker.
+    pub requests_waiting: usize,
+    /// Streams that wait for a worker.
+    pub streams_waiting: usize,
+    /// Requests wait, and will until it is resumed.
+    pub is_paused: bool,
+    /// More comes than can be served: the newest goes first, and the others are told soon.
+    pub is_overloaded: bool,
+    pub workers: Vec<WorkerView>,
+}
+
+/// One worker now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Where it listens, as in the settings.
+    pub address: String,
+    /// Requests that it serves.
+    pub requests: u32,
+    /// WebSockets and event streams that it serves.
+    pub streams: u32,
+    /// Requests and streams that it has been given since it was added.
+    pub given: u64,
+    /// How long its oldest request (no stream) has been running.
+    pub oldest_request: Option<Duration>,
+    pub state: WorkerState,
+}
+
+/// Whether a worker is given requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    Serving,
+    /// It could not be reached, and will be tried again soon.
+    Unreachable,
+    /// It finishes what it has.
+    Draining,
+}
+
+impl AppView {
+    /// Jain's fairness index over the workers' counts: 1 is even, 1/n is all to one. (R. Jain,
+    /// D. Chiu, W. Hawe, DEC-TR-301, 1984.) None: nothing was given yet. Even counts are no aim by
+    /// themselves: to be shown beside latencies only.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
+    pub fn jain_index(&self) -> Option<f64> {
+        let given = || self.workers.iter().map(|worker| worker.given as f64);
+        let squares: f64 = given().map(|count| count * count).sum();
+        let sum: f64 = given().sum();
+        (squares > 0.0).then(|| sum * sum / (self.workers.len() as f64 * squares))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(given: &[u64]) -> AppView {
+        let worker = |&given: &u64| WorkerView {
+            address: String::new(),
+            requests: 0,
+            streams: 0,
+            given,
+            oldest_request: None,
+            state: WorkerState::Serving,
+        };
+        AppView {
+            name: "app".to_owned(),
+            requests_waiting: 0,
+            streams_waiting: 0,
+            is_paused: false,
+            is_overloaded: false,
+            workers: given.iter().map(worker).collect(),
+        }
+    }
+
+    #[test]
+    fn the_index_says_how_even_counts_are() {
+        assert_eq!(app(&[]).jain_index(), None);
+        assert_eq!(app(&[0, 0]).jain_index(), None);
+        assert_eq!(app(&[7, 7, 7]).jain_index(), Some(1.0));
+        assert_eq!(app(&[9, 0, 0, 0]).jain_index(), Some(0.25));
+        // The public record of one shared socket: eight of sixteen workers idle.
+        let counts = [49_131, 48_525, 30_281, 8_263, 1_193, 163, 26, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let index = app(&counts).jain_index().expect("an index");
+        assert!((0.1..0.3).contains(&index), "{index}");
+    }
+}

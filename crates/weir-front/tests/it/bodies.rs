@@ -1,0 +1,116 @@
+//! Bodies: passed on as they come, within their limits.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use weir_front::AppLimits;
+
+use crate::door::{Door, Worker, status};
+
+const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\n";
+
+#[tokio::test]
+async fn a_body_is_passed_on_as_it_comes_in_both_directions() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send(&format!("{POST}Content-Length: 10\r\n\r\nfirst")).await;
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.contains("content-length: 10"));
+    connection.until("first").await;
+    client.write("later").await;
+    connection.until("later").await;
+    connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none \r\n").await;
+    client.until("one ").await;
+    connection.write("3\r\ntwo\r\n0\r\n\r\n").await;
+    client.until("two").await;
+}
+
+#[tokio::test]
+async fn events_arrive_as_they_are_sent_and_hold_no_slot_for_requests() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let request = "GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
+    let mut listener = door.send(request).await;
+    let mut stream = worker.accept().await;
+    stream.head().await;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    stream.write(&format!("{head}data: 1\n\n")).await;
+    listener.until("data: 1\n\n").await;
+    let mut client = door.get("/meanwhile").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("served").await;
+    assert_eq!(client.status_and("served").await, 200);
+    stream.write("data: 2\n\n").await;
+    listener.until("data: 2\n\n").await;
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { request_bytes_max: 8, ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = door.send(&format!("{POST}Content-Length: 9\r\n\r\n")).await;
+    assert_eq!(client.status_and("(request_bytes_max)\n").await, 413);
+    assert!(worker.is_left_alone().await);
+
+    let request = format!("{POST}Transfer-Encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n");
+    let mut client = door.send(&request).await;
+    let mut connection = worker.accept().await;
+    assert_eq!(client.status_and("(request_bytes_max)\n").await, 413);
+    assert!(!connection.rest().await.ends_with("0\r\n\r\n"), "the worker sees no whole body");
+
+    let mut client = door.send(&format!("{POST}Content-Length: 8\r\n\r\n12345678")).await;
+    let mut connection = worker.accept().await;
+    connection.until("12345678").await;
+    connection.answer("whole").await;
+    assert_eq!(client.status_and("whole").await, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_or_is_damaged_is_no_whole_body_to_the_worker() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send(&format!("{POST}Transfer-Encoding: chunked\r\n\r\nZ\r\n")).await;
+    let mut connection = worker.accept().await;
+    assert_eq!(status(&client.head().await), 400);
+    assert!(!connection.rest().await.contains("\r\n0\r\n"));
+
+    let mut client = door.send(&format!("{POST}Content-Length: 9\r\n\r\nhalf")).await;
+    let mut connection = worker.accept().await;
+    connection.until("half").await;
+    client.socket.shutdown().await.expect("to hang up");
+    assert_eq!(connection.rest().await, "");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_no_whole_answer_to_the_client() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n").await;
+    client.until("half").await;
+    drop(connection);
+    assert!(!client.rest().await.contains("\r\n0\r\n"));
+
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Le").await;
+    drop(connection);
+    assert_eq!(client.status_and("before its answer was complete\n").await, 502);
+}
+
+#[tokio::test]
+async fn a_worker_that_is_silent_in_the_middle_is_given_up() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { body_timeout: Duration::from_millis(50), ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf").await;
+    assert!(client.rest().await.ends_with("half"));
+}

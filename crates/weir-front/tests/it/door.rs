@@ -1,0 +1,228 @@
+//! A proxy with one app, its clients and its workers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use weir_base::clock::Clock;
+use weir_front::{Address, AppLimits, AppSettings, Apps, FrontMetrics, Proxy};
+use weir_net::server::{
+    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+};
+use weir_net::{BindOptions, Listener, NetMetrics};
+
+/// Longer than anything takes that a test waits for: only a test that fails waits so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Behind(Rc<Proxy>);
+
+impl Service for Behind {
+    fn claims_upgrade(&self, _path: &str) -> bool {
+        true
+    }
+
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        self.0.upgrade(upgrade)
+    }
+
+    async fn run(self: Rc<Self>) {
+        Rc::clone(&self.0).run().await;
+    }
+
+    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        Rc::clone(&self.0).answer(request, peer).await
+    }
+}
+
+/// A proxy that runs until it is dropped.
+pub(crate) struct Door {
+    address: std::net::SocketAddr,
+    registry: Registry,
+    pub(crate) apps: Arc<Apps>,
+    _stop: DropGuard,
+}
+
+impl Door {
+    /// In front of `workers`, on one core.
+    pub(crate) fn open(limits: AppLimits, workers: &[&Worker]) -> Self {
+        Self::to(limits, workers.iter().map(|worker| worker.address()).collect())
+    }
+
+    pub(crate) fn to(limits: AppLimits, workers: Vec<Address>) -> Self {
+        let app = AppSettings {
+            name: "app".to_owned(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            workers,
+            limits,
+        };
+        let clock = Clock::system();
+        let mut registry = Registry::default();
+        let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let sockets = Listener::bind_group(&loopback, 1, BindOptions::default()).expect("to bind");
+        let address = match &sockets[0] {
+            Listener::Tcp(socket) => socket.local_addr().expect("an address"),
+            Listener::Unix(_) => unreachable!("bound to a port"),
+        };
+        let at_once = CancellationToken::new();
+        let stop = Stop {
+            graceful: CancellationToken::new(),
+            at_once: at_once.clone(),
+            deadline: PATIENCE,
+        };
+        let shared = Arc::clone(&apps);
+        weir_net::server::start(Start {
+            listeners: vec![CoreListener { sockets, tls: None }],
+            cores: 1,
+            limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+            clock,
+            metrics: NetMetrics::register(&mut registry),
+            service: move |core: CoreIndex| Rc::new(Behind(Proxy::new(Arc::clone(&shared), core))),
+            stop,
+        })
+        .expect("a core");
+        Self { address, registry, apps, _stop: at_once.drop_guard() }
+    }
+
+    pub(crate) async fn connect(&self) -> Peers {
+        Peers::of(TcpStream::connect(self.address).await.expect("to connect"))
+    }
+
+    /// Sends a request on a connection of its own.
+    pub(crate) async fn send(&self, request: &str) -> Peers {
+        let mut client = self.connect().await;
+        client.write(request).await;
+        client
+    }
+
+    /// Sends `GET path`.
+    pub(crate) async fn get(&self, path: &str) -> Peers {
+        self.send(&get(path)).await
+    }
+
+    /// The value of a metric, by its name and labels as they are exported.
+    pub(crate) fn metric(&self, line: &str) -> u64 {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("metrics");
+        let found = text.lines().find_map(|one| one.strip_prefix(line)?.trim().parse().ok());
+        found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
+    }
+
+    /// Waits until a metric has a value.
+    pub(crate) async fn until(&self, line: &str, value: u64) {
+        let reached = async {
+            while self.metric(line) != value {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{line} never was {value}"));
+    }
+}
+
+pub(crate) fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n")
+}
+
+/// A worker of which the test plays the part.
+pub(crate) struct Worker(TcpListener);
+
+impl Worker {
+    pub(crate) async fn listen() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.expect("to bind"))
+    }
+
+    pub(crate) async fn listen_at(address: Address) -> Self {
+        let Address::Tcp(address) = address else { unreachable!("a port") };
+        Self(TcpListener::bind(address).await.expect("to bind again"))
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        Address::Tcp(self.0.local_addr().expect("an address"))
+    }
+
+    pub(crate) async fn accept(&self) -> Peers {
+        let accepted = timeout(PATIENCE, self.0.accept()).await.expect("a connection in time");
+        Peers::of(accepted.expect("a connection").0)
+    }
+
+    /// Whether nobody waits to be accepted.
+    pub(crate) async fn is_left_alone(&self) -> bool {
+        timeout(Duration::from_millis(50), self.0.accept()).await.is_err()
+    }
+}
+
+/// One end of a connection: a client's or a worker's.
+pub(crate) struct Peers {
+    pub(crate) socket: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Peers {
+    fn of(socket: TcpStream) -> Self {
+        Self { socket, read: Vec::new() }
+    }
+
+    pub(crate) async fn write(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).await.expect("to write");
+    }
+
+    /// Answers with `200` and a text.
+    pub(crate) async fn answer(&mut self, text: &str) {
+        let length = text.len();
+        self.write(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}")).await;
+    }
+
+    /// Up to and with `end`; more stays for the next time.
+    pub(crate) async fn until(&mut self, end: &str) -> String {
+        timeout(PATIENCE, self.read_until(end)).await.unwrap_or_else(|_| {
+            panic!("no {end:?} within {PATIENCE:?} in {:?}", String::from_utf8_lossy(&self.read))
+        })
+    }
+
+    async fn read_until(&mut self, end: &str) -> String {
+        loop {
+            let found = self.read.windows(end.len()).position(|part| part == end.as_bytes());
+            if let Some(place) = found {
+                let taken: Vec<u8> = self.read.drain(..place + end.len()).collect();
+                return String::from_utf8(taken).expect("text");
+            }
+            let count = self.socket.read_buf(&mut self.read).await.expect("to read");
+            let read = String::from_utf8_lossy(&self.read);
+            assert!(count > 0, "ended without {end:?}: {read:?}");
+        }
+    }
+
+    /// A head.
+    pub(crate) async fn head(&mut self) -> String {
+        self.until("\r\n\r\n").await
+    }
+
+    /// The status of an answer whose body is `text`.
+    pub(crate) async fn status_and(&mut self, text: &str) -> u16 {
+        let head = self.head().await;
+        self.until(text).await;
+        status(&head)
+    }
+
+    /// Everything to the end of the connection; a reset is an end, too.
+    pub(crate) async fn rest(&mut self) -> String {
+        let reading =
+            async { while self.socket.read_buf(&mut self.read).await.unwrap_or(0) > 0 {} };
+        timeout(PATIENCE, reading).await.expect("the end in time");
+        String::from_utf8(std::mem::take(&mut self.read)).expect("text")
+    }
+}
+
+pub(crate) fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}

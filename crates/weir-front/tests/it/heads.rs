@@ -1,0 +1,131 @@
+//! What a worker sees of a request, and what never reaches one.
+
+use weir_front::AppLimits;
+
+use crate::door::{Door, Worker, get, status};
+
+#[tokio::test]
+async fn a_worker_sees_the_request_and_who_sent_it() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let request = "GET http://shop.example:80/cart?x=%2F&y HTTP/1.1\r\nHost: forged.example\r\n\
+        Accept: */*\r\nCookie: a=1\r\nConnection: keep-alive, X-Private\r\nX-Private: 1\r\n\
+        Keep-Alive: 5\r\nTE: trailers\r\nProxy-Connection: close\r\nExpect: 100-continue\r\n\
+        X-Forwarded-For: 203.0.113.9\r\nX_Forwarded_For: 203.0.113.9\r\n\
+        X-Forwarded-Proto: https\r\nForwarded: for=203.0.113.9\r\nX-Request-Id: abc-1\r\n\r\n";
+    let mut client = door.send(request).await;
+    let mut connection = worker.accept().await;
+    let head = connection.head().await;
+    let mut lines: Vec<&str> = head.lines().collect();
+    let start = lines.iter().position(|line| line.starts_with("x-request-start: t=1"));
+    lines.remove(start.expect("when the request came"));
+    lines[1..].sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "GET /cart?x=%2F&y HTTP/1.1",
+            "",
+            "accept: */*",
+            "cookie: a=1",
+            "host: shop.example:80",
+            "x-forwarded-for: 127.0.0.1",
+            "x-forwarded-host: shop.example:80",
+            "x-forwarded-proto: http",
+            "x-request-id: abc-1",
+        ]
+    );
+    connection
+        .write("HTTP/1.1 201 Made\r\nX-Own: 1\r\nKeep-Alive: 9\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    let head = client.head().await;
+    assert_eq!(status(&head), 201);
+    assert!(head.contains("x-own: 1") && head.contains("content-length: 2"), "{head}");
+    assert!(!head.contains("x-hop") && !head.contains("keep-alive"), "{head}");
+    client.until("ok").await;
+}
+
+#[tokio::test]
+async fn a_request_without_a_plain_id_gets_one() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut ids = Vec::new();
+    for id in ["", "X-Request-Id: a b\r\n", "X-Request-Id: \"x\"\r\n"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{id}\r\n");
+        let mut client = door.send(&request).await;
+        let mut connection = worker.accept().await;
+        let head = connection.head().await;
+        let id = head.lines().find_map(|line| line.strip_prefix("x-request-id: "));
+        ids.push(id.expect("an id").to_owned());
+        connection.answer("ok").await;
+        client.until("ok").await;
+    }
+    assert!(ids.iter().all(|id| id.len() == 32));
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
+/// What could mean one thing here and another to a worker.
+#[tokio::test]
+async fn what_is_ambiguous_reaches_no_worker() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    for (request, expected) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: user@a\r\n\r\n", 400),
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", 400),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\n folded: 1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 400),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+    ] {
+        let mut client = door.send(request).await;
+        let head = client.head().await;
+        assert_eq!(status(&head), expected, "{request:?}");
+    }
+    assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn of_two_lengths_the_worker_sees_one() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let smuggled = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\
+        Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut client = door.send(smuggled).await;
+    let mut connection = worker.accept().await;
+    let head = connection.head().await;
+    assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"));
+    connection.until("0\r\n\r\n").await;
+    connection.answer("first").await;
+    client.until("first").await;
+    // Nothing that follows is believed (RFC 9112, section 6.1).
+    assert_eq!(client.rest().await, "");
+    assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn old_clients_and_heads_alone_are_served() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send("GET /old HTTP/1.0\r\n\r\n").await;
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.starts_with("GET /old HTTP/1.1\r\n"));
+    connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    connection.write("2\r\nok\r\n0\r\n\r\n").await;
+    let answer = client.rest().await;
+    assert!(answer.ends_with("\r\n\r\nok") && !answer.contains("chunked"), "{answer}");
+
+    let mut client = door.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.starts_with("HEAD "));
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await;
+    assert!(client.head().await.contains("content-length: 1000"));
+    client.write(&get("/next")).await;
+    assert!(worker.accept().await.head().await.starts_with("GET /next "));
+}

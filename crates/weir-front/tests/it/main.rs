@@ -1,0 +1,8 @@
+//! The proxy on a port of its own, between clients and workers that the test turns by hand.
+
+mod bodies;
+mod door;
+mod heads;
+mod queueing;
+mod sockets;
+mod workers;

@@ -1,0 +1,96 @@
+//! WebSockets, and whatever else a connection may become.
+
+use tokio::io::AsyncWriteExt;
+use weir_front::AppLimits;
+
+use crate::door::{Door, Worker, get, status};
+
+const ASK: &str = "GET /cable HTTP/1.1\r\nHost: app.example\r\nConnection: Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\n\r\n";
+const AGREE: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+#[tokio::test]
+async fn a_socket_is_joined_to_the_worker_s_and_holds_no_slot_for_requests() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send(&format!("{ASK}early ")).await;
+    let mut connection = worker.accept().await;
+    let head = connection.head().await;
+    for line in ["GET /cable HTTP/1.1", "connection: upgrade", "upgrade: websocket"] {
+        assert!(head.contains(line), "{head}");
+    }
+    assert!(head.contains("x-forwarded-for: 127.0.0.1"), "{head}");
+    connection.write(&format!("{AGREE}welcome")).await;
+    let head = client.head().await;
+    assert_eq!(status(&head), 101);
+    assert!(head.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+    client.until("welcome").await;
+    client.write("late").await;
+    connection.until("early late").await;
+
+    let mut other = door.get("/meanwhile").await;
+    let mut request = worker.accept().await;
+    request.head().await;
+    request.answer("served").await;
+    assert_eq!(other.status_and("served").await, 200);
+
+    client.socket.shutdown().await.expect("to hang up");
+    assert_eq!(connection.rest().await, "");
+    connection.write("bye").await;
+    drop(connection);
+    assert_eq!(client.rest().await, "bye");
+}
+
+#[tokio::test]
+async fn a_worker_that_declines_gets_nothing_more_of_that_connection() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send(&format!("{ASK}{}", get("/smuggled"))).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n") && answer.ends_with("no"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    assert_eq!(connection.rest().await, "");
+    assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn a_later_request_of_a_connection_may_become_a_socket_too() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.get("/first").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("first").await;
+    client.until("first").await;
+    client.write(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    assert_eq!(status(&client.head().await), 101);
+    client.write("ping").await;
+    connection.until("ping").await;
+}
+
+#[tokio::test]
+async fn sockets_have_a_limit_of_their_own_and_wait_for_it_in_turn() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits { streams: 1, ..AppLimits::default() }, &[&worker]);
+    let mut first = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    first.head().await;
+    let mut second = door.send(ASK).await;
+    door.until("weir_front_app_waiting{app=\"app\",class=\"stream\"}", 1).await;
+    drop(first);
+    drop(connection);
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    assert_eq!(status(&second.head().await), 101);
+}
