@@ -27,6 +27,7 @@ mod settings;
 mod signature;
 mod slow;
 mod socket;
+mod source;
 mod speech;
 mod storm;
 mod surroundings;

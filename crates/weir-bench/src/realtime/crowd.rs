@@ -23,6 +23,7 @@ use super::ending::{Ending, wait_after};
 use super::publisher::Publisher;
 use super::settings::LoadSettings;
 use super::socket;
+use super::source::Sources;
 use super::surroundings::Surroundings;
 use super::target::Target;
 use crate::clock::now;
@@ -43,7 +44,7 @@ pub(crate) struct Crowd {
     buffer: Vec<u8>,
     clients: Vec<Client>,
     publisher: Publisher,
-    source_addresses: u8,
+    sources: Sources,
     slow_clients: usize,
     slow_receive_buffer: usize,
     returns: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -73,7 +74,7 @@ impl Crowd {
             buffer: vec![0; READ_BYTES],
             clients,
             publisher: Publisher::default(),
-            source_addresses: settings.source_addresses,
+            sources: Sources::new(settings.source_addresses),
             slow_clients: settings.slow,
             slow_receive_buffer: settings.slow_receive_buffer_bytes,
             returns: BinaryHeap::new(),
@@ -90,10 +91,12 @@ impl Crowd {
 
     /// Starts one client's way in.
     pub(crate) fn open(&mut self, index: usize) -> Result<()> {
-        let from = socket::source_address(index, self.source_addresses);
         let receive_buffer = (index < self.slow_clients).then_some(self.slow_receive_buffer);
-        let socket = socket::open(from, self.target.url.address, receive_buffer)
-            .with_context(|| format!("client {index} of {}, from {from}", self.clients.len()))?;
+        let to = self.target.url.address;
+        let socket = socket::open(&self.sources, index, to, receive_buffer).with_context(|| {
+            let (from, clients) = (self.sources.address(index), self.clients.len());
+            format!("client {index} of {clients}, from {from}")
+        })?;
         watch(&self.epoll, &socket, index as u64)?;
         self.clients[index].open(socket, now());
         self.attendance.arriving += 1;

@@ -24,7 +24,7 @@ use super::payload::EventData;
 use super::report::{each_us, rounded};
 use super::scenario::Run;
 use super::settings::LoadSettings;
-use super::socket;
+use super::source::Sources;
 use super::speech::channel_name;
 use super::target::Target;
 use super::{frame, pusher};
@@ -111,9 +111,11 @@ impl Floor {
         let mut floor = Self { child, orders, answers, readers, frame_bytes };
         let port = floor.answer()?.parse().context("the writer's port")?;
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let sources = Sources::new(settings.source_addresses);
         for index in 0..settings.clients {
-            let from = socket::source_address(index, settings.source_addresses);
-            floor.readers.add(from, to).with_context(|| format!("reader {index}, from {from}"))?;
+            let from = sources.address(index);
+            let added = floor.readers.add(&sources, index, to);
+            added.with_context(|| format!("reader {index}, from {from}"))?;
         }
         let ready = floor.answer()?;
         ensure!(ready == "ready", "the writer says '{ready}'");

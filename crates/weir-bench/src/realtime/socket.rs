@@ -1,40 +1,37 @@
 //! Sockets that never block: thousands of them, from several addresses of this machine.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustix::time::Timespec;
 
-/// Begins to connect `to` from `from`. A small `receive_buffer` lets a client that does not read be felt soon.
+use super::source::Sources;
+
+/// Begins to connect client `index` of `sources` to `to`. A small `receive_buffer` lets a client that does not read
+/// be felt soon.
 pub(crate) fn open(
-    from: Ipv4Addr,
+    sources: &Sources,
+    index: usize,
     to: SocketAddrV4,
     receive_buffer: Option<usize>,
 ) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    sockopt::set_tcp_nodelay(&socket, true)?;
     // Closing is cutting: no TIME_WAIT is left that the next run would have to wait for.
     sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
     }
-    bind(&socket, &SocketAddrV4::new(from, 0))?;
+    sources.bind(&socket, index)?;
     match connect(&socket, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The address of client `index` when `addresses` of them take turns: 127.0.0.1 and those after it.
-pub(crate) fn source_address(index: usize, addresses: u8) -> Ipv4Addr {
-    let turn = u8::try_from(index % usize::from(addresses)).expect("less than a u8");
-    Ipv4Addr::new(127, 0, 0, 1 + turn)
 }
 
 /// How a read or a write ended that did not have to wait.

@@ -1,12 +1,13 @@
 //! The reading ends, read as the clients of a run are.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 
 use anyhow::Result;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 
 use crate::realtime::socket::{self, Moved};
+use crate::realtime::source::Sources;
 
 const READ_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 256;
@@ -28,8 +29,8 @@ impl Readers {
         })
     }
 
-    pub(super) fn add(&mut self, from: Ipv4Addr, to: SocketAddrV4) -> Result<()> {
-        let socket = socket::open(from, to, None)?;
+    pub(super) fn add(&mut self, sources: &Sources, index: usize, to: SocketAddrV4) -> Result<()> {
+        let socket = socket::open(sources, index, to, None)?;
         socket::wait_until_connected(&socket)?;
         let data = EventData::new_u64(self.sockets.len() as u64);
         epoll::add(&self.epoll, &socket, data, EventFlags::IN | EventFlags::ET)?;
