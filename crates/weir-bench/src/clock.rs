@@ -34,3 +34,17 @@ fn cpu_time(clock: ClockId) -> Duration {
         u32::try_from(spent.tv_nsec).unwrap_or(0),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_time_of_the_process_is_that_of_all_its_threads() {
+        const SPENT: Duration = Duration::from_millis(20);
+        let before = own_cpu_time();
+        let other = std::thread::spawn(|| while own_thread_cpu_time() < SPENT {});
+        other.join().expect("it only counts");
+        assert!(own_cpu_time() - before >= SPENT, "{:?}", own_cpu_time() - before);
+    }
+}

@@ -19,6 +19,7 @@ mod order;
 mod payload;
 mod presence;
 mod publisher;
+mod publishing_thread;
 mod pusher;
 mod report;
 mod scenario;
@@ -32,6 +33,7 @@ mod speech;
 mod storm;
 mod surroundings;
 mod target;
+mod wake;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

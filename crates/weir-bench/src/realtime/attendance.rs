@@ -61,4 +61,20 @@ impl Attendance {
         self.arrivals.record(at - opened);
         self.last_arrival = Some(at);
     }
+
+    /// Adds other clients' attendance to that of these.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.live += other.live;
+        self.arriving += other.arriving;
+        self.arrivals.merge(&other.arrivals);
+        self.last_arrival = self.last_arrival.max(other.last_arrival);
+        self.refused += other.refused;
+        self.refused_for_good += other.refused_for_good;
+        self.closed += other.closed;
+        self.first_closed = self.first_closed.into_iter().chain(other.first_closed).min();
+        for (ending, count) in &other.endings {
+            *self.endings.entry(ending.clone()).or_default() += count;
+        }
+        self.faults.merge(&other.faults);
+    }
 }

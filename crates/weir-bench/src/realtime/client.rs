@@ -171,7 +171,7 @@ impl Client {
     fn hear_events(&mut self, mut text: &[u8], around: &mut Surroundings, at: Instant) -> usize {
         let mut events = 0;
         while let Some((number, after)) = around.data.find(text) {
-            around.ledger.heard(self.channel, &mut self.seat, number, at);
+            around.heard(self.channel, &mut self.seat, number, at);
             text = &text[after..];
             if around.keeps_positions {
                 self.advance(text, &mut around.counts);

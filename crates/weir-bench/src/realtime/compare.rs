@@ -19,7 +19,7 @@ const FLOOR: &str = "floor";
 const GROWTH: &str = "rss_bytes_per_connection";
 
 /// Figures of the table, in its order; those that a scenario does not have are left out.
-const FIGURES: [&str; 44] = [
+const FIGURES: [&str; 46] = [
     "operations_per_second",
     "p50_us",
     "p99_us",
@@ -37,6 +37,8 @@ const FIGURES: [&str; 44] = [
     "connects_per_second",
     "connect_server_cpu_us",
     "all_back_s",
+    "back",
+    "never_back",
     "count_all_s",
     "lists_exact_s",
     "members_cpu_seconds",

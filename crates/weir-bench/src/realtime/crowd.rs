@@ -1,8 +1,9 @@
-//! All clients and publishing connections of a run on one epoll instance and one thread.
+//! All clients of a run on one epoll instance and one thread; the publishing thread is woken, and wakes it.
 //!
 //! The clients share the machine with the server they measure, so an event costs each of them one read: sockets are
 //! watched by edges, a read that leaves room in the buffer is the last, and one buffer serves all.
 
+mod arrival;
 mod members;
 mod publishing;
 mod slow_clients;
@@ -10,17 +11,17 @@ mod slow_clients;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
 
 use super::attendance::{AfterClose, Attendance};
 use super::client::{Client, Stage};
 use super::ending::{Ending, wait_after};
-use super::publisher::Publisher;
 use super::settings::LoadSettings;
 use super::socket;
 use super::source::Sources;
@@ -34,16 +35,15 @@ const READ_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 256;
 /// Longest wait for anything: settings are in seconds.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// Marks the publishing connections among what epoll reports.
-const COURIER: u64 = 1 << 63;
+/// Marks the wake-ups of the publishing thread among what epoll reports; clients have their numbers.
+const WAKE: u64 = u64::MAX;
 
 pub(crate) struct Crowd {
     target: Target,
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
     buffer: Vec<u8>,
+    /// Each in the place of its index, but for a part of them on a thread of its own.
     clients: Vec<Client>,
-    publisher: Publisher,
     sources: Sources,
     slow_clients: usize,
     slow_receive_buffer: usize,
@@ -59,7 +59,6 @@ impl Crowd {
         settings: &LoadSettings,
         mut around: Surroundings,
     ) -> Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let channels = around.channel_names.len();
         let at = now();
         let clients: Vec<_> =
@@ -67,14 +66,23 @@ impl Crowd {
         for client in &clients {
             around.ledger.add_subscriber(client.channel);
         }
+        Self::of(clients, target, settings, around)
+    }
+
+    /// With just these clients.
+    fn of(
+        clients: Vec<Client>,
+        target: &Target,
+        settings: &LoadSettings,
+        around: Surroundings,
+    ) -> Result<Self> {
+        let sources = Sources::new(settings.source_addresses);
         Ok(Self {
             target: target.clone(),
-            epoll,
-            events: Vec::with_capacity(EVENTS_MAX),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             buffer: vec![0; READ_BYTES],
             clients,
-            publisher: Publisher::default(),
-            sources: Sources::new(settings.source_addresses),
+            sources,
             slow_clients: settings.slow,
             slow_receive_buffer: settings.slow_receive_buffer_bytes,
             returns: BinaryHeap::new(),
@@ -89,45 +97,44 @@ impl Crowd {
         self.attendance.arriving == 0 && self.returns.is_empty()
     }
 
-    /// Starts one client's way in.
-    pub(crate) fn open(&mut self, index: usize) -> Result<()> {
+    /// Starts the way in of the client in this place.
+    pub(crate) fn open(&mut self, place: usize) -> Result<()> {
+        let index = self.clients[place].index;
         let receive_buffer = (index < self.slow_clients).then_some(self.slow_receive_buffer);
         let to = self.target.url.address;
-        let socket = socket::open(&self.sources, index, to, receive_buffer).with_context(|| {
-            let (from, clients) = (self.sources.address(index), self.clients.len());
-            format!("client {index} of {clients}, from {from}")
-        })?;
-        watch(&self.epoll, &socket, index as u64)?;
-        self.clients[index].open(socket, now());
+        let socket = socket::open(&self.sources, index, to, receive_buffer)
+            .with_context(|| format!("client {index}, from {}", self.sources.address(index)))?;
+        socket::watch(&self.epoll, &socket, place as u64)?;
+        self.clients[place].open(socket, now());
         self.attendance.arriving += 1;
         Ok(())
     }
 
     /// Waits for what happens until `deadline` at most, and serves it. May return earlier.
     pub(crate) fn turn(&mut self, deadline: Instant) -> Result<()> {
-        self.wait(deadline)?;
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            let epoll::Event { flags, data } = event;
-            let number = data.u64();
-            match usize::try_from(number & !COURIER) {
-                Ok(index) if number & COURIER != 0 => self.serve_courier(index),
-                Ok(index) => self.serve_client(index, flags),
-                Err(_) => {}
+        let mut room = [MaybeUninit::uninit(); EVENTS_MAX];
+        for event in self.wait(&mut room, deadline)? {
+            let epoll::Event { flags, data } = *event;
+            if let (false, Ok(index)) = (data.u64() == WAKE, usize::try_from(data.u64())) {
+                self.serve_client(index, flags);
             }
         }
-        self.events = events;
+        self.serve_publishing()?;
         self.bring_back()
     }
 
-    fn wait(&mut self, deadline: Instant) -> Result<()> {
+    fn wait<'a>(
+        &self,
+        room: &'a mut [MaybeUninit<epoll::Event>; EVENTS_MAX],
+        deadline: Instant,
+    ) -> Result<&'a [epoll::Event]> {
         let next_return = self.returns.peek().map(|Reverse((at, _))| *at);
         let until = next_return.map_or(deadline, |at| at.min(deadline));
         let timeout = until.saturating_duration_since(now()).min(WAIT_MAX);
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
-        let room = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, room, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok((events, _)) => Ok(events),
+            Err(rustix::io::Errno::INTR) => Ok(&[]),
             Err(error) => Err(io::Error::from(error)).context("waiting for sockets"),
         }
     }
@@ -223,9 +230,4 @@ impl Crowd {
         ensure!(live == clients, "only {live} of {clients} clients could subscribe: {why}");
         Ok(())
     }
-}
-
-fn watch(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
-    let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-    epoll::add(epoll, socket, EventData::new_u64(number), flags).context("watching a socket")
 }

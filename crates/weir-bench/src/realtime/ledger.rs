@@ -13,7 +13,7 @@ pub(crate) struct Deliveries {
     pub(crate) heard: Tally,
     /// From the first byte of the publish request until the last subscriber had the event.
     pub(crate) last_client: Latencies,
-    /// From the first byte of the publish request until its answer.
+    /// From the first byte of the publish request until its answer, both seen by the publishing thread.
     pub(crate) publish: Latencies,
     pub(crate) reordered: u64,
     pub(crate) duplicated: u64,
@@ -46,7 +46,8 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct Event {
     channel: usize,
-    published: Instant,
+    /// When the first byte of the request left. `None`: it has only been ordered, which counts as under way.
+    published: Option<Instant>,
     /// When the server said that it took the event.
     accepted: Option<Instant>,
     /// Subscribers that do not have it yet.
@@ -87,23 +88,29 @@ impl Ledger {
         self.outstanding
     }
 
-    pub(crate) fn published(&self) -> usize {
-        self.events.len()
-    }
-
-    /// The number of a new event.
-    pub(crate) fn publish(&mut self, channel: usize, at: Instant) -> u32 {
+    /// The number of a new event that is to be published. It is outstanding from here on, so that no more are under
+    /// way than should be while the publishing thread has not sent it yet.
+    pub(crate) fn order(&mut self, channel: usize) -> u32 {
         let number = u32::try_from(self.events.len()).expect("a run has fewer than 2^32 events");
         let missing = self.channels[channel].subscribers;
         self.outstanding += usize::from(missing > 0);
-        self.events.push(Event { channel, published: at, accepted: None, missing, void: false });
+        self.events.push(Event { channel, published: None, accepted: None, missing, void: false });
         number
+    }
+
+    /// The publishing thread sends the event.
+    pub(crate) fn sent(&mut self, number: u32, at: Instant) {
+        self.events[number as usize].published = Some(at);
+    }
+
+    pub(crate) fn is_sent(&self, number: u32) -> bool {
+        self.events.get(number as usize).is_some_and(|event| event.published.is_some())
     }
 
     pub(crate) fn accepted(&mut self, number: u32, at: Instant) {
         let event = &mut self.events[number as usize];
         event.accepted = Some(at);
-        self.deliveries.publish.record(at - event.published);
+        self.deliveries.publish.record(at - event.published.unwrap_or(at));
     }
 
     /// The publish failed, or nobody knows.
@@ -132,6 +139,10 @@ impl Ledger {
             return faults
                 .add(1, || format!("event {number} came on channel {channel}: it is not of it"));
         };
+        let Some(published) = event.published else {
+            let faults = &mut self.deliveries.heard.faults;
+            return faults.add(1, || format!("event {number} came before it was published"));
+        };
         let channel = &mut self.channels[channel];
         match channel.order.arrive(seat, number) {
             Arrival::New => {}
@@ -139,20 +150,20 @@ impl Ledger {
                 let overtaken =
                     event.accepted.is_some_and(|at| channel.latest.is_some_and(|late| at < late));
                 self.deliveries.reordered += u64::from(overtaken);
-                channel.latest = channel.latest.max(Some(event.published));
+                channel.latest = channel.latest.max(Some(published));
             }
             Arrival::Reordered => self.deliveries.reordered += 1,
             Arrival::Duplicated => return self.deliveries.duplicated += 1,
         }
         self.deliveries.last_heard = Some(at);
         self.deliveries.heard.operations += 1;
-        self.deliveries.heard.latencies.record(at - event.published);
+        self.deliveries.heard.latencies.record(at - published);
         // Somebody who is not counted any more may hear it too.
         let was_missing = event.missing > 0;
         event.missing = event.missing.saturating_sub(1);
         if was_missing && event.missing == 0 && !event.void {
             self.outstanding -= 1;
-            self.deliveries.last_client.record(at - event.published);
+            self.deliveries.last_client.record(at - published);
         }
     }
 
@@ -175,12 +186,49 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
+    /// Orders an event of the first channel, which is sent at once.
+    fn publish(ledger: &mut Ledger, at: Instant) -> u32 {
+        let number = ledger.order(0);
+        ledger.sent(number, at);
+        number
+    }
+
+    #[test]
+    fn an_event_is_under_way_from_its_order_on_and_its_times_count_from_its_sending() {
+        let mut ledger = Ledger::new(1);
+        ledger.add_subscriber(0);
+        let ordered = now();
+        let number = ledger.order(0);
+        assert_eq!((ledger.outstanding(), ledger.is_sent(number)), (1, false));
+        let sent = ordered + Duration::from_secs(5);
+        ledger.sent(number, sent);
+        assert_eq!((ledger.outstanding(), ledger.is_sent(number)), (1, true));
+        let answered = sent + Duration::from_micros(200);
+        ledger.accepted(number, answered);
+        ledger.heard(0, &mut Seat::default(), number, answered);
+        assert_eq!(ledger.outstanding(), 0);
+        let Deliveries { publish, heard, last_client, .. } = ledger.take_deliveries();
+        for latencies in [&publish, &heard.latencies, &last_client] {
+            assert!((latencies.longest_us() - 200.0).abs() < 1.0, "{}", latencies.longest_us());
+        }
+    }
+
+    #[test]
+    fn an_event_that_comes_before_it_was_sent_is_a_fault() {
+        let mut ledger = Ledger::new(1);
+        ledger.add_subscriber(0);
+        let number = ledger.order(0);
+        ledger.heard(0, &mut Seat::default(), number, now());
+        let heard = &ledger.deliveries.heard;
+        assert_eq!((heard.faults.count, heard.operations, ledger.outstanding()), (1, 0, 1));
+    }
+
     #[test]
     fn an_accepted_event_that_one_subscriber_misses_is_lost_once() {
         let mut ledger = Ledger::new(1);
         ledger.add_subscriber(0);
         ledger.add_subscriber(0);
-        let number = ledger.publish(0, now());
+        let number = publish(&mut ledger, now());
         ledger.heard(0, &mut Seat::default(), number, now());
         assert_eq!((ledger.lost(), ledger.outstanding()), (0, 1), "not accepted yet");
         ledger.accepted(number, now());
@@ -193,7 +241,7 @@ mod tests {
     fn an_event_that_comes_after_the_end_is_lost() {
         let mut ledger = Ledger::new(1);
         ledger.add_subscriber(0);
-        let number = ledger.publish(0, now());
+        let number = publish(&mut ledger, now());
         ledger.accepted(number, now());
         ledger.close();
         ledger.heard(0, &mut Seat::default(), number, now());
@@ -204,7 +252,7 @@ mod tests {
     fn an_event_whose_publish_failed_may_arrive_or_not() {
         let mut ledger = Ledger::new(1);
         ledger.add_subscriber(0);
-        let number = ledger.publish(0, now());
+        let number = publish(&mut ledger, now());
         ledger.void(number);
         assert_eq!((ledger.lost(), ledger.outstanding()), (0, 0));
         ledger.heard(0, &mut Seat::default(), number, now());
@@ -216,9 +264,9 @@ mod tests {
         let mut ledger = Ledger::new(1);
         ledger.add_subscriber(0);
         let start = now();
-        let one = ledger.publish(0, start);
+        let one = publish(&mut ledger, start);
         ledger.accepted(one, start + Duration::from_millis(1));
-        let other = ledger.publish(0, start + Duration::from_millis(2));
+        let other = publish(&mut ledger, start + Duration::from_millis(2));
         let (mut seat, end) = (Seat::default(), start + Duration::from_millis(3));
         ledger.heard(0, &mut seat, other, end);
         ledger.heard(0, &mut seat, one, end);
@@ -229,7 +277,7 @@ mod tests {
     fn an_event_of_another_channel_is_a_fault() {
         let mut ledger = Ledger::new(2);
         ledger.add_subscriber(0);
-        let number = ledger.publish(0, now());
+        let number = publish(&mut ledger, now());
         ledger.heard(1, &mut Seat::default(), number, now());
         ledger.heard(0, &mut Seat::default(), 99, now());
         assert_eq!(ledger.deliveries.heard.faults.count, 2);

@@ -64,11 +64,6 @@ impl Publisher {
         self.couriers.iter().filter(|courier| courier.socket.is_some()).count()
     }
 
-    /// Requests without an answer yet.
-    pub(crate) fn under_way(&self) -> usize {
-        self.couriers.iter().filter(|courier| courier.event.is_some()).count()
-    }
-
     /// Sends `request` on an idle connection, of which there must be one. `Some` if it broke.
     pub(crate) fn send(&mut self, event: u32, request: &[u8]) -> Option<Published> {
         let index = self.idle.pop().expect("the caller has made sure of an idle connection");

@@ -1,19 +1,16 @@
 //! The scenarios: who connects when, what is published, and what is measured of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
 use super::attendance::Attendance;
 use super::crowd::Crowd;
-use super::ledger::{Deliveries, Ledger};
-use super::members::Roll;
+use super::ledger::Deliveries;
 use super::meter::{MemoryPeak, Meter, Spent};
-use super::payload::EventData;
 use super::schedule::{Patience, Schedule};
 use super::settings::{LoadSettings, Pace, Scenario};
-use super::speech::{Speech, channel_name, presence_channel};
 use super::surroundings::{Counts, Surroundings};
 use super::target::{Protocol, Target};
 use super::{fanout, floor, presence, slow, storm};
@@ -94,20 +91,7 @@ impl<'run> Bench<'run> {
         let is_presence = settings.scenario == Scenario::Presence;
         let speaks_presence = target.protocol == Protocol::Pusher;
         ensure!(!is_presence || speaks_presence, "--scenario presence needs --protocol pusher");
-        let channel_names = match is_presence {
-            true => vec![presence_channel().to_owned()],
-            false => (0..settings.channels).map(channel_name).collect(),
-        };
-        let around = Surroundings {
-            speech: Speech::new(target),
-            data: EventData::new(fastrand::u32(..), settings.payload_bytes)?,
-            ledger: Ledger::new(channel_names.len()),
-            channel_names,
-            keeps_positions: settings.scenario == Scenario::Storm,
-            is_presence,
-            roll: Roll::default(),
-            counts: Counts::default(),
-        };
+        let around = Surroundings::new(target, settings)?;
         let crowd = Crowd::new(target, settings, around)?;
         Ok(Self { target, settings, crowd, run: Run::new() })
     }
@@ -116,22 +100,7 @@ impl<'run> Bench<'run> {
     pub(crate) fn arrive(&mut self) -> Result<()> {
         let meter = Meter::start(self.target)?;
         let before = self.target.usage()?;
-        let mut opened = 0;
-        let mut patience = Patience::new(self.settings.stall_timeout);
-        loop {
-            let room =
-                self.settings.connects_in_flight.saturating_sub(self.crowd.attendance.arriving);
-            let until = self.settings.clients.min(opened + room);
-            for index in opened..until {
-                self.crowd.open(index)?;
-            }
-            opened = until;
-            let everyone = opened == self.settings.clients && self.crowd.has_everyone_arrived();
-            if everyone || !patience.lasts(self.crowd.attendance.live as u64) {
-                break;
-            }
-            self.crowd.turn(now() + self.settings.stall_timeout)?;
-        }
+        self.crowd.arrive(self.settings)?;
         let end = self.crowd.attendance.last_arrival.unwrap_or(meter.started);
         self.run.arrival = Some(meter.stop(end)?);
         self.crowd.check_all_live()?;
@@ -152,8 +121,8 @@ impl<'run> Bench<'run> {
     /// Publishes as the settings say, and waits until all have what was published.
     pub(crate) fn publish_for(&mut self, duration: Duration) -> Result<(Spent, Deliveries)> {
         match self.settings.pace {
-            Pace::InFlight(count) => self.crowd.open_publishers(count + 1)?,
-            Pace::Rate(_) => self.crowd.open_publishers(PUBLISHERS_AT_A_RATE)?,
+            Pace::InFlight(count) => self.crowd.start_publishing(count + 1)?,
+            Pace::Rate(_) => self.crowd.start_publishing(PUBLISHERS_AT_A_RATE)?,
         }
         self.crowd.around.ledger.take_deliveries();
         let meter = Meter::start(self.target)?;
@@ -168,16 +137,16 @@ impl<'run> Bench<'run> {
             self.crowd.turn(deadline.min(until))?;
             memory.sample()?;
         }
-        self.drain()?;
+        self.drain(None)?;
         self.run.rss_bytes_max = memory.most();
         let deliveries = self.crowd.around.ledger.take_deliveries();
         let spent = meter.stop(deliveries.last_heard.unwrap_or(until))?;
         Ok((spent, deliveries))
     }
 
-    /// Waits until everybody has everything, or nothing comes any more.
-    pub(crate) fn drain(&mut self) -> Result<()> {
-        let mut patience = Patience::new(self.settings.stall_timeout);
+    /// Waits until everybody has everything, or nothing comes any more, or until `deadline`.
+    pub(crate) fn drain(&mut self, deadline: Option<Instant>) -> Result<()> {
+        let mut patience = Patience::new(self.settings.stall_timeout).until(deadline);
         let open = |crowd: &Crowd| crowd.around.ledger.outstanding() + crowd.unanswered();
         while open(&self.crowd) > 0 && patience.lasts(self.moved()) {
             self.crowd.turn(now() + self.settings.stall_timeout)?;
@@ -185,19 +154,24 @@ impl<'run> Bench<'run> {
         Ok(())
     }
 
-    /// Grows as long as anything happens.
+    /// Grows as long as events arrive or publishes are answered. A server that sends pings to thousands of clients
+    /// always sends something, so frames are no sign that what is missing will come.
     fn moved(&self) -> u64 {
-        let Surroundings { ledger, counts, .. } = &self.crowd.around;
-        ledger.deliveries.heard.operations + counts.frames
+        let deliveries = &self.crowd.around.ledger.deliveries;
+        deliveries.heard.operations + deliveries.publish.count()
     }
 
     fn finish(self) -> Run {
         let Self { crowd, mut run, .. } = self;
-        let Surroundings { ledger, counts, .. } = crowd.around;
+        let Surroundings { ledger, counts, publishing, .. } = crowd.around;
+        if let Some(publishing) = publishing {
+            run.extra.insert("publisher_nice".to_owned(), publishing.nice().into());
+        }
         run.lost = ledger.lost();
         let complaints = counts.first_complaint.clone();
         run.faults.add(counts.complaints, || complaints.unwrap_or_default());
         run.faults.merge(&crowd.attendance.faults);
+        run.faults.merge(&counts.refused_publishes);
         run.counts = counts;
         run.attendance = Some(crowd.attendance);
         run

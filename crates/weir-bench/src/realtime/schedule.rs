@@ -49,16 +49,22 @@ impl Schedule {
     }
 }
 
-/// Runs out when a figure does not change for too long.
+/// Runs out when a figure does not change for too long, or at a deadline.
 #[derive(Debug)]
 pub(crate) struct Patience {
     longest: Duration,
     last: (u64, Instant),
+    deadline: Option<Instant>,
 }
 
 impl Patience {
     pub(crate) fn new(longest: Duration) -> Self {
-        Self { longest, last: (u64::MAX, now()) }
+        Self { longest, last: (u64::MAX, now()), deadline: None }
+    }
+
+    /// Whatever changes until then.
+    pub(crate) fn until(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
     }
 
     pub(crate) fn lasts(&mut self, figure: u64) -> bool {
@@ -66,6 +72,22 @@ impl Patience {
         if figure != self.last.0 {
             self.last = (figure, at);
         }
-        at - self.last.1 < self.longest
+        at - self.last.1 < self.longest && self.deadline.is_none_or(|deadline| at < deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_lasts_while_something_changes_but_not_beyond_its_deadline() {
+        const LONG: Duration = Duration::from_secs(3600);
+        let mut patience = Patience::new(Duration::ZERO);
+        assert!(!patience.lasts(1), "no time is too long already");
+        let mut patience = Patience::new(LONG).until(Some(now() + LONG));
+        assert!(patience.lasts(1) && patience.lasts(1) && patience.lasts(2));
+        let mut patience = Patience::new(LONG).until(Some(now()));
+        assert!(!patience.lasts(1) && !patience.lasts(2), "although it changes");
     }
 }

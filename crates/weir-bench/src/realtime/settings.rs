@@ -12,6 +12,7 @@ use super::presence;
 const CLIENTS_MAX: u64 = 1_000_000;
 const CHANNELS_MAX: u64 = 10_000;
 const IN_FLIGHT_MAX: u64 = 64;
+const CLIENT_THREADS_MAX: u64 = 64;
 const RATE_MAX: f64 = 1e6;
 const PAYLOAD_BYTES_MAX: u64 = 1_000_000;
 const SECONDS_MAX: f64 = 86_400.0;
@@ -77,7 +78,7 @@ pub(crate) struct LoadFlags {
     /// Exact size of an event's data. 128 by default; slow: 4096, so that a server's queue for one client gets full.
     #[arg(long)]
     pub(crate) payload_bytes: Option<usize>,
-    /// How long to publish; storm: the longest wait until all are back; presence: how long the joining takes. 10 by
+    /// How long to publish; storm: the longest wait for --storm server; presence: how long the joining takes. 10 by
     /// default; slow: 30, with a slow half of 600 kB for each client.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
@@ -94,9 +95,16 @@ pub(crate) struct LoadFlags {
     /// Who ends the connections of a storm.
     #[arg(long, value_enum, default_value = "client")]
     pub(crate) storm: StormBy,
-    /// Clients that are on their way in at once.
+    /// Longest time from the cut of a storm until all are back and have what they missed. After it the run stops
+    /// publishing, waits for what is under way (at most --stall-timeout-seconds), and says how many never came back.
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) patience_seconds: f64,
+    /// Clients that are on their way in at once, over all client threads.
     #[arg(long, default_value_t = 256)]
     pub(crate) connects_in_flight: usize,
+    /// Threads that connect and subscribe the clients; one reads afterwards. Not in scenario presence.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) client_threads: usize,
     /// Calm between the last subscription and the reading of the server's memory; before a storm and after it.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) settle_seconds: f64,
@@ -131,7 +139,10 @@ pub(crate) struct LoadSettings {
     /// 0 in all scenarios but presence.
     pub(crate) followers: usize,
     pub(crate) storm: StormBy,
+    #[serde(rename = "patience_seconds", serialize_with = "as_seconds")]
+    pub(crate) patience: Duration,
     pub(crate) connects_in_flight: usize,
+    pub(crate) client_threads: usize,
     #[serde(skip)]
     pub(crate) settle: Duration,
     #[serde(skip)]
@@ -149,6 +160,8 @@ impl LoadFlags {
         ensure!(slow < clients, "--slow {slow}: must be fewer than --clients {clients}");
         let presence = scenario == Scenario::Presence;
         ensure!(!presence || self.channels == 1, "--scenario presence has one channel");
+        let shares = self.client_threads == 1 || !presence;
+        ensure!(shares, "--client-threads {}: --scenario presence has one", self.client_threads);
         Ok(LoadSettings {
             scenario,
             clients,
@@ -161,7 +174,9 @@ impl LoadFlags {
             slow_receive_buffer_bytes: self.slow_receive_buffer_bytes,
             followers: self.followers(scenario, clients)?,
             storm: self.storm,
+            patience: Duration::from_secs_f64(self.patience_seconds),
             connects_in_flight: self.connects_in_flight,
+            client_threads: self.client_threads,
             settle: Duration::from_secs_f64(self.settle_seconds),
             stall_timeout: Duration::from_secs_f64(self.stall_timeout_seconds),
         })
@@ -208,6 +223,8 @@ impl LoadFlags {
         within("--channels", self.channels as u64, 1, CHANNELS_MAX)?;
         within("--in-flight", self.in_flight.unwrap_or(1) as u64, 1, IN_FLIGHT_MAX)?;
         within("--connects-in-flight", self.connects_in_flight as u64, 1, CLIENTS_MAX)?;
+        within("--client-threads", self.client_threads as u64, 1, CLIENT_THREADS_MAX)?;
+        within_f64("--patience-seconds", self.patience_seconds, 1e-3, SECONDS_MAX)?;
         within_f64("--rate", self.rate.unwrap_or(1.0), 1e-3, RATE_MAX)?;
         within_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
         within_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)

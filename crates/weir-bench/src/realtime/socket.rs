@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use anyhow::{Context, Result};
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -51,6 +53,12 @@ pub(crate) fn read(socket: &OwnedFd, buffer: &mut [u8]) -> Moved {
         Err(Errno::AGAIN) => Moved::NotNow,
         Err(_) => Moved::Gone,
     }
+}
+
+/// By edges, because thousands of sockets are watched: an edge costs one report, whatever is left to read.
+pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
+    let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    epoll::add(epoll, socket, EventData::new_u64(number), flags).context("watching a socket")
 }
 
 /// For who has nothing else to do meanwhile.

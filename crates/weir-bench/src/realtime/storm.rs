@@ -1,4 +1,6 @@
 //! All clients lose their connections at once while events go on, and come back as client libraries do.
+//!
+//! The run ends when all are back and have everything, or when its patience is over, with what there is by then.
 
 use std::time::Instant;
 
@@ -14,7 +16,7 @@ use crate::clock::now;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     bench.arrive()?;
-    bench.crowd.open_publishers(1)?;
+    bench.crowd.start_publishing(1)?;
     bench.crowd.after_close = AfterClose::Return;
     bench.crowd.around.ledger.take_deliveries();
     let meter = Meter::start(bench.target)?;
@@ -22,14 +24,18 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     // Some events before the cut, so that clients have a position.
     publish_while(bench, &mut schedule, now() + bench.settings.settle, |_| true)?;
     let cut = cut(bench, &mut schedule)?;
-    wait_until_back(bench, &mut schedule, cut)?;
+    let deadline = cut + bench.settings.patience;
+    wait_until_back(bench, &mut schedule, cut, deadline)?;
     let all_live = bench.crowd.attendance.live == bench.settings.clients;
-    bench.drain()?;
+    // What was published last is still under way.
+    bench.drain(Some(deadline.max(now() + bench.settings.stall_timeout)))?;
     let attendance = &bench.crowd.attendance;
     let back = attendance.last_arrival.map(|last| last.saturating_duration_since(cut));
     let back = back.filter(|_| all_live).map(|back| rounded(back.as_secs_f64()));
     bench.run.extra.insert("all_back_s".to_owned(), back.into());
     let away = (bench.settings.clients - attendance.live) as u64;
+    bench.run.extra.insert("back".to_owned(), attendance.live.into());
+    bench.run.extra.insert("never_back".to_owned(), away.into());
     bench.run.faults.add(away, || format!("{away} clients did not come back"));
     let deliveries = bench.crowd.around.ledger.take_deliveries();
     let spent = meter.stop(deliveries.last_heard.unwrap_or_else(now))?;
@@ -49,15 +55,20 @@ fn cut(bench: &mut Bench<'_>, schedule: &mut Schedule) -> Result<Instant> {
     first.context("--storm server: the server closed nobody for --seconds")
 }
 
-/// Everybody is back when nobody has left or come for a while; events go on in the meantime.
-fn wait_until_back(bench: &mut Bench<'_>, schedule: &mut Schedule, cut: Instant) -> Result<()> {
+/// Everybody is back when nobody has left or come for a while; events go on in the meantime, until `deadline` at most.
+fn wait_until_back(
+    bench: &mut Bench<'_>,
+    schedule: &mut Schedule,
+    cut: Instant,
+    deadline: Instant,
+) -> Result<()> {
     let (clients, quiet) = (bench.settings.clients, bench.settings.settle);
     let away = move |bench: &Bench<'_>| {
         let attendance = &bench.crowd.attendance;
         let last = attendance.last_arrival.unwrap_or(cut).max(cut);
         attendance.live < clients || now() < last + quiet
     };
-    publish_while(bench, schedule, cut + bench.settings.duration + quiet, away)
+    publish_while(bench, schedule, deadline, away)
 }
 
 /// Publishes on schedule until `until`, or until `goes_on` says no.

@@ -27,7 +27,7 @@ pub(crate) struct State {
     subscribers: HashMap<u64, Subscriber>,
     victim: Option<u64>,
     history: HashMap<String, Vec<String>>,
-    held_back: Option<String>,
+    held_back: Vec<String>,
     recoveries: u64,
     sources: Vec<std::net::IpAddr>,
     members: Members,
@@ -98,7 +98,12 @@ fn serve_client(mut stream: TcpStream, path: &str, state: &Mutex<State>) -> io::
         state.sources.push(stream.peer_addr()?.ip());
         (state.opened, state.fault)
     };
-    if fault == Fault::IsBusyAtFirst && id <= 3 {
+    let is_busy = match fault {
+        Fault::IsBusyAtFirst => id <= 3,
+        Fault::LetsNobodyBack => id > 12,
+        _ => false,
+    };
+    if is_busy {
         return wire::write_status(&mut stream, "503 Service Unavailable");
     }
     wire::write_status(&mut stream, "101 Switching Protocols")?;
@@ -163,7 +168,7 @@ impl State {
             subscribers: HashMap::new(),
             victim: None,
             history: HashMap::new(),
-            held_back: None,
+            held_back: Vec::new(),
             recoveries: 0,
             sources: Vec::new(),
             members: Members::default(),
@@ -266,6 +271,9 @@ impl State {
         };
         subscriber.owes_a_pong = false;
         subscriber.unanswered = 0;
+        if self.fault == Fault::LosesAnEventAndNeverRests && self.victim == Some(id) {
+            wire::write_ping(&mut subscriber.stream)?;
+        }
         let waiting = std::mem::take(&mut subscriber.waiting);
         waiting.iter().try_for_each(|text| wire::write_text(&mut subscriber.stream, text))
     }
@@ -298,14 +306,21 @@ impl State {
             let text = if subscriber.is_centrifugo { &push } else { event };
             let is_victim = self.victim == Some(*id);
             let texts: Vec<&str> = match (self.fault, self.published) {
-                (Fault::LosesAnEvent, 3) if is_victim => vec![],
+                (Fault::LosesAnEvent | Fault::LosesAnEventAndNeverRests, 3) if is_victim => vec![],
                 (Fault::RepeatsAnEvent, 3) if is_victim => vec![text, text],
                 (Fault::ReordersEvents, 3) if is_victim => {
-                    self.held_back = Some(text.to_owned());
+                    self.held_back.push(text.to_owned());
                     vec![]
                 }
                 (Fault::ReordersEvents, 4) if is_victim => {
-                    vec![text, self.held_back.as_deref().expect("event 3")]
+                    vec![text, &self.held_back[0]]
+                }
+                (Fault::HoldsEvents(count), published) if is_victim && published < count => {
+                    self.held_back.push(text.to_owned());
+                    vec![]
+                }
+                (Fault::HoldsEvents(count), published) if is_victim && published == count => {
+                    self.held_back.iter().map(String::as_str).chain([text]).collect()
                 }
                 _ => vec![text],
             };

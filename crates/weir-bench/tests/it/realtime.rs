@@ -70,6 +70,7 @@ fn a_fanout_reports_the_envelope_and_every_delivery() {
                 let value = envelope[figure].as_f64();
                 assert!(value.is_some_and(|value| value > 0.0), "{figure}: {envelope}");
             }
+            assert!(envelope["publisher_nice"].is_number(), "{envelope}");
             assert!(envelope["rss_bytes_per_connection"].is_number(), "{envelope}");
             assert!(envelope["connect_server_cpu_us"].is_number(), "{envelope}");
         }
@@ -84,6 +85,26 @@ fn a_lost_event_is_counted_once_and_ends_the_wait() {
     let in_flight = ["--in-flight", "1"];
     let (code, envelope, _) = run(&FakeRealtime::start(Fault::LosesAnEvent), "fanout", &in_flight);
     assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+}
+
+#[test]
+fn pings_are_no_sign_that_a_lost_event_will_come() {
+    let server = FakeRealtime::start(Fault::LosesAnEventAndNeverRests);
+    let (code, envelope, _) = run(&server, "fanout", &AT_A_RATE);
+    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [1, 0, 0]), "{envelope}");
+}
+
+/// One client has nothing until 4 events are under way at once.
+#[test]
+fn exactly_so_many_events_are_in_flight_as_asked() {
+    let server = FakeRealtime::start(Fault::HoldsEvents(4));
+    let (code, envelope, _) = run(&server, "fanout", &["--in-flight", "3"]);
+    assert_eq!((code, wrong(&envelope)), (ERRORS_FOUND, [3, 0, 0]), "{envelope}");
+    assert_eq!(server.published(), 3, "no fourth before one of three has arrived everywhere");
+    let server = FakeRealtime::start(Fault::HoldsEvents(4));
+    let (code, envelope, _) = run(&server, "fanout", &["--in-flight", "4"]);
+    assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{envelope}");
+    assert!(server.published() > 4);
 }
 
 #[test]
@@ -134,9 +155,24 @@ fn clients_connect_from_as_many_addresses_as_asked() {
 
 #[test]
 fn clients_that_are_turned_away_for_now_come_again() {
-    let server = FakeRealtime::start(Fault::IsBusyAtFirst);
-    let (code, envelope, _) = run(&server, "connect", &["--stall-timeout-seconds", "10"]);
-    assert_eq!((code, &envelope["refused"]), (CLEAN, &3.into()), "{envelope}");
+    for threads in ["1", "5"] {
+        let server = FakeRealtime::start(Fault::IsBusyAtFirst);
+        let more = ["--stall-timeout-seconds", "10", "--client-threads", threads];
+        let (code, envelope, _) = run(&server, "connect", &more);
+        assert_eq!((code, &envelope["refused"]), (CLEAN, &3.into()), "{envelope}");
+    }
+}
+
+#[test]
+fn clients_that_came_on_several_threads_hear_as_one_crowd() {
+    for scenario in ["fanout", "storm"] {
+        let server = FakeRealtime::start(Fault::None);
+        let more = ["--client-threads", "5", "--channels", "3", "--source-addresses", "2"];
+        let (code, envelope, stderr) = run(&server, scenario, &[&more[..], &AT_A_RATE].concat());
+        assert_eq!((code, wrong(&envelope)), (CLEAN, [0; 3]), "{scenario}: {envelope} {stderr}");
+        assert_eq!(envelope["deliveries"], server.published() * 4, "12 clients on 3 channels");
+        assert_eq!(server.sources(), 2);
+    }
 }
 
 #[test]
@@ -162,7 +198,20 @@ fn after_a_storm_everybody_is_back_and_has_everything() {
     assert_eq!((&envelope["recovered"], server.recoveries()), (&12.into(), 12), "{envelope}");
     assert_eq!((&envelope["gaps"], &envelope["offset_jumps"]), (&0.into(), &0.into()));
     assert!(envelope["all_back_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{envelope}");
+    assert_eq!((&envelope["back"], &envelope["never_back"]), (&12.into(), &0.into()));
     assert_eq!(envelope["deliveries"], server.published() * 12);
+}
+
+#[test]
+fn a_storm_from_which_nobody_comes_back_ends_with_its_patience() {
+    let server = FakeRealtime::start(Fault::LetsNobodyBack);
+    let more = ["--rate", "100", "--seconds", "20", "--patience-seconds", "1.5"];
+    let (code, envelope, stderr) = run(&server, "storm", &more);
+    assert_eq!(code, ERRORS_FOUND, "{envelope} {stderr}");
+    assert_eq!((&envelope["back"], &envelope["never_back"]), (&0.into(), &12.into()));
+    assert!(envelope["all_back_s"].is_null() && envelope["refused"].as_u64() >= Some(12));
+    assert!(envelope["lost"].as_u64() > Some(0), "{envelope}");
+    assert_eq!(first_error(&envelope), "12 clients did not come back");
 }
 
 #[test]
@@ -194,7 +243,7 @@ fn what_a_recovery_leaves_out_is_lost() {
 #[test]
 fn a_client_that_is_closed_for_good_in_a_storm_is_an_error() {
     let server = FakeRealtime::start(Fault::ClosesEverybody(4009));
-    let more = ["--storm", "server", "--rate", "100", "--seconds", "1"];
+    let more = ["--storm", "server", "--rate", "100", "--seconds", "20", "--patience-seconds", "1"];
     let (code, envelope, _) = run(&server, "storm", &more);
     assert_eq!((code, &envelope["refused_for_good"]), (ERRORS_FOUND, &12.into()), "{envelope}");
     assert!(envelope["all_back_s"].is_null(), "{envelope}");
@@ -342,6 +391,9 @@ fn wrong_usage_and_impossible_settings_are_told_apart() {
         ("presence", ["--protocol", "centrifugo"]),
         ("presence", ["--followers", "7"]),
         ("storm", ["--in-flight", "1"]),
+        ("storm", ["--patience-seconds", "0"]),
+        ("fanout", ["--client-threads", "0"]),
+        ("presence", ["--client-threads", "2"]),
     ] {
         let (code, _, stderr) = run(&server, scenario, &flags);
         assert_eq!(code, IMPOSSIBLE, "{flags:?}");

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use rustix::event::epoll;
 
-use super::{Crowd, watch};
+use super::Crowd;
 use crate::realtime::socket;
 
 impl Crowd {
@@ -23,7 +23,7 @@ impl Crowd {
         self.around.ledger.close();
         for client in &self.clients[..self.slow_clients] {
             if let Some(socket) = &client.socket {
-                watch(&self.epoll, socket, client.index as u64)?;
+                socket::watch(&self.epoll, socket, client.index as u64)?;
             }
         }
         Ok(())

@@ -10,6 +10,10 @@ pub(crate) enum Fault {
     RepeatsAnEvent,
     /// The victim gets event 3 after event 4.
     ReordersEvents,
+    /// The same, and pings the victim without end, so that something always comes.
+    LosesAnEventAndNeverRests,
+    /// The victim gets nothing until so many events were published, then all of them.
+    HoldsEvents(u64),
     /// Says 401 to every publish.
     RefusesPublishes,
     /// Does not answer a subscription.
@@ -18,6 +22,8 @@ pub(crate) enum Fault {
     ClosesAtOnce(u16),
     /// Answers the first 3 requests for a WebSocket with 503.
     IsBusyAtFirst,
+    /// Answers every request for a WebSocket after the first 12 with 503.
+    LetsNobodyBack,
     /// Closes the victim with 4200 after event 3.
     ClosesTheVictim,
     /// Closes a client with 4100 that has not answered the pings with so many events.
