@@ -36,6 +36,12 @@ enum Bench {
     /// Background jobs, over the Faktory protocol.
     Jobs(Box<jobs::JobsFlags>),
     /// Many WebSocket clients, over the Pusher protocol or Centrifugo's.
+    ///
+    /// One thread reads for all clients and stamps what arrives: latencies are from the sending of a publish to its
+    /// arrival there. Another thread only publishes, on connections of its own, and measures publish_p50_us and
+    /// publish_p99_us: from the sending of the request to having the answer. It asks for the priority -20, so that it
+    /// does not wait for the readers where both have one core; publisher_nice says what it got (without CAP_SYS_NICE
+    /// 0: then give the clients two cores). client_cpu_seconds is the CPU time of all threads.
     Realtime(Box<realtime::RealtimeFlags>),
 }
 

@@ -19,7 +19,7 @@ const FLOOR: &str = "floor";
 const GROWTH: &str = "rss_bytes_per_connection";
 
 /// Figures of the table, in its order; those that a scenario does not have are left out.
-const FIGURES: [&str; 46] = [
+const FIGURES: [&str; 47] = [
     "operations_per_second",
     "p50_us",
     "p99_us",
@@ -27,6 +27,7 @@ const FIGURES: [&str; 46] = [
     "last_client_p99_us",
     "publish_p50_us",
     "publish_p99_us",
+    "publisher_nice",
     "server_cpu_us_per_operation",
     "server_cpu_seconds",
     "client_cpu_seconds",
