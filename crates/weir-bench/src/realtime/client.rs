@@ -150,16 +150,17 @@ impl Client {
     }
 
     fn hear(&mut self, text: &[u8], around: &mut Surroundings, at: Instant) -> Result<(), Ending> {
-        if self.stage == Stage::Live {
+        let was_live = self.stage == Stage::Live;
+        if was_live {
             let events = self.hear_events(text, around, at);
             if events > 0 && !around.speech.is_batch(text) {
                 return Ok(());
             }
         }
         for message in around.speech.messages(text) {
-            let was_live = self.stage == Stage::Live;
             let heard = around.speech.hear(message);
             self.react(heard, around)?;
+            // Events may stand in the answer to a subscription, and behind it in the same frame.
             if !was_live {
                 self.hear_events(message, around, at);
             }
@@ -272,5 +273,47 @@ impl Client {
         };
         self.unsent.extend(&bytes[sent..]);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+    use crate::realtime::settings::LoadSettings;
+    use crate::realtime::target::{Protocol, Target};
+
+    #[test]
+    fn events_in_the_frame_that_answers_the_subscription_are_heard_once() {
+        let settings = LoadSettings::parsed(&["--scenario", "storm"], 1);
+        let target = Target::of("ws://127.0.0.1:1", Protocol::Centrifugo);
+        let mut around = Surroundings::new(&target, &settings).expect("valid");
+        around.ledger.add_subscriber(0);
+        let data: Vec<String> = (0..3)
+            .map(|_| {
+                let number = around.ledger.order(0);
+                around.ledger.sent(number, now());
+                around.data.of(number)
+            })
+            .collect();
+        let [one, two, three] = &data[..] else { panic!("three events") };
+        let mut client = Client::new(0, 0, now());
+        client.stage = Stage::Subscribing;
+        let answer = format!(
+            r#"{{"id":2,"subscribe":{{"recoverable":true,"epoch":"ab","publications":[{{"data":"{one}","offset":1}}],"recovered":true,"offset":1,"was_recovering":true}}}}"#
+        );
+        let push = |data: &str, offset: u32| {
+            format!(r#"{{"push":{{"channel":"c","pub":{{"data":"{data}","offset":{offset}}}}}}}"#)
+        };
+        let frame = [answer, push(two, 2), "{}".to_owned()].join("\n");
+        client.hear(frame.as_bytes(), &mut around, now()).expect("understood");
+        assert_eq!(client.stage, Stage::Live);
+        assert_eq!(around.ledger.deliveries.heard.operations, 2);
+        client.hear(push(three, 3).as_bytes(), &mut around, now()).expect("understood");
+        assert_eq!(
+            (around.ledger.deliveries.heard.operations, around.ledger.outstanding()),
+            (3, 0)
+        );
+        assert_eq!((around.ledger.deliveries.duplicated, around.counts.offset_jumps), (0, 0));
     }
 }

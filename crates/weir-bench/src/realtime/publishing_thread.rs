@@ -160,9 +160,7 @@ mod tests {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 
     fn start(address: SocketAddr, connections: usize) -> Result<PublishingThread> {
-        let url = format!("ws://{address}").parse().expect("an address");
-        let app = "app:key:secret".parse().expect("an app");
-        let target = Target { url, app, protocol: Protocol::Pusher, pids: Vec::new() };
+        let target = Target::of(&format!("ws://{address}"), Protocol::Pusher);
         let press = Press {
             to: target.url.address,
             speech: Speech::new(&target),

@@ -244,3 +244,19 @@ fn within_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
 fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
 }
+
+#[cfg(test)]
+impl LoadSettings {
+    /// As the command line would have it.
+    pub(crate) fn parsed(flags: &[&str], clients: usize) -> Self {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Flags {
+            #[command(flatten)]
+            load: LoadFlags,
+        }
+        let flags = Flags::parse_from(["bench"].iter().chain(flags));
+        flags.load.checked(clients).expect("valid")
+    }
+}

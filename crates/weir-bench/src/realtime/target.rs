@@ -106,6 +106,15 @@ impl FromStr for App {
 }
 
 #[cfg(test)]
+impl Target {
+    /// With an app of no importance.
+    pub(crate) fn of(url: &str, protocol: Protocol) -> Self {
+        let app = "app:key:secret".parse().expect("an app");
+        Self { url: url.parse().expect("a URL"), app, protocol, pids: Vec::new() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

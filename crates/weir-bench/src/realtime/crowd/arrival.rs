@@ -86,24 +86,10 @@ mod tests {
     use crate::realtime::surroundings::Surroundings;
     use crate::realtime::target::{Protocol, Target};
 
-    fn settings(clients: usize) -> LoadSettings {
-        use clap::Parser;
-
-        #[derive(Parser)]
-        struct Flags {
-            #[command(flatten)]
-            load: crate::realtime::settings::LoadFlags,
-        }
-        let flags = Flags::parse_from(["bench", "--scenario", "connect", "--client-threads", "3"]);
-        flags.load.checked(clients).expect("valid")
-    }
-
     #[test]
     fn every_client_is_in_one_crew_and_all_are_united_in_their_places() {
-        let settings = settings(10);
-        let url = "ws://127.0.0.1:1".parse().expect("an address");
-        let app = "app:key:secret".parse().expect("an app");
-        let target = Target { url, app, protocol: Protocol::Pusher, pids: Vec::new() };
+        let settings = LoadSettings::parsed(&["--scenario", "connect"], 10);
+        let target = Target::of("ws://127.0.0.1:1", Protocol::Pusher);
         let around = Surroundings::new(&target, &settings).expect("valid");
         let mut crowd = Crowd::new(&target, &settings, around).expect("an epoll");
         let mut crews = crowd.split(3, &settings).expect("three epolls");
