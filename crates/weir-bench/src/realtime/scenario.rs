@@ -19,7 +19,7 @@ use crate::process_usage::Usage;
 use crate::tally::Faults;
 
 /// Publishing connections opened beforehand where events are published at a rate.
-const PUBLISHERS_AT_A_RATE: usize = 4;
+pub(crate) const PUBLISHERS_AT_A_RATE: usize = 4;
 
 /// All that a run found.
 #[derive(Debug)]

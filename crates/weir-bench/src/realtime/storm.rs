@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use super::attendance::AfterClose;
 use super::meter::Meter;
 use super::report::rounded;
-use super::scenario::Bench;
+use super::scenario::{Bench, PUBLISHERS_AT_A_RATE};
 use super::schedule::Schedule;
 use super::settings::StormBy;
 use crate::clock::now;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> Result<()> {
     bench.arrive()?;
-    bench.crowd.start_publishing(1)?;
+    bench.crowd.start_publishing(PUBLISHERS_AT_A_RATE)?;
     bench.crowd.after_close = AfterClose::Return;
     bench.crowd.around.ledger.take_deliveries();
     let meter = Meter::start(bench.target)?;
