@@ -1,11 +1,10 @@
 //! What all cores share: the apps, the ways to the cores, the rules that every publisher keeps.
 
+pub(crate) mod alone;
 mod broadcast;
 mod cores;
 mod mailbox;
 mod room;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! What a benchmark needs of the inside: the hand-over of an event to the subscribers of one core,
-//! without sockets.
+//! What benchmarks and fuzzers need of the inside, without sockets: the hand-over of an event to the
+//! subscribers of one core, and a whole core that is turned by hand. Not for anybody else.
 
 use std::hint::black_box;
 
@@ -10,6 +10,7 @@ use crate::frame::{Draft, Frame};
 use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey};
 use crate::pusher::position::{Epoch, Position};
 use crate::pusher::server_message::ChannelEvent;
+pub use crate::shard::by_hand::{Connection, Core, Leftovers, Waiting};
 
 /// One channel with subscribers on one core.
 #[derive(Debug)]

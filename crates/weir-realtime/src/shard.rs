@@ -4,6 +4,7 @@
 //! others publish, in turns, so that a burst to thousands of sockets never holds up who reads,
 //! pings or connects for longer than a turn.
 
+pub(crate) mod by_hand;
 mod client_event;
 mod closing;
 pub(crate) mod connect;

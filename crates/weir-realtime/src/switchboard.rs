@@ -160,7 +160,7 @@ mod tests {
     use weir_base::clock::Clock;
 
     use super::*;
-    use crate::hub::testing::hub;
+    use crate::hub::alone::hub;
 
     fn pattern(text: &str) -> Pattern {
         text.parse().unwrap()

@@ -92,6 +92,11 @@ impl Users {
         self.users().get(user_id).map(|user| user.connections.clone()).unwrap_or_default()
     }
 
+    /// How many users are signed in or watched.
+    pub(crate) fn known(&self) -> usize {
+        self.users().len()
+    }
+
     /// How many users are signed in.
     pub(crate) fn signed_in(&self) -> usize {
         self.users().values().filter(|user| !user.connections.is_empty()).count()

@@ -5,7 +5,7 @@ use weir_base::clock::Clock;
 use super::*;
 use crate::channel::{CacheState, Join, Joining};
 use crate::hub::Event;
-use crate::hub::testing::hub;
+use crate::hub::alone::hub;
 use crate::pusher::position::Epoch;
 use crate::pusher::server_message::Recovery;
 use crate::settings::Settings;

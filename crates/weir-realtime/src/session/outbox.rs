@@ -141,6 +141,11 @@ impl Outbox {
         self.bytes
     }
 
+    /// How many pushes wait, whole or in part.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

@@ -67,7 +67,7 @@ impl Shard {
     }
 
     /// What waits for a stream; None: nothing.
-    fn take_waiting(&self, state: &mut State, socket_id: SocketId) -> Option<String> {
+    pub(super) fn take_waiting(&self, state: &mut State, socket_id: SocketId) -> Option<String> {
         let key = state.session_of(socket_id)?;
         let session = state.session(key);
         let before = session.waiting_bytes();

@@ -1,63 +1,33 @@
-//! A core without sockets, turned by hand: its connections are streams, whose queues are read.
+//! A core that is turned by hand.
 
-use std::task::{Context, Waker};
-
-use prometheus_client::registry::Registry;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokio::task::LocalSet;
-use weir_base::clock::Clock;
 use weir_base::secret::Secret;
-use weir_base::semaphore::Semaphore;
-use weir_base::shutdown::Shutdown;
 
+use super::by_hand::{Connection, Core, Leftovers};
 use super::closing::Why;
 use super::*;
 use crate::frame::Frame;
-use crate::hub::{Event, Parts};
-use crate::metrics::RealtimeMetrics;
-use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
-use crate::pusher::limits::Limits;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Transport;
 use crate::settings::{AppSettings, Settings};
-use crate::webhooks::{self, WebhookMetrics, Webhooks};
 use crate::websocket::{MaskKey, Message};
 
 const MASK: MaskKey = MaskKey::new([1, 2, 3, 4]);
 
-/// One core of a hub with one app.
-struct Core(Rc<Shard>);
+fn app() -> AppSettings {
+    AppSettings::new("1", "key", Secret::new("secret"))
+}
 
+/// One core of a hub with one app.
 fn with_core(test: impl FnOnce(&Core)) {
-    let mut registry = Registry::default();
-    let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
-    let clock = Clock::manual(weir_base::clock::Timestamp::from_millis(1_000_000));
-    let (webhooks, _) = Webhooks::start(
-        webhooks::Settings::default(),
-        clock.clone(),
-        WebhookMetrics::register(&mut registry),
-        semaphore,
-        Shutdown::new(),
-    );
-    let metrics = RealtimeMetrics::register(&mut registry);
-    let apps = vec![AppSettings::new("1", "key", Secret::new("secret"))];
-    let settings = Settings::default();
-    let hub = Hub::new(Parts { cores: 1, settings, apps, clock, metrics, webhooks });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
-        // Its own work is never polled: the test turns it by hand.
-        test(&Core(Shard::new(hub, 0, CancellationToken::new())));
-    });
+    test(&Core::new(Settings::default(), vec![app()]));
 }
 
 impl Core {
-    fn connect(&self) -> (SessionKey, SocketId) {
-        let app = self.0.hub.app_by_id("1").unwrap();
-        let place = app.connect().unwrap();
-        let state = &mut *self.0.state.borrow_mut();
-        self.0.register(state, app, place, Transport::Events)
+    fn enter(&self) -> (SessionKey, SocketId) {
+        let Connection { key, socket_id } = self.connect("key").unwrap();
+        (key, socket_id)
     }
 
     fn say(&self, key: SessionKey, event: &str, data: &Value) {
@@ -82,40 +52,15 @@ impl Core {
         self.say(key, "pusher:unsubscribe", &json!({ "channel": channel }));
     }
 
-    fn publish(&self, channel: &str, name: &str) {
-        let app = self.0.hub.app_by_id("1").unwrap();
-        let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
-        self.0.hub.publish(&app, &channel, Event { name, data: "", except: None }).unwrap();
-    }
-
-    /// Sorts in the letters that are there.
-    fn open_letters(&self) {
-        let mut letters = Letters::new();
-        let mut context = Context::from_waker(Waker::noop());
-        let _ = self.0.hub.cores.get(0).mailbox.poll_take(&mut context, &mut letters);
-        for letter in letters {
-            self.0.open(&mut self.0.state.borrow_mut(), letter);
-        }
-    }
-
-    /// Delivers everything.
-    fn deliver(&self) {
-        self.open_letters();
-        while !self.0.state.borrow().ready.is_empty() {
-            self.0.turn(&mut self.0.state.borrow_mut());
-        }
+    fn tell(&self, channel: &str, name: &str) {
+        self.publish("1", channel, (name, ""), None).unwrap();
     }
 
     /// What waits for a connection; that is taken.
     fn messages(&self, key: SessionKey) -> Vec<Value> {
-        let state = &mut *self.0.state.borrow_mut();
-        let Some(mut outbox) = state.session(key).outbox.take() else { return Vec::new() };
-        let mut text = String::new();
-        for wire in outbox.take() {
-            crate::sse::write_events(&mut text, &wire);
-        }
-        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|json| serde_json::from_str(json).unwrap()).collect()
+        let socket_id = self.0.state.borrow_mut().session(key).socket_id;
+        let messages = self.take(Connection { key, socket_id }).into_iter();
+        messages.map(|json| serde_json::from_str(&json).unwrap()).collect()
     }
 
     /// The names of that.
@@ -124,17 +69,17 @@ impl Core {
         messages.map(|message| message["event"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn waiting(&self) -> (usize, usize) {
-        self.0.hub.cores.get(0).room.waiting()
+    fn room(&self) -> (usize, usize) {
+        self.leftovers().room
     }
 }
 
 #[test]
 fn a_letter_is_not_for_who_has_the_number_now() {
     with_core(|core| {
-        let (first, gone) = core.connect();
+        let (first, gone) = core.enter();
         core.0.close(&mut core.0.state.borrow_mut(), first, Why::Gone);
-        let (second, _) = core.connect();
+        let (second, _) = core.enter();
         assert_eq!(first, second, "the number is given again");
         let frame = Frame::text(crate::pusher::server_message::ping);
         core.0.hub.tell(gone, Letter::Direct { to: gone, frame });
@@ -148,7 +93,7 @@ fn a_letter_is_not_for_who_has_the_number_now() {
 #[test]
 fn nothing_follows_a_close_frame() {
     with_core(|core| {
-        let (key, to) = core.connect();
+        let (key, to) = core.enter();
         let frame = Frame::text(crate::pusher::server_message::ping);
         core.0.hub.tell(to, Letter::Close { to, code: CloseCode::Unauthorized });
         core.0.hub.tell(to, Letter::Direct { to, frame });
@@ -160,10 +105,10 @@ fn nothing_follows_a_close_frame() {
 #[test]
 fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
     with_core(|core| {
-        let (one, _) = core.connect();
+        let (one, _) = core.enter();
         for sorts_in in [false, true] {
             core.subscribe(one, "a");
-            core.publish("a", "for-nobody");
+            core.tell("a", "for-nobody");
             if sorts_in {
                 core.open_letters();
             }
@@ -172,8 +117,8 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
             core.subscribe(one, "a");
             core.deliver();
             assert!(core.heard(one).is_empty(), "sorted in: {sorts_in}");
-            assert_eq!(core.waiting(), (0, 0), "its room is given back");
-            core.publish("b", "for-b");
+            assert_eq!(core.room(), (0, 0), "its room is given back");
+            core.tell("b", "for-b");
             core.deliver();
             assert_eq!(core.heard(one), ["for-b"]);
             core.unsubscribe(one, "a");
@@ -186,13 +131,13 @@ fn what_is_on_its_way_to_a_channel_that_emptied_reaches_nobody() {
 #[test]
 fn a_channel_that_was_ready_and_emptied_has_no_turn() {
     with_core(|core| {
-        let (one, _) = core.connect();
+        let (one, _) = core.enter();
         core.subscribe(one, "a");
-        core.publish("a", "for-nobody");
+        core.tell("a", "for-nobody");
         core.open_letters();
         core.unsubscribe(one, "a");
         assert!(core.0.state.borrow().ready.is_empty());
-        assert_eq!(core.waiting(), (0, 0));
+        assert_eq!(core.room(), (0, 0));
     });
 }
 
@@ -200,20 +145,20 @@ fn a_channel_that_was_ready_and_emptied_has_no_turn() {
 #[test]
 fn who_recovers_gets_what_is_on_its_way_once() {
     with_core(|core| {
-        let (one, _) = core.connect();
+        let (one, _) = core.enter();
         core.subscribe(one, "a");
         let channel = core.0.hub.app_by_id("1").unwrap().channels.get("a").unwrap();
         let epoch = channel.info().position.epoch.to_string();
-        core.publish("a", "e");
-        let (two, _) = core.connect();
+        core.tell("a", "e");
+        let (two, _) = core.enter();
         let recover = json!({ "channel": "a", "recover": { "epoch": epoch, "offset": 0 } });
         core.say(two, "pusher:subscribe", &recover);
-        core.publish("a", "f");
+        core.tell("a", "f");
         core.deliver();
         let answer = "pusher_internal:subscription_succeeded";
         assert_eq!(core.heard(one), ["e", "f"]);
         assert_eq!(core.heard(two), [answer, "e", "f"]);
-        assert_eq!(core.waiting(), (0, 0));
+        assert_eq!(core.room(), (0, 0));
     });
 }
 
@@ -224,9 +169,8 @@ fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
         let interval = std::time::Duration::from_secs(1);
         let mut settings = Settings::default();
         settings.limits.subscribe_rate = Rate::new(1, interval);
-        let apps = vec![AppSettings::new("1", "key", Secret::new("secret"))];
-        core.0.hub.reload(settings, apps);
-        let [(one, _), (two, _), (three, _)] = [core.connect(), core.connect(), core.connect()];
+        core.0.hub.reload(settings, vec![app()]);
+        let [(one, _), (two, _), (three, _)] = [core.enter(), core.enter(), core.enter()];
         let may = |key| {
             let state = &mut *core.0.state.borrow_mut();
             state.session(key).owes == 0 || core.0.may_subscribe(state, key)
@@ -351,11 +295,11 @@ proptest! {
                 core.0.close(&mut core.0.state.borrow_mut(), *key, Why::Gone);
             }
             core.deliver();
-            let state = core.0.state.borrow();
-            assert!(state.sessions.is_empty() && state.channels.is_empty() && state.slots.is_empty());
-            assert_eq!(core.waiting(), (0, 0));
+            let left = core.leftovers();
+            let (registered, history_bytes) = (left.registered, left.history_bytes);
+            assert_eq!(left, Leftovers { registered, history_bytes, ..Leftovers::default() });
             let bytes: usize = channels.with_prefix("").iter().map(|one| one.info().history_bytes).sum();
-            assert_eq!(core.0.hub.history_bytes(), bytes);
+            assert_eq!(history_bytes, bytes);
         });
     }
 }
@@ -370,7 +314,7 @@ fn pick(clients: &mut [Client], who: usize) -> Option<&mut Client> {
 fn take_step(core: &Core, clients: &mut Vec<Client>, step: Step) {
     match step {
         Step::Connect => {
-            let (key, socket_id) = core.connect();
+            let (key, socket_id) = core.enter();
             clients.push((key, socket_id, Known::default()));
         }
         Step::Close(who) => {
@@ -392,7 +336,7 @@ fn take_step(core: &Core, clients: &mut Vec<Client>, step: Step) {
             let left = known.subscribed.remove(CHANNELS[channel]);
             known.left.extend(left.map(|place| (CHANNELS[channel].to_owned(), place)));
         }
-        Step::Publish(channel) => core.publish(CHANNELS[channel], "e"),
+        Step::Publish(channel) => core.tell(CHANNELS[channel], "e"),
         Step::OpenLetters => core.open_letters(),
         Step::Turn => core.0.turn(&mut core.0.state.borrow_mut()),
         Step::Nonsense(who, text) => {

@@ -22,7 +22,7 @@ use crate::settings::{COUNT_INTERVAL, COUNTED_AT_ONCE_MAX};
 /// Between two rounds.
 const TICK: Duration = Duration::from_millis(100);
 /// Rounds in which every connection is looked at once: a second.
-const ROUNDS: usize = 10;
+pub(super) const ROUNDS: usize = 10;
 /// What the server waits beyond a client's own time to ping: the client's ping may be on its way.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -45,7 +45,7 @@ impl Shard {
     }
 
     /// Every tenth connection.
-    fn look_at_sessions(&self, round: usize) {
+    pub(super) fn look_at_sessions(&self, round: usize) {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
         let keys: Vec<SessionKey> = (round..state.sessions.capacity())
@@ -104,7 +104,7 @@ impl Shard {
         }
     }
 
-    fn tell_counts(&self) {
+    pub(super) fn tell_counts(&self) {
         let state = &mut *self.state.borrow_mut();
         let now = self.hub.clock.now();
         state.uncounted.retain(|_, (channel, app)| {

@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::channel::Joining;
-    use crate::hub::testing::hub;
+    use crate::hub::alone::hub;
     use crate::pusher::channel::ChannelName;
 
     fn join(hub: &Hub, channel: &str, user_id: &str) {

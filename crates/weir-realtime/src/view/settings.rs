@@ -154,7 +154,7 @@ fn webhook(endpoint: &Endpoint) -> WebhookView {
 mod tests {
     use weir_base::clock::{Clock, Timestamp};
 
-    use crate::hub::testing::hub;
+    use crate::hub::alone::hub;
 
     #[test]
     fn what_is_set_is_told_and_no_secret() {

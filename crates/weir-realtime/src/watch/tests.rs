@@ -7,7 +7,7 @@ use weir_base::clock::Clock;
 
 use super::*;
 use crate::channel::Joining;
-use crate::hub::testing::{hub, hub_with};
+use crate::hub::alone::{hub, hub_with};
 use crate::operations::PublishEvent;
 
 fn clock() -> Clock {

@@ -1,10 +1,9 @@
-//! A hub for tests: one core, one app, webhooks that nobody sends.
+//! A hub by itself, for tests and what is turned by hand: webhooks that nobody sends.
 
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::Shutdown;
 
@@ -13,11 +12,8 @@ use crate::metrics::RealtimeMetrics;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::{self, WebhookMetrics, Webhooks};
 
-pub(crate) fn hub(clock: &Clock) -> Arc<Hub> {
-    hub_with(clock, |_| {})
-}
-
-pub(crate) fn hub_with(clock: &Clock, change: impl FnOnce(&mut Settings)) -> Arc<Hub> {
+/// With these apps, and one core.
+pub(crate) fn alone(clock: &Clock, settings: Settings, apps: Vec<AppSettings>) -> Arc<Hub> {
     let mut registry = Registry::default();
     let semaphore = Arc::new(Semaphore::new("webhooks", "webhooks_in_flight_max", 1));
     let (webhooks, _) = Webhooks::start(
@@ -27,14 +23,26 @@ pub(crate) fn hub_with(clock: &Clock, change: impl FnOnce(&mut Settings)) -> Arc
         semaphore,
         Shutdown::new(),
     );
-    let mut settings = Settings::default();
-    change(&mut settings);
     Hub::new(Parts {
         cores: 1,
         settings,
-        apps: vec![AppSettings::new("1", "key", Secret::new("secret"))],
+        apps,
         clock: clock.clone(),
         metrics: RealtimeMetrics::register(&mut registry),
         webhooks,
     })
+}
+
+/// With one app.
+#[cfg(test)]
+pub(crate) fn hub(clock: &Clock) -> Arc<Hub> {
+    hub_with(clock, |_| {})
+}
+
+#[cfg(test)]
+pub(crate) fn hub_with(clock: &Clock, change: impl FnOnce(&mut Settings)) -> Arc<Hub> {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    let secret = weir_base::secret::Secret::new("secret");
+    alone(clock, settings, vec![AppSettings::new("1", "key", secret)])
 }

@@ -1,0 +1,281 @@
+//! A core without sockets, turned by hand: its connections are heard when somebody says so, and
+//! what waits for them is taken when somebody says so. For tests and fuzzers ([`crate::measure`]).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::{Clock, Timestamp};
+use weir_net::server::Peer;
+
+use super::closing::Why;
+use super::upkeep::ROUNDS;
+use super::{BUFFER_BYTES, Letters, Shard, State};
+use crate::fanout::SessionKey;
+use crate::hub::{Event, Hub, alone};
+use crate::pusher::channel::ChannelName;
+use crate::pusher::position::Position;
+use crate::pusher::socket_id::SocketId;
+use crate::session::{State as Life, Transport};
+use crate::settings::{AppSettings, Settings};
+
+/// One core of a hub. Its own work is never polled.
+#[derive(Debug)]
+pub struct Core(pub(super) Rc<Shard>);
+
+/// A connection, which may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    pub(super) key: SessionKey,
+    /// Its id.
+    pub socket_id: SocketId,
+}
+
+/// What a client has not taken yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many writes it came in.
+    pub writes: usize,
+    /// How large it is.
+    pub bytes: usize,
+}
+
+/// What there is. Of a core that everybody has left, nothing: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Of the core.
+    pub sessions: usize,
+    /// With subscribers here, by both ways to find them.
+    pub channels: (usize, usize),
+    /// Channels that have a turn.
+    pub ready: usize,
+    /// Channels whose number is to be told.
+    pub uncounted: usize,
+    /// Connections that wait until they may subscribe.
+    pub paced: usize,
+    /// Events and bytes that wait for the core.
+    pub room: (usize, usize),
+    /// Channels of all apps.
+    pub registered: usize,
+    /// Connections of all apps.
+    pub places: usize,
+    /// Users who are signed in or watched.
+    pub users: usize,
+    /// Bytes of all histories.
+    pub history_bytes: usize,
+    /// What gauges say: connections, subscriptions, bytes that wait, clients for which something
+    /// waits.
+    pub gauges: [u64; 4],
+}
+
+impl Core {
+    /// A core, and a clock that stands still.
+    #[must_use]
+    pub fn new(settings: Settings, apps: Vec<AppSettings>) -> Self {
+        let clock = Clock::manual(Timestamp::from_millis(1_000_000));
+        Self(Shard::new(alone::alone(&clock, settings, apps), 0, CancellationToken::new()))
+    }
+
+    /// The hub.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.0.hub
+    }
+
+    /// A connection to this app, if it takes one more.
+    #[must_use]
+    pub fn connect(&self, app_key: &str) -> Option<Connection> {
+        let peer = Peer { address: None, is_tls: true, listener: 0 };
+        let (app, place) = self.0.enter_app(app_key, peer).ok()?;
+        let state = &mut *self.0.state.borrow_mut();
+        let (key, socket_id) = self.0.register(state, app, place, Transport::Events);
+        Some(Connection { key, socket_id })
+    }
+
+    /// What the connection's task does with bytes that have arrived. Whether it took them: not
+    /// before the answers are taken that earlier ones have, nor before it may subscribe again.
+    #[must_use]
+    pub fn hear(&self, connection: Connection, bytes: &[u8]) -> bool {
+        let state = &mut *self.0.state.borrow_mut();
+        for piece in bytes.chunks(BUFFER_BYTES) {
+            // Whoever is gone says nothing more.
+            while let Some(key) = state.session_of(connection.socket_id) {
+                if state.session(key).owes > 0 && !self.0.may_subscribe(state, key) {
+                    return false;
+                }
+                let session = state.session(key);
+                if session.unheard.is_empty() {
+                    state.input[..piece.len()].copy_from_slice(piece);
+                    self.0.hear(state, key, piece.len());
+                    break;
+                }
+                if session.has_unwritten() {
+                    return false;
+                }
+                self.0.hear_unheard(state, key);
+            }
+        }
+        true
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.hub().clock.now()
+    }
+
+    /// Whether it is there, and be it to end.
+    #[must_use]
+    pub fn is_there(&self, connection: Connection) -> bool {
+        self.0.state.borrow().session_of(connection.socket_id).is_some()
+    }
+
+    /// Whether it is there and does not end.
+    #[must_use]
+    pub fn is_open(&self, connection: Connection) -> bool {
+        let state = &mut *self.0.state.borrow_mut();
+        let key = state.session_of(connection.socket_id);
+        key.is_some_and(|key| !state.session(key).is_closing())
+    }
+
+    /// The channels that it is subscribed to.
+    #[must_use]
+    pub fn subscriptions(&self, connection: Connection) -> Vec<String> {
+        let state = &mut *self.0.state.borrow_mut();
+        let Some(key) = state.session_of(connection.socket_id) else { return Vec::new() };
+        let State { sessions, channels, .. } = state;
+        let subscriptions = sessions[key as usize].subscriptions.iter();
+        let names =
+            subscriptions.map(|one| channels[one.channel as usize].channel.name.to_string());
+        names.collect()
+    }
+
+    /// What waits for it.
+    #[must_use]
+    pub fn waiting(&self, connection: Connection) -> Waiting {
+        let state = &mut *self.0.state.borrow_mut();
+        let key = state.session_of(connection.socket_id);
+        let outbox = key.and_then(|key| state.session(key).outbox.as_deref());
+        outbox.map_or_else(Waiting::default, |outbox| Waiting {
+            writes: outbox.len(),
+            bytes: outbox.bytes(),
+        })
+    }
+
+    /// The client takes what waits for it: messages, as JSON. If it was to end after that, it does.
+    #[must_use]
+    pub fn take(&self, connection: Connection) -> Vec<String> {
+        let state = &mut *self.0.state.borrow_mut();
+        let text = self.0.take_waiting(state, connection.socket_id).unwrap_or_default();
+        if let Some(key) = state.session_of(connection.socket_id)
+            && matches!(state.session(key).state, Life::Leaving { .. })
+        {
+            self.0.close(state, key, Why::Gone);
+        }
+        let messages = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        messages.map(str::to_owned).collect()
+    }
+
+    /// The client's socket breaks.
+    pub fn cut(&self, connection: Connection) {
+        let state = &mut *self.0.state.borrow_mut();
+        if let Some(key) = state.session_of(connection.socket_id) {
+            self.0.close(state, key, Why::Gone);
+        }
+    }
+
+    /// Publishes as an application's server does. Its place, if it has one.
+    ///
+    /// # Errors
+    /// It was refused: this is why.
+    ///
+    /// # Panics
+    /// There is no such app, or no channel can have that name.
+    pub fn publish(
+        &self,
+        app_id: &str,
+        channel: &str,
+        (name, data): (&str, &str),
+        except: Option<SocketId>,
+    ) -> Result<Option<Position>, String> {
+        let hub = self.hub();
+        let app = hub.app_by_id(app_id).expect("the app is there");
+        let channel =
+            ChannelName::parse(channel, &hub.settings().pusher).expect("a channel's name");
+        let published = hub.publish(&app, &channel, Event { name, data, except });
+        published.map(|published| published.position).map_err(|refused| refused.to_string())
+    }
+
+    /// Where a channel is.
+    #[must_use]
+    pub fn position(&self, app_id: &str, channel: &str) -> Option<Position> {
+        let app = self.hub().app_by_id(app_id)?;
+        Some(app.channels.get(channel)?.info().position)
+    }
+
+    /// Sorts in the letters that are there.
+    pub fn open_letters(&self) {
+        let mut letters = Letters::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = self.hub().cores.get(0).mailbox.poll_take(&mut context, &mut letters);
+        let state = &mut *self.0.state.borrow_mut();
+        for letter in letters {
+            self.0.open(state, letter);
+        }
+    }
+
+    /// One turn of delivering.
+    pub fn turn(&self) {
+        self.0.turn(&mut self.0.state.borrow_mut());
+    }
+
+    /// Opens all letters and delivers everything.
+    pub fn deliver(&self) {
+        self.open_letters();
+        while !self.0.state.borrow().ready.is_empty() {
+            self.turn();
+        }
+    }
+
+    /// Time passes; then everything is done once that is done from time to time.
+    pub fn pass(&self, time: Duration) {
+        self.hub().clock.advance(time);
+        for round in 0..ROUNDS {
+            self.0.look_at_sessions(round);
+        }
+        self.0.tell_counts();
+        self.0.let_through();
+        for part in 0..Hub::tidy_parts() {
+            self.hub().tidy(part);
+        }
+    }
+
+    /// What there is.
+    #[must_use]
+    pub fn leftovers(&self) -> Leftovers {
+        let state = self.0.state.borrow();
+        let hub = self.hub();
+        let apps = hub.apps();
+        let totals = hub.metrics.totals();
+        Leftovers {
+            sessions: state.sessions.len(),
+            channels: (state.channels.len(), state.slots.len()),
+            ready: state.ready.len(),
+            uncounted: state.uncounted.len(),
+            paced: state.waiting.len(),
+            room: hub.cores.get(0).room.waiting(),
+            registered: apps.iter().map(|app| app.channels.len()).sum(),
+            places: apps.iter().map(|app| app.connections()).sum(),
+            users: apps.iter().map(|app| app.users.known()).sum(),
+            history_bytes: hub.history_bytes(),
+            gauges: [
+                totals.connections,
+                totals.subscriptions,
+                totals.client_queue_bytes,
+                totals.slow_clients,
+            ],
+        }
+    }
+}
