@@ -3,6 +3,7 @@
 pub(crate) mod alone;
 mod broadcast;
 mod cores;
+mod direct;
 mod mailbox;
 mod room;
 
@@ -13,7 +14,7 @@ use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 
-pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, EventKey, Letter};
+pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, Direct, EventKey, Letter, What};
 pub(crate) use self::cores::Cores;
 pub use self::room::CoreBusy;
 pub(crate) use self::room::Reservation;
@@ -25,7 +26,6 @@ use crate::metrics::{Limit, RealtimeMetrics};
 use crate::pusher::channel::ChannelName;
 use crate::pusher::server_message::ChannelEvent;
 use crate::pusher::socket_id::SocketId;
-use crate::session;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::Webhooks;
 
@@ -251,13 +251,6 @@ impl Hub {
     /// Bytes of all histories.
     pub(crate) fn history_bytes(&self) -> usize {
         self.history_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Sends a letter to the core of one connection.
-    pub(crate) fn tell(&self, socket_id: SocketId, letter: Letter) {
-        if let Some(core) = session::core_of(socket_id).filter(|core| *core < self.cores.len()) {
-            self.cores.get(core).mailbox.push(letter);
-        }
     }
 
     fn tell_all(&self, letter: impl Fn() -> Letter) {

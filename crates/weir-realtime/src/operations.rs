@@ -8,12 +8,14 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::channel::Channel;
-use crate::hub::{Event, Hub, Letter, Refused, TooManyChannels};
+use crate::hub::{CoreBusy, Event, Hub, Letter, Refused, TooManyChannels, What};
+use crate::metrics::Limit;
 use crate::pusher::channel::{ChannelName, ChannelNameError};
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::event::{EventName, EventNameError};
 use crate::pusher::payload::{Payload, PayloadError};
 use crate::pusher::socket_id::{SocketId, SocketIdError};
+use crate::session;
 use crate::watch::Queue;
 
 /// An event to publish.
@@ -110,19 +112,22 @@ impl Hub {
     /// # Errors
     /// There is no such app, or no such user.
     pub fn disconnect_user(&self, app: &str, user: &str) -> Result<usize, OperationError> {
-        match self.end_connections(&*self.app_named(app)?, user) {
+        match self.end_connections(&*self.app_named(app)?, user)? {
             0 => Err(OperationError::NoSuchUser(user.to_owned())),
             count => Ok(count),
         }
     }
 
     /// Ends all connections that are signed in as a user of an app: how many.
-    pub(crate) fn end_connections(&self, app: &App, user: &str) -> usize {
+    pub(crate) fn end_connections(&self, app: &App, user: &str) -> Result<usize, Refused> {
         let connections = app.users.connections(user);
-        for to in &connections {
-            self.tell(*to, Letter::Close { to: *to, code: CloseCode::Unauthorized });
-        }
-        connections.len()
+        let letters = self.busy_counted(self.cores.address(&connections, 0))?;
+        self.cores.send(letters, &What::Close(CloseCode::Unauthorized));
+        Ok(connections.len())
+    }
+
+    fn busy_counted<T>(&self, reserved: Result<T, CoreBusy>) -> Result<T, CoreBusy> {
+        reserved.inspect_err(|_| self.metrics.limit_hit(Limit::CoreQueue))
     }
 
     /// Ends one connection.
@@ -133,7 +138,13 @@ impl Hub {
         let of = self.app_named(app)?;
         let socket_id: SocketId = socket.parse()?;
         let (answer, answered) = oneshot::channel();
-        self.tell(socket_id, Letter::Disconnect { to: socket_id, app: of, answer });
+        let core = session::core_of(socket_id).filter(|core| *core < self.cores.len());
+        if let Some(core) = core.map(|core| self.cores.get(core)) {
+            let room = self.busy_counted(core.room.reserve(0)).map_err(Refused::from)?;
+            core.mailbox.push(Letter::Disconnect { to: socket_id, app: of, answer, room });
+        } else {
+            drop(answer);
+        }
         match answered.await {
             Ok(true) => Ok(()),
             // No answer: no core has given out such an id, or all end.

@@ -16,6 +16,7 @@ pub(crate) use self::transport::Transport;
 use crate::app::{App, ConnectionPlace};
 use crate::fanout::{Delivery, SessionKey};
 use crate::hub::{Audience, Broadcast, EventKey};
+use crate::pusher::client_message::{SignIn, Subscribe};
 use crate::pusher::socket_id::SocketId;
 use crate::settings::SlowClients;
 use crate::users::SignedIn;
@@ -33,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) user: Option<Box<SignedIn>>,
     /// What it said, to be heard when the answers before it are written. Less than one read.
     pub(crate) unheard: Vec<u8>,
+    /// What it asked for and there was no room for; it is asked again before more is heard.
+    pub(crate) postponed: Option<Box<Postponed>>,
     /// Wakes the connection's task.
     pub(crate) waker: Option<Waker>,
     /// When something was heard last.
@@ -41,7 +44,7 @@ pub(crate) struct Session {
     pub(crate) state: State,
     /// Subscriptions that the core's bucket has still to let through before more is read.
     pub(crate) owes: u16,
-    /// It stands in the queue for that.
+    /// It stands in a queue for that.
     pub(crate) is_waiting: bool,
     _place: ConnectionPlace,
 }
@@ -70,6 +73,13 @@ pub(crate) enum State {
     Closing { until: Timestamp },
     /// Both sides have said that they close: over when nothing waits to be written, or by then.
     Leaving { until: Timestamp },
+}
+
+/// What others are to be told of, on cores that had no room for it.
+#[derive(Debug)]
+pub(crate) enum Postponed {
+    Subscribe(Subscribe),
+    SignIn(SignIn),
 }
 
 /// What became of something that was to be written.
@@ -130,6 +140,7 @@ impl Session {
             subscriptions: Vec::new(),
             user: None,
             unheard: Vec::new(),
+            postponed: None,
             waker: None,
             heard_at: now,
             client_events: TokenBucket::default(),

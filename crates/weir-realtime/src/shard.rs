@@ -8,6 +8,7 @@ pub(crate) mod by_hand;
 mod client_event;
 mod closing;
 pub(crate) mod connect;
+mod ending;
 pub(crate) mod event_stream;
 mod list_members;
 mod messages;
@@ -32,7 +33,7 @@ use weir_base::token_bucket::TokenBucket;
 use crate::app::App;
 use crate::channel::Channel;
 use crate::fanout::{Fanout, SessionKey};
-use crate::hub::{ChannelId, Hub, Letter};
+use crate::hub::{ChannelId, Direct, Hub, Letter};
 use crate::session::Session;
 
 /// Bytes that one read takes from a socket, and that one write carries of what waits for a client.
@@ -46,6 +47,8 @@ pub struct Shard {
     pub(crate) state: RefCell<State>,
     /// Somebody waits for the bucket of subscriptions.
     paced: Notify,
+    /// An app's connections are to end.
+    apps_ending: Notify,
     /// Weir ends: connections are closed.
     draining: CancellationToken,
 }
@@ -59,10 +62,16 @@ pub(crate) struct State {
     slots: HashMap<ChannelId, u32, RandomState>,
     /// Channels with something to deliver, in the order of their turns.
     ready: VecDeque<u32>,
+    /// What goes to single connections.
+    direct: VecDeque<Direct>,
+    /// Apps whose connections end; each once.
+    app_ends: Vec<ending::AppEnd>,
     /// Channels whose subscribers, here or on other cores, are to be told their number later.
     uncounted: HashMap<ChannelId, (Arc<Channel>, Arc<App>), RandomState>,
     /// Connections that wait until they may subscribe, in the order in which they came.
     waiting: VecDeque<SessionKey>,
+    /// Connections that were postponed: they wait a moment before they wait again.
+    postponed: VecDeque<SessionKey>,
     subscribe_bucket: TokenBucket,
     /// The core's own buffers: no connection has any.
     input: Vec<u8>,
@@ -91,6 +100,7 @@ impl Shard {
             hub,
             state: RefCell::new(State::new()),
             paced: Notify::new(),
+            apps_ending: Notify::new(),
             draining,
         })
     }
@@ -102,6 +112,7 @@ impl Shard {
             Rc::clone(&self).pump(),
             Rc::clone(&self).pace(),
             Rc::clone(&self).keep_up(),
+            Rc::clone(&self).end_apps(),
             Rc::clone(&self).drain(),
         );
     }
@@ -157,6 +168,11 @@ impl State {
         if !std::mem::replace(&mut local.is_ready, true) {
             self.ready.push_back(slot);
         }
+    }
+
+    /// Whether something is to be delivered.
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.direct.is_empty()
     }
 
     /// The connection with this id, if it is here.

@@ -28,33 +28,25 @@ pub(crate) struct SignedIn {
     pub(crate) watchlist: Box<[Arc<str>]>,
 }
 
-/// What it changed that somebody signed in or left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Presence {
-    /// It was the user's first connection, or its last: these watch the user.
-    pub(crate) watchers: Vec<SocketId>,
-    /// Whom of the watchlist is signed in; on sign-in.
-    pub(crate) online: Vec<Arc<str>>,
-}
-
 impl Users {
     fn users(&self) -> MutexGuard<'_, HashMap<Arc<str>, User>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection is this user's from now on. `tell` is called under the lock, as coming and going
-    /// of one user have to be told in their order, from whatever core.
-    pub(crate) fn sign_in(
+    /// A connection is this user's from now on, unless `admit`, which gets those who watch it come,
+    /// says no. `tell` is called under the lock, as coming and going of one user have to be told in
+    /// their order, from whatever core.
+    pub(crate) fn sign_in<A, E>(
         &self,
         socket_id: SocketId,
         who: &SignedIn,
-        tell: impl FnOnce(&Presence),
-    ) {
+        admit: impl FnOnce(&[SocketId]) -> Result<A, E>,
+        tell: impl FnOnce(A, &[Arc<str>]),
+    ) -> Result<(), E> {
         let mut users = self.users();
-        let user = users.entry(Arc::clone(&who.user_id)).or_default();
-        user.connections.push(socket_id);
-        let is_first = user.connections.len() == 1;
-        let watchers = if is_first { user.watchers.clone() } else { Vec::new() };
+        let here = users.get(&who.user_id).filter(|user| user.connections.is_empty());
+        let admitted = admit(here.map_or(&[], |user| &user.watchers))?;
+        users.entry(Arc::clone(&who.user_id)).or_default().connections.push(socket_id);
         let mut online = Vec::new();
         for watched in &who.watchlist {
             let user = users.entry(Arc::clone(watched)).or_default();
@@ -63,15 +55,17 @@ impl Users {
                 online.push(Arc::clone(watched));
             }
         }
-        tell(&Presence { watchers, online });
+        tell(admitted, &online);
+        Ok(())
     }
 
-    /// A connection is gone. `tell` is called as on [`Users::sign_in`].
+    /// A connection is gone. `tell` gets those who watched the user and see it go; it is called as on
+    /// [`Users::sign_in`].
     pub(crate) fn sign_out(
         &self,
         socket_id: SocketId,
         who: &SignedIn,
-        tell: impl FnOnce(&Presence),
+        tell: impl FnOnce(&[SocketId]),
     ) {
         let mut users = self.users();
         for watched in &who.watchlist {
@@ -84,7 +78,7 @@ impl Users {
                 watchers.clone_from(&user.watchers);
             }
         });
-        tell(&Presence { watchers, online: Vec::new() });
+        tell(&watchers);
     }
 
     /// The user's connections.
@@ -131,33 +125,56 @@ mod tests {
         SignedIn { user_id: Arc::from(id), user_info: None, watchlist }
     }
 
-    /// Says what is told, and that nobody can change the users meanwhile.
-    fn told(users: &Users, change: impl FnOnce(&mut dyn FnMut(&Presence))) -> Presence {
+    /// Nobody can change the users meanwhile.
+    fn check_locked(users: &Users) {
+        assert!(users.0.try_lock().is_err(), "another core could tell in between");
+    }
+
+    /// Who is told of it, and whom it is told of.
+    fn sign_in(
+        users: &Users,
+        socket_id: SocketId,
+        who: &SignedIn,
+    ) -> (Vec<SocketId>, Vec<Arc<str>>) {
         let mut told = None;
-        change(&mut |presence| {
-            assert!(users.0.try_lock().is_err(), "another core could tell in between");
-            told = Some(presence.clone());
+        let admit = |watchers: &[SocketId]| Ok::<_, ()>(watchers.to_vec());
+        let signed_in = users.sign_in(socket_id, who, admit, |watchers, online| {
+            check_locked(users);
+            told = Some((watchers, online.to_vec()));
+        });
+        signed_in.unwrap();
+        told.unwrap()
+    }
+
+    fn sign_out(users: &Users, socket_id: SocketId, who: &SignedIn) -> Vec<SocketId> {
+        let mut told = None;
+        users.sign_out(socket_id, who, |watchers| {
+            check_locked(users);
+            told = Some(watchers.to_vec());
         });
         told.unwrap()
     }
 
-    fn sign_in(users: &Users, socket_id: SocketId, who: &SignedIn) -> Presence {
-        told(users, |tell| users.sign_in(socket_id, who, tell))
-    }
-
-    fn sign_out(users: &Users, socket_id: SocketId, who: &SignedIn) -> Presence {
-        told(users, |tell| users.sign_out(socket_id, who, tell))
+    #[test]
+    fn who_is_not_let_in_changes_nothing() {
+        let users = Users::default();
+        let (watcher, ada) = (user("grace", &["ada"]), user("ada", &["alan"]));
+        sign_in(&users, socket(1), &watcher);
+        let refused = users.sign_in(socket(2), &ada, |_| Err("no"), |(), _| panic!("told"));
+        assert_eq!(refused, Err("no"));
+        assert_eq!(users.known(), 2, "grace, and ada whom she watches");
+        assert_eq!(sign_in(&users, socket(2), &ada).0, [socket(1)], "still the first");
     }
 
     #[test]
     fn watchers_are_told_of_the_first_connection_and_the_last() {
         let users = Users::default();
         let (watcher, ada) = (user("grace", &["ada"]), user("ada", &[]));
-        assert_eq!(sign_in(&users, socket(1), &watcher), Presence::default());
-        assert_eq!(sign_in(&users, socket(2), &ada).watchers, [socket(1)]);
-        assert_eq!(sign_in(&users, socket(3), &ada).watchers, []);
-        assert_eq!(sign_out(&users, socket(2), &ada).watchers, []);
-        assert_eq!(sign_out(&users, socket(3), &ada).watchers, [socket(1)]);
+        assert_eq!(sign_in(&users, socket(1), &watcher), (vec![], vec![]));
+        assert_eq!(sign_in(&users, socket(2), &ada).0, [socket(1)]);
+        assert_eq!(sign_in(&users, socket(3), &ada).0, []);
+        assert_eq!(sign_out(&users, socket(2), &ada), []);
+        assert_eq!(sign_out(&users, socket(3), &ada), [socket(1)]);
     }
 
     #[test]
@@ -165,7 +182,7 @@ mod tests {
         let users = Users::default();
         sign_in(&users, socket(1), &user("ada", &[]));
         let told = sign_in(&users, socket(2), &user("grace", &["ada", "alan"]));
-        assert_eq!(told.online, [Arc::from("ada")]);
+        assert_eq!(told.1, [Arc::from("ada")]);
     }
 
     #[test]

@@ -99,6 +99,7 @@ struct Place {
 
 fn settings() -> Settings {
     let mut settings = Settings::default();
+    settings.drain_window = Duration::from_millis(60);
     let limits = &mut settings.limits;
     limits.channels_max = 6;
     limits.channels_per_connection_max = 4;
@@ -139,7 +140,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 20 {
+        match input.byte() % 21 {
             0 => self.connect(),
             1 => self.publish(input),
             2 => self.core.open_letters(),
@@ -148,6 +149,7 @@ impl World {
             5 => self.switch(input),
             6 => self.reload(input),
             7 => drop(self.core.hub().disconnect_user("1", input.choose(&["u0", "u1"]))),
+            8 => self.core.tidy(),
             which => self.step_of_client(which, input),
         }
     }
@@ -196,27 +198,27 @@ impl World {
         let index = usize::from(input.byte()) % count;
         let Some(client) = self.clients.get_mut(index) else { return };
         match which {
-            8 | 9 => client.subscribe(input),
-            10 => {
+            9 | 10 => client.subscribe(input),
+            11 => {
                 let data = json!({ "channel": input.choose(&CHANNELS) });
                 client.say(input, &json!({ "event": "pusher:unsubscribe", "data": data }));
             }
-            11 => client.sign_in(input),
-            12 => {
+            12 => client.sign_in(input),
+            13 => {
                 let channel = input.choose(&CHANNELS);
                 let event =
                     json!({ "event": "client-e", "channel": channel, "data": input.byte() });
                 client.say(input, &event);
             }
-            13 => {
+            14 => {
                 let data = json!({ "channel": input.choose(&CHANNELS), "version": input.byte() });
                 client.say(input, &json!({ "event": "weir:members", "data": data }));
             }
-            14 => client.say_raw(input),
-            15 => client.say_frame(input),
-            16 => self.core.cut(client.connection),
-            17 => client.arrive(&self.core, usize::from(input.byte())),
-            18 => client.arrive(&self.core, usize::MAX),
+            15 => client.say_raw(input),
+            16 => client.say_frame(input),
+            17 => self.core.cut(client.connection),
+            18 => client.arrive(&self.core, usize::from(input.byte())),
+            19 => client.arrive(&self.core, usize::MAX),
             _ => client.take(&self.core, self.policy),
         }
     }
@@ -263,7 +265,14 @@ impl World {
             self.app.is_enabled = false;
             self.core.hub().reload(settings(), vec![self.app.clone()]);
             self.core.deliver();
+            // In steps, over the drain window.
+            for _ in 0..4 {
+                self.core.pass(Duration::ZERO);
+            }
             self.core.pass(CLOSE_TIMEOUT);
+            self.core.deliver();
+            let left = self.core.leftovers();
+            assert_eq!((left.sessions, left.app_ends), (0, 0), "all have ended by themselves");
         }
         for client in &self.clients {
             self.core.cut(client.connection);
@@ -271,6 +280,7 @@ impl World {
         self.core.deliver();
         self.core.pass(Duration::from_secs(10));
         self.core.deliver();
+        self.core.tidy();
         assert_eq!(self.core.leftovers(), Leftovers::default());
     }
 }

@@ -23,7 +23,7 @@ impl Shard {
             Operation::Publish => self.publish(call, limits),
             Operation::PublishBatch => self.publish_batch(call, limits),
             Operation::PublishToUser(user) => self.publish_to_user(call, user, limits),
-            Operation::Terminate(user) => Ok(self.terminate(call, user)),
+            Operation::Terminate(user) => self.terminate(call, user),
             Operation::ListChannels => query::list_channels(self, call),
             Operation::Channel(name) => query::channel(self, call, &parse_name(name, limits)?),
             Operation::Users(name) => query::users(self, call, &parse_name(name, limits)?),
@@ -87,9 +87,9 @@ impl Shard {
         Ok(nothing())
     }
 
-    fn terminate(&self, call: &Call<'_>, user: &str) -> Vec<u8> {
-        self.hub.end_connections(call.app, user);
-        nothing()
+    fn terminate(&self, call: &Call<'_>, user: &str) -> Result<Vec<u8>, Failure> {
+        self.hub.end_connections(call.app, user)?;
+        Ok(nothing())
     }
 
     /// What is told about a channel that was published to: what such a channel doesn't have is left

@@ -11,19 +11,36 @@ use crate::frame::Frame;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::socket_id::SocketId;
 
-/// A letter to a core.
+/// A letter to a core. All but the last hold room that was reserved on it.
 #[derive(Debug)]
 pub(crate) enum Letter {
     /// For subscribers of a channel.
     Broadcast(Broadcast),
-    /// For one connection, if it is still there.
-    Direct { to: SocketId, frame: Frame },
-    /// End one connection.
-    Close { to: SocketId, code: CloseCode },
+    /// For some connections.
+    Direct(Direct),
     /// End one connection if it is this app's; answers whether it was there.
-    Disconnect { to: SocketId, app: Arc<App>, answer: oneshot::Sender<bool> },
-    /// An app is gone or off: its connections end.
+    Disconnect { to: SocketId, app: Arc<App>, answer: oneshot::Sender<bool>, room: Reservation },
+    /// An app is gone or off: its connections end. Without room, as it can't be refused: there is
+    /// one for each app that an operator's reload ends, and a core keeps one for each app at most.
     CloseApp { app: Arc<App> },
+}
+
+/// The same for some connections of one core, as far as they are still there.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) to: Vec<SocketId>,
+    pub(crate) what: What,
+    /// Given back when all of them have it.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(crate) room: Reservation,
+}
+
+/// What connections get.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Frame(Frame),
+    /// Their end.
+    Close(CloseCode),
 }
 
 /// One message for the subscribers of one channel on one core.

@@ -12,7 +12,7 @@ use weir_net::server::Peer;
 
 use super::closing::Why;
 use super::upkeep::ROUNDS;
-use super::{BUFFER_BYTES, Letters, Shard, State};
+use super::{Letters, Shard, State};
 use crate::fanout::SessionKey;
 use crate::hub::{Event, Hub, alone};
 use crate::pusher::channel::ChannelName;
@@ -49,8 +49,10 @@ pub struct Leftovers {
     pub sessions: usize,
     /// With subscribers here, by both ways to find them.
     pub channels: (usize, usize),
-    /// Channels that have a turn.
-    pub ready: usize,
+    /// Channels that have a turn, and letters to single connections.
+    pub ready: (usize, usize),
+    /// Apps whose connections end.
+    pub app_ends: usize,
     /// Channels whose number is to be told.
     pub uncounted: usize,
     /// Connections that wait until they may subscribe.
@@ -94,26 +96,29 @@ impl Core {
         Some(Connection { key, socket_id })
     }
 
-    /// What the connection's task does with bytes that have arrived. Whether it took them: not
-    /// before the answers are taken that earlier ones have, nor before it may subscribe again.
+    /// What the connection's task does with bytes that have arrived, at most 16 KiB. Whether it took
+    /// them: not before the answers are taken that earlier ones have, nor before it may subscribe
+    /// again.
     #[must_use]
     pub fn hear(&self, connection: Connection, bytes: &[u8]) -> bool {
         let state = &mut *self.0.state.borrow_mut();
-        for piece in bytes.chunks(BUFFER_BYTES) {
-            // Whoever is gone says nothing more.
-            while let Some(key) = state.session_of(connection.socket_id) {
-                if state.session(key).owes > 0 && !self.0.may_subscribe(state, key) {
-                    return false;
+        // Whoever is gone says nothing more.
+        while let Some(key) = state.session_of(connection.socket_id) {
+            if state.session(key).owes > 0 && !self.0.may_subscribe(state, key) {
+                return false;
+            }
+            let session = state.session(key);
+            if session.postponed.is_some() {
+                self.0.take_postponed(state, key);
+            } else if session.unheard.is_empty() {
+                if !bytes.is_empty() {
+                    state.input[..bytes.len()].copy_from_slice(bytes);
+                    self.0.hear(state, key, bytes.len());
                 }
-                let session = state.session(key);
-                if session.unheard.is_empty() {
-                    state.input[..piece.len()].copy_from_slice(piece);
-                    self.0.hear(state, key, piece.len());
-                    break;
-                }
-                if session.has_unwritten() {
-                    return false;
-                }
+                break;
+            } else if session.has_unwritten() {
+                return false;
+            } else {
                 self.0.hear_unheard(state, key);
             }
         }
@@ -234,19 +239,28 @@ impl Core {
     /// Opens all letters and delivers everything.
     pub fn deliver(&self) {
         self.open_letters();
-        while !self.0.state.borrow().ready.is_empty() {
+        while self.0.state.borrow().has_work() {
             self.turn();
         }
     }
 
-    /// Time passes; then everything is done once that is done from time to time.
+    /// Time passes; then everything is done once that is done from time to time, but
+    /// [`Core::tidy`].
     pub fn pass(&self, time: Duration) {
         self.hub().clock.advance(time);
         for round in 0..ROUNDS {
             self.0.look_at_sessions(round);
         }
         self.0.tell_counts();
+        self.0.ask_again();
         self.0.let_through();
+        let state = &mut *self.0.state.borrow_mut();
+        let due = self.0.due_of_apps(state);
+        self.0.close_all(state, &due);
+    }
+
+    /// Everything is forgotten that is too old.
+    pub fn tidy(&self) {
         for part in 0..Hub::tidy_parts() {
             self.hub().tidy(part);
         }
@@ -262,9 +276,10 @@ impl Core {
         Leftovers {
             sessions: state.sessions.len(),
             channels: (state.channels.len(), state.slots.len()),
-            ready: state.ready.len(),
+            ready: (state.ready.len(), state.direct.len()),
+            app_ends: state.app_ends.len(),
             uncounted: state.uncounted.len(),
-            paced: state.waiting.len(),
+            paced: state.waiting.len() + state.postponed.len(),
             room: hub.cores.get(0).room.waiting(),
             registered: apps.iter().map(|app| app.channels.len()).sum(),
             places: apps.iter().map(|app| app.connections()).sum(),

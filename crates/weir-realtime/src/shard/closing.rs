@@ -1,12 +1,8 @@
 //! How connections end. Whoever ends has left all channels first.
 
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::{Shard, State};
-use crate::app::App;
 use crate::fanout::SessionKey;
 use crate::frame::append_text;
 use crate::metrics::Closed;
@@ -123,54 +119,7 @@ impl Shard {
         state.session(key).stream.forget_unsent();
         self.remove(state, key);
     }
-
-    /// All connections of an app.
-    pub(super) fn close_app(&self, state: &mut State, app: &Arc<App>) {
-        let of_app = state.sessions.iter().filter(|(_, session)| Arc::ptr_eq(&session.app, app));
-        let keys: Vec<usize> = of_app.map(|(key, _)| key).collect();
-        let code = match app.settings().is_enabled {
-            true => CloseCode::NoSuchApp,
-            false => CloseCode::AppDisabled,
-        };
-        for key in keys {
-            if let Ok(key) = SessionKey::try_from(key) {
-                self.close(state, key, Why::Code(code));
-            }
-        }
-    }
-
-    /// Waits until Weir ends; then closes everybody, spread over the drain window: whoever comes
-    /// back does so after a fixed time, so only this spreads them.
-    pub(super) async fn drain(self: Rc<Self>) {
-        self.draining.cancelled().await;
-        let window = self.hub.settings().drain_window;
-        let steps = u32::try_from(window.as_millis() / DRAIN_STEP.as_millis()).unwrap_or(u32::MAX);
-        for step in 0..=steps {
-            let steps_left = (steps - step + 1) as usize;
-            let keys: Vec<SessionKey> = self.open_sessions();
-            if keys.is_empty() {
-                return;
-            }
-            let count = keys.len().div_ceil(steps_left);
-            for key in keys.into_iter().take(count) {
-                let state = &mut *self.state.borrow_mut();
-                self.close(state, key, Why::Code(CloseCode::OverCapacity));
-            }
-            if step < steps {
-                tokio::time::sleep(DRAIN_STEP).await;
-            }
-        }
-    }
-
-    fn open_sessions(&self) -> Vec<SessionKey> {
-        let state = self.state.borrow();
-        let open = state.sessions.iter().filter(|(_, session)| !session.is_closing());
-        open.filter_map(|(key, _)| SessionKey::try_from(key).ok()).collect()
-    }
 }
-
-/// Between two steps of a drain.
-const DRAIN_STEP: Duration = Duration::from_millis(20);
 
 fn say_why(out: &mut Vec<u8>, why: Why) {
     match why {

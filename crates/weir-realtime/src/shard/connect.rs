@@ -151,8 +151,9 @@ impl Shard {
     /// What the client has sent behind its request, before it was answered; or what had to wait.
     pub(super) fn hear_rest(&self, state: &mut State, key: SessionKey, mut rest: &[u8]) {
         while !rest.is_empty() && state.sessions.contains(key as usize) {
-            if !state.session(key).unheard.is_empty() {
-                return state.session(key).unheard.extend_from_slice(rest);
+            let session = state.session(key);
+            if session.postponed.is_some() || !session.unheard.is_empty() {
+                return session.unheard.extend_from_slice(rest);
             }
             let bytes = rest.len().min(state.input.len());
             state.input[..bytes].copy_from_slice(&rest[..bytes]);

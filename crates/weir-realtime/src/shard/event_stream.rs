@@ -55,7 +55,7 @@ impl Shard {
             member_changes: false,
         };
         let mut output = Vec::new();
-        self.subscribe_authorised(state, key, subscribe, &mut output);
+        self.subscribe_authorised(state, key, &subscribe, &mut output);
         self.send(state, key, &output);
         if state.session(key).subscriptions.is_empty() {
             // It was told why not. Its client comes back later.

@@ -6,7 +6,7 @@ use crate::fanout::SessionKey;
 use crate::frame::append_text;
 use crate::pusher::client_message::ClientMessage;
 use crate::pusher::server_message;
-use crate::session::State as Life;
+use crate::session::{Postponed, State as Life};
 use crate::settings::Settings;
 use crate::websocket::{Decoder, Message, ProtocolError, Role};
 
@@ -68,11 +68,28 @@ impl Shard {
             if self.take(state, key, &message, &settings, output) == Flow::Stop {
                 break;
             }
-            if output.len() >= ANSWER_BYTES {
+            let is_postponed =
+                state.sessions.get(key as usize).is_some_and(|one| one.postponed.is_some());
+            if is_postponed || output.len() >= ANSWER_BYTES {
                 return Ok(messages.rest().to_vec());
             }
         }
         Ok(Vec::new())
+    }
+
+    /// What was asked before and had to wait for room.
+    pub(super) fn take_postponed(&self, state: &mut State, key: SessionKey) {
+        let mut output = std::mem::take(&mut state.output);
+        match state.session(key).postponed.take().map(|postponed| *postponed) {
+            Some(Postponed::Subscribe(wish)) => self.subscribe(state, key, wish, &mut output),
+            Some(Postponed::SignIn(wish)) => self.sign_in(state, key, wish, &mut output),
+            None => {}
+        }
+        if !output.is_empty() && state.sessions.contains(key as usize) {
+            self.send(state, key, &output);
+        }
+        output.clear();
+        state.output = output;
     }
 
     /// What was said before and had to wait.
@@ -128,7 +145,7 @@ impl Shard {
             Ok(ClientMessage::Ping) => append_text(output, server_message::pong),
             Ok(ClientMessage::Pong) => {}
             Ok(ClientMessage::Members(wish)) => self.list_members(state, key, &wish, output),
-            Ok(ClientMessage::SignIn(wish)) => self.sign_in(state, key, &wish, output),
+            Ok(ClientMessage::SignIn(wish)) => self.sign_in(state, key, wish, output),
             Ok(ClientMessage::ClientEvent(event)) => {
                 self.client_event(state, key, &event, output);
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Shard, State};
 use crate::fanout::SessionKey;
 use crate::metrics::Limit;
+use crate::session::Postponed;
 
 /// How long the pacing sleeps at least: many are let through at once rather than each by a timer.
 const PACE: Duration = Duration::from_millis(2);
@@ -16,7 +17,8 @@ impl Shard {
     /// Whether the connection may be read from: pays what it owes.
     pub(super) fn may_subscribe(&self, state: &mut State, key: SessionKey) -> bool {
         // Those who wait go first.
-        if state.waiting.is_empty() && self.pay(state, key) {
+        let is_waiting = state.session(key).is_waiting;
+        if !is_waiting && state.waiting.is_empty() && self.pay(state, key) {
             return true;
         }
         if !std::mem::replace(&mut state.session(key).is_waiting, true) {
@@ -25,6 +27,18 @@ impl Shard {
             self.paced.notify_one();
         }
         false
+    }
+
+    /// What the connection asked for finds no room on a core at the moment. It is asked again after
+    /// [`PACE`] and after those who wait already; until then the connection is not read from.
+    pub(super) fn postpone(&self, state: &mut State, key: SessionKey, what: Postponed) {
+        let session = state.session(key);
+        session.postponed = Some(Box::new(what));
+        session.owes = session.owes.max(1);
+        if !std::mem::replace(&mut session.is_waiting, true) {
+            state.postponed.push_back(key);
+            self.paced.notify_one();
+        }
     }
 
     fn pay(&self, state: &mut State, key: SessionKey) -> bool {
@@ -45,8 +59,15 @@ impl Shard {
             self.paced.notified().await;
             while !self.let_through() {
                 tokio::time::sleep(PACE).await;
+                self.ask_again();
             }
         }
+    }
+
+    /// Those who were postponed wait with the others from now on.
+    pub(super) fn ask_again(&self) {
+        let State { waiting, postponed, .. } = &mut *self.state.borrow_mut();
+        waiting.append(postponed);
     }
 
     /// Whether nobody waits any more.
@@ -67,6 +88,6 @@ impl Shard {
             }
             state.waiting.pop_front();
         }
-        true
+        state.postponed.is_empty()
     }
 }

@@ -7,9 +7,10 @@ use std::task::Poll;
 
 use super::closing::Why;
 use super::{Letters, Shard, State};
-use crate::hub::Letter;
+use crate::hub::{Letter, What};
 use crate::metrics::Turn;
 use crate::pusher::close_code::CloseCode;
+use crate::pusher::socket_id::SocketId;
 use crate::session::Sent;
 
 impl Shard {
@@ -24,7 +25,7 @@ impl Shard {
                     self.open(state, letter);
                 }
                 self.turn(state);
-                !state.ready.is_empty()
+                state.has_work()
             };
             if has_more {
                 // Readers, new connections and requests have their turn now.
@@ -37,7 +38,7 @@ impl Shard {
     async fn letters(&self, letters: &mut Letters) {
         let mailbox = &self.hub.cores.get(self.index).mailbox;
         poll_fn(|context| match mailbox.poll_take(context, letters) {
-            Poll::Pending if self.state.borrow().ready.is_empty() => Poll::Pending,
+            Poll::Pending if !self.state.borrow().has_work() => Poll::Pending,
             _ => Poll::Ready(()),
         })
         .await;
@@ -46,36 +47,28 @@ impl Shard {
     pub(super) fn open(&self, state: &mut State, letter: Letter) {
         match letter {
             Letter::Broadcast(broadcast) => state.sort_in(broadcast),
-            Letter::Direct { to, frame } => {
-                // Nothing may follow a close frame.
-                let open = state.session_of(to).filter(|key| !state.session(*key).is_closing());
-                if let Some(key) = open {
-                    self.send(state, key, frame.wire());
-                }
-            }
-            Letter::Close { to, code } => {
-                if let Some(key) = state.session_of(to) {
-                    self.close(state, key, Why::Code(code));
-                }
-            }
-            Letter::Disconnect { to, app, answer } => {
+            Letter::Direct(direct) => state.direct.push_back(direct),
+            Letter::Disconnect { to, app, answer, room } => {
                 let key = state.session_of(to);
                 let key = key.filter(|key| Arc::ptr_eq(&state.session(*key).app, &app));
                 if let Some(key) = key {
                     self.close(state, key, Why::Code(CloseCode::Unauthorized));
                 }
+                drop(room);
                 // Whoever asked may not wait any more.
                 let _ = answer.send(key.is_some());
             }
-            Letter::CloseApp { app } => self.close_app(state, &app),
+            Letter::CloseApp { app } => self.begin_app_end(state, app),
         }
     }
 
-    /// Writes to a bounded number of sockets.
+    /// Writes to a bounded number of sockets, and to as many of those that get something by
+    /// themselves: neither holds up the other.
     pub(super) fn turn(&self, state: &mut State) {
         let settings = self.hub.settings();
         let limits = &settings.limits;
         let mut left = limits.writes_per_turn_max.max(1);
+        self.turn_of_direct(state, left);
         let mut turn = Turn::default();
         let State { sessions, channels, ready, broken, .. } = state;
         while left > 0 {
@@ -119,6 +112,31 @@ impl Shard {
         }
         self.hub.metrics.turn(&turn);
         self.end_broken(state);
+    }
+
+    fn turn_of_direct(&self, state: &mut State, mut left: usize) {
+        while left > 0
+            && let Some(mut direct) = state.direct.pop_front()
+        {
+            let rest = direct.to.len().saturating_sub(left);
+            left -= direct.to.len() - rest;
+            for to in direct.to.drain(rest..) {
+                self.give(state, to, &direct.what);
+            }
+            if !direct.to.is_empty() {
+                state.direct.push_front(direct);
+            }
+        }
+    }
+
+    fn give(&self, state: &mut State, to: SocketId, what: &What) {
+        let Some(key) = state.session_of(to) else { return };
+        match what {
+            // Nothing may follow a close frame.
+            What::Frame(_) if state.session(key).is_closing() => {}
+            What::Frame(frame) => self.send(state, key, frame.wire()),
+            What::Close(code) => self.close(state, key, Why::Code(*code)),
+        }
     }
 
     fn end_broken(&self, state: &mut State) {

@@ -8,12 +8,13 @@ use super::messages::complain;
 use super::{Shard, State};
 use crate::fanout::SessionKey;
 use crate::frame::{Frame, append_text};
-use crate::hub::Letter;
+use crate::hub::{CoreBusy, What};
 use crate::pusher::client_message::SignIn;
 use crate::pusher::close_code::CloseCode;
 use crate::pusher::server_message::{self, WatchlistChange};
 use crate::pusher::socket_id::SocketId;
 use crate::pusher::user_data::UserData;
+use crate::session::Postponed;
 use crate::users::SignedIn;
 
 impl Shard {
@@ -21,7 +22,7 @@ impl Shard {
         &self,
         state: &mut State,
         key: SessionKey,
-        wish: &SignIn,
+        wish: SignIn,
         output: &mut Vec<u8>,
     ) {
         let session = state.session(key);
@@ -46,38 +47,43 @@ impl Shard {
             user_info: data.user_info.map(|info| Arc::<RawValue>::from(info.to_owned())),
             watchlist: data.watchlist.accepted.iter().map(|user| Arc::from(&**user)).collect(),
         };
-        append_text(output, |out| server_message::signin_success(out, &wish.user_data));
-        if data.watchlist.left_out > 0 {
-            let code = CloseCode::WatchlistTooLong;
-            append_text(output, |out| server_message::error(out, Some(code), code.reason()));
-        }
-        app.users.sign_in(socket_id, &user, |presence| {
-            if !presence.online.is_empty() {
-                let online = presence.online.iter().map(|user| &**user);
+        let is_cut = data.watchlist.left_out > 0;
+        let frame = watchlist_frame(WatchlistChange::Online, &user.user_id);
+        let admit = |watchers: &[SocketId]| self.hub.cores.address(watchers, frame.wire().len());
+        let signed_in = app.users.sign_in(socket_id, &user, admit, |letters, online| {
+            append_text(output, |out| server_message::signin_success(out, &wish.user_data));
+            if is_cut {
+                let code = CloseCode::WatchlistTooLong;
+                append_text(output, |out| server_message::error(out, Some(code), code.reason()));
+            }
+            if !online.is_empty() {
+                let online = online.iter().map(|user| &**user);
                 append_text(output, |out| write_change(out, WatchlistChange::Online, online));
             }
-            self.tell_watchers(&presence.watchers, WatchlistChange::Online, &user.user_id);
+            self.hub.cores.send(letters, &What::Frame(frame.clone()));
         });
-        state.session(key).user = Some(Box::new(user));
+        match signed_in {
+            Ok(()) => state.session(key).user = Some(Box::new(user)),
+            Err(CoreBusy) => self.postpone(state, key, Postponed::SignIn(wish)),
+        }
     }
 
+    /// That somebody left can't be refused. It is told once for each sign-in, and who is to sign in
+    /// again needs room: what waits of this is bounded by who is signed in, and by whom they watch
+    /// (`watchlist_users_max`).
     pub(super) fn sign_out(&self, state: &mut State, key: SessionKey) {
         let session = state.session(key);
         let Some(user) = session.user.take() else { return };
-        session.app.users.sign_out(session.socket_id, &user, |presence| {
-            self.tell_watchers(&presence.watchers, WatchlistChange::Offline, &user.user_id);
+        session.app.users.sign_out(session.socket_id, &user, |watchers| {
+            let frame = watchlist_frame(WatchlistChange::Offline, &user.user_id);
+            let letters = self.hub.cores.address_always(watchers, frame.wire().len());
+            self.hub.cores.send(letters, &What::Frame(frame));
         });
     }
+}
 
-    fn tell_watchers(&self, watchers: &[SocketId], change: WatchlistChange, user_id: &str) {
-        if watchers.is_empty() {
-            return;
-        }
-        let frame = Frame::text(|out| write_change(out, change, std::iter::once(user_id)));
-        for to in watchers.iter().copied() {
-            self.hub.tell(to, Letter::Direct { to, frame: frame.clone() });
-        }
-    }
+fn watchlist_frame(change: WatchlistChange, user_id: &str) -> Frame {
+    Frame::text(|out| write_change(out, change, std::iter::once(user_id)))
 }
 
 fn write_change<'a>(

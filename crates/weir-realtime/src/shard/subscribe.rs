@@ -17,7 +17,7 @@ use crate::pusher::client_message::Subscribe;
 use crate::pusher::presence_data::PresenceData;
 use crate::pusher::server_message::{self, Recovery};
 use crate::pusher::webhook::WebhookEvent;
-use crate::session::Subscription;
+use crate::session::{Postponed, Subscription};
 
 /// Times that who joins meets a channel that is being removed, which takes microseconds.
 const TRIES_MAX: usize = 100;
@@ -45,6 +45,10 @@ impl Refusal {
     fn busy(message: impl ToString) -> Self {
         Self { kind: "Busy", status: 503, message: message.to_string() }
     }
+
+    fn is_busy(&self) -> bool {
+        self.status == 503
+    }
 }
 
 impl Shard {
@@ -62,8 +66,14 @@ impl Shard {
         }
         let subscribed = self
             .authorise(state, key, &wish)
-            .and_then(|()| self.try_subscribe(state, key, wish, output));
-        write_refusal(subscribed, name.as_str(), output);
+            .and_then(|()| self.try_subscribe(state, key, &wish, output));
+        match subscribed {
+            // To pusher-js an error would be final; there will be room in a moment.
+            Err(refusal) if refusal.is_busy() => {
+                self.postpone(state, key, Postponed::Subscribe(wish));
+            }
+            subscribed => write_refusal(subscribed, name.as_str(), output),
+        }
     }
 
     /// Subscribes whoever has shown elsewhere that it may.
@@ -71,19 +81,18 @@ impl Shard {
         &self,
         state: &mut State,
         key: SessionKey,
-        wish: Subscribe,
+        wish: &Subscribe,
         output: &mut Vec<u8>,
     ) {
-        let name = wish.channel.clone();
         let subscribed = self.try_subscribe(state, key, wish, output);
-        write_refusal(subscribed, name.as_str(), output);
+        write_refusal(subscribed, wish.channel.as_str(), output);
     }
 
     fn try_subscribe(
         &self,
         state: &mut State,
         key: SessionKey,
-        wish: Subscribe,
+        wish: &Subscribe,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let max = self.hub.settings().limits.channels_per_connection_max;
@@ -94,10 +103,10 @@ impl Shard {
                 "a connection may subscribe to {max} channels ({setting})"
             )));
         }
-        let member = self.member(state, key, &wish)?;
+        let member = self.member(state, key, wish)?;
         let app = Arc::clone(&state.session(key).app);
         let user_id = member.as_ref().map(|member| Arc::clone(&member.user_id));
-        let (channel, join) = self.join(&app, &wish, member)?;
+        let (channel, join) = self.join(&app, wish, member)?;
         let slot = state.slot(&channel, &app);
         let wants_member_changes = join.joined.members_version.is_some();
         let subscriber = Subscriber { session: key, wants_member_changes, from: join.sequence };
@@ -258,6 +267,7 @@ impl Shard {
 
     /// Leaves all channels, and the user.
     pub(super) fn leave_all(&self, state: &mut State, key: SessionKey) {
+        state.session(key).postponed = None;
         for subscription in std::mem::take(&mut state.session(key).subscriptions) {
             self.leave(state, &subscription);
         }

@@ -75,6 +75,10 @@ impl Shard {
     ) -> Poll<io::Result<()>> {
         let State { sessions, input, .. } = state;
         let session = &mut sessions[key as usize];
+        if session.postponed.is_some() {
+            self.take_postponed(state, key);
+            return Poll::Ready(Ok(()));
+        }
         if !session.unheard.is_empty() {
             if session.has_unwritten() {
                 return Poll::Pending;

@@ -8,7 +8,10 @@ use super::by_hand::{Connection, Core, Leftovers};
 use super::closing::Why;
 use super::*;
 use crate::frame::Frame;
+use crate::hub::{Reservation, What};
 use crate::pusher::close_code::CloseCode;
+use crate::pusher::server_message;
+use crate::pusher::signature::Token;
 use crate::pusher::socket_id::SocketId;
 use crate::settings::{AppSettings, Settings};
 use crate::websocket::{MaskKey, Message};
@@ -22,6 +25,13 @@ fn app() -> AppSettings {
 /// One core of a hub with one app.
 fn with_core(test: impl FnOnce(&Core)) {
     test(&Core::new(Settings::default(), vec![app()]));
+}
+
+fn frame(event: &str, data: &Value) -> Vec<u8> {
+    let text = json!({ "event": event, "data": data }).to_string();
+    let mut frame = Vec::new();
+    Message::Text(&text).encode(&mut frame, Some(MASK));
+    frame
 }
 
 impl Core {
@@ -56,6 +66,55 @@ impl Core {
         self.publish("1", channel, (name, ""), None).unwrap();
     }
 
+    fn send(&self, to: &[SocketId], what: &What) {
+        let cores = &self.0.hub.cores;
+        cores.send(cores.address(to, 0).unwrap(), what);
+    }
+
+    fn sign_in(&self, (key, socket_id): (SessionKey, SocketId), user: &str, watchlist: &[&str]) {
+        let user_data = json!({ "id": user, "watchlist": watchlist }).to_string();
+        let secret = Secret::new("secret");
+        let token = Token { key: "key", secret: &secret };
+        let signature = token.sign(format!("{socket_id}::user::{user_data}").as_bytes());
+        let auth = format!("key:{signature}");
+        self.say(key, "pusher:signin", &json!({ "auth": auth, "user_data": user_data }));
+    }
+
+    fn join(&self, who: (SessionKey, SocketId), channel: &str, user: &str) {
+        let said = Self::joining(who, channel, user);
+        let state = &mut *self.0.state.borrow_mut();
+        state.input[..said.len()].copy_from_slice(&said);
+        self.0.hear(state, who.0, said.len());
+    }
+
+    /// With a signature.
+    fn joining((_, socket_id): (SessionKey, SocketId), channel: &str, user: &str) -> Vec<u8> {
+        let channel_data = json!({ "user_id": user }).to_string();
+        let secret = Secret::new("secret");
+        let token = Token { key: "key", secret: &secret };
+        let signature = token.sign(format!("{socket_id}:{channel}:{channel_data}").as_bytes());
+        let auth = format!("key:{signature}");
+        let data = json!({ "channel": channel, "auth": auth, "channel_data": channel_data });
+        frame("pusher:subscribe", &data)
+    }
+
+    /// What was postponed is asked again, as its task does it.
+    fn ask_again(&self, (key, socket_id): (SessionKey, SocketId)) {
+        self.0.ask_again();
+        self.0.let_through();
+        let _ = self.hear(Connection { key, socket_id }, b"");
+    }
+
+    fn is_postponed(&self, key: SessionKey) -> bool {
+        self.0.state.borrow_mut().session(key).postponed.is_some()
+    }
+
+    /// As much as the core may have waits for it.
+    fn fill(&self) -> Vec<Reservation> {
+        let room = &self.0.hub.cores.get(0).room;
+        std::iter::from_fn(|| room.reserve(0).ok()).collect()
+    }
+
     /// What waits for a connection; that is taken.
     fn messages(&self, key: SessionKey) -> Vec<Value> {
         let socket_id = self.0.state.borrow_mut().session(key).socket_id;
@@ -81,9 +140,8 @@ fn a_letter_is_not_for_who_has_the_number_now() {
         core.0.close(&mut core.0.state.borrow_mut(), first, Why::Gone);
         let (second, _) = core.enter();
         assert_eq!(first, second, "the number is given again");
-        let frame = Frame::text(crate::pusher::server_message::ping);
-        core.0.hub.tell(gone, Letter::Direct { to: gone, frame });
-        core.0.hub.tell(gone, Letter::Close { to: gone, code: CloseCode::Unauthorized });
+        core.send(&[gone], &What::Frame(Frame::text(server_message::ping)));
+        core.send(&[gone], &What::Close(CloseCode::Unauthorized));
         core.deliver();
         assert!(core.heard(second).is_empty());
         assert!(!core.0.state.borrow_mut().session(second).is_closing());
@@ -94,9 +152,8 @@ fn a_letter_is_not_for_who_has_the_number_now() {
 fn nothing_follows_a_close_frame() {
     with_core(|core| {
         let (key, to) = core.enter();
-        let frame = Frame::text(crate::pusher::server_message::ping);
-        core.0.hub.tell(to, Letter::Close { to, code: CloseCode::Unauthorized });
-        core.0.hub.tell(to, Letter::Direct { to, frame });
+        core.send(&[to], &What::Close(CloseCode::Unauthorized));
+        core.send(&[to], &What::Frame(Frame::text(server_message::ping)));
         core.deliver();
         assert_eq!(core.heard(key), ["pusher:error"]);
     });
@@ -184,6 +241,149 @@ fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
         core.0.hub.clock.advance(interval);
         assert!(core.0.let_through());
         assert!(may(three));
+    });
+}
+
+/// Who joins a presence channel is told to the others. To pusher-js, an error would be final.
+#[test]
+fn who_joins_while_a_core_is_full_joins_when_there_is_room() {
+    with_core(|core| {
+        let (ada, grace) = (core.enter(), core.enter());
+        core.join(ada, "presence-x", "ada");
+        core.heard(ada.0);
+        let full = core.fill();
+        let connection = Connection { key: grace.0, socket_id: grace.1 };
+        let mut said = Core::joining(grace, "presence-x", "grace");
+        said.extend(frame("pusher:ping", &json!({})));
+        assert!(core.hear(connection, &said));
+        assert!(!core.hear(connection, &frame("pusher:ping", &json!({}))));
+        core.ask_again(grace);
+        assert!(core.heard(grace.0).is_empty(), "neither refused nor listened to");
+        assert!(core.is_postponed(grace.0));
+        assert_eq!(core.leftovers().paced, 1, "it waits again");
+        drop(full);
+        core.ask_again(grace);
+        assert_eq!(core.heard(grace.0), ["pusher_internal:subscription_succeeded"]);
+        assert!(core.hear(connection, b""), "now it is listened to again");
+        assert_eq!(core.heard(grace.0), ["pusher:pong"]);
+        core.deliver();
+        assert_eq!(core.heard(ada.0), ["pusher_internal:member_added"]);
+        assert_eq!((core.leftovers().paced, core.room()), (0, (0, 0)));
+    });
+}
+
+#[test]
+fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
+    with_core(|core| {
+        let (ada, grace) = (core.enter(), core.enter());
+        core.join(ada, "presence-x", "ada");
+        let full = core.fill();
+        core.join(grace, "presence-x", "grace");
+        core.0.close(&mut core.0.state.borrow_mut(), grace.0, Why::Code(CloseCode::NoPong));
+        assert!(!core.is_postponed(grace.0));
+        drop(full);
+        core.ask_again(grace);
+        assert!(core.subscriptions(Connection { key: grace.0, socket_id: grace.1 }).is_empty());
+    });
+}
+
+#[test]
+fn who_signs_in_while_a_core_is_full_is_signed_in_when_there_is_room() {
+    with_core(|core| {
+        let (watcher, ada) = (core.enter(), core.enter());
+        core.sign_in(watcher, "grace", &["ada"]);
+        core.heard(watcher.0);
+        let full = core.fill();
+        core.sign_in(ada, "ada", &[]);
+        assert!(core.heard(ada.0).is_empty() && core.is_postponed(ada.0));
+        drop(full);
+        core.ask_again(ada);
+        assert_eq!(core.heard(ada.0), ["pusher:signin_success"]);
+        assert_eq!(core.room().0, 1, "the letter to who watches has room of its own");
+        core.deliver();
+        assert_eq!(core.heard(watcher.0), ["pusher_internal:watchlist_events"]);
+        assert_eq!(core.room(), (0, 0));
+    });
+}
+
+#[test]
+fn ending_connections_needs_room_and_goes_in_turns() {
+    with_core(|core| {
+        let turn = core.0.hub.settings().limits.writes_per_turn_max;
+        let all: Vec<_> = (0..=turn).map(|_| core.enter()).collect();
+        for one in &all {
+            core.sign_in(*one, "ada", &[]);
+        }
+        let full = core.fill();
+        assert!(core.0.hub.disconnect_user("1", "ada").is_err());
+        drop(full);
+        assert_eq!(core.0.hub.disconnect_user("1", "ada").unwrap(), turn + 1);
+        core.open_letters();
+        let open =
+            || core.0.state.borrow().sessions.iter().filter(|(_, one)| !one.is_closing()).count();
+        assert_eq!(open(), turn + 1);
+        core.turn();
+        assert_eq!((open(), core.room().0), (1, 1));
+        core.turn();
+        assert_eq!((open(), core.room().0), (0, 0));
+    });
+}
+
+/// How many are closed in each step, and with which code.
+fn steps_of_app_end(core: &Core) -> Vec<(usize, Option<CloseCode>)> {
+    core.open_letters();
+    let mut steps = Vec::new();
+    while !core.0.state.borrow().app_ends.is_empty() {
+        let state = &mut *core.0.state.borrow_mut();
+        let due = core.0.due_of_apps(state);
+        core.0.close_all(state, &due);
+        steps.push((due.len(), due.first().map(|(_, code)| *code)));
+    }
+    steps
+}
+
+fn reload(core: &Core, is_enabled: Option<bool>) {
+    let apps = is_enabled.map(|is_enabled| AppSettings { is_enabled, ..app() });
+    core.0.hub.reload(Settings::default(), apps.into_iter().collect());
+}
+
+#[test]
+fn the_connections_of_an_app_that_is_gone_or_off_end_over_the_drain_window() {
+    for (is_enabled, code) in [(None, CloseCode::NoSuchApp), (Some(false), CloseCode::AppDisabled)]
+    {
+        with_core(|core| {
+            let all: Vec<_> = (0..302).map(|_| core.enter()).collect();
+            reload(core, is_enabled);
+            let steps = steps_of_app_end(core);
+            // 3 s, in steps of 20 ms.
+            assert_eq!(steps, [(2, Some(code)); 151]);
+            assert_eq!(core.heard(all[0].0), ["pusher:error"]);
+            core.pass(std::time::Duration::from_secs(60));
+            core.tidy();
+            assert_eq!(core.leftovers(), Leftovers::default());
+        });
+    }
+}
+
+#[test]
+fn an_app_that_is_on_again_keeps_the_connections_that_are_left() {
+    with_core(|core| {
+        let (one, _) = core.enter();
+        reload(core, Some(false));
+        reload(core, Some(true));
+        assert_eq!(steps_of_app_end(core), [(0, None)]);
+        assert!(core.heard(one).is_empty());
+    });
+}
+
+/// 4001 would keep them away from the app that is there.
+#[test]
+fn connections_of_an_app_that_is_there_again_come_back_to_it() {
+    with_core(|core| {
+        core.enter();
+        reload(core, None);
+        reload(core, Some(true));
+        assert_eq!(steps_of_app_end(core), [(1, Some(CloseCode::OverCapacity))]);
     });
 }
 

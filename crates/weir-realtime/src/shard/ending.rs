@@ -1,0 +1,131 @@
+//! How many connections end: spread over the drain window, as those who come back do so after a fixed
+//! time; and a turn at a time, so that others on the core are not held up.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::closing::Why;
+use super::{Shard, State};
+use crate::app::App;
+use crate::pusher::close_code::CloseCode;
+use crate::pusher::socket_id::SocketId;
+use crate::session::Session;
+
+/// Between two steps.
+const STEP: Duration = Duration::from_millis(20);
+
+/// An app that is gone or off, and those of its connections that are still to end.
+#[derive(Debug)]
+pub(super) struct AppEnd {
+    app: Arc<App>,
+    connections: Vec<SocketId>,
+    steps_left: usize,
+}
+
+/// Connections to end now, and why.
+type Due = Vec<(SocketId, CloseCode)>;
+
+impl Shard {
+    /// Waits until Weir ends; then closes everybody.
+    pub(super) async fn drain(self: Rc<Self>) {
+        self.draining.cancelled().await;
+        let steps = self.steps();
+        for steps_left in (1..=steps).rev() {
+            let mut open = self.state.borrow().open_sessions(|_| true);
+            open.truncate(open.len().div_ceil(steps_left));
+            if open.is_empty() {
+                return;
+            }
+            let code = CloseCode::OverCapacity;
+            self.close_in_turns(open.into_iter().map(|to| (to, code)).collect()).await;
+            if steps_left > 1 {
+                tokio::time::sleep(STEP).await;
+            }
+        }
+    }
+
+    /// An app is gone or off: its connections begin to end.
+    pub(super) fn begin_app_end(&self, state: &mut State, app: Arc<App>) {
+        let connections = state.open_sessions(|session| Arc::ptr_eq(&session.app, &app));
+        state.app_ends.retain(|end| !Arc::ptr_eq(&end.app, &app));
+        state.app_ends.push(AppEnd { app, connections, steps_left: self.steps() });
+        self.apps_ending.notify_one();
+    }
+
+    /// Ends the connections of such apps, until the core ends.
+    pub(super) async fn end_apps(self: Rc<Self>) {
+        loop {
+            self.apps_ending.notified().await;
+            loop {
+                let due = self.due_of_apps(&mut self.state.borrow_mut());
+                self.close_in_turns(due).await;
+                if self.state.borrow().app_ends.is_empty() {
+                    break;
+                }
+                tokio::time::sleep(STEP).await;
+            }
+        }
+    }
+
+    /// The next step's part of the connections of each app that ends.
+    pub(super) fn due_of_apps(&self, state: &mut State) -> Due {
+        let mut due = Due::new();
+        for AppEnd { app, connections, steps_left } in &mut state.app_ends {
+            let Some(code) = self.code_of_end(app) else {
+                connections.clear();
+                continue;
+            };
+            let rest = connections.len() - connections.len().div_ceil(*steps_left);
+            due.extend(connections.drain(rest..).map(|to| (to, code)));
+            *steps_left = (*steps_left - 1).max(1);
+        }
+        state.app_ends.retain(|end| !end.connections.is_empty());
+        due
+    }
+
+    /// What the connections of an app that was gone or off are told by now; None: they may stay.
+    fn code_of_end(&self, app: &Arc<App>) -> Option<CloseCode> {
+        let settings = app.settings();
+        match self.hub.app_by_id(&settings.id) {
+            None => Some(CloseCode::NoSuchApp),
+            // There again, but another one: they may come back to that.
+            Some(other) if !Arc::ptr_eq(&other, app) => Some(CloseCode::OverCapacity),
+            Some(_) if settings.is_enabled => None,
+            Some(_) => Some(CloseCode::AppDisabled),
+        }
+    }
+
+    /// Closes them, with turns for others in between.
+    async fn close_in_turns(&self, due: Due) {
+        let turn = self.hub.settings().limits.writes_per_turn_max.max(1);
+        for (index, due) in due.chunks(turn).enumerate() {
+            if index > 0 {
+                tokio::task::yield_now().await;
+            }
+            self.close_all(&mut self.state.borrow_mut(), due);
+        }
+    }
+
+    pub(super) fn close_all(&self, state: &mut State, due: &[(SocketId, CloseCode)]) {
+        for (to, code) in due {
+            if let Some(key) = state.session_of(*to) {
+                self.close(state, key, Why::Code(*code));
+            }
+        }
+    }
+
+    fn steps(&self) -> usize {
+        let window = self.hub.settings().drain_window;
+        usize::try_from(window.as_millis() / STEP.as_millis()).map_or(usize::MAX, |steps| steps + 1)
+    }
+}
+
+impl State {
+    /// The connections that are open, if they are among those that `is_meant`.
+    fn open_sessions(&self, is_meant: impl Fn(&Session) -> bool) -> Vec<SocketId> {
+        let open = self.sessions.iter().map(|(_, session)| session);
+        let open = open.filter(|session| !session.is_closing() && is_meant(session));
+        open.map(|session| session.socket_id).collect()
+    }
+}
