@@ -9,6 +9,7 @@ mod exchange;
 mod history;
 mod members;
 mod meter;
+mod prepared;
 mod registry;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,7 @@ pub(crate) use self::history::{Entry, History};
 pub(crate) use self::members::{Change, ListedMember, MemberList, Members, VersionedList};
 use self::meter::Meter;
 pub(crate) use self::meter::Rates;
+pub(crate) use self::prepared::Prepared;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
 use crate::frame::Frame;
@@ -68,6 +70,8 @@ struct Home {
     /// Somebody came or went since, so their number may be another, and who they are is.
     is_count_due: bool,
     touched: Timestamp,
+    /// Events that are prepared for it: it is not removed meanwhile.
+    prepared: u32,
     /// A subscriber or an event had a position of this epoch.
     has_told_position: bool,
     /// Of events of servers and clients.
@@ -100,6 +104,7 @@ impl Channel {
             count_told_at: Timestamp::default(),
             is_count_due: false,
             touched: now,
+            prepared: 0,
             has_told_position: false,
             meter: Meter::default(),
             watchers: Vec::new(),
@@ -121,6 +126,16 @@ impl Channel {
         let mut home = self.home();
         home.check_there()?;
         let reserved = home.reserve(cores, publication.draft.bytes_max())?;
+        Ok(self.publish_reserved(&mut home, publication, reserved, cores))
+    }
+
+    fn publish_reserved(
+        &self,
+        home: &mut Home,
+        publication: Publication<'_>,
+        reserved: Reserved,
+        cores: &Cores,
+    ) -> Published {
         let Publication { draft, audience, event, data, keeps, now } = publication;
         let history_before = home.history.bytes();
         let position = home.next_position(keeps);
@@ -134,8 +149,8 @@ impl Channel {
         home.meter.add(bytes.saturating_mul(subscribers), now);
         let key = Some(EventKey::new(self.id, event));
         let message = Message { name: event, frame, audience, event: key, now };
-        self.send(&mut home, cores, reserved, message);
-        Ok(Published { position, subscribers: home.total(), history_change })
+        self.send(home, cores, reserved, message);
+        Published { position, subscribers: home.total(), history_change }
     }
 
     /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
@@ -444,6 +459,7 @@ impl Channel {
         home.cached.take_if(|cached| now.since(cached.at) >= age_max);
         home.members.tidy(app.presence.gather, now);
         home.is_gone = home.total() == 0
+            && home.prepared == 0
             && home.watchers.is_empty()
             && home.history.is_empty()
             && home.cached.is_none()

@@ -5,6 +5,7 @@ mod broadcast;
 mod cores;
 mod direct;
 mod mailbox;
+mod publish;
 mod room;
 
 use std::sync::Arc;
@@ -16,16 +17,14 @@ use weir_base::switch::Switches;
 
 pub(crate) use self::broadcast::{Audience, Broadcast, ChannelId, Direct, EventKey, Letter, What};
 pub(crate) use self::cores::Cores;
+pub(crate) use self::publish::Event;
 pub use self::room::CoreBusy;
 pub(crate) use self::room::Reservation;
 use crate::app::{App, Apps};
 pub use crate::channel::TooManyChannels;
-use crate::channel::{Channel, Keeps, Publication, PublishError, Published, Registry};
-use crate::frame::Draft;
+use crate::channel::{Channel, Registry};
 use crate::metrics::{Limit, RealtimeMetrics};
 use crate::pusher::channel::ChannelName;
-use crate::pusher::server_message::ChannelEvent;
-use crate::pusher::socket_id::SocketId;
 use crate::settings::{AppSettings, Settings};
 use crate::webhooks::Webhooks;
 
@@ -61,15 +60,6 @@ pub struct Parts {
     pub webhooks: Webhooks,
 }
 
-/// One event for one channel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) data: &'a str,
-    /// The connection that doesn't get it.
-    pub(crate) except: Option<SocketId>,
-}
-
 /// Why an event was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -80,9 +70,6 @@ pub enum Refused {
     #[error("{0}")]
     TooManyChannels(#[from] TooManyChannels),
 }
-
-/// Times that a publisher meets a channel that is being removed, which takes microseconds.
-const TRIES_MAX: usize = 100;
 
 impl Hub {
     /// A hub with nothing on it.
@@ -150,59 +137,6 @@ impl Hub {
     /// All apps.
     pub(crate) fn apps(&self) -> Vec<Arc<App>> {
         self.apps.load().iter().cloned().collect()
-    }
-
-    /// Publishes an event of the application's server. It answers as soon as the event has its
-    /// place; no socket is waited for.
-    pub(crate) fn publish(
-        &self,
-        app: &App,
-        channel: &ChannelName,
-        event: Event<'_>,
-    ) -> Result<Published, Refused> {
-        let Event { name, data, except } = event;
-        if self.cores.switches.is_off(name, self.clock.now()) {
-            self.metrics.switched_off();
-            return Ok(Published::default());
-        }
-        let keeps = Keeps::History(app.settings().history);
-        let audience = except.map_or(Audience::Everyone, Audience::Except);
-        for _ in 0..TRIES_MAX {
-            let channel = self.channel(app, channel)?;
-            let publication = Publication {
-                draft: Draft::new(&ChannelEvent {
-                    event: name,
-                    channel: channel.name.as_str(),
-                    data: Some(data),
-                    user_id: None,
-                    position: None,
-                }),
-                audience,
-                event: name,
-                data,
-                keeps,
-                now: self.clock.now(),
-            };
-            match channel.publish(publication, &self.cores) {
-                Ok(published) => return Ok(self.published(&channel, published)),
-                Err(PublishError::Gone) => {}
-                Err(PublishError::Busy(busy)) => {
-                    self.metrics.limit_hit(Limit::CoreQueue);
-                    return Err(busy.into());
-                }
-            }
-        }
-        Err(Refused::Busy(CoreBusy))
-    }
-
-    fn published(&self, channel: &Channel, published: Published) -> Published {
-        self.metrics.published();
-        let total = self.add_history_bytes(published.history_change);
-        if total > self.settings().limits.history_bytes_max {
-            self.metrics.limit_hit(Limit::HistoryBytes);
-            self.add_history_bytes(channel.forget_history());
-        }
-        published
     }
 
     /// The channel, made if it is not there.

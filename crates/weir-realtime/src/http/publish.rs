@@ -35,8 +35,12 @@ impl Shard {
         let Publish { name, data, channels, socket_id, info } =
             api::parse_publish(call.body, limits)?;
         let event = Event { name: name.as_str(), data: data.as_str(), except: socket_id };
-        for channel in &channels {
-            self.hub.publish(call.app, channel, event)?;
+        match &channels[..] {
+            [channel] => drop(self.hub.publish(call.app, channel, event)?),
+            channels => {
+                let events = channels.iter().map(|channel| (channel, event));
+                self.hub.publish_all(call.app, events)?;
+            }
         }
         let mut body = Vec::new();
         match info {
@@ -55,11 +59,11 @@ impl Shard {
 
     fn publish_batch(&self, call: &Call<'_>, limits: &Limits) -> Result<Vec<u8>, Failure> {
         let events = api::parse_batch(call.body, limits)?;
-        for one in &events {
-            let event =
-                Event { name: one.name.as_str(), data: one.data.as_str(), except: one.socket_id };
-            self.hub.publish(call.app, &one.channel, event)?;
-        }
+        let all = events.iter().map(|one| {
+            let (name, data) = (one.name.as_str(), one.data.as_str());
+            (&one.channel, Event { name, data, except: one.socket_id })
+        });
+        self.hub.publish_all(call.app, all)?;
         let mut body = Vec::new();
         if events.iter().all(|event| event.info.is_none()) {
             api::write_nothing(&mut body);

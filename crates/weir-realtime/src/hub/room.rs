@@ -48,13 +48,15 @@ impl Room {
     /// Room for one event of `bytes`, or not. An event larger than all the room has it alone.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, CoreBusy> {
         let reservation = self.reserve_always(bytes);
-        let inner = &self.0;
-        let events = inner.events.load(Ordering::Relaxed);
-        let is_full = events > inner.events_max.load(Ordering::Relaxed).max(1)
-            || (inner.bytes.load(Ordering::Relaxed) > inner.bytes_max.load(Ordering::Relaxed)
-                && events > 1);
         // Dropping the reservation takes it back.
-        if is_full { Err(CoreBusy) } else { Ok(reservation) }
+        if self.is_full_with(1) { Err(CoreBusy) } else { Ok(reservation) }
+    }
+
+    /// Whether more waits than may, and not only these `own` events of somebody who asks this after
+    /// having reserved them.
+    pub(crate) fn is_full_with(&self, own: usize) -> bool {
+        let ((events, bytes), (events_max, bytes_max)) = (self.waiting(), self.limits());
+        (events > events_max || bytes > bytes_max) && events > own
     }
 
     /// Room for what can't be refused: somebody left, for instance. What is waiting of that kind is
