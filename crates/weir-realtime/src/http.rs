@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::{Request, Response, StatusCode};
 use weir_net::server::{Body, Peer};
 
@@ -21,7 +21,7 @@ use self::route::Route;
 use crate::app::App;
 use crate::metrics::Limit;
 use crate::pusher::api::ApiError;
-use crate::pusher::signature::{Query, SignedRequest};
+use crate::pusher::signature::{Query, SignedRequest, check_body};
 use crate::shard::{Shard, connect};
 
 /// What all paths of the API begin with.
@@ -52,35 +52,53 @@ impl Shard {
         }
     }
 
+    /// Who asks is known before the body is read: the signature covers its digest.
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, Failure> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let route = Route::parse(&head.method, path)?;
         let settings = self.hub.settings().pusher.clone();
-        let body = self.body_of(body, settings.api_body_bytes_max).await?;
         let signed = SignedRequest {
             method: head.method.as_str(),
             path,
             query: head.uri.query().unwrap_or_default(),
-            body: &body,
+            body: &[],
         };
         let app = self.app_of(&route, signed.query)?;
         let now = self.hub.clock.now();
-        let app_settings = app.settings();
-        let query = app_settings
+        let query = app
+            .settings()
             .token()
-            .verify_request(&signed, now, &settings)
+            .verify_head(&signed, now, &settings)
             .map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))?;
-        if !app_settings.is_enabled {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "this app is disabled"));
-        }
+        self.check_in_service(&app)?;
+        let body = self.body_of(body, settings.api_body_bytes_max).await?;
+        check_body(&query, &body).map_err(|error| Failure::new(StatusCode::UNAUTHORIZED, error))?;
+        // A reload may have come with the body.
+        self.check_in_service(&app)?;
         let call = Call { app: &app, query: &query, body: &body };
         self.carry_out(&route, &call, &settings)
+    }
+
+    fn check_in_service(&self, app: &Arc<App>) -> Result<(), Failure> {
+        let settings = app.settings();
+        if !settings.is_enabled {
+            return Err(Failure::new(StatusCode::FORBIDDEN, "this app is disabled"));
+        }
+        let current = self.hub.app_by_id(&settings.id);
+        match current.is_some_and(|current| Arc::ptr_eq(&current, app)) {
+            true => Ok(()),
+            false => Err(Failure::new(StatusCode::NOT_FOUND, "this app was removed")),
+        }
     }
 
     /// All of a body that is neither too long nor too late.
     async fn body_of(&self, body: Incoming, max: usize) -> Result<Bytes, Failure> {
         let timeout = self.hub.settings().limits.api_body_timeout;
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > max {
+            return Err(ApiError::BodyTooLarge { bytes: announced, max }.into());
+        }
         match tokio::time::timeout(timeout, Limited::new(body, max).collect()).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {

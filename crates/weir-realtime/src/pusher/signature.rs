@@ -15,7 +15,7 @@ use super::excerpt::Excerpt;
 use super::socket_id::SocketId;
 
 pub use query::{Query, QueryError};
-pub use request::{RequestError, SignedRequest, request_text};
+pub use request::{RequestError, SignedRequest, check_body, request_text};
 
 /// An app's key, which everybody knows, and its secret, which its servers know.
 #[derive(Clone, Copy, Debug)]

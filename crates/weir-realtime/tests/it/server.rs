@@ -6,6 +6,7 @@ mod client;
 mod connections;
 mod presence;
 mod recovery;
+mod refusals;
 mod review;
 mod slow;
 
@@ -171,6 +172,12 @@ impl Server {
 
     /// A signed request.
     fn request(&self, method: &str, path: &str, query: &str, body: &str) -> (u16, String) {
+        let target = self.target(method, path, query, body);
+        http(self.address, method, &target, "", body)
+    }
+
+    /// Path and query of a signed request.
+    fn target(&self, method: &str, path: &str, query: &str, body: &str) -> String {
         let now = self.clock.now().as_millis() / 1_000;
         let digest = hex::encode(Md5::digest(body));
         let query = format!(
@@ -182,8 +189,7 @@ impl Server {
         let secret = Secret::new(SECRET);
         let token = Token { key: KEY, secret: &secret };
         let signature = token.sign(format!("{method}\n{path}\n{signed}").as_bytes());
-        let target = format!("{path}?{signed}&auth_signature={signature}");
-        http(self.address, method, &target, "", body)
+        format!("{path}?{signed}&auth_signature={signature}")
     }
 
     /// The value of a metric without labels, or with exactly these.

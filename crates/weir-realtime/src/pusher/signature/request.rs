@@ -74,11 +74,25 @@ impl Token<'_> {
         now: Timestamp,
         limits: &Limits,
     ) -> Result<Query<'a>, RequestError> {
+        let query = self.verify_head(request, now, limits)?;
+        check_body(&query, request.body)?;
+        Ok(query)
+    }
+
+    /// The same but for the body, which may still be on its way: that is for [`check_body`].
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn verify_head<'a>(
+        &self,
+        request: &SignedRequest<'a>,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Result<Query<'a>, RequestError> {
         let query = Query::parse(request.query, limits)?;
         self.check_key(&query)?;
         self.check_signature(request, &query)?;
         check_timestamp(&query, now, limits.api_timestamp_tolerance)?;
-        check_body(&query, request.body)?;
         Ok(query)
     }
 
@@ -153,7 +167,10 @@ fn check_timestamp(
 
 /// A body needs its digest in the query. Without a body it may be there too (Python's library
 /// sends it always), and must be right.
-fn check_body(query: &Query<'_>, body: &[u8]) -> Result<(), RequestError> {
+///
+/// # Errors
+/// It is missing, or another one.
+pub fn check_body(query: &Query<'_>, body: &[u8]) -> Result<(), RequestError> {
     if body.is_empty() && query.get("body_md5").is_none() {
         return Ok(());
     }
