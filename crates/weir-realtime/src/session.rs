@@ -75,11 +75,15 @@ pub(crate) enum State {
     Leaving { until: Timestamp },
 }
 
-/// What others are to be told of, on cores that had no room for it.
+/// What is done later.
 #[derive(Debug)]
 pub(crate) enum Postponed {
+    /// Others are to be told of it, on cores that had no room for that.
     Subscribe(Subscribe),
+    /// The same.
     SignIn(SignIn),
+    /// What a stream of events is for, when it may subscribe.
+    Stream(Subscribe),
 }
 
 /// What became of something that was to be written.

@@ -13,11 +13,12 @@ use hyper::body::{Body, Frame};
 use super::closing::Why;
 use super::{Shard, State};
 use crate::app::{App, ConnectionPlace};
+use crate::fanout::SessionKey;
 use crate::pusher::channel::ChannelName;
 use crate::pusher::client_message::Subscribe;
 use crate::pusher::position::Position;
 use crate::pusher::socket_id::SocketId;
-use crate::session::Transport;
+use crate::session::{Postponed, Transport};
 use crate::sse;
 
 /// Browsers come back after one to three seconds: not all at once.
@@ -41,12 +42,13 @@ pub(crate) struct EventStream {
 }
 
 impl Shard {
-    /// Subscribes, as a connection that only listens. Whether it may was checked before.
+    /// Subscribes, as a connection that only listens. Whether it may was checked before. When it is
+    /// its turn: the answer begins at once and waits for that, as a browser takes no other status
+    /// than 200 for a reason to come back (HTML, "Server-sent events": fail the connection).
     pub(crate) fn stream_events(self: &Rc<Self>, wish: Wish) -> EventStream {
         let Wish { app, place, channel, after } = wish;
         let state = &mut *self.state.borrow_mut();
         let (key, socket_id) = self.register(state, app, place, Transport::Events);
-        state.session(key).owes = 0;
         let subscribe = Subscribe {
             channel,
             auth: None,
@@ -54,16 +56,29 @@ impl Shard {
             recover: after,
             member_changes: false,
         };
+        state.session(key).postponed = Some(Box::new(Postponed::Stream(subscribe)));
+        self.begin_stream(state, key);
+        let mut greeting = String::new();
+        sse::write_retry(&mut greeting, fastrand::u64(RETRY_MS));
+        EventStream { shard: Rc::clone(self), socket_id, greeting: Some(greeting) }
+    }
+
+    /// Subscribes if it has not, and it is its turn.
+    fn begin_stream(&self, state: &mut State, key: SessionKey) {
+        let session = state.session(key);
+        if session.postponed.is_some() && (session.owes == 0 || self.may_subscribe(state, key)) {
+            self.take_postponed(state, key);
+        }
+    }
+
+    pub(super) fn subscribe_stream(&self, state: &mut State, key: SessionKey, wish: &Subscribe) {
         let mut output = Vec::new();
-        self.subscribe_authorised(state, key, &subscribe, &mut output);
+        self.subscribe_authorised(state, key, wish, &mut output);
         self.send(state, key, &output);
         if state.session(key).subscriptions.is_empty() {
             // It was told why not. Its client comes back later.
             self.answer_close(state, key, None);
         }
-        let mut greeting = String::new();
-        sse::write_retry(&mut greeting, fastrand::u64(RETRY_MS));
-        EventStream { shard: Rc::clone(self), socket_id, greeting: Some(greeting) }
     }
 
     /// What waits for a stream; None: nothing.
@@ -94,10 +109,13 @@ impl Body for EventStream {
         }
         let socket_id = self.socket_id;
         let state = &mut *self.shard.state.borrow_mut();
+        if let Some(key) = state.session_of(socket_id) {
+            state.session(key).waker = Some(context.waker().clone());
+            self.shard.begin_stream(state, key);
+        }
         let waiting = self.shard.take_waiting(state, socket_id);
         let Some(key) = state.session_of(socket_id) else { return Poll::Ready(None) };
         let session = state.session(key);
-        session.waker = Some(context.waker().clone());
         match waiting {
             Some(text) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(text))))),
             None if session.is_closing() => Poll::Ready(None),

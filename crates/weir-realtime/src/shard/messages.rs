@@ -83,6 +83,9 @@ impl Shard {
         match state.session(key).postponed.take().map(|postponed| *postponed) {
             Some(Postponed::Subscribe(wish)) => self.subscribe(state, key, wish, &mut output),
             Some(Postponed::SignIn(wish)) => self.sign_in(state, key, wish, &mut output),
+            Some(Postponed::Stream(wish)) => {
+                self.subscribe_stream(state, key, &wish);
+            }
             None => {}
         }
         if !output.is_empty() && state.sessions.contains(key as usize) {

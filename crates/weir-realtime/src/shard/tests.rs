@@ -1,15 +1,23 @@
 //! A core that is turned by hand.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use hyper::body::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weir_base::secret::Secret;
+use weir_base::token_bucket::Rate;
 
 use super::by_hand::{Connection, Core, Leftovers};
 use super::closing::Why;
+use super::event_stream::{EventStream, Wish};
 use super::*;
 use crate::frame::Frame;
 use crate::hub::{Reservation, What};
+use crate::pusher::channel::ChannelName;
 use crate::pusher::close_code::CloseCode;
+use crate::pusher::limits::Limits;
 use crate::pusher::server_message;
 use crate::pusher::signature::Token;
 use crate::pusher::socket_id::SocketId;
@@ -221,7 +229,6 @@ fn who_recovers_gets_what_is_on_its_way_once() {
 
 #[test]
 fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
-    use weir_base::token_bucket::Rate;
     with_core(|core| {
         let interval = std::time::Duration::from_secs(1);
         let mut settings = Settings::default();
@@ -242,6 +249,64 @@ fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
         assert!(core.0.let_through());
         assert!(may(three));
     });
+}
+
+fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
+    let app = core.0.hub.app_by_id("1").unwrap();
+    let place = app.connect().unwrap();
+    let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
+    Box::pin(core.0.stream_events(Wish { app, place, channel, after: None }))
+}
+
+/// What a stream has for its client; None: nothing at the moment.
+fn read(stream: &mut Pin<Box<EventStream>>) -> Option<String> {
+    let mut context = Context::from_waker(Waker::noop());
+    match stream.as_mut().poll_frame(&mut context) {
+        Poll::Pending => None,
+        Poll::Ready(frame) => {
+            let data = frame.expect("it goes on").unwrap().into_data().unwrap();
+            Some(String::from_utf8(data.to_vec()).unwrap())
+        }
+    }
+}
+
+#[test]
+fn streams_of_events_wait_until_they_may_subscribe() {
+    let interval = std::time::Duration::from_secs(1);
+    let mut settings = Settings::default();
+    settings.limits.subscribe_rate = Rate::new(1, interval);
+    let core = Core::new(settings, vec![app()]);
+    let [mut one, mut two] = ["a", "a"].map(|channel| open_stream(&core, channel));
+    for stream in [&mut one, &mut two] {
+        assert!(read(stream).unwrap().starts_with("retry: "));
+    }
+    assert!(read(&mut one).unwrap().contains("subscription_succeeded"));
+    core.0.let_through();
+    assert_eq!(read(&mut two), None, "the bucket is empty");
+    assert_eq!(core.leftovers().paced, 1);
+    core.tell("a", "e");
+    core.deliver();
+    core.0.hub.clock.advance(interval);
+    assert_eq!(read(&mut two), None, "it stands in the queue");
+    core.0.let_through();
+    let first = read(&mut two).unwrap();
+    assert!(first.contains("subscription_succeeded") && first.contains("\"offset\":1"), "{first}");
+    core.tell("a", "f");
+    core.deliver();
+    assert!(read(&mut two).unwrap().contains("\"event\":\"f\""));
+    drop((one, two));
+    assert_eq!(core.leftovers().sessions, 0);
+}
+
+#[test]
+fn a_stream_that_ends_while_it_waits_leaves_nothing() {
+    let mut settings = Settings::default();
+    settings.limits.subscribe_rate = Rate::new(1, std::time::Duration::from_secs(1));
+    let core = Core::new(settings, vec![app()]);
+    drop([open_stream(&core, "a"), open_stream(&core, "a")]);
+    core.pass(std::time::Duration::from_secs(1_000));
+    core.tidy();
+    assert_eq!(core.leftovers(), Leftovers::default());
 }
 
 /// Who joins a presence channel is told to the others. To pusher-js, an error would be final.
