@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::channel::Registry;
+use crate::channel::{Cache, Registry};
 use crate::pusher::signature::Token;
 use crate::settings::AppSettings;
 use crate::users::Users;
@@ -16,6 +16,8 @@ use crate::users::Users;
 pub(crate) struct App {
     settings: ArcSwap<AppSettings>,
     pub(crate) channels: Registry,
+    /// The last events of its cache channels.
+    pub(crate) cache: Arc<Cache>,
     pub(crate) users: Users,
     connections: AtomicUsize,
 }
@@ -29,6 +31,7 @@ impl App {
         Self {
             settings: ArcSwap::from_pointee(settings),
             channels: Registry::default(),
+            cache: Arc::default(),
             users: Users::default(),
             connections: AtomicUsize::new(0),
         }

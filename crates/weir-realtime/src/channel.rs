@@ -5,6 +5,7 @@
 //! order, whoever publishes and wherever. Who joins learns the place under the lock too: what has a
 //! later place comes through the mailbox, what has an earlier one is in the history.
 
+mod cache;
 mod exchange;
 mod history;
 mod members;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+pub(crate) use self::cache::Cache;
+use self::cache::Cached;
 pub(crate) use self::exchange::{
     CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Kept, Leaving, Left, Listing,
     Publication, PublishError, Published,
@@ -45,6 +48,8 @@ pub(crate) struct Channel {
     pub(crate) kind: ChannelKind,
     /// Times that a client was too slow for one of its events.
     slowed: AtomicU64,
+    /// Of the app.
+    cache: Arc<Cache>,
     /// std's lock: held for some hundred nanoseconds, never across an await.
     home: Mutex<Home>,
 }
@@ -80,15 +85,14 @@ struct Home {
     watchers: Vec<Arc<Queue>>,
 }
 
-#[derive(Clone, Debug)]
-struct Cached {
-    frame: Frame,
-    data: Box<str>,
-    at: Timestamp,
-}
-
 impl Channel {
-    pub(crate) fn new(id: ChannelId, name: ChannelName, cores: usize, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        id: ChannelId,
+        name: ChannelName,
+        cores: usize,
+        cache: Arc<Cache>,
+        now: Timestamp,
+    ) -> Self {
         let epoch = Epoch(fastrand::u64(..));
         let kind = name.kind();
         let home = Home {
@@ -109,7 +113,7 @@ impl Channel {
             meter: Meter::default(),
             watchers: Vec::new(),
         };
-        Self { id, name, kind, slowed: AtomicU64::new(0), home: Mutex::new(home) }
+        Self { id, name, kind, slowed: AtomicU64::new(0), cache, home: Mutex::new(home) }
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {
@@ -143,7 +147,7 @@ impl Channel {
         home.keep(&frame, position, keeps, now);
         let history_change = difference(home.history.bytes(), history_before);
         if self.kind.caches && keeps != Keeps::Nothing {
-            home.cached = Some(Cached { frame: frame.clone(), data: Box::from(data), at: now });
+            self.set_cached(home, frame.clone(), Box::from(data), now);
         }
         let (bytes, subscribers) = (frame.wire().len() as u64, home.total() as u64);
         home.meter.add(bytes.saturating_mul(subscribers), now);
@@ -340,22 +344,6 @@ impl Channel {
         }
     }
 
-    fn cache_state(&self, home: &Home, age_max: Duration, now: Timestamp) -> CacheState {
-        if !self.kind.caches {
-            return CacheState::None;
-        }
-        let fresh = home.cached.as_ref().filter(|cached| now.since(cached.at) < age_max);
-        fresh.map_or(CacheState::Miss, |cached| CacheState::Hit(cached.frame.clone()))
-    }
-
-    /// The data of the last event of a cache channel, and how long it will still be kept.
-    pub(crate) fn cached(&self, age_max: Duration, now: Timestamp) -> Option<(Box<str>, Duration)> {
-        let home = self.home();
-        let cached = home.cached.as_ref()?;
-        let left = age_max.checked_sub(now.since(cached.at)).filter(|left| !left.is_zero())?;
-        Some((cached.data.clone(), left))
-    }
-
     /// All users of a presence channel: of the version that is asked for, if it is still there. Of a
     /// large channel the list may be as old as changes are gathered.
     pub(crate) fn members(
@@ -425,7 +413,7 @@ impl Channel {
         if !home.has_told_position && home.cached.is_none() {
             return None;
         }
-        let cached = home.cached.as_ref().map(|Cached { frame, data, at }| {
+        let cached = home.cached.as_ref().map(|Cached { frame, data, at, .. }| {
             (data.clone(), Entry { offset: home.offset, at: *at, frame: frame.clone() })
         });
         Some(Kept {
@@ -445,7 +433,9 @@ impl Channel {
         home.touched = touched;
         home.has_told_position = true;
         home.history = entries.into_iter().collect();
-        home.cached = cached.map(|(data, Entry { frame, at, .. })| Cached { frame, data, at });
+        if let Some((data, Entry { frame, at, .. })) = cached {
+            self.set_cached(&mut home, frame, data, at);
+        }
         difference(home.history.bytes(), 0)
     }
 
@@ -455,8 +445,7 @@ impl Channel {
         let mut home = self.home();
         let before = home.history.bytes();
         home.history.trim(now, &app.history);
-        let age_max = app.cache_age_max;
-        home.cached.take_if(|cached| now.since(cached.at) >= age_max);
+        self.tidy_cached(&mut home, app.cache_age_max, now);
         home.members.tidy(app.presence.gather, now);
         home.is_gone = home.total() == 0
             && home.prepared == 0

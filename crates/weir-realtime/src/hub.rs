@@ -148,7 +148,8 @@ impl Hub {
         let max = self.settings().limits.channels_max;
         let made = app.channels.get_or_make(name, max, || {
             let id = ChannelId(self.next_channel.fetch_add(1, Ordering::Relaxed));
-            Channel::new(id, name.clone(), self.cores.len(), self.clock.now())
+            let cache = Arc::clone(&app.cache);
+            Channel::new(id, name.clone(), self.cores.len(), cache, self.clock.now())
         });
         made.inspect_err(|_| self.metrics.limit_hit(Limit::Channels))
     }
@@ -160,6 +161,18 @@ impl Hub {
         for app in self.apps() {
             let change = app.channels.tidy_part(part, &app.settings(), now);
             self.add_history_bytes(change);
+            self.bound_cache(&app);
+        }
+    }
+
+    /// Drops the oldest events of cache channels while there are more bytes of them than may be.
+    pub(crate) fn bound_cache(&self, app: &App) {
+        let max = app.settings().cache_bytes_max;
+        while let Some((channel, place)) = app.cache.take_beyond(max) {
+            self.metrics.limit_hit(Limit::CacheBytes);
+            if let Some(channel) = app.channels.get(channel.as_str()) {
+                channel.forget_cached(place);
+            }
         }
     }
 

@@ -74,6 +74,7 @@ pub(crate) enum Closed {
 pub(crate) enum Limit {
     CoreQueue,
     HistoryBytes,
+    CacheBytes,
     Channels,
     ChannelsPerConnection,
     Connections,

@@ -132,6 +132,7 @@ impl Hub {
         };
         let Ok(channel) = self.channel(&app, &name) else { return false };
         self.add_history_bytes(channel.restore(kept));
+        self.bound_cache(&app);
         true
     }
 }

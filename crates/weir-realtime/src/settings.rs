@@ -97,6 +97,9 @@ pub struct AppSettings {
     pub presence: PresenceLimits,
     /// How long a cache channel keeps its last event.
     pub cache_age_max: Duration,
+    /// Bytes of the last events of all cache channels, with what keeping costs; beyond that the
+    /// oldest is dropped.
+    pub cache_bytes_max: usize,
     /// Who is told.
     pub hooks: Arc<AppHooks>,
 }
@@ -210,6 +213,8 @@ impl AppSettings {
             history: HistoryLimits::default(),
             presence: PresenceLimits::default(),
             cache_age_max: Duration::from_secs(30 * 60),
+            // 50,000 channels with events of 500 bytes, or 3,000 with the largest.
+            cache_bytes_max: 64 << 20,
         }
     }
 }

@@ -129,6 +129,7 @@ fn app(slow_clients: SlowClients) -> AppSettings {
     app.presence =
         PresenceLimits { members_max: 4, list_max: 2, gather: Duration::from_millis(300), page_max: 2 };
     app.cache_age_max = Duration::from_secs(1);
+    app.cache_bytes_max = 2_000;
     app
 }
 

@@ -24,7 +24,7 @@ fn scene() -> Scene {
     let mut app = AppSettings::new("1", "key", Secret::new("secret"));
     app.presence.list_max = 1;
     Scene {
-        channel: Channel::new(ChannelId(1), name, 1, NOW),
+        channel: Channel::new(ChannelId(1), name, 1, Arc::default(), NOW),
         app,
         cores: Cores::new(1, 100, 100_000),
     }
@@ -76,7 +76,7 @@ fn a_swap_of_users_is_told_to_who_follows_a_large_channel() {
 
 fn channel() -> Channel {
     let name = ChannelName::parse("presence-x", &Limits::default()).unwrap();
-    Channel::new(ChannelId(1), name, 1, NOW)
+    Channel::new(ChannelId(1), name, 1, Arc::default(), NOW)
 }
 
 fn joining(user: &str) -> Joining {

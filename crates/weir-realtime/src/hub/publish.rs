@@ -38,7 +38,7 @@ impl Hub {
         for _ in 0..TRIES_MAX {
             let channel = self.channel(app, channel)?;
             match channel.publish(self.publication(app, &channel, event), &self.cores) {
-                Ok(published) => return Ok(self.published(&channel, published)),
+                Ok(published) => return Ok(self.published(app, &channel, published)),
                 Err(PublishError::Gone) => {}
                 Err(PublishError::Busy(busy)) => return Err(self.refuse(busy)),
             }
@@ -67,7 +67,7 @@ impl Hub {
         for (prepared, event) in prepared {
             let channel = Arc::clone(prepared.channel());
             let published = prepared.publish(self.publication(app, &channel, event), &self.cores);
-            self.published(&channel, published);
+            self.published(app, &channel, published);
         }
         Ok(())
     }
@@ -119,12 +119,15 @@ impl Hub {
         busy.into()
     }
 
-    fn published(&self, channel: &Channel, published: Published) -> Published {
+    fn published(&self, app: &App, channel: &Channel, published: Published) -> Published {
         self.metrics.published();
         let total = self.add_history_bytes(published.history_change);
         if total > self.settings().limits.history_bytes_max {
             self.metrics.limit_hit(Limit::HistoryBytes);
             self.add_history_bytes(channel.forget_history());
+        }
+        if channel.kind.caches {
+            self.bound_cache(app);
         }
         published
     }

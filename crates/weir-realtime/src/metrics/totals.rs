@@ -31,9 +31,10 @@ impl Closed {
 }
 
 impl Limit {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::CoreQueue,
         Self::HistoryBytes,
+        Self::CacheBytes,
         Self::Channels,
         Self::ChannelsPerConnection,
         Self::Connections,
@@ -50,6 +51,7 @@ impl Limit {
             Self::ApiBodyTimeout => "realtime.limits.api_body_timeout",
             Self::CoreQueue => "realtime.limits.core_queue_events_max",
             Self::HistoryBytes => "realtime.limits.history_bytes_max",
+            Self::CacheBytes => "realtime.apps.cache_bytes_max",
             Self::Channels => "realtime.limits.channels_max",
             Self::ChannelsPerConnection => "realtime.limits.channels_per_connection_max",
             Self::Connections => "realtime.apps.connections_max",

@@ -67,6 +67,8 @@ pub struct Leftovers {
     pub users: usize,
     /// Bytes of all histories.
     pub history_bytes: usize,
+    /// Bytes of all events of cache channels.
+    pub cache_bytes: usize,
     /// What gauges say: connections, subscriptions, bytes that wait, clients for which something
     /// waits.
     pub gauges: [u64; 4],
@@ -285,6 +287,7 @@ impl Core {
             places: apps.iter().map(|app| app.connections()).sum(),
             users: apps.iter().map(|app| app.users.known()).sum(),
             history_bytes: hub.history_bytes(),
+            cache_bytes: apps.iter().map(|app| app.cache.bytes()).sum(),
             gauges: [
                 totals.connections,
                 totals.subscriptions,

@@ -128,6 +128,7 @@ fn app_settings(app: &AppSettings) -> AppSettingsView {
         time("presence.gather", presence.gather),
         setting("presence.page_max", presence.page_max),
         time("cache_age_max", app.cache_age_max),
+        size("cache_bytes_max", app.cache_bytes_max),
     ];
     let webhooks = app.hooks.endpoints.iter().map(|endpoint| webhook(endpoint)).collect();
     AppSettingsView { id: app.id.to_string(), settings, webhooks }

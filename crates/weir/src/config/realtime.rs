@@ -68,7 +68,7 @@ impl Realtime {
             activity_jitter_thousandths,
         );
         keys.duration(
-            Key::live("drain_window", "When Weir ends, connections are closed spread over this long, so that they don't all come back at once. Keep it below shutdown_deadline."),
+            Key::live("drain_window", "When Weir ends, or a reload removes or disables an app, connections are closed spread over this long, so that they don't all come back at once. Keep it below shutdown_deadline."),
             Duration::ZERO..=HOUR,
             drain_window,
         );

@@ -216,3 +216,31 @@ fn a_request_with_a_wrong_signature_or_a_body_that_is_too_large_is_refused() {
     let long = json!({ "name": "e", "channel": "news", "data": "x".repeat(10_241) });
     assert_eq!(server.post("/apps/1/events", &long).0, 413);
 }
+
+/// The oldest event goes; who subscribes there is told that there is none.
+#[test]
+fn last_events_of_cache_channels_are_bounded_together() {
+    const LIMIT: &str = "weir_realtime_limit_hits_total{limit=\"CacheBytes\"}";
+    // Frame and data of two events, and what keeping costs.
+    let server = Server::with(|_, app| app.cache_bytes_max = 40_000);
+    let publish = |channel: &str| server.publish(channel, &json!("x".repeat(9_000)));
+    let last = |channel: &str| {
+        let mut client = server.subscriber(channel);
+        client.flush().pop().map(|event| event.name)
+    };
+    publish("cache-a");
+    publish("cache-b");
+    publish("cache-a");
+    assert_eq!(server.metric(LIMIT), 0.0, "an event takes the place of its channel's last one");
+    publish("cache-c");
+    assert_eq!(server.metric(LIMIT), 1.0);
+    assert_eq!(last("cache-b").as_deref(), Some("pusher:cache_miss"), "it was the oldest");
+    assert_eq!(last("cache-a").as_deref(), Some("e"));
+    assert_eq!(last("cache-c").as_deref(), Some("e"));
+    let mut less = app();
+    less.cache_bytes_max = 0;
+    server.hub.reload(Settings::default(), vec![less]);
+    publish("cache-d");
+    assert_eq!(last("cache-c").as_deref(), Some("pusher:cache_miss"), "a limit that was lowered");
+    assert_eq!(last("cache-d").as_deref(), Some("pusher:cache_miss"));
+}

@@ -80,6 +80,11 @@ fn read_app(keys: &mut Keys<'_>, app: &mut AppSettings) {
         MILLISECOND..=DAY,
         &mut app.cache_age_max,
     );
+    keys.size(
+        Key::live("cache_bytes_max", "Bytes of the last events of all cache channels together; beyond that the oldest is dropped, and who subscribes there gets a cache_miss."),
+        0..=1 << 40,
+        &mut app.cache_bytes_max,
+    );
     keys.section("history", |keys| read_history(keys, &mut app.history));
     keys.section("presence", |keys| read_presence(keys, &mut app.presence));
     let mut told = AppHooks::none(Arc::clone(&app.id), Arc::clone(&app.key), app.secret.clone());
