@@ -1,6 +1,7 @@
 //! `user_data` of a sign-in: whom the application's server says the connection's user is.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,7 +25,7 @@ pub struct UserData<'a> {
 /// The users that a user watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watchlist<'a> {
-    /// The first ones, up to the limit.
+    /// The first ones, up to the limit. Nobody twice.
     pub accepted: Vec<Cow<'a, str>>,
     /// How many came after them. The sign-in succeeds, with an error 4302 beside it.
     pub left_out: usize,
@@ -72,11 +73,17 @@ impl<'a> UserData<'a> {
 
 impl<'a> Watchlist<'a> {
     fn read(users: &[&'a RawValue], limits: &Limits) -> Result<Self, UserIdError> {
-        let accepted = users
-            .iter()
-            .take(limits.watchlist_users_max)
-            .map(|user| user_id::from_string_or_number(user, "a user on the watchlist", limits))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { left_out: users.len() - accepted.len(), accepted })
+        let (mut known, mut accepted, mut left_out) = (HashSet::new(), Vec::new(), users.len());
+        for user in users {
+            if accepted.len() >= limits.watchlist_users_max {
+                break;
+            }
+            left_out -= 1;
+            let user = user_id::from_string_or_number(user, "a user on the watchlist", limits)?;
+            if known.insert(user.clone()) {
+                accepted.push(user);
+            }
+        }
+        Ok(Self { accepted, left_out })
     }
 }

@@ -99,3 +99,10 @@ fn a_watchlist_beyond_the_limit_is_cut_not_refused() {
         user(&format!(r#"{{"id":"a","watchlist":[{}]}}"#, ids.join(","))).unwrap();
     assert_eq!((users.len(), users[99].as_str(), left_out), (100, "u99", 3));
 }
+
+#[test]
+fn a_user_who_is_named_twice_is_watched_once() {
+    let named = r#"{"id":"a","watchlist":["b","b","7",7,"c","b"]}"#;
+    let (_, users, left_out) = user(named).unwrap();
+    assert_eq!((users, left_out), (vec!["b".to_owned(), "7".into(), "c".into()], 0));
+}
