@@ -52,7 +52,8 @@ impl Shard {
         }
         let sender = Sender { socket_id: session.socket_id, user_id: subscription.user_id.clone() };
         match self.pass_on(&channel, event, &sender) {
-            Ok(()) => self.tell_of_client_event(&app, &channel, event, &sender),
+            Ok(Passed::On) => self.tell_of_client_event(&app, &channel, event, &sender),
+            Ok(Passed::SwitchedOff) => {}
             Err(error) => complain(output, &error.to_string()),
         }
     }
@@ -62,11 +63,11 @@ impl Shard {
         channel: &Channel,
         event: &ClientEvent<'_>,
         sender: &Sender,
-    ) -> Result<(), PublishError> {
+    ) -> Result<Passed, PublishError> {
         let name = event.event.as_str();
         if self.hub.switches().is_off(name, self.hub.clock.now()) {
             self.hub.metrics.switched_off();
-            return Ok(());
+            return Ok(Passed::SwitchedOff);
         }
         let draft = Draft::new(&ChannelEvent {
             event: name,
@@ -90,7 +91,7 @@ impl Shard {
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(Passed::On)
     }
 
     fn tell_of_client_event(
@@ -109,6 +110,15 @@ impl Shard {
         };
         self.hub.webhooks.tell(&app.settings().hooks, &told);
     }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    /// It is on its way to the others.
+    On,
+    /// Nobody gets it, nor is told of it.
+    SwitchedOff,
 }
 
 /// Who sends.

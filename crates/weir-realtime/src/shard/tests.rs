@@ -7,6 +7,7 @@ use hyper::body::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use weir_base::secret::Secret;
+use weir_base::switch::Off;
 use weir_base::token_bucket::Rate;
 
 use super::by_hand::{Connection, Core, Leftovers};
@@ -22,6 +23,7 @@ use crate::pusher::server_message;
 use crate::pusher::signature::Token;
 use crate::pusher::socket_id::SocketId;
 use crate::settings::{AppSettings, Settings};
+use crate::webhooks::{DropReason, Endpoint, ExtraHeaders, Kind, Kinds};
 use crate::websocket::{MaskKey, Message};
 
 const MASK: MaskKey = MaskKey::new([1, 2, 3, 4]);
@@ -356,7 +358,7 @@ fn who_leaves_while_it_waits_for_room_has_joined_nothing() {
 fn who_signs_in_while_a_core_is_full_is_signed_in_when_there_is_room() {
     with_core(|core| {
         let (watcher, ada) = (core.enter(), core.enter());
-        core.sign_in(watcher, "grace", &["ada"]);
+        core.sign_in(watcher, "grace", &["ada", "ada"]);
         core.heard(watcher.0);
         let full = core.fill();
         core.sign_in(ada, "ada", &[]);
@@ -392,6 +394,43 @@ fn ending_connections_needs_room_and_goes_in_turns() {
         core.turn();
         assert_eq!((open(), core.room().0), (0, 0));
     });
+}
+
+/// Nobody sends webhooks here: each is counted as dropped.
+fn webhooks_told(core: &Core) -> u64 {
+    core.0.hub.webhooks.metrics().dropped(DropReason::Ended).get()
+}
+
+#[test]
+fn a_client_event_that_is_switched_off_is_told_to_nobody() {
+    let mut app = app();
+    app.has_client_events = true;
+    let endpoint = Endpoint {
+        url: "http://127.0.0.1:1/hook".parse().unwrap(),
+        kinds: [Kind::ClientEvent].into_iter().collect::<Kinds>(),
+        channel_prefix: "".into(),
+        headers: ExtraHeaders::default(),
+    };
+    let mut hooks = (*app.hooks).clone();
+    hooks.endpoints.push(Arc::new(endpoint));
+    app.hooks = Arc::new(hooks);
+    let core = Core::new(Settings::default(), vec![app]);
+    let (one, two) = (core.enter(), core.enter());
+    for who in [one, two] {
+        core.join(who, "presence-x", "ada");
+        core.heard(who.0);
+    }
+    let event = json!({ "event": "client-typing", "channel": "presence-x", "data": "1" });
+    let say = || {
+        core.write(one.0, &Message::Text(&event.to_string()), Some(MASK));
+        core.deliver();
+        (core.heard(two.0).len(), webhooks_told(&core))
+    };
+    assert_eq!(say(), (1, 1));
+    let pattern = "client-*".parse().unwrap();
+    let off = Off { pattern, since_us: 0, until_us: None };
+    core.0.hub.switches().turn_off(off, core.now()).unwrap();
+    assert_eq!(say(), (0, 1), "neither the others nor the application's server");
 }
 
 /// How many are closed in each step, and with which code.
