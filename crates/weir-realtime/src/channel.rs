@@ -210,12 +210,20 @@ impl Channel {
         let max = app.presence.members_max;
         if home.members.contains(&member.user_id) {
             home.members.add(member.clone());
+            if home.members.len() <= app.presence.list_max {
+                // It is shown all: who is on that list is known from now on.
+                self.tell_untold_leavers(home, None, cores, now);
+            }
             return Ok(false);
         }
         if home.members.len() >= max {
             return Err(JoinError::TooManyMembers { max });
         }
         let is_small = home.members.len() < app.presence.list_max;
+        match is_small {
+            true => self.tell_untold_leavers(home, None, cores, now),
+            false => home.members.become_large(),
+        }
         let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
         if is_told {
             let frame = Frame::text(|out| {
@@ -251,12 +259,8 @@ impl Channel {
         home.is_count_due |= member_went || !self.kind.has_presence();
         let is_small = home.members.len() < app.presence.list_max;
         if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
-            let frame = Frame::text(|out| {
-                server_message::member_removed(out, self.name.as_str(), user_id);
-            });
-            let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
-            let message = Message { audience: Audience::MemberEvents, ..message };
-            self.send_always(&mut home, cores, message);
+            self.tell_untold_leavers(&mut home, Some(user_id), cores, now);
+            self.tell_removed(&mut home, user_id, cores, now);
             if home.members.len() + 1 == app.presence.list_max {
                 // Those who were told numbers until now count on from the right one: this user is
                 // not in it any more.
@@ -267,6 +271,30 @@ impl Channel {
         let left = Left { member_went, subscribers: home.total() };
         tell(left);
         left
+    }
+
+    /// A channel that was large is so no more. Clients that don't follow differences still show who
+    /// left meanwhile, as far as they knew them; `leaving` is told of by the caller.
+    fn tell_untold_leavers(
+        &self,
+        home: &mut Home,
+        leaving: Option<&str>,
+        cores: &Cores,
+        now: Timestamp,
+    ) {
+        for user_id in home.members.become_small() {
+            if leaving != Some(&*user_id) {
+                self.tell_removed(home, &user_id, cores, now);
+            }
+        }
+    }
+
+    fn tell_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
+        let frame = Frame::text(|out| {
+            server_message::member_removed(out, self.name.as_str(), user_id);
+        });
+        let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
+        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
     }
 
     /// Tells all subscribers how many they are (the users of a presence channel), and those who

@@ -3,9 +3,8 @@
 //! Every change of who is there gives the channel's members a new version. Who follows a large
 //! channel fetches one version in pages and applies the differences after it.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +26,19 @@ pub(crate) struct Members {
     lists: VecDeque<VersionedList>,
     /// Since the last difference that was told.
     difference: Difference,
+    /// The version that had been told to everybody when the channel grew too large for that: whoever
+    /// came up to it is known to clients that don't follow differences.
+    told_up_to: Option<u64>,
+    /// Who is known to them and has left since: at most as many as there were then.
+    untold_leavers: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
 #[derive(Debug)]
 struct Presence {
     user_info: Option<Arc<RawValue>>,
     connections: u32,
+    /// The version that its coming made; 0: clients have known it for longer than that.
+    since: u64,
 }
 
 /// All users at one moment. Cheap to clone; a change of the channel doesn't change it.
@@ -102,8 +108,14 @@ impl Members {
                 Change::Connection
             }
             Entry::Vacant(place) => {
-                place.insert(Presence { user_info: member.user_info.clone(), connections: 1 });
                 self.version += 1;
+                let is_still_known = self.untold_leavers.remove(&member.user_id);
+                let since = if is_still_known { 0 } else { self.version };
+                place.insert(Presence {
+                    user_info: member.user_info.clone(),
+                    connections: 1,
+                    since,
+                });
                 self.difference.changes.insert(Arc::clone(&member.user_id), Some(member));
                 Change::User
             }
@@ -120,11 +132,25 @@ impl Members {
         if presence.connections > 0 {
             return Change::Connection;
         }
-        if let Some((user_id, _)) = self.users.remove_entry(user_id) {
+        if let Some((user_id, presence)) = self.users.remove_entry(user_id) {
             self.version += 1;
+            if self.told_up_to.is_some_and(|told| presence.since <= told) {
+                self.untold_leavers.insert(Arc::clone(&user_id));
+            }
             self.difference.changes.insert(user_id, None);
         }
         Change::User
+    }
+
+    /// From now on nobody is told of single users.
+    pub(crate) fn become_large(&mut self) {
+        self.told_up_to.get_or_insert(self.version);
+    }
+
+    /// Everybody is told of each user again: first of these, who are gone.
+    pub(crate) fn become_small(&mut self) -> impl Iterator<Item = Arc<str>> + use<> {
+        self.told_up_to = None;
+        std::mem::take(&mut self.untold_leavers).into_iter()
     }
 
     /// Whether the user is there.

@@ -132,6 +132,99 @@ fn a_presence_channel_is_large_above_list_max() {
     assert_eq!(leave("d"), [removed, ("subscription_count".to_owned(), Some(1))]);
 }
 
+/// A channel with `list_max` 2, and what its subscribers are told of single users: `+a`, `-a`.
+struct Room {
+    channel: Channel,
+    cores: Cores,
+    app: AppSettings,
+}
+
+impl Room {
+    fn new() -> Self {
+        let mut app = AppSettings::new("1", "key", Secret::new("secret"));
+        app.presence.list_max = 2;
+        Self { channel: channel(), cores: Cores::new(1, 100, 100_000), app }
+    }
+
+    fn join(&self, user: &str) -> Vec<String> {
+        self.channel.join(joining(user), &self.app, &self.cores, |_| {}).unwrap();
+        self.told()
+    }
+
+    fn leave(&self, user: &str) -> Vec<String> {
+        self.channel.leave(leaving(user), &self.app, &self.cores, |_| {});
+        self.told()
+    }
+
+    fn told(&self) -> Vec<String> {
+        let mut letters = VecDeque::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = self.cores.get(0).mailbox.poll_take(&mut context, &mut letters);
+        let user = |letter| {
+            let Letter::Broadcast(broadcast) = letter else { panic!("{letter:?}") };
+            let message: serde_json::Value =
+                serde_json::from_slice(broadcast.frame.json()).unwrap();
+            let sign = match message["event"].as_str().unwrap() {
+                "pusher_internal:member_added" => "+",
+                "pusher_internal:member_removed" => "-",
+                _ => return None,
+            };
+            let data: serde_json::Value =
+                serde_json::from_str(message["data"].as_str().unwrap()).unwrap();
+            Some(format!("{sign}{}", data["user_id"].as_str().unwrap()))
+        };
+        let mut told: Vec<String> = letters.into_iter().filter_map(user).collect();
+        told.sort_unstable();
+        told
+    }
+}
+
+/// Clients that knew them would show them for ever.
+#[test]
+fn who_left_a_large_channel_is_told_when_it_is_small_again() {
+    let room = Room::new();
+    room.join("a");
+    room.join("b");
+    assert_eq!(room.join("c"), [""; 0], "large");
+    assert_eq!(room.leave("b"), [""; 0]);
+    assert_eq!(room.leave("c"), ["-b", "-c"], "small");
+    assert_eq!(room.join("d"), ["+d"]);
+    assert_eq!(room.leave("d"), ["-d"], "told once");
+}
+
+#[test]
+fn nobody_is_told_that_somebody_left_whom_nobody_knew_or_who_is_back() {
+    let room = Room::new();
+    room.join("a");
+    room.join("b");
+    for user in ["c", "d"] {
+        room.join(user);
+    }
+    room.leave("b");
+    room.join("b");
+    room.leave("c");
+    room.leave("d");
+    assert_eq!(room.leave("a"), ["-a"], "b is there, and c and d nobody has seen");
+    room.join("e");
+    room.join("f");
+    room.leave("b");
+    assert_eq!(room.leave("e"), ["-b", "-e"], "b left a large channel this time");
+}
+
+/// A second connection of a user who is there gets the whole list, others too.
+#[test]
+fn who_was_shown_on_a_list_is_known() {
+    let room = Room::new();
+    for user in ["a", "b", "c"] {
+        room.join(user);
+    }
+    room.leave("b");
+    assert_eq!(room.join("a"), ["-b"], "what it is shown holds for all");
+    room.join("d");
+    assert_eq!(room.leave("c"), [""; 0]);
+    assert_eq!(room.leave("d"), ["-c", "-d"], "a has seen c");
+}
+
 #[test]
 fn whoever_is_told_of_coming_and_going_is_told_in_order() {
     let (channel, cores) = (channel(), Cores::new(1, 100, 10_000));
