@@ -87,8 +87,11 @@ struct Client {
     /// By channel.
     places: HashMap<String, Place>,
     /// Published in its name: it need not get these.
-    spared: HashSet<(String, u64)>,
+    spared: HashSet<Event>,
 }
+
+/// A channel, an epoch and an offset.
+type Event = (String, String, u64);
 
 struct Place {
     epoch: String,
@@ -125,9 +128,14 @@ fn app(slow_clients: SlowClients) -> AppSettings {
     app.slow_clients = slow_clients;
     app.client_queue_bytes_max = QUEUE_BYTES_MAX;
     app.client_event_rate = Rate::new(5, Duration::from_millis(100));
-    app.history = HistoryLimits { events_max: 5, bytes_max: 2_000, age_max: Duration::from_secs(2) };
-    app.presence =
-        PresenceLimits { members_max: 4, list_max: 2, gather: Duration::from_millis(300), page_max: 2 };
+    app.history =
+        HistoryLimits { events_max: 5, bytes_max: 2_000, age_max: Duration::from_secs(2) };
+    app.presence = PresenceLimits {
+        members_max: 4,
+        list_max: 2,
+        gather: Duration::from_millis(300),
+        page_max: 2,
+    };
     app.cache_age_max = Duration::from_secs(1);
     app.cache_bytes_max = 2_000;
     app
@@ -141,7 +149,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 21 {
+        match input.byte() % 22 {
             0 => self.connect(),
             1 => self.publish(input),
             2 => self.core.open_letters(),
@@ -151,6 +159,7 @@ impl World {
             6 => self.reload(input),
             7 => drop(self.core.hub().disconnect_user("1", input.choose(&["u0", "u1"]))),
             8 => self.core.tidy(),
+            9 => self.publish_all(input),
             which => self.step_of_client(which, input),
         }
     }
@@ -175,12 +184,27 @@ impl World {
         let socket_id = except.as_ref().map(|client| client.connection.socket_id);
         let published = self.core.publish("1", channel, (name, &data), socket_id);
         if let (Ok(Some(position)), Some(client)) = (published, except) {
-            client.spared.insert((channel.to_owned(), position.offset));
+            let epoch = position.epoch.to_string();
+            client.spared.insert((channel.to_owned(), epoch, position.offset));
+        }
+    }
+
+    /// On all or on none.
+    fn publish_all(&self, input: &mut Input<'_>) {
+        let channels = [(); 3].map(|()| input.choose(&CHANNELS));
+        let data = "x".repeat(usize::from(input.byte()) * 4);
+        let offsets = || {
+            channels.map(|channel| self.core.position("1", channel).map_or(0, |place| place.offset))
+        };
+        let before = offsets();
+        if self.core.publish_all("1", &channels, ("e", &data)).is_err() {
+            assert_eq!(offsets(), before, "nothing is published");
         }
     }
 
     fn switch(&self, input: &mut Input<'_>) {
-        let pattern: weir_base::switch::Pattern = input.choose(&PATTERNS).parse().expect("a pattern");
+        let pattern: weir_base::switch::Pattern =
+            input.choose(&PATTERNS).parse().expect("a pattern");
         let (switches, now) = (self.core.hub().switches(), self.core.now());
         if !switches.turn_on(&pattern, now) {
             let off = Off { pattern, since_us: now.as_micros(), until_us: None };
@@ -199,27 +223,27 @@ impl World {
         let index = usize::from(input.byte()) % count;
         let Some(client) = self.clients.get_mut(index) else { return };
         match which {
-            9 | 10 => client.subscribe(input),
-            11 => {
+            10 | 11 => client.subscribe(input),
+            12 => {
                 let data = json!({ "channel": input.choose(&CHANNELS) });
                 client.say(input, &json!({ "event": "pusher:unsubscribe", "data": data }));
             }
-            12 => client.sign_in(input),
-            13 => {
+            13 => client.sign_in(input),
+            14 => {
                 let channel = input.choose(&CHANNELS);
                 let event =
                     json!({ "event": "client-e", "channel": channel, "data": input.byte() });
                 client.say(input, &event);
             }
-            14 => {
+            15 => {
                 let data = json!({ "channel": input.choose(&CHANNELS), "version": input.byte() });
                 client.say(input, &json!({ "event": "weir:members", "data": data }));
             }
-            15 => client.say_raw(input),
-            16 => client.say_frame(input),
-            17 => self.core.cut(client.connection),
-            18 => client.arrive(&self.core, usize::from(input.byte())),
-            19 => client.arrive(&self.core, usize::MAX),
+            16 => client.say_raw(input),
+            17 => client.say_frame(input),
+            18 => self.core.cut(client.connection),
+            19 => client.arrive(&self.core, usize::from(input.byte())),
+            20 => client.arrive(&self.core, usize::MAX),
             _ => client.take(&self.core, self.policy),
         }
     }
@@ -255,7 +279,7 @@ impl World {
             for channel in self.core.subscriptions(client.connection) {
                 let position = self.core.position("1", &channel).expect("it has a subscriber");
                 let place = client.places.get(&channel).expect("it was told that it is subscribed");
-                let known = (place.epoch.clone(), client.after_spared(&channel, place.offset));
+                let known = (place.epoch.clone(), client.after_spared(&channel, place));
                 assert_eq!(known, (position.epoch.to_string(), position.offset), "{channel}");
             }
         }
@@ -373,19 +397,24 @@ impl Client {
         let is_shown_again = place.is_fresh && channel.contains("cache-") && offset == place.offset;
         if !is_shown_again {
             assert!(offset > place.offset, "{channel}: {offset} after {}", place.offset);
-            let is_whole = (place.offset + 1..offset)
-                .all(|missing| self.spared.contains(&(channel.clone(), missing)));
+            let is_spared = |offset| self.is_spared(&channel, &epoch, offset);
+            let is_whole = (place.offset + 1..offset).all(is_spared);
             assert!(is_whole || policy != SlowClients::Disconnect, "{channel}: before {offset}");
         }
         self.places.insert(channel, Place { epoch, offset, is_fresh: false });
     }
 
     /// The place, with the events behind it that it need not get.
-    fn after_spared(&self, channel: &str, mut offset: u64) -> u64 {
-        while self.spared.contains(&(channel.to_owned(), offset + 1)) {
+    fn after_spared(&self, channel: &str, place: &Place) -> u64 {
+        let mut offset = place.offset;
+        while self.is_spared(channel, &place.epoch, offset + 1) {
             offset += 1;
         }
         offset
+    }
+
+    fn is_spared(&self, channel: &str, epoch: &str, offset: u64) -> bool {
+        self.spared.contains(&(channel.to_owned(), epoch.to_owned(), offset))
     }
 }
 

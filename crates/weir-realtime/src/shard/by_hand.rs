@@ -215,6 +215,29 @@ impl Core {
         published.map(|published| published.position).map_err(|refused| refused.to_string())
     }
 
+    /// Publishes one event to several channels, as an application's server does.
+    ///
+    /// # Errors
+    /// It was refused: this is why.
+    ///
+    /// # Panics
+    /// There is no such app, or no channel can have one of the names.
+    pub fn publish_all(
+        &self,
+        app_id: &str,
+        channels: &[&str],
+        (name, data): (&str, &str),
+    ) -> Result<(), String> {
+        let hub = self.hub();
+        let app = hub.app_by_id(app_id).expect("the app is there");
+        let parse = |name: &&str| ChannelName::parse(name, &hub.settings().pusher);
+        let channels: Result<Vec<ChannelName>, _> = channels.iter().map(parse).collect();
+        let channels = channels.expect("names of channels");
+        let event = Event { name, data, except: None };
+        let published = hub.publish_all(&app, channels.iter().map(|channel| (channel, event)));
+        published.map_err(|refused| refused.to_string())
+    }
+
     /// Where a channel is.
     #[must_use]
     pub fn position(&self, app_id: &str, channel: &str) -> Option<Position> {
