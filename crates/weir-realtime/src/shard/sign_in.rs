@@ -51,15 +51,7 @@ impl Shard {
         let frame = watchlist_frame(WatchlistChange::Online, &user.user_id);
         let admit = |watchers: &[SocketId]| self.hub.cores.address(watchers, frame.wire().len());
         let signed_in = app.users.sign_in(socket_id, &user, admit, |letters, online| {
-            append_text(output, |out| server_message::signin_success(out, &wish.user_data));
-            if is_cut {
-                let code = CloseCode::WatchlistTooLong;
-                append_text(output, |out| server_message::error(out, Some(code), code.reason()));
-            }
-            if !online.is_empty() {
-                let online = online.iter().map(|user| &**user);
-                append_text(output, |out| write_change(out, WatchlistChange::Online, online));
-            }
+            write_signed_in(output, &wish.user_data, is_cut, online);
             self.hub.cores.send(letters, &What::Frame(frame.clone()));
         });
         match signed_in {
@@ -79,6 +71,19 @@ impl Shard {
             let letters = self.hub.cores.address_always(watchers, frame.wire().len());
             self.hub.cores.send(letters, &What::Frame(frame));
         });
+    }
+}
+
+/// The answer, and whom of the watchlist is there.
+fn write_signed_in(output: &mut Vec<u8>, user_data: &str, is_cut: bool, online: &[Arc<str>]) {
+    append_text(output, |out| server_message::signin_success(out, user_data));
+    if is_cut {
+        let code = CloseCode::WatchlistTooLong;
+        append_text(output, |out| server_message::error(out, Some(code), code.reason()));
+    }
+    if !online.is_empty() {
+        let online = online.iter().map(|user| &**user);
+        append_text(output, |out| write_change(out, WatchlistChange::Online, online));
     }
 }
 
