@@ -65,37 +65,49 @@ impl App {
         app
     }
 
-    /// A slot of a worker, at once or after waiting for it.
-    pub(crate) async fn slot(self: &Arc<Self>, wish: Wish) -> Result<Slot, Refusal> {
-        let since = self.clock.now();
-        let receiver = {
-            let mut state = self.state();
-            if let Some(permit) = state.dispatcher.take(wish.class, since) {
-                self.metrics.queued(Duration::ZERO);
-                return Ok(Slot::new(self, state.worker(&permit), permit));
-            }
-            let (sender, receiver) = oneshot::channel();
-            match state.dispatcher.wait(wish, sender, since) {
-                Waiting::Refused(_, refusal) => Err(refusal),
-                Waiting::Queued { ticket, displaced } => {
-                    if let Some((displaced, refusal)) = displaced {
-                        // Whoever is gone needs no answer.
-                        let _ = displaced.send(Err(refusal));
-                    }
-                    Ok((Place::new(self, ticket), receiver))
-                }
-            }
-        };
-        let handed = match receiver {
+    /// A slot of a worker, if one is free now.
+    pub(crate) fn free_slot(self: &Arc<Self>, wish: Wish, now: Timestamp) -> Option<Slot> {
+        let mut state = self.state();
+        let permit = state.dispatcher.take(wish.class, now)?;
+        self.metrics.queued(Duration::ZERO);
+        Some(Slot::new(self, state.worker(&permit), permit))
+    }
+
+    /// A slot of a worker, at once or after waiting for it since `since`.
+    pub(crate) async fn slot(
+        self: &Arc<Self>,
+        wish: Wish,
+        since: Timestamp,
+    ) -> Result<Slot, Refusal> {
+        let handed = match self.ask(wish, since) {
+            Asked::Handed(handed) => handed,
             // Nobody lets go of a sender without an answer, but for the end of all.
-            Ok((_place, receiver)) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
-            Err(refusal) => Err(refusal),
+            Asked::Waits(_place, receiver) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
         };
         match &handed {
             Ok(_) => self.metrics.queued(self.clock.now().since(since)),
             Err(refusal) => self.metrics.refused(*refusal),
         }
         handed
+    }
+
+    fn ask(self: &Arc<Self>, wish: Wish, now: Timestamp) -> Asked<'_> {
+        let mut state = self.state();
+        // One may have come free since `free_slot` was asked.
+        if let Some(permit) = state.dispatcher.take(wish.class, now) {
+            return Asked::Handed(Ok(Slot::new(self, state.worker(&permit), permit)));
+        }
+        let (sender, receiver) = oneshot::channel();
+        match state.dispatcher.wait(wish, sender, now) {
+            Waiting::Refused(_, refusal) => Asked::Handed(Err(refusal)),
+            Waiting::Queued { ticket, displaced } => {
+                if let Some((displaced, refusal)) = displaced {
+                    // Whoever is gone needs no answer.
+                    let _ = displaced.send(Err(refusal));
+                }
+                Asked::Waits(Place::new(self, ticket), receiver)
+            }
+        }
     }
 
     /// A worker at `address`.
@@ -215,7 +227,7 @@ impl App {
     fn take_back(self: &Arc<Self>, permit: Permit) {
         let next = {
             let mut state = self.state();
-            state.end(permit, self.clock.now())
+            state.end(permit, &self.clock)
         };
         if let Some(next) = next {
             self.hand_over(next);
@@ -230,7 +242,7 @@ impl App {
                 return;
             };
             let Some(permit) = slot.take_permit() else { return };
-            let Some(more) = self.state().end(permit, self.clock.now()) else { return };
+            let Some(more) = self.state().end(permit, &self.clock) else { return };
             next = more;
         }
     }
@@ -238,6 +250,12 @@ impl App {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What whoever asks for a slot gets at once.
+enum Asked<'a> {
+    Handed(Handed),
+    Waits(Place<'a>, oneshot::Receiver<Handed>),
 }
 
 /// Whoever is next, and what they get.
@@ -262,9 +280,10 @@ impl State {
         loads.filter(|(_, load)| !load.is_draining).map(|(key, _)| &self.workers[&key])
     }
 
-    fn end(&mut self, permit: Permit, now: Timestamp) -> Option<Next> {
-        let next = self.dispatcher.end(permit, now)?;
-        Some(self.with_worker(next))
+    fn end(&mut self, permit: Permit, clock: &Clock) -> Option<Next> {
+        let class = self.dispatcher.end(permit);
+        // The time is read only if somebody waits.
+        if self.dispatcher.waiting(class) > 0 { self.next(class, clock.now()) } else { None }
     }
 
     fn next(&mut self, class: Class, now: Timestamp) -> Option<Next> {

@@ -160,16 +160,16 @@ impl<T> Dispatcher<T> {
         self.queues[ticket.class as usize].leave(ticket)
     }
 
-    /// Gives a slot back; answers who gets one now. Its permit is for whoever is handed it: if
-    /// nobody takes it, it comes back here.
-    pub(crate) fn end(&mut self, permit: Permit, now: Timestamp) -> Option<(T, Permit)> {
+    /// Gives a slot back; answers of which class: see [`Dispatcher::next`].
+    pub(crate) fn end(&mut self, permit: Permit) -> Class {
         let Running { worker, class, .. } = self.running.remove(permit.running);
         self.workers.end(worker, class);
-        self.next(class, now)
+        class
     }
 
-    /// Who gets a slot next, if there are both. To be called until it answers None after anything
-    /// that adds slots.
+    /// Who gets a slot next, if there are both. To be called after a slot came back, and until it
+    /// answers None after anything that adds slots. The permit is for whoever is handed it: if
+    /// nobody takes it, it comes back through [`Dispatcher::end`].
     pub(crate) fn next(&mut self, class: Class, now: Timestamp) -> Option<(T, Permit)> {
         if self.queues[class as usize].is_empty() {
             return None;

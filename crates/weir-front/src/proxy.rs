@@ -20,12 +20,14 @@ use hyper::header::ACCEPT;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
+use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
 use self::body::RequestBody;
 use self::exchange::Failed;
-use self::head::Target;
+use self::head::{Forwarded, RequestStart, Target};
 use self::pool::Pool;
+use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Class, Client, Priority, Refusal, Wish};
 use crate::metrics::Failure;
@@ -38,14 +40,24 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct Proxy {
     apps: Arc<Apps>,
     pool: Pool,
+    start: RequestStart,
     core: CoreIndex,
+}
+
+/// A request that was judged.
+#[derive(Debug)]
+struct Prepared {
+    app: Arc<App>,
+    wish: Wish,
+    since: Timestamp,
+    request: Box<Request<RequestBody>>,
 }
 
 impl Proxy {
     /// The part of `core`.
     #[must_use]
     pub fn new(apps: Arc<Apps>, core: CoreIndex) -> Rc<Self> {
-        Rc::new(Self { apps, pool: Pool::default(), core })
+        Rc::new(Self { apps, pool: Pool::default(), start: RequestStart::default(), core })
     }
 
     /// The core's own work, until the core's end.
@@ -69,27 +81,42 @@ impl Proxy {
     }
 
     /// Answers one request.
-    pub async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    pub fn answer(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Body>> {
+        // Judged here and not in the future, which then holds little but a pointer to the request.
+        let prepared = self.prepare(request, peer);
+        async move {
+            match prepared {
+                Ok(prepared) => self.exchange(prepared).await,
+                Err(refused) => *refused,
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> Result<Prepared, Box<Response<Body>>> {
         let (mut parts, body) = request.into_parts();
-        let target = match Target::of(&parts) {
-            Ok(target) => target,
-            Err(refusal) => return answer::text(refusal.status, refusal.text),
-        };
-        let Some(app) = self.apps.find(&target.host, parts.uri.path()) else {
-            return answer::text(StatusCode::NOT_FOUND, answer::NO_APP);
+        let target = Target::of(&parts)
+            .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
+        let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
+            return Err(Box::new(answer::text(StatusCode::NOT_FOUND, answer::NO_APP)));
         };
         let bytes_max = app.limits.request_bytes_max;
         if body.size_hint().lower() > bytes_max {
             app.metrics.failed(Failure::BadRequest);
-            return answer::failed(&Failed::TooLarge);
+            return Err(Box::new(answer::failed(Failed::TooLarge)));
         }
         let wish = wish(&parts, peer);
-        head::rewrite(&mut parts, &target, peer, app.now());
-        let outgoing = Request::from_parts(parts, RequestBody::new(body, bytes_max));
-        match self.exchange(app, wish, outgoing).await {
-            Ok(response) => response,
-            Err(failed) => answer::failed(&failed),
-        }
+        let since = app.now();
+        head::rewrite(&mut parts, &target, Forwarded { peer, start: self.start.at(since) });
+        let request = Box::new(Request::from_parts(parts, RequestBody::new(body, bytes_max)));
+        Ok(Prepared { app: Arc::clone(app), wish, since, request })
     }
 
     /// Takes over a connection that is to become something else than HTTP.

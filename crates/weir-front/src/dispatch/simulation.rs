@@ -69,7 +69,10 @@ fn simulate(load: f64, seed: u64) -> Outcome {
             Event::End(key) => {
                 let (permit, arrived) = running.remove(key);
                 outcome.took_ms.push(now.since(arrived).as_secs_f64() * 1e3);
-                dispatcher.end(permit, now).map(|(arrived, permit)| (permit, arrived))
+                {
+                    let class = dispatcher.end(permit);
+                    dispatcher.next(class, now).map(|(arrived, permit)| (permit, arrived))
+                }
             }
         };
         if let Some(begun) = begun {

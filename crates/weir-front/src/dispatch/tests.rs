@@ -39,10 +39,16 @@ fn queue(dispatcher: &mut Dispatcher<u32>, wish: Wish, waiter: u32, now: u64) ->
     }
 }
 
+/// Gives a slot back; answers who is next.
+fn end(dispatcher: &mut Dispatcher<u32>, permit: Permit, now: Timestamp) -> Option<(u32, Permit)> {
+    let class = dispatcher.end(permit);
+    dispatcher.next(class, now)
+}
+
 /// Serves all that wait, one after the other.
 fn order(dispatcher: &mut Dispatcher<u32>, mut permit: Permit, now: u64) -> Vec<u32> {
     let mut served = Vec::new();
-    while let Some((waiter, next)) = dispatcher.end(permit, at(now)) {
+    while let Some((waiter, next)) = end(dispatcher, permit, at(now)) {
         served.push(waiter);
         permit = next;
     }
@@ -51,7 +57,7 @@ fn order(dispatcher: &mut Dispatcher<u32>, mut permit: Permit, now: u64) -> Vec<
 
 #[test]
 fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_longest() {
-    let mut dispatcher = Dispatcher::<()>::new(limits());
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
     let two = Slots { requests: 2, streams: 0 };
     let workers: Vec<_> = (0..3).map(|_| dispatcher.add_worker(two, at(0))).collect();
     let permits = [(); 6].map(|()| dispatcher.take(Class::Request, at(0)).expect("a slot"));
@@ -60,7 +66,7 @@ fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_lon
     assert_eq!(dispatcher.take(Class::Request, at(0)), None);
     let [.., fifth, _] = permits;
     assert_eq!(fifth.worker, workers[1]);
-    assert_eq!(dispatcher.end(fifth, at(0)), None);
+    assert_eq!(end(&mut dispatcher, fifth, at(0)), None);
     assert_eq!(dispatcher.take(Class::Request, at(0)).expect("a slot").worker, workers[1]);
 }
 
@@ -74,7 +80,7 @@ fn streams_and_requests_don_t_take_each_other_s_slots() {
     let stream_wish = Wish { class: Class::Stream, ..wish(1) };
     queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, stream_wish, 2, 0);
-    assert_eq!(dispatcher.end(stream, at(1)).map(|(waiter, _)| waiter), Some(2));
+    assert_eq!(end(&mut dispatcher, stream, at(1)).map(|(waiter, _)| waiter), Some(2));
 }
 
 #[test]
@@ -182,7 +188,7 @@ fn a_pause_gives_no_slot_and_is_no_overload() {
     dispatcher.pause();
     queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, wish(2), 2, 0);
-    assert_eq!(dispatcher.end(permit, at(5)), None);
+    assert_eq!(end(&mut dispatcher, permit, at(5)), None);
     assert_eq!(dispatcher.take(Class::Request, at(5)), None);
     assert_eq!(dispatcher.expire(at(9)), []);
     dispatcher.resume(at(10));
@@ -207,7 +213,7 @@ fn a_drained_worker_gets_nothing_new_and_its_slots_still_come_back() {
         dispatcher.loads().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
     assert_eq!(keys(&dispatcher), [first, second]);
-    assert_eq!(dispatcher.end(permit, at(9)), None);
+    assert_eq!(end(&mut dispatcher, permit, at(9)), None);
     assert_eq!(keys(&dispatcher), [second], "forgotten");
     let third = dispatcher.add_worker(ONE, at(9));
     assert_ne!(first, third, "its place may be used again, its key not");
@@ -223,7 +229,7 @@ fn workers_with_a_request_over_an_age_are_found() {
     let other = dispatcher.take(Class::Request, at(5)).expect("a slot");
     assert_eq!((old.worker, other.worker), (workers[0], workers[1]));
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [(workers[0], at(0))]);
-    dispatcher.end(old, at(7));
+    end(&mut dispatcher, old, at(7));
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
 }
 
@@ -280,7 +286,7 @@ impl World {
             Step::Ask { class, priority, client } => self.ask(class, priority, client),
             Step::End(which) if !self.permits.is_empty() => {
                 let permit = self.permits.swap_remove(which % self.permits.len());
-                let next = self.dispatcher.end(permit, self.now);
+                let next = end(&mut self.dispatcher, permit, self.now);
                 self.handed(next);
             }
             Step::Leave(which) if !self.tickets.is_empty() => {

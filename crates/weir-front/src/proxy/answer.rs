@@ -24,7 +24,7 @@ pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
 }
 
 /// What a request is told that no worker answered.
-pub(super) fn failed(failed: &Failed) -> Response<Body> {
+pub(super) fn failed(failed: Failed) -> Response<Body> {
     let (status, line) = wording(failed);
     let mut response = text(status, line);
     ask_to_retry(status, response.headers_mut());
@@ -38,7 +38,7 @@ pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-pub(super) fn wording(failed: &Failed) -> (StatusCode, &'static str) {
+pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
     match failed {
         Failed::Refused(Refusal::QueueFull) => (
             StatusCode::SERVICE_UNAVAILABLE,

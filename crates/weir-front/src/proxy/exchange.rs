@@ -25,9 +25,9 @@ use weir_net::server::Body;
 
 use super::body::{AnswerBody, BodyState, Held, RequestBody};
 use super::pool::Connection;
-use super::{Proxy, head};
-use crate::app::{App, Slot};
-use crate::dispatch::{Refusal, Wish};
+use super::{Prepared, Proxy, answer, head, pool};
+use crate::app::{App, Slot, Worker};
+use crate::dispatch::Refusal;
 use crate::metrics::Failure;
 
 /// Why a request has no worker's answer.
@@ -56,39 +56,54 @@ impl Failed {
 
 /// What came of sending a request to one worker.
 enum Sent {
-    Answer(Response<Incoming>, Slot, Connection),
+    Answer(Box<Answered>),
     /// It reached nobody, or may be repeated.
-    Again(Request<RequestBody>),
+    Again(Box<Request<RequestBody>>),
     Failed(Failed),
 }
 
+/// A worker's answer, of which the head has come.
+struct Answered {
+    response: Response<Incoming>,
+    slot: Slot,
+    connection: Connection,
+}
+
 impl Proxy {
-    pub(super) async fn exchange(
-        self: &Rc<Self>,
-        app: &Arc<App>,
-        wish: Wish,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Failed> {
-        let exchanged = self.try_workers(app, wish, request).await;
-        exchanged.inspect_err(|failed| app.metrics.failed_with(failed.metric()))
+    /// The answer of a worker, or one that says why there is none.
+    pub(super) async fn exchange(self: &Rc<Self>, prepared: Prepared) -> Response<Body> {
+        let app = Arc::clone(&prepared.app);
+        match self.try_workers(prepared).await {
+            Ok(response) => response,
+            Err(failed) => {
+                app.metrics.failed_with(failed.metric());
+                answer::failed(failed)
+            }
+        }
     }
 
-    async fn try_workers(
-        self: &Rc<Self>,
-        app: &Arc<App>,
-        wish: Wish,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Failed> {
+    async fn try_workers(self: &Rc<Self>, prepared: Prepared) -> Result<Response<Body>, Failed> {
+        let Prepared { app, wish, mut since, mut request } = prepared;
         for _ in 0..app.limits.attempts_max {
-            let slot = app.slot(wish).await?;
-            let since = app.now();
-            let connecting = self.pool.connection(&slot.worker);
-            let Ok(Ok(connection)) = timeout(app.limits.connect_timeout, connecting).await else {
-                app.suspend(&slot.worker);
-                continue;
+            let slot = match app.free_slot(wish, since) {
+                Some(slot) => slot,
+                None => {
+                    let slot = app.slot(wish, since).await?;
+                    since = app.now();
+                    slot
+                }
             };
-            match send(app, request, slot, connection).await {
-                Sent::Answer(response, slot, connection) => {
+            let connection = match self.pool.idle(&slot.worker) {
+                Some(connection) => connection,
+                // Boxed: most requests have no use for its size.
+                None => match Box::pin(connect(&app, &slot.worker)).await {
+                    Some(connection) => connection,
+                    None => continue,
+                },
+            };
+            match send(&app, request, slot, connection).await {
+                Sent::Answer(answered) => {
+                    let Answered { response, slot, connection } = *answered;
                     app.metrics.answered(response.status(), app.now().since(since));
                     return Ok(self.pass_on(response, slot, connection));
                 }
@@ -123,30 +138,43 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
+/// None: the worker can't be reached, and is left alone for a while.
+async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
+    match timeout(app.limits.connect_timeout, pool::connect(&worker.address)).await {
+        Ok(Ok(connection)) => Some(connection),
+        Ok(Err(_)) | Err(_) => {
+            app.suspend(worker);
+            None
+        }
+    }
+}
+
 async fn send(
-    app: &Arc<App>,
-    request: Request<RequestBody>,
+    app: &App,
+    request: Box<Request<RequestBody>>,
     slot: Slot,
     mut connection: Connection,
 ) -> Sent {
     let body = request.body().state();
     let again = may_be_repeated(&request, &connection).then(|| copy(&request));
-    let answering = Box::pin(connection.sender.try_send_request(request));
+    let answering = Box::pin(connection.sender.try_send_request(*request));
     let mut pending = Pending { exchange: Some(Exchange { answering, slot, connection }) };
     let Ok(answered) = timeout(app.limits.service_timeout, &mut pending).await else {
         return Sent::Failed(Failed::Late);
     };
-    match answered {
-        Ok((response, slot, connection)) => Sent::Answer(response, slot, connection),
-        Err(mut error) => match (body.get(), error.take_message(), again) {
-            (BodyState::TooLarge, ..) => Sent::Failed(Failed::TooLarge),
-            (BodyState::Broken, ..) => Sent::Failed(Failed::BadBody),
-            (_, Some(request), _) | (_, None, Some(request)) => Sent::Again(request),
-            (_, None, None) => {
-                tracing::debug!(app = app.name, error = %error.error(), "no answer");
-                Sent::Failed(Failed::Broken)
-            }
-        },
+    let mut error = match answered {
+        Ok(answered) => return Sent::Answer(answered),
+        Err(error) => error,
+    };
+    match (body.get(), error.take_message(), again) {
+        (BodyState::TooLarge, ..) => Sent::Failed(Failed::TooLarge),
+        (BodyState::Broken, ..) => Sent::Failed(Failed::BadBody),
+        (_, Some(request), _) => Sent::Again(Box::new(request)),
+        (_, None, Some(request)) => Sent::Again(request),
+        (_, None, None) => {
+            tracing::debug!(app = app.name, error = %error.error(), "no answer");
+            Sent::Failed(Failed::Broken)
+        }
     }
 }
 
@@ -160,8 +188,8 @@ fn may_be_repeated(request: &Request<RequestBody>, connection: &Connection) -> b
         && method != Method::TRACE
 }
 
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut again = Request::new(RequestBody::empty());
+fn copy(request: &Request<RequestBody>) -> Box<Request<RequestBody>> {
+    let mut again = Box::new(Request::new(RequestBody::empty()));
     *again.method_mut() = request.method().clone();
     *again.uri_mut() = request.uri().clone();
     *again.version_mut() = request.version();
@@ -187,8 +215,7 @@ struct Pending {
 }
 
 impl Future for Pending {
-    type Output =
-        Result<(Response<Incoming>, Slot, Connection), TrySendError<Request<RequestBody>>>;
+    type Output = Result<Box<Answered>, Box<TrySendError<Request<RequestBody>>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(exchange) = &mut self.exchange else { return Poll::Pending };
@@ -198,7 +225,10 @@ impl Future for Pending {
         let Some(Exchange { slot, connection, .. }) = self.exchange.take() else {
             return Poll::Pending;
         };
-        Poll::Ready(answered.map(|response| (response, slot, connection)))
+        Poll::Ready(match answered {
+            Ok(response) => Ok(Box::new(Answered { response, slot, connection })),
+            Err(error) => Err(Box::new(error)),
+        })
     }
 }
 

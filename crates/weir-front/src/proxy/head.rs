@@ -3,33 +3,27 @@
 //! hyper has parsed it: a message has one meaning only, and what the worker gets is written anew
 //! from that. What is refused here is what could mean something else to a worker than to us.
 
+mod forwarded;
+
 use hyper::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, Uri, Version};
-use weir_base::clock::Timestamp;
-use weir_net::server::Peer;
+
+pub(super) use self::forwarded::{Forwarded, RequestStart};
 
 /// Headers that end at the next hop (RFC 9110, section 7.6.1), besides those that `Connection`
 /// names.
-const HOP_BY_HOP: [HeaderName; 5] = [
+const HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     TE,
     TRANSFER_ENCODING,
     UPGRADE,
 ];
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const X_REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
-
-/// A longer one is replaced.
-const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// Why a request is not passed on.
 #[derive(Debug)]
@@ -42,7 +36,7 @@ pub(super) struct HeadRefusal {
 #[derive(Debug)]
 pub(super) struct Target {
     /// As it was sent, with its port; empty if there is none (HTTP/1.0).
-    pub(super) host: String,
+    host: HeaderValue,
 }
 
 impl Target {
@@ -71,30 +65,34 @@ impl Target {
         }
         // The target's own host goes first (RFC 9112, section 3.2.2).
         let host = match (request.uri.authority(), host) {
-            (Some(authority), _) => authority.as_str(),
-            (None, Some(host)) => host.to_str().unwrap_or("\0"),
-            (None, None) if request.version == Version::HTTP_10 => "",
+            (Some(authority), _) => HeaderValue::from_str(authority.as_str()).ok(),
+            (None, Some(host)) => Some(host.clone()),
+            (None, None) if request.version == Version::HTTP_10 => {
+                Some(HeaderValue::from_static(""))
+            }
             (None, None) => return refuse(StatusCode::BAD_REQUEST, "the request has no Host\n"),
         };
-        if !is_host(host) {
-            return refuse(StatusCode::BAD_REQUEST, "the request's Host is malformed\n");
+        match host {
+            Some(host) if is_host(host.as_bytes()) => Ok(Self { host }),
+            _ => refuse(StatusCode::BAD_REQUEST, "the request's Host is malformed\n"),
         }
-        Ok(Self { host: host.to_owned() })
+    }
+
+    pub(super) fn host(&self) -> &str {
+        // It was checked: these are characters of a host.
+        self.host.to_str().unwrap_or_default()
     }
 }
 
 /// The characters of a name or an address with a port (RFC 3986, section 3.2.2); no user.
-fn is_host(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte))
+fn is_host(text: &[u8]) -> bool {
+    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte))
 }
 
 /// Makes of the head what a worker gets.
-pub(super) fn rewrite(parts: &mut Parts, target: &Target, peer: Peer, now: Timestamp) {
-    let is_chunked = parts.headers.contains_key(TRANSFER_ENCODING);
+pub(super) fn rewrite(parts: &mut Parts, target: &Target, forwarded: Forwarded) {
+    // hyper writes the framing that the body has.
     remove_hop_by_hop(&mut parts.headers);
-    if is_chunked {
-        parts.headers.remove(CONTENT_LENGTH);
-    }
     // hyper has said "100 Continue" by the time there is a body to pass on.
     parts.headers.remove(EXPECT);
     remove_ambiguous(&mut parts.headers);
@@ -102,17 +100,20 @@ pub(super) fn rewrite(parts: &mut Parts, target: &Target, peer: Peer, now: Times
     if parts.uri.authority().is_some() {
         let path = parts.uri.path_and_query().cloned();
         parts.uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+        parts.headers.insert(HOST, target.host.clone());
     }
-    if let Ok(host) = HeaderValue::from_str(&target.host) {
-        parts.headers.insert(HOST, host);
+    if parts.headers.get(HOST).is_none() {
+        parts.headers.insert(HOST, target.host.clone());
     }
-    add_forwarded(&mut parts.headers, target, peer);
-    add_request_id(&mut parts.headers);
-    parts.headers.insert(X_REQUEST_START, request_start(now));
+    forwarded.add(&mut parts.headers, &target.host);
 }
 
 /// Removes what is meant for one connection only.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // Most messages have none, and looking is cheaper than removing.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return;
+    }
     if let Some(connection) = headers.remove(CONNECTION) {
         let names = connection.to_str().unwrap_or_default().split(',');
         for name in names.filter_map(|name| HeaderName::try_from(name.trim()).ok()) {
@@ -137,42 +138,4 @@ fn remove_ambiguous(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-}
-
-/// What is said of the client is ours alone: what a client says of itself is no evidence.
-fn add_forwarded(headers: &mut HeaderMap, target: &Target, peer: Peer) {
-    headers.remove(header::FORWARDED);
-    let address = peer.address.map(|address| address.to_string());
-    match address.and_then(|address| HeaderValue::try_from(address).ok()) {
-        Some(address) => headers.insert(X_FORWARDED_FOR, address),
-        None => headers.remove(X_FORWARDED_FOR),
-    };
-    let protocol = if peer.is_tls { "https" } else { "http" };
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(protocol));
-    match HeaderValue::from_str(&target.host) {
-        Ok(host) => headers.insert(X_FORWARDED_HOST, host),
-        Err(_) => headers.remove(X_FORWARDED_HOST),
-    };
-}
-
-/// One that a client sent is kept if it is short and plain.
-fn add_request_id(headers: &mut HeaderMap) {
-    let is_plain = |value: &HeaderValue| {
-        let bytes = value.as_bytes();
-        (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
-            && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
-    };
-    if !headers.get(X_REQUEST_ID).is_some_and(is_plain) {
-        let id = format!("{:032x}", fastrand::u128(..));
-        if let Ok(id) = HeaderValue::try_from(id) {
-            headers.insert(X_REQUEST_ID, id);
-        }
-    }
-}
-
-/// `t=` and seconds with three decimals, the form that nginx's `t=${msec}` made common.
-fn request_start(now: Timestamp) -> HeaderValue {
-    let millis = now.as_millis();
-    let text = format!("t={}.{:03}", millis / 1_000, millis % 1_000);
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("t=0"))
 }

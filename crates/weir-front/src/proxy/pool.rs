@@ -36,16 +36,8 @@ struct Idle {
 }
 
 impl Pool {
-    /// An idle connection to `worker`, or a new one.
-    pub(super) async fn connection(&self, worker: &Worker) -> io::Result<Connection> {
-        match self.idle(worker) {
-            Some(connection) => Ok(connection),
-            None => connect(&worker.address).await,
-        }
-    }
-
-    /// The one that was used last: the others can end.
-    fn idle(&self, worker: &Worker) -> Option<Connection> {
+    /// An idle connection to `worker`: the one that was used last, so the others can end.
+    pub(super) fn idle(&self, worker: &Worker) -> Option<Connection> {
         let mut pool = self.0.borrow_mut();
         let idle = pool.get_mut(&worker.serial)?;
         while let Some(connection) = idle.connections.pop() {
@@ -80,7 +72,8 @@ impl Pool {
     }
 }
 
-async fn connect(address: &Address) -> io::Result<Connection> {
+/// A new connection.
+pub(super) async fn connect(address: &Address) -> io::Result<Connection> {
     let sender = match Socket::connect(address).await? {
         Socket::Unix(stream) => {
             let (sender, connection) =

@@ -24,7 +24,7 @@ use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
 
 use super::body::RequestBody;
 use super::exchange::Failed;
-use super::head::{self, Target};
+use super::head::{self, Forwarded, Target};
 use super::{Proxy, answer, pool};
 use crate::app::{App, Slot};
 use crate::dispatch::{Class, Client, Priority, Wish};
@@ -43,12 +43,13 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         Ok(target) => target,
         Err(refusal) => return Err(upgrade.refuse(refusal.status, refusal.text)),
     };
-    let Some(app) = proxy.apps.find(&target.host, parts.uri.path()) else {
+    let Some(app) = proxy.apps.find(target.host(), parts.uri.path()) else {
         return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
     };
     let app = Arc::clone(app);
     let protocol = parts.headers.get(UPGRADE).cloned();
-    head::rewrite(&mut parts, &target, upgrade.peer, app.now());
+    let start = proxy.start.at(app.now());
+    head::rewrite(&mut parts, &target, Forwarded { peer: upgrade.peer, start });
     if let Some(protocol) = protocol {
         parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(UPGRADE, protocol);
@@ -120,7 +121,7 @@ async fn serve(app: Arc<App>, mut client: Early, request: Request<RequestBody>, 
         }
         Err(failed) => {
             app.metrics.failed_with(failed.metric());
-            let (status, text) = answer::wording(&failed);
+            let (status, text) = answer::wording(failed);
             let refusing = wire::refuse(&mut client.stream, status, text);
             timeout(DECLINE_TIMEOUT, refusing).await.unwrap_or(Ok(()))
         }
@@ -137,7 +138,7 @@ async fn ask(
     mut request: Request<RequestBody>,
 ) -> Result<(Response<Incoming>, Slot), Failed> {
     for _ in 0..app.limits.attempts_max {
-        let slot = app.slot(wish).await?;
+        let slot = app.slot(wish, app.now()).await?;
         let connecting = pool::connect_for_upgrade(&slot.worker.address);
         let Ok(Ok(mut sender)) = timeout(app.limits.connect_timeout, connecting).await else {
             app.suspend(&slot.worker);

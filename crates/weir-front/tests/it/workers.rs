@@ -107,7 +107,9 @@ async fn workers_are_replaced_without_losing_a_request() {
     connection.answer("old").await;
     assert_eq!(running.status_and("old").await, 200);
     let mut next = door.get("/next").await;
-    new.accept().await.answer("next").await;
+    let mut connection = new.accept().await;
+    connection.head().await;
+    connection.answer("next").await;
     assert_eq!(next.status_and("next").await, 200);
     let addresses: Vec<_> =
         door.apps.view()[0].workers.iter().map(|worker| worker.address.clone()).collect();
