@@ -44,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) state: State,
     /// Subscriptions that the core's bucket has still to let through before more is read.
     pub(crate) owes: u16,
+    /// Its first subscription, which it pays for before anything is read.
+    pub(crate) has_prepaid: bool,
     /// It stands in a queue for that.
     pub(crate) is_waiting: bool,
     _place: ConnectionPlace,
@@ -151,6 +153,7 @@ impl Session {
             state: State::Open,
             // The first subscription is paid for before it is read.
             owes: 1,
+            has_prepaid: true,
             is_waiting: false,
             _place: place,
         }

@@ -60,7 +60,10 @@ impl Shard {
         output: &mut Vec<u8>,
     ) {
         let name = wish.channel.clone();
-        state.session(key).owes = state.session(key).owes.saturating_add(1);
+        let session = state.session(key);
+        if !std::mem::take(&mut session.has_prepaid) {
+            session.owes = session.owes.saturating_add(1);
+        }
         if state.subscription_to(key, name.as_str()).is_some() {
             return complain(output, &format!("already subscribed to {name}"));
         }

@@ -253,6 +253,23 @@ fn who_comes_late_does_not_overtake_who_waits_to_subscribe() {
     });
 }
 
+#[test]
+fn a_connection_pays_once_for_each_subscription() {
+    with_core(|core| {
+        let (one, _) = core.enter();
+        let owes = |expected, why| {
+            assert_eq!(core.0.state.borrow_mut().session(one).owes, expected, "{why}");
+        };
+        owes(1, "before anything is read");
+        core.0.state.borrow_mut().session(one).owes = 0;
+        core.subscribe(one, "a");
+        owes(0, "the first one is paid");
+        core.subscribe(one, "b");
+        core.subscribe(one, "c");
+        owes(2, "those that follow");
+    });
+}
+
 fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
     let app = core.0.hub.app_by_id("1").unwrap();
     let place = app.connect().unwrap();
