@@ -4,6 +4,8 @@ mod end;
 mod jobs;
 mod pages;
 mod realtime;
+#[cfg(test)]
+mod tests;
 
 use std::future::pending;
 use std::net::TcpListener;
@@ -29,10 +31,18 @@ use crate::status::Facts;
 /// All parts, running.
 pub(crate) struct Weir {
     clock: Clock,
-    jobs: Jobs,
+    /// None: the store is not open yet.
+    jobs: Option<Jobs>,
     /// None: it has no socket here.
     realtime: Option<Realtime>,
     http: Shutdown,
+}
+
+/// What waits until the store is open.
+#[derive(Debug)]
+pub(crate) struct Unopened {
+    inherited: Inherited,
+    registry: Registry,
 }
 
 /// A part that ended by itself, and how.
@@ -40,54 +50,70 @@ pub(crate) struct Weir {
 pub(crate) struct Joined(pub(crate) String);
 
 impl Weir {
-    /// Opens the store and serves every socket that was handed over.
+    /// Serves what needs no store. [`Weir::open`] serves the rest, which may take long: clients of
+    /// realtime do not wait for it.
     pub(crate) async fn start(
         settings: &Settings,
         mut inherited: Inherited,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<(Self, Unopened)> {
         let clock = Clock::system();
-        let live = Live::new(&settings.console.limits);
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
-        live.metrics().register(&mut registry);
-        let jobs = Jobs::start(settings, &mut inherited, &mut registry, &clock).await?;
         let realtime = Realtime::start(settings, &mut inherited, &mut registry, &clock).await?;
-        let http = Shutdown::new();
+        let weir = Self { clock, jobs: None, realtime, http: Shutdown::new() };
+        Ok((weir, Unopened { inherited, registry }))
+    }
+
+    /// Opens the store and serves every socket that is left.
+    pub(crate) async fn open(
+        &mut self,
+        settings: &Settings,
+        unopened: Unopened,
+    ) -> anyhow::Result<()> {
+        let Unopened { mut inherited, mut registry } = unopened;
+        let live = Live::new(&settings.console.limits);
+        live.metrics().register(&mut registry);
+        let opening = Jobs::start(settings, &mut inherited, &mut registry, &self.clock);
+        let jobs = tokio::select! {
+            jobs = opening => jobs?,
+            why = ended(&mut self.realtime) => bail!(why),
+        };
+        let realtime = self.realtime.as_ref();
+        let addresses = realtime.map(Realtime::addresses);
         let pages = Pages {
             settings,
-            clock: &clock,
+            clock: &self.clock,
             handle: jobs.handle(),
-            realtime: realtime.as_ref().map(Realtime::for_operators),
-            facts: Facts::new(
-                &clock,
-                settings,
-                jobs.address(),
-                realtime.as_ref().map(Realtime::addresses),
-            ),
+            realtime: realtime.map(Realtime::for_operators),
+            facts: Facts::new(&self.clock, settings, jobs.address(), addresses),
             live,
             registry,
         };
-        pages.serve(&mut inherited, &http)?;
-        Ok(Self { clock, jobs, realtime, http })
+        // From here on it is stopped with the others, whatever happens to the pages.
+        self.jobs = Some(jobs);
+        pages.serve(&mut inherited, &self.http)
     }
 
     /// Resolves when a part has ended by itself, which none should.
     pub(crate) async fn joined(&mut self) -> Joined {
-        let realtime = async {
-            match &mut self.realtime {
-                Some(realtime) => realtime.ended().await,
+        let jobs = async {
+            match &mut self.jobs {
+                Some(jobs) => jobs.ended().await,
                 None => pending().await,
             }
         };
         Joined(tokio::select! {
-            why = self.jobs.ended() => why,
-            why = realtime => why,
+            why = jobs => why,
+            why = ended(&mut self.realtime) => why,
         })
     }
 
     /// Whether the job server answers within `patience`, if only "busy".
     pub(crate) async fn answers(&self, patience: Duration) -> bool {
-        self.jobs.answers(patience).await
+        match &self.jobs {
+            Some(jobs) => jobs.answers(patience).await,
+            None => true,
+        }
     }
 
     /// Puts new settings in force; answers what needs a restart. `wants_realtime`: it was not
@@ -97,7 +123,10 @@ impl Weir {
         settings: &Settings,
         wants_realtime: bool,
     ) -> anyhow::Result<Vec<String>> {
-        let mut kept = self.jobs.reload(settings).await?;
+        let mut kept = match &self.jobs {
+            Some(jobs) => jobs.reload(settings).await?,
+            None => Vec::new(),
+        };
         match &self.realtime {
             Some(realtime) => realtime.reload(settings)?,
             // Its sockets are bound when Weir starts.
@@ -107,7 +136,8 @@ impl Weir {
         Ok(kept)
     }
 
-    /// Ends everything, in order:
+    /// Ends everything, in order (a store that is still being opened has promised nothing, and is
+    /// not waited for):
     /// 1. nobody new over HTTP, live streams end; nobody new at the job server and at realtime;
     /// 2. what runs is finished, at most for `deadline` (zero: cut off at once);
     /// 3. the store is closed: what was acknowledged is durable;
@@ -116,14 +146,19 @@ impl Weir {
     pub(crate) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
         let began = self.clock.now();
         let left_of_realtime = self.realtime.as_ref().map(Realtime::left);
+        let jobs = async {
+            match self.jobs {
+                Some(jobs) => jobs.stop(deadline).await,
+                None => Ok(()),
+            }
+        };
         let realtime = async {
             match self.realtime {
                 Some(realtime) => realtime.stop(deadline).await,
                 None => Ok(()),
             }
         };
-        let (jobs, realtime, drained) =
-            tokio::join!(self.jobs.stop(deadline), realtime, self.http.drain(deadline));
+        let (jobs, realtime, drained) = tokio::join!(jobs, realtime, self.http.drain(deadline));
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
@@ -132,6 +167,14 @@ impl Weir {
             left.finish(time_left).await;
         }
         jobs.and(realtime)
+    }
+}
+
+/// Resolves when realtime has ended by itself; never where there is none.
+async fn ended(realtime: &mut Option<Realtime>) -> String {
+    match realtime {
+        Some(realtime) => realtime.ended().await,
+        None => pending().await,
     }
 }
 

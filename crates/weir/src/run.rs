@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use weir_supervisor::inherited::{Inherited, Status, Word};
 
-use crate::compose::{Joined, Weir};
+use crate::compose::{Joined, Unopened, Weir};
 use crate::config::environment;
 use crate::exit::Exit;
 use crate::logging;
@@ -52,21 +52,22 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let ended = runtime.block_on(async {
         let mut wishes = Wishes::listen_to(life)?;
         let hangup = signal(SignalKind::hangup())?;
-        // Opening the store may take long; whoever wants an end meanwhile gets it.
-        let opening = Weir::start(&loaded.settings, inherited);
-        let mut weir = tokio::select! {
-            weir = opening => weir?,
-            end = wishes.end() => return Ok(end),
-        };
-        status.say(Word::Ready);
+        let (mut weir, unopened) = Weir::start(&loaded.settings, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
-        let end = serve(&mut weir, &mut wishes, &status, &mut reload).await;
-        tracing::info!(?end, "ending");
-        let deadline = match end {
-            End::Orphaned => Duration::ZERO,
-            End::Asked | End::Broken(_) => reload.loaded.settings.shutdown_deadline,
+        let ended = open_and_serve(&mut weir, unopened, &mut wishes, &status, &mut reload).await;
+        match &ended {
+            Ok(end) => tracing::info!(?end, "ending"),
+            // Realtime serves already: its clients are told to come back.
+            Err(_) => tracing::info!("ending: the start failed"),
+        }
+        let deadline = match ended {
+            Ok(End::Orphaned) => Duration::ZERO,
+            _ => reload.loaded.settings.shutdown_deadline,
         };
-        weir.stop(deadline).await?;
+        let stopped = weir.stop(deadline).await;
+        // Why it ends matters more than how.
+        let end = ended?;
+        stopped?;
         Ok::<_, anyhow::Error>(end)
     })?;
     // A store that is still being opened has promised nothing: nobody waits for its thread.
@@ -84,6 +85,23 @@ fn raise_open_files() {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
+}
+
+/// Everything that happens between the start of what needs no store and the end. Opening the store
+/// may take long; whoever wants an end meanwhile gets it.
+async fn open_and_serve(
+    weir: &mut Weir,
+    unopened: Unopened,
+    wishes: &mut Wishes,
+    status: &Status,
+    reload: &mut Reload,
+) -> anyhow::Result<End> {
+    tokio::select! {
+        opened = weir.open(&reload.loaded.settings, unopened) => opened?,
+        end = wishes.end() => return Ok(end),
+    }
+    status.say(Word::Ready);
+    Ok(serve(weir, wishes, status, reload).await)
 }
 
 /// Everything that happens between ready and the end.

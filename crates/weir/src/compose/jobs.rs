@@ -44,6 +44,8 @@ impl Jobs {
             at_once: CancellationToken::new(),
             deadline: settings.shutdown_deadline,
         };
+        // Whoever gives up waiting wants no server that comes up behind their back.
+        let unless_started = stop.graceful.clone().drop_guard();
         let listener = tcp_listener(inherited, Part::Jobs)?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let running = start(Start {
@@ -55,6 +57,7 @@ impl Jobs {
             stop: stop.clone(),
         });
         let running = running.await?;
+        unless_started.disarm();
         let handle = running.handle();
         Ok(Self { handle, address, tls, stop, running: End::of(running.join()) })
     }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use self::client::{Api, Socket};
 use self::webhook::Receiver;
 use crate::http::get;
-use crate::weir::{Site, Weir};
+use crate::process::output_of;
+use crate::weir::{Site, Weir, program};
 
 const SECRET: &str = "a secret of enough characters";
 const TOKEN: &str = "0123456789abcdef0123";
@@ -192,6 +193,33 @@ fn histories_outlive_a_graceful_end_and_no_other() {
     assert_eq!(news(&weir)["error"], "nobody knows channel \"news\"");
     publish(&weir);
     assert_ne!(news(&weir)["epoch"], before["epoch"]);
+    assert!(weir.stop().success());
+}
+
+/// Realtime serves before the store is open, so it ends in order when the store can't be opened.
+#[test]
+fn histories_outlive_a_start_that_fails() {
+    let weir = start(&with_app().replace("store = \"memory\"\n", ""));
+    api(&weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}));
+    let news = |weir: &Weir| admin(weir, "/v1/realtime/channel?app=1&name=news");
+    let before = news(&weir);
+    assert_eq!(before["offset"], 1);
+    let site = weir.end();
+    let (store, aside) = (site.path().join("data/jobs"), site.path().join("aside"));
+    std::fs::rename(&store, &aside).expect("renamed");
+    std::fs::write(&store, "no folder").expect("written");
+    let mut failing = program();
+    failing.current_dir(site.path()).arg("up");
+    let failed =
+        output_of(failing.env("WEIR_REALTIME_SECRET", SECRET).env("WEIR_TEST_TOKEN", TOKEN));
+    assert_eq!(failed.status.code(), Some(2), "{}", String::from_utf8_lossy(&failed.stderr));
+    std::fs::remove_file(&store).expect("removed");
+    std::fs::rename(&aside, &store).expect("renamed");
+    let weir = start_in(site, &[]);
+    let after = news(&weir);
+    for field in ["epoch", "offset", "history_events"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
     assert!(weir.stop().success());
 }
 
