@@ -6,22 +6,20 @@
 
 use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
-use weir_base::history::{self, History};
+use weir_base::history;
 use weir_base::shutdown::Shutdown;
 use weir_console::live::Live;
-use weir_console::queue_histories::QueueHistories;
-use weir_console::sampler::{COLUMNS, Sampler};
+use weir_console::sampler::Sampler;
 use weir_console::settings::Settings;
-use weir_console::{Deps, Routes, router};
+use weir_console::{Deps, Histories, Jobs, Routes, router};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{Running, Start, Stop};
-use weir_jobs::settings::StoreKind;
+use weir_jobs::settings::{Limits, StoreKind};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut ports = std::env::args().skip(1).map(|port| port.parse::<u16>());
@@ -43,24 +41,25 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         history::Settings { directory: folder.path().to_owned(), ..history::Settings::default() };
     let settings = Settings::default();
     let live = Live::new(&settings.limits);
-    let queue_histories =
-        QueueHistories::new(&history, settings.limits.chart_queues_max, live.metrics().clone());
+    let histories = Histories {
+        settings: &history,
+        queues_max: settings.limits.chart_queues_max,
+        metrics: live.metrics(),
+    };
+    let jobs_url = format!("tcp://127.0.0.1:{jobs_port}");
+    let jobs = Jobs::new(running.handle(), Limits::default(), &jobs_url, histories);
     let deps = Deps {
-        handle: running.handle(),
-        history: Arc::new(History::open(&history, &COLUMNS)),
-        queue_histories: Arc::new(queue_histories),
+        jobs: Some(jobs),
         live,
         clock: Clock::system(),
         settings,
-        jobs_limits: weir_jobs::settings::Limits::default(),
-        jobs_url: format!("tcp://127.0.0.1:{jobs_port}"),
         realtime: None,
         routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
     let shutdown = Shutdown::new();
     shutdown.spawn(Sampler::new(&deps).run(shutdown.clone()));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", console_port)).await?;
-    println!("console http://{} jobs {}", listener.local_addr()?, deps.jobs_url);
+    println!("console http://{} jobs {}", listener.local_addr()?, jobs_url);
     let service = router(deps).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

@@ -8,7 +8,9 @@ use crate::Deps;
 use crate::guard::client::Client;
 use crate::guard::session::Sessions;
 use crate::guard::token;
+use crate::jobs::Jobs;
 use crate::metrics::ConsoleMetrics;
+use crate::pages::PageError;
 
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -35,6 +37,11 @@ impl Console {
             login_tries: Mutex::new(KeyedBuckets::new(rate, limits.login_addresses_max)),
             deps,
         }
+    }
+
+    /// The job server, if it is served here.
+    pub(crate) fn jobs(&self) -> Result<&Jobs, PageError> {
+        self.deps.jobs.as_ref().ok_or_else(PageError::no_jobs)
     }
 
     pub(crate) const fn metrics(&self) -> &ConsoleMetrics {

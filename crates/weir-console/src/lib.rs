@@ -14,48 +14,40 @@ mod console;
 mod fetchers;
 mod figures;
 mod guard;
+mod jobs;
 mod json_text;
 pub mod live;
 pub mod metrics;
 mod pages;
 mod place;
-pub mod queue_histories;
+mod queue_histories;
 mod realtime;
 pub mod sampler;
 pub mod settings;
 mod totals;
-pub mod verdict;
+mod verdict;
 mod visible;
 
 use std::sync::Arc;
 
 use axum::Router;
 use weir_base::clock::Clock;
-use weir_base::history::History;
-use weir_jobs::handle::Handle;
 
 use crate::console::Console;
+pub use crate::jobs::{Histories, Jobs};
 use crate::live::Live;
-use crate::queue_histories::QueueHistories;
 pub use crate::realtime::Realtime;
 use crate::settings::Settings;
 
 /// What the console stands on.
 #[derive(Clone, Debug)]
 pub struct Deps {
-    pub handle: Handle,
-    /// Opened with [`sampler::COLUMNS`].
-    pub history: Arc<History>,
-    /// The charts of single queues.
-    pub queue_histories: Arc<QueueHistories>,
+    /// None: they are not served here, and have no pages.
+    pub jobs: Option<Jobs>,
     /// Shared with [`sampler::Sampler`].
     pub live: Live,
     pub clock: Clock,
     pub settings: Settings,
-    /// The job server's own limits: some verdicts name them.
-    pub jobs_limits: weir_jobs::settings::Limits,
-    /// Where clients reach the job server (`tcp://127.0.0.1:7419`), for the empty page's advice.
-    pub jobs_url: String,
     /// None: it is not served here, and has no pages.
     pub realtime: Option<Realtime>,
     pub routes: Routes,

@@ -1,4 +1,4 @@
-//! The latest reading of the job server, shared by all pages and streams.
+//! The latest reading of what is served, shared by all pages and streams.
 //!
 //! One sampler writes it; a stream (`/events`) always sends the newest and skips what it was too
 //! slow for, so a slow reader costs nothing. Streams are bounded in number and age.
@@ -13,12 +13,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use weir_base::clock::{Clock, Timestamp};
-use weir_jobs::view;
 
+use crate::jobs::{self, Jobs};
 use crate::metrics::{ConsoleMetrics, Limit};
+use crate::pages::PageError;
 use crate::realtime;
 use crate::settings::Limits;
-use crate::verdict::{Level, Trend, Verdict};
+use crate::verdict::{Facts, JobFacts, Level, Verdict, judge};
 
 /// Where the sampler leaves what it read and everybody finds it. Cheap to clone; clones share it.
 #[derive(Clone, Debug)]
@@ -29,44 +30,43 @@ pub struct Live {
     metrics: ConsoleMetrics,
 }
 
-/// What is known of the job server.
+/// What is known of what is served.
 #[derive(Clone, Debug)]
 pub(crate) enum Latest {
     /// Nobody has asked yet.
     Nothing,
     Reading(Arc<Reading>),
-    /// It didn't answer; the text says why.
+    /// The job server didn't answer; the text says why.
     Down(Arc<str>),
     /// The console ends, and every stream with it.
     Ended,
 }
 
-/// The job server at one moment.
+/// What is served at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) at: Timestamp,
-    pub(crate) overview: view::Overview,
-    pub(crate) queues: Arc<Vec<view::Queue>>,
-    pub(crate) workers: Arc<Vec<view::Worker>>,
-    pub(crate) rates: Rates,
-    pub(crate) trend: Trend,
-    pub(crate) verdict: Verdict,
+    /// None: they are not served here; [`Reading::jobs`] says so.
+    pub(crate) jobs: Option<jobs::Reading>,
     /// None: it is not served here.
     pub(crate) realtime: Option<realtime::Reading>,
-}
-
-/// Jobs per second over the last seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Rates {
-    pub(crate) pushed: f64,
-    pub(crate) processed: f64,
-    pub(crate) failed: f64,
+    pub(crate) verdict: Verdict,
 }
 
 /// What a stream sends every second, as JSON.
 #[derive(Serialize)]
 struct Tick<'a> {
     now: f64,
+    #[serde(flatten)]
+    jobs: Option<JobsTick>,
+    verdict: TickVerdict<'a>,
+    /// Of realtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct JobsTick {
     pushed_per_second: f64,
     processed_per_second: f64,
     failed_per_second: f64,
@@ -78,10 +78,6 @@ struct Tick<'a> {
     queues: u64,
     workers: u64,
     latency_seconds_max: f64,
-    verdict: TickVerdict<'a>,
-    /// Of realtime.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -171,15 +167,47 @@ fn event(latest: &Latest) -> Option<Event> {
 }
 
 impl Reading {
+    /// Of `served`, if jobs are, and of realtime.
+    pub(crate) fn new(
+        at: Timestamp,
+        served: Option<&Jobs>,
+        jobs: Option<jobs::Reading>,
+        realtime: Option<realtime::Reading>,
+    ) -> Self {
+        let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
+        let verdict = judge(&Facts { jobs: facts, realtime: realtime.as_ref() });
+        Self { at, jobs, realtime, verdict }
+    }
+
+    /// Of jobs.
+    pub(crate) fn jobs(&self) -> Result<&jobs::Reading, PageError> {
+        self.jobs.as_ref().ok_or_else(PageError::no_jobs)
+    }
+
     fn tick(&self) -> Tick<'_> {
-        let overview = &self.overview;
         let realtime = self.realtime.as_ref().map(|reading| &reading.overview);
         let is_critical = |finding: &&crate::verdict::Finding| finding.level == Level::Critical;
         Tick {
-            now: overview.now,
-            pushed_per_second: self.rates.pushed,
-            processed_per_second: self.rates.processed,
-            failed_per_second: self.rates.failed,
+            now: self.at.as_secs_f64(),
+            jobs: self.jobs.as_ref().map(JobsTick::of),
+            verdict: TickVerdict {
+                class: self.verdict.class(),
+                word: self.verdict.word(),
+                headline: self.verdict.headline(),
+                criticals: self.verdict.findings.iter().filter(is_critical).count(),
+            },
+            connections: realtime.map(|overview| overview.totals.connections),
+        }
+    }
+}
+
+impl JobsTick {
+    fn of(reading: &jobs::Reading) -> Self {
+        let (overview, rates) = (&reading.overview, reading.rates);
+        Self {
+            pushed_per_second: rates.pushed,
+            processed_per_second: rates.processed,
+            failed_per_second: rates.failed,
             enqueued: overview.enqueued,
             working: overview.working,
             scheduled: overview.scheduled,
@@ -188,13 +216,6 @@ impl Reading {
             queues: overview.queues,
             workers: overview.workers,
             latency_seconds_max: overview.latency_seconds_max,
-            verdict: TickVerdict {
-                class: self.verdict.class(),
-                word: self.verdict.word(),
-                headline: self.verdict.headline(),
-                criticals: self.verdict.findings.iter().filter(is_critical).count(),
-            },
-            connections: realtime.map(|overview| overview.totals.connections),
         }
     }
 }

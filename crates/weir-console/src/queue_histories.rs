@@ -35,7 +35,7 @@ const MINUTES_KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// The histories of all queues that have one.
 #[derive(Debug)]
-pub struct QueueHistories {
+pub(crate) struct QueueHistories {
     directory: PathBuf,
     queues_max: usize,
     memory_rows_max: usize,
@@ -58,7 +58,7 @@ struct Recorder {
 impl QueueHistories {
     /// Nothing is opened before the first reading. `whole` says how the server's history is kept.
     #[must_use]
-    pub fn new(whole: &Settings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
+    pub(crate) fn new(whole: &Settings, queues_max: usize, metrics: ConsoleMetrics) -> Self {
         Self {
             directory: whole.directory.join("queues"),
             queues_max,

@@ -85,17 +85,25 @@ impl Realtime {
         Reading { overview, switches_off: self.switches.list().len(), rates, trend }
     }
 
-    /// The sampler's reading: what changed lately is counted.
-    pub(crate) fn sample(&self, tally: &mut Tally, clock: &Clock) -> Reading {
-        let overview = self.hub.overview();
-        tally.add(clock.now(), &overview);
+    /// The sampler's reading: what changed lately is counted, and all of it
+    /// and recorded, on a thread that may wait for the disk.
+    pub(crate) async fn sample(&self, tally: &mut Tally, clock: &Clock) -> Reading {
+        let (at, overview) = (clock.now(), self.hub.overview());
+        tally.add(at, &overview);
         let switches_off = self.switches.list().len();
-        Reading { switches_off, rates: tally.rates(), trend: tally.trend(), overview }
+        let reading =
+            Reading { switches_off, rates: tally.rates(), trend: tally.trend(), overview };
+        let (history, row) = (Arc::clone(&self.history), row(&reading));
+        let recorded = tokio::task::spawn_blocking(move || history.append(at, &row)).await;
+        if let Err(error) = recorded {
+            tracing::error!(%error, "console: a row of realtime's history is lost");
+        }
+        reading
     }
 }
 
 /// The values of [`COLUMNS`].
-pub(crate) fn row(reading: &Reading) -> [f64; COLUMNS.len()] {
+fn row(reading: &Reading) -> [f64; COLUMNS.len()] {
     let (overview, rates) = (&reading.overview, &reading.rates);
     let totals = &overview.totals;
     let waiting: usize = overview.cores.iter().map(|core| core.events).sum();

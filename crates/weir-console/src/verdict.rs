@@ -1,6 +1,6 @@
 //! What an operator asks at 3 a.m.: what is wrong, how long until it is over, what to do.
 //!
-//! Each rule is a pure function from [`Facts`] to [`Finding`]s; the page shows the gravest first.
+//! Each rule is a pure function from facts to [`Finding`]s; the page shows the gravest first.
 
 mod finding;
 mod jobs_rules;
@@ -13,42 +13,46 @@ mod worker_rules;
 use weir_jobs::settings::Limits;
 use weir_jobs::view;
 
+pub(crate) use self::finding::{Finding, Level, Verdict};
+pub(crate) use self::worker_rules::SILENT_SECONDS;
+use crate::figures::{counted, duration};
+use crate::jobs::{self, Jobs};
 use crate::realtime::Reading;
 
-pub use self::finding::{Finding, Level, Verdict};
-pub(crate) use self::worker_rules::SILENT_SECONDS;
-
-/// All that the rules look at.
+/// All that the rules look at. None: it is not served here.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    pub overview: &'a view::Overview,
-    pub queues: &'a [view::Queue],
-    pub workers: &'a [view::Worker],
-    pub trend: &'a Trend,
-    pub limits: &'a Limits,
-    /// Where clients reach the job server.
-    pub jobs_url: &'a str,
-    /// None: it is not served here.
+pub(crate) struct Facts<'a> {
+    pub(crate) jobs: Option<JobFacts<'a>>,
     pub(crate) realtime: Option<&'a Reading>,
+}
+
+/// What the rules about jobs look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobFacts<'a> {
+    pub(crate) overview: &'a view::Overview,
+    pub(crate) queues: &'a [view::Queue],
+    pub(crate) workers: &'a [view::Worker],
+    pub(crate) trend: &'a Trend,
+    pub(crate) limits: &'a Limits,
+    /// Where clients reach the job server.
+    pub(crate) jobs_url: &'a str,
 }
 
 /// What changed lately.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trend {
+pub(crate) struct Trend {
     /// The retry set's size ten minutes ago; None: not known.
-    pub retries_before: Option<f64>,
+    pub(crate) retries_before: Option<f64>,
     /// Failures and ends (of either kind) per second over the last minute.
-    pub failed_per_second: f64,
-    pub processed_per_second: f64,
+    pub(crate) failed_per_second: f64,
+    pub(crate) processed_per_second: f64,
     /// Limits met within the last ten minutes and how often.
-    pub limits_hit: Vec<view::LimitHit>,
+    pub(crate) limits_hit: Vec<view::LimitHit>,
     /// Why the history isn't on disk; None: it is.
-    pub history_problem: Option<String>,
+    pub(crate) history_problem: Option<String>,
 }
 
-type Rule = fn(&Facts<'_>) -> Vec<Finding>;
-
-const RULES: [Rule; 21] = [
+const JOB_RULES: [fn(&JobFacts<'_>) -> Vec<Finding>; 15] = [
     storage_rules::log_takes_no_jobs,
     storage_rules::log_is_damaged,
     storage_rules::history_is_in_memory,
@@ -64,6 +68,9 @@ const RULES: [Rule; 21] = [
     jobs_rules::many_fail,
     limit_rules::limits_are_met,
     limit_rules::dead_set_is_nearly_full,
+];
+
+const REALTIME_RULES: [fn(&Reading) -> Vec<Finding>; 6] = [
     realtime_rules::core_is_behind,
     realtime_rules::clients_are_slow,
     realtime_rules::app_is_full,
@@ -72,30 +79,57 @@ const RULES: [Rule; 21] = [
     realtime_rules::something_is_switched_off,
 ];
 
+impl<'a> JobFacts<'a> {
+    pub(crate) fn of(served: &'a Jobs, reading: &'a jobs::Reading) -> Self {
+        Self {
+            overview: &reading.overview,
+            queues: &reading.queues,
+            workers: &reading.workers,
+            trend: &reading.trend,
+            limits: &served.limits,
+            jobs_url: &served.url,
+        }
+    }
+}
+
 /// The verdict on a server.
 #[must_use]
-pub fn judge(facts: &Facts<'_>) -> Verdict {
-    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();
+pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
+    let of_jobs = facts.jobs.iter().flat_map(|jobs| JOB_RULES.iter().flat_map(|rule| rule(jobs)));
+    let of_realtime = facts
+        .realtime
+        .iter()
+        .flat_map(|realtime| REALTIME_RULES.iter().flat_map(|rule| rule(realtime)));
+    let mut findings: Vec<Finding> = of_jobs.chain(of_realtime).collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
     Verdict { findings, calm: calm(facts) }
 }
 
 /// What to say when there is nothing to say.
 fn calm(facts: &Facts<'_>) -> String {
-    let overview = facts.overview;
-    let targets = facts.queues.iter().filter(|queue| queue.target_latency_seconds.is_some());
-    let connections = facts.realtime.map_or(0, |realtime| realtime.overview.totals.connections);
-    if overview.queues == 0 && overview.pushed_total == 0 && connections > 0 {
-        format!("Realtime is well: {}", crate::figures::counted(connections, "connection"))
-    } else if overview.queues == 0 && overview.pushed_total == 0 {
-        "Ready: no jobs yet".to_owned()
-    } else if overview.enqueued == 0 {
+    let connections = facts.realtime.map(|realtime| realtime.overview.totals.connections);
+    let realtime_is_well =
+        |connections| format!("Realtime is well: {}", counted(connections, "connection"));
+    let Some(jobs) = facts.jobs else {
+        let nothing = || "Nothing is served here but this console".to_owned();
+        return connections.map_or_else(nothing, realtime_is_well);
+    };
+    let overview = jobs.overview;
+    let mut targets = jobs.queues.iter().filter(|queue| queue.target_latency_seconds.is_some());
+    match connections {
+        _ if overview.queues > 0 || overview.pushed_total > 0 => {}
+        Some(connections @ 1..) => return realtime_is_well(connections),
+        _ => return "Ready: no jobs yet".to_owned(),
+    }
+    if overview.enqueued == 0 {
         "All done: nothing waits in any queue".to_owned()
-    } else if targets.count() > 0 {
+    } else if targets.next().is_some() {
         "All queues within target".to_owned()
     } else {
-        let longest = crate::figures::duration(overview.latency_seconds_max);
-        format!("No queue is behind: the longest wait is {longest}")
+        format!(
+            "No queue is behind: the longest wait is {}",
+            duration(overview.latency_seconds_max)
+        )
     }
 }
 

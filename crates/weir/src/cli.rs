@@ -71,7 +71,8 @@ pub(crate) struct SettingsArguments {
 pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// Serve only these parts; the job store is open and the admin socket is there in any case
+    /// Start only these parts; the admin socket is there in any case. Without jobs no job store is
+    /// opened
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
     /// First repair a damaged job store: keep every record whose checksum holds, set damaged files

@@ -9,6 +9,7 @@ mod tests;
 
 use std::future::pending;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -31,7 +32,7 @@ use crate::status::Facts;
 /// All parts, running.
 pub(crate) struct Weir {
     clock: Clock,
-    /// None: the store is not open yet.
+    /// None: not wanted in this process, or the store is not open yet.
     jobs: Option<Jobs>,
     /// None: it has no socket here.
     realtime: Option<Realtime>,
@@ -41,6 +42,7 @@ pub(crate) struct Weir {
 /// What waits until the store is open.
 #[derive(Debug)]
 pub(crate) struct Unopened {
+    only: Vec<Part>,
     inherited: Inherited,
     registry: Registry,
 }
@@ -51,9 +53,10 @@ pub(crate) struct Joined(pub(crate) String);
 
 impl Weir {
     /// Serves what needs no store. [`Weir::open`] serves the rest, which may take long: clients of
-    /// realtime do not wait for it.
+    /// realtime do not wait for it. Of the parts, `only` these are wanted (none: all).
     pub(crate) async fn start(
         settings: &Settings,
+        only: &[Part],
         mut inherited: Inherited,
     ) -> anyhow::Result<(Self, Unopened)> {
         let clock = Clock::system();
@@ -61,36 +64,42 @@ impl Weir {
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let realtime = Realtime::start(settings, &mut inherited, &mut registry, &clock).await?;
         let weir = Self { clock, jobs: None, realtime, http: Shutdown::new() };
-        Ok((weir, Unopened { inherited, registry }))
+        Ok((weir, Unopened { only: only.to_vec(), inherited, registry }))
     }
 
-    /// Opens the store and serves every socket that is left.
+    /// Opens the store, where jobs are wanted, and serves every socket that is left.
     pub(crate) async fn open(
         &mut self,
         settings: &Settings,
         unopened: Unopened,
     ) -> anyhow::Result<()> {
-        let Unopened { mut inherited, mut registry } = unopened;
+        let Unopened { only, mut inherited, mut registry } = unopened;
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
-        let opening = Jobs::start(settings, &mut inherited, &mut registry, &self.clock);
-        let jobs = tokio::select! {
-            jobs = opening => jobs?,
-            why = ended(&mut self.realtime) => bail!(why),
-        };
-        let realtime = self.realtime.as_ref();
-        let addresses = realtime.map(Realtime::addresses);
+        if Part::Jobs.is_among(&only) {
+            let opening = Jobs::start(settings, &mut inherited, &mut registry, &self.clock);
+            self.jobs = Some(tokio::select! {
+                jobs = opening => jobs?,
+                why = ended(&mut self.realtime) => bail!(why),
+            });
+        }
+        let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         let pages = Pages {
             settings,
             clock: &self.clock,
-            handle: jobs.handle(),
+            jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
-            facts: Facts::new(&self.clock, settings, jobs.address(), addresses),
+            facts: Facts {
+                clock: self.clock.clone(),
+                started: self.clock.now(),
+                data_dir: settings.data_dir.display().to_string(),
+                only,
+                jobs_listen: jobs.map(Jobs::address),
+                realtime: realtime.map(Realtime::addresses).unwrap_or_default(),
+            },
             live,
             registry,
         };
-        // From here on it is stopped with the others, whatever happens to the pages.
-        self.jobs = Some(jobs);
         pages.serve(&mut inherited, &self.http)
     }
 
@@ -179,11 +188,12 @@ async fn ended(realtime: &mut Option<Realtime>) -> String {
 }
 
 fn tcp_listener(inherited: &mut Inherited, part: Part) -> anyhow::Result<Option<TcpListener>> {
-    let Some(descriptor) = inherited.take(part.name()) else {
-        return Ok(None);
-    };
+    inherited.take(part.name()).map(|descriptor| adopt(part, descriptor)).transpose()
+}
+
+fn adopt(part: Part, descriptor: OwnedFd) -> anyhow::Result<TcpListener> {
     match Listener::adopt(part.name(), descriptor)? {
-        Listener::Tcp(listener) => Ok(Some(listener)),
+        Listener::Tcp(listener) => Ok(listener),
         Listener::Unix(_) => bail!("{} was handed a unix socket", part.name()),
     }
 }

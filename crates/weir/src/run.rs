@@ -52,7 +52,8 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let ended = runtime.block_on(async {
         let mut wishes = Wishes::listen_to(life)?;
         let hangup = signal(SignalKind::hangup())?;
-        let (mut weir, unopened) = Weir::start(&loaded.settings, inherited).await?;
+        let (mut weir, unopened) =
+            Weir::start(&loaded.settings, &handover.flags.only, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
         let ended = open_and_serve(&mut weir, unopened, &mut wishes, &status, &mut reload).await;
         match &ended {

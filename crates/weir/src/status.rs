@@ -1,5 +1,7 @@
 //! What the whole of Weir says about itself: `/v1/status`, `/health`, `/ready`, `/metrics`.
 
+mod without_jobs;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
 use crate::config::Settings;
+use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
 
 /// What `/v1/status` answers.
@@ -26,11 +29,12 @@ pub(crate) struct Status {
     pub(crate) pid: u32,
     pub(crate) uptime_seconds: f64,
     pub(crate) data_dir: String,
-    /// `127.0.0.1:7419`; None: the job server has no socket here.
+    /// `127.0.0.1:7419`; None: no jobs are served here.
     pub(crate) jobs_listen: Option<String>,
-    /// Whether the job server takes jobs; the text says why not.
+    /// Why the job server takes no jobs; None: it does, or is not served here.
     pub(crate) problem: Option<String>,
-    pub(crate) jobs: Overview,
+    /// None: they are not served here.
+    pub(crate) jobs: Option<Overview>,
     /// `127.0.0.1:8080`; None: not opened.
     pub(crate) front_listen: Option<String>,
     pub(crate) realtime_listen: Option<String>,
@@ -41,69 +45,49 @@ pub(crate) struct Status {
 /// What doesn't change while this process lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    clock: Clock,
-    started: Timestamp,
-    data_dir: String,
-    /// None: started without the part that serves jobs.
-    jobs_listen: Option<SocketAddr>,
-    jobs_listen_setting: SocketAddr,
-    has_tls: bool,
-    realtime: Addresses,
+    pub(crate) clock: Clock,
+    pub(crate) started: Timestamp,
+    pub(crate) data_dir: String,
+    /// The parts that were wanted; none: all.
+    pub(crate) only: Vec<Part>,
+    /// None: they are not served here.
+    pub(crate) jobs_listen: Option<SocketAddr>,
+    pub(crate) realtime: Addresses,
 }
 
 impl Facts {
-    /// `realtime`: where it listens; None: it is not served here.
-    pub(crate) fn new(
-        clock: &Clock,
-        settings: &Settings,
-        jobs_listen: Option<SocketAddr>,
-        realtime: Option<Addresses>,
-    ) -> Self {
-        Self {
-            clock: clock.clone(),
-            started: clock.now(),
-            data_dir: settings.data_dir.display().to_string(),
-            jobs_listen,
-            jobs_listen_setting: settings.jobs.listen,
-            has_tls: settings.jobs.tls.is_some(),
-            realtime: realtime.unwrap_or_default(),
-        }
-    }
-
-    /// What a Faktory client is told to connect to; a remark is a comment to a shell.
-    pub(crate) fn jobs_url(&self) -> String {
-        let scheme = if self.has_tls { "tcp+tls" } else { "tcp" };
-        match (self.jobs_listen, self.jobs_listen_setting) {
-            (Some(address), _) => format!("{scheme}://{address}"),
-            (None, setting) => {
-                format!(
-                    "{scheme}://{setting} # not served: Weir was started with --only, without jobs"
-                )
-            }
-        }
+    /// What a Faktory client is told to connect to.
+    pub(crate) fn jobs_url(&self, settings: &Settings) -> String {
+        let scheme = if settings.jobs.tls.is_some() { "tcp+tls" } else { "tcp" };
+        format!("{scheme}://{}", self.jobs_listen.unwrap_or(settings.jobs.listen))
     }
 }
 
 /// The admin API, version 1, without its prefix: each part's own routes, and the whole's.
 pub(crate) fn api(
-    handle: Handle,
+    jobs: Option<Handle>,
     realtime: Option<Realtime>,
     facts: Facts,
     body_bytes_max: usize,
 ) -> Router {
     let hub = realtime.as_ref().map(|realtime| Arc::clone(&realtime.hub));
+    let of_jobs = match &jobs {
+        Some(handle) => weir_jobs::admin::router(handle.clone()),
+        None => without_jobs::router(&facts.only),
+    };
     realtime_admin::router(realtime)
-        .nest("/jobs", weir_jobs::admin::router(handle.clone()))
-        .route("/status", get(status).with_state((handle, hub, facts)))
+        .nest("/jobs", of_jobs)
+        .route("/status", get(status).with_state((jobs, hub, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
-/// `/health`: the process answers. `/ready`: the job server takes jobs; 503 and why otherwise.
-pub(crate) fn open_routes(handle: Handle) -> Router {
+/// `/health`: the process answers. `/ready`: everything serves, and the job server, if there is
+/// one, takes jobs; 503 and why otherwise.
+pub(crate) fn open_routes(jobs: Option<Handle>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
-        .with_state(handle)
+        .with_state(jobs)
 }
 
 /// `/metrics`, as Prometheus reads them.
@@ -111,20 +95,24 @@ pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Handle, Option<Arc<Hub>>, Facts);
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Facts);
 
 async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
-    let jobs = match handle.overview().await {
-        Ok(jobs) => jobs,
-        Err(error) => return unavailable(&error.to_string()),
-    };
+    let (mut jobs, mut problem) = (None, None);
+    if let Some(handle) = handle {
+        match handle.overview().await {
+            Ok(overview) => jobs = Some(overview),
+            Err(error) => return unavailable(&error.to_string()),
+        }
+        problem = handle.ready().await.err().map(|error| error.to_string());
+    }
     Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: facts.clock.now().since(facts.started).as_secs_f64(),
         data_dir: facts.data_dir.clone(),
         jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
-        problem: handle.ready().await.err().map(|error| error.to_string()),
+        problem,
         jobs,
         front_listen: facts.realtime.front.map(|address| address.to_string()),
         realtime_listen: facts.realtime.realtime.map(|address| address.to_string()),
@@ -133,8 +121,9 @@ async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
     .into_response()
 }
 
-async fn ready(State(handle): State<Handle>) -> Response {
-    match handle.ready().await {
+async fn ready(State(jobs): State<Option<Handle>>) -> Response {
+    let Some(jobs) = jobs else { return "ready\n".into_response() };
+    match jobs.ready().await {
         Ok(()) => "ready\n".into_response(),
         Err(error) => unavailable(&error.to_string()),
     }

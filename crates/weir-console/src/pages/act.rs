@@ -154,7 +154,7 @@ pub(crate) async fn confirm_all(
         jobtype: given(&wanted.jobtype),
         ..handle::Query::default()
     };
-    let count = console.deps.handle.count_matching(query).await?;
+    let count = console.jobs()?.handle.count_matching(query).await?;
     Ok(confirm(&console, &visitor, wanted, count, Vec::new()))
 }
 
@@ -208,7 +208,7 @@ pub(crate) async fn act(
         Which::Keys(keys)
     };
     let place = wanted.place.name();
-    let acting = console.deps.handle.act(place.clone(), which, wanted.action.action());
+    let acting = console.jobs()?.handle.act(place.clone(), which, wanted.action.action());
     let acted = tokio::time::timeout(console.deps.settings.limits.action_wait, acting).await;
     let Ok(count) = acted else {
         // The job server finishes what it has begun, whoever waits for it.

@@ -34,7 +34,7 @@ pub(crate) async fn points(
     State(console): State<Arc<Console>>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Chart>, PageError> {
-    let history = Arc::clone(&console.deps.history);
+    let history = Arc::clone(&console.jobs()?.history);
     read(&console, history, wanted).await.map(Json)
 }
 

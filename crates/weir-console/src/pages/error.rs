@@ -38,6 +38,12 @@ pub(crate) enum PageError {
 }
 
 impl PageError {
+    /// On a page of jobs.
+    pub(crate) fn no_jobs() -> Self {
+        let why = "jobs are not served by this Weir: it was started with --only, without jobs";
+        Self::NotFound(why.to_owned())
+    }
+
     const fn status(&self) -> StatusCode {
         match self {
             Self::JobServer(HandleError::Gone | HandleError::Busy)

@@ -112,7 +112,7 @@ pub(crate) async fn payload(
 }
 
 async fn find(console: &Console, jid: String) -> Result<view::Job, PageError> {
-    let found = console.deps.handle.job(jid.clone()).await?;
+    let found = console.jobs()?.handle.job(jid.clone()).await?;
     found.ok_or_else(|| {
         let jid = figures::shortened(&jid, 100);
         PageError::NotFound(format!("there is no job {jid} now: it is done, deleted or unknown"))

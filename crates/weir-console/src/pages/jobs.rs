@@ -183,7 +183,8 @@ async fn list(console: &Console, visitor: &Visitor, place: Place, wanted: Wanted
 /// A page of jobs. The job server stops a search now and then to let others run; it is asked again
 /// until the page is full, for at most `limits.search_time`.
 async fn read(console: &Console, query: handle::Query) -> Result<view::Page, PageError> {
-    let Deps { handle, clock, settings, .. } = &console.deps;
+    let Deps { clock, settings, .. } = &console.deps;
+    let handle = &console.jobs()?.handle;
     let wanted = query.limit.unwrap_or(settings.limits.page_jobs);
     let ends_at = clock.now() + settings.limits.search_time;
     let mut page = handle.jobs(query.clone()).await?;
@@ -207,7 +208,7 @@ async fn exact(console: &Console, search: &str) -> Result<Option<Exact>, PageErr
     if search.is_empty() {
         return Ok(None);
     }
-    let found = console.deps.handle.job(search.to_owned()).await?;
+    let found = console.jobs()?.handle.job(search.to_owned()).await?;
     Ok(found.map(|job| Exact {
         address: job_address(&job.jid),
         jid: visible(&job.jid).into_owned(),

@@ -16,6 +16,7 @@ use crate::console::Console;
 use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::guard::visitor::Visitor;
+use crate::jobs;
 use crate::live::Reading;
 
 #[derive(Template)]
@@ -25,7 +26,8 @@ struct OverviewPage<'a> {
     live: LivePart<'a>,
     ranges: Vec<Range>,
     range_seconds: u64,
-    jobs_url: &'a str,
+    /// None: no jobs are served here.
+    jobs_url: Option<&'a str>,
     is_new: bool,
 }
 
@@ -34,6 +36,12 @@ struct OverviewPage<'a> {
 #[template(path = "overview_live.html")]
 struct LivePart<'a> {
     reading: &'a Reading,
+    jobs: Option<JobsPart<'a>>,
+}
+
+/// What it says of jobs.
+struct JobsPart<'a> {
+    reading: &'a jobs::Reading,
     facts: Vec<Fact>,
     /// The deepest queues.
     queues: Vec<queues::Row<'a>>,
@@ -62,11 +70,11 @@ pub(crate) async fn page(
     let ranges = ranges::all(&ranges::WHOLE, &wanted, |word| format!("/?range={word}"));
     Ok(html(&OverviewPage {
         shell: Shell::new(&console, &visitor, Section::Overview, "Overview").refreshed(),
-        is_new: reading.overview.pushed_total == 0 && reading.overview.queues == 0,
+        is_new: reading.jobs.as_ref().is_some_and(|jobs| is_new(&jobs.overview)),
         live: LivePart::of(&reading),
         range_seconds: ranges::chosen_seconds(&ranges),
         ranges,
-        jobs_url: &console.deps.jobs_url,
+        jobs_url: console.deps.jobs.as_ref().map(|jobs| &*jobs.url),
     }))
 }
 
@@ -79,8 +87,19 @@ pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Resp
 /// Queues on the first page; all are behind a link.
 const QUEUES_SHOWN: usize = 5;
 
+/// Whether it never had a job.
+fn is_new(overview: &view::Overview) -> bool {
+    overview.pushed_total == 0 && overview.queues == 0
+}
+
 impl<'a> LivePart<'a> {
     fn of(reading: &'a Reading) -> Self {
+        Self { reading, jobs: reading.jobs.as_ref().map(JobsPart::of) }
+    }
+}
+
+impl<'a> JobsPart<'a> {
+    fn of(reading: &'a jobs::Reading) -> Self {
         let mut deepest: Vec<&view::Queue> = reading.queues.iter().collect();
         deepest.sort_by(|one, other| {
             other.depth.cmp(&one.depth).then_with(|| one.name.cmp(&other.name))
@@ -97,7 +116,7 @@ impl<'a> LivePart<'a> {
     }
 }
 
-fn facts(reading: &Reading) -> Vec<Fact> {
+fn facts(reading: &jobs::Reading) -> Vec<Fact> {
     let overview = &reading.overview;
     let log = &overview.log;
     let fact = |name, value| Fact { name, value };

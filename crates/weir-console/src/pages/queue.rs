@@ -88,7 +88,7 @@ pub(crate) async fn head(
         name: name.to_owned(),
         range_seconds,
         ranges,
-        chart_source: console.deps.queue_histories.of(name).map(|_| source),
+        chart_source: console.jobs()?.queue_histories.of(name).map(|_| source),
         chart_points: (range_seconds / SECONDS_PER_POINT_MIN).min(CHART_POINTS_MAX),
         chart_queues_max: figures::count(console.deps.settings.limits.chart_queues_max as u64),
     })
@@ -114,7 +114,7 @@ pub(crate) async fn points(
     Query(Named { name }): Query<Named>,
     wanted: Query<chart::Wanted>,
 ) -> Result<Json<Chart>, PageError> {
-    let history = console.deps.queue_histories.of(&name);
+    let history = console.jobs()?.queue_histories.of(&name);
     let name = figures::shortened(&name, 100);
     let history =
         history.ok_or_else(|| PageError::NotFound(format!("queue {name:?} has no charts")))?;
@@ -126,18 +126,19 @@ const WORKERS_SHOWN: usize = 12;
 
 impl LivePart {
     fn of(reading: &Reading, name: &str, visitor: &Visitor) -> Result<Self, PageError> {
-        let queue = reading.queues.iter().find(|queue| queue.name == name);
+        let jobs = reading.jobs()?;
+        let queue = jobs.queues.iter().find(|queue| queue.name == name);
         let queue = queue.ok_or_else(|| super::queues::unknown(name))?;
-        let fetchers = Fetchers::of(&reading.workers);
+        let fetchers = Fetchers::of(&jobs.workers);
         let row = Row::new(queue, &fetchers);
         let mut workers: Vec<&view::Worker> =
-            reading.workers.iter().filter(|worker| asks_for(worker, name)).collect();
+            jobs.workers.iter().filter(|worker| asks_for(worker, name)).collect();
         workers.sort_by_key(|worker| (!is_running(worker), &worker.hostname, worker.pid));
         let count = workers.len();
         workers.truncate(WORKERS_SHOWN);
         let page = Place::Queue(name.to_owned()).address(&[]);
         let findings = reading.verdict.findings.iter().filter(|finding| finding.link == page);
-        let now = reading.overview.now;
+        let now = jobs.overview.now;
         Ok(Self {
             drain: row.drain,
             target: row.target,

@@ -20,7 +20,7 @@ use crate::fetchers::Fetchers;
 use crate::figures;
 use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
-use crate::live::Reading;
+use crate::jobs::Reading;
 use crate::place::Place;
 
 #[derive(Template)]
@@ -85,9 +85,10 @@ pub(crate) async fn page(
     let reading = reading::fresh(&console).await?;
     let shell = Shell::new(&console, &visitor, Section::Queues, "Queues").refreshed();
     let queues_max = console.deps.settings.limits.page_queues;
-    let live = LivePart::new(&reading, &wanted, queues_max, &visitor.csrf);
-    let jobs_url = &console.deps.jobs_url;
-    let has_queues = !reading.queues.is_empty();
+    let jobs = reading.jobs()?;
+    let live = LivePart::new(jobs, &wanted, queues_max, &visitor.csrf);
+    let jobs_url = &console.jobs()?.url;
+    let has_queues = !jobs.queues.is_empty();
     let done = done.sentence();
     Ok(html(&QueuesPage { shell, live, wanted, has_queues, done, jobs_url }))
 }
@@ -100,7 +101,7 @@ pub(crate) async fn fragment(
 ) -> Result<Response, PageError> {
     let reading = reading::shared(&console).await?;
     let queues_max = console.deps.settings.limits.page_queues;
-    Ok(html(&LivePart::new(&reading, &wanted, queues_max, &visitor.csrf)))
+    Ok(html(&LivePart::new(reading.jobs()?, &wanted, queues_max, &visitor.csrf)))
 }
 
 impl<'a> LivePart<'a> {
@@ -222,7 +223,7 @@ pub(crate) async fn confirm(
 
 /// The queue of that name.
 pub(crate) async fn find(console: &Console, name: &str) -> Result<view::Queue, PageError> {
-    let queues = console.deps.handle.queues().await?;
+    let queues = console.jobs()?.handle.queues().await?;
     let found = queues.into_iter().find(|queue| queue.name == name);
     found.ok_or_else(|| unknown(name))
 }
@@ -247,7 +248,7 @@ pub(crate) async fn act(
         other => return Err(PageError::Invalid(format!("there is no action {other:?}"))),
     };
     let queues = Queues::Named(vec![name.to_owned()]);
-    let count = console.deps.handle.act_on_queues(queues, action).await?;
+    let count = console.jobs()?.handle.act_on_queues(queues, action).await?;
     tracing::info!(queue = name, action = word, count, "console: acted on a queue");
     let count = count.to_string();
     let done = [("done", word), ("count", &count)];

@@ -1,11 +1,15 @@
 //! What all pages have around their content.
 
+use weir_jobs::view;
+
 use crate::assets::{self, Addresses};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
+use crate::jobs;
 use crate::live::{Latest, Reading};
 use crate::pages::theme::Theme;
+use crate::realtime;
 
 /// Which entry of the navigation is the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +84,7 @@ impl Shell {
             assets: assets::addresses(),
             entries: match section {
                 Section::Login => Vec::new(),
-                _ => entries(reading.as_deref(), console.deps.realtime.is_some()),
+                _ => entries(console, reading.as_deref()),
             },
             alarm: reading.as_deref().and_then(Alarm::of),
             version: env!("CARGO_PKG_VERSION"),
@@ -111,38 +115,44 @@ impl Alarm {
     }
 }
 
-fn entries(reading: Option<&Reading>, has_realtime: bool) -> Vec<Entry> {
-    let known = reading.map(|reading| &reading.overview);
-    let entry = |section, address, name, count: Option<(&'static str, u64)>| Entry {
-        section,
-        address,
-        name,
-        count: count.map(|(key, number)| (key, figures::count(number))),
-    };
-    let mut entries = vec![
-        entry(Section::Overview, "/", "Overview", None),
-        entry(Section::Queues, "/queues", "Queues", known.map(|o| ("enqueued", o.enqueued))),
-        entry(Section::Retries, "/retries", "Retries", known.map(|o| ("retries", o.retries))),
-        entry(
-            Section::Scheduled,
-            "/scheduled",
-            "Scheduled",
-            known.map(|o| ("scheduled", o.scheduled)),
-        ),
-        entry(Section::Dead, "/dead", "Dead", known.map(|o| ("dead", o.dead))),
-        entry(Section::Workers, "/workers", "Workers", known.map(|o| ("workers", o.workers))),
-    ];
-    if has_realtime {
-        let open = reading.and_then(|reading| reading.realtime.as_ref());
-        let open = open.map(|it| ("connections", it.overview.totals.connections));
-        entries.push(entry(Section::Connections, "/connections", "Connections", open));
-        for (section, address, name) in [
-            (Section::Channels, "/channels", "Channels"),
-            (Section::Apps, "/apps", "Apps"),
-            (Section::Switches, "/switches", "Switches"),
-        ] {
-            entries.push(entry(section, address, name, None));
-        }
+fn entries(console: &Console, reading: Option<&Reading>) -> Vec<Entry> {
+    let mut entries = vec![entry(Section::Overview, "/", "Overview", None)];
+    if console.deps.jobs.is_some() {
+        entries.extend(job_entries(reading.and_then(|reading| reading.jobs.as_ref())));
+    }
+    if console.deps.realtime.is_some() {
+        entries.extend(realtime_entries(reading.and_then(|reading| reading.realtime.as_ref())));
     }
     entries
+}
+
+fn job_entries(reading: Option<&jobs::Reading>) -> [Entry; 5] {
+    let count = |key, of: fn(&view::Overview) -> u64| Some((key, of(&reading?.overview)));
+    [
+        entry(Section::Queues, "/queues", "Queues", count("enqueued", |it| it.enqueued)),
+        entry(Section::Retries, "/retries", "Retries", count("retries", |it| it.retries)),
+        entry(Section::Scheduled, "/scheduled", "Scheduled", count("scheduled", |it| it.scheduled)),
+        entry(Section::Dead, "/dead", "Dead", count("dead", |it| it.dead)),
+        entry(Section::Workers, "/workers", "Workers", count("workers", |it| it.workers)),
+    ]
+}
+
+fn realtime_entries(reading: Option<&realtime::Reading>) -> [Entry; 4] {
+    let open = reading.map(|reading| ("connections", reading.overview.totals.connections));
+    [
+        entry(Section::Connections, "/connections", "Connections", open),
+        entry(Section::Channels, "/channels", "Channels", None),
+        entry(Section::Apps, "/apps", "Apps", None),
+        entry(Section::Switches, "/switches", "Switches", None),
+    ]
+}
+
+fn entry(
+    section: Section,
+    address: &'static str,
+    name: &'static str,
+    count: Option<(&'static str, u64)>,
+) -> Entry {
+    let count = count.map(|(key, number)| (key, figures::count(number)));
+    Entry { section, address, name, count }
 }

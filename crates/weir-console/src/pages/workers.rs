@@ -88,7 +88,7 @@ pub(crate) async fn page(
 ) -> Result<Response, PageError> {
     let live = LivePart::read(&console, &visitor).await?;
     let shell = Shell::new(&console, &visitor, Section::Workers, "Workers").refreshed();
-    let jobs_url = &console.deps.jobs_url;
+    let jobs_url = &console.jobs()?.url;
     Ok(html(&WorkersPage { shell, live, done: done.sentence(), jobs_url }))
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn fragment(
 
 impl LivePart {
     async fn read(console: &Console, visitor: &Visitor) -> Result<Self, PageError> {
-        let handle = &console.deps.handle;
+        let handle = &console.jobs()?.handle;
         let page_workers = console.deps.settings.limits.page_workers;
         let mut workers = handle.workers().await?;
         let reservations = handle.reservations(page_workers).await?;
@@ -215,7 +215,7 @@ pub(crate) async fn confirm(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
 ) -> Result<Response, PageError> {
-    let workers = console.deps.handle.workers().await?;
+    let workers = console.jobs()?.handle.workers().await?;
     let busy: u64 = workers.iter().map(|worker| worker.busy).sum();
     Ok(html(&ConfirmPage {
         shell: Shell::new(&console, &visitor, Section::Workers, "Stop all workers"),
@@ -241,7 +241,7 @@ pub(crate) async fn act(
         (None, Some(_)) => None,
         _ => return Err(PageError::Invalid("name one worker, or all".to_owned())),
     };
-    let count = console.deps.handle.signal_workers(wid, signal).await?;
+    let count = console.jobs()?.handle.signal_workers(wid, signal).await?;
     tracing::info!(signal = word, count, "console: signalled workers");
     Ok(Redirect::to(&format!("/workers?done={word}&count={count}")).into_response())
 }

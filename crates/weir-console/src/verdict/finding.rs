@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub(crate) enum Level {
     /// Worth knowing.
     Notice,
     /// Will hurt if it goes on.
@@ -17,7 +17,7 @@ pub enum Level {
 impl Level {
     /// The word for the level: colour never stands alone.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Notice => "Notice",
             Self::Warning => "Warning",
@@ -27,7 +27,7 @@ impl Level {
 
     /// The style's class.
     #[must_use]
-    pub const fn class(self) -> &'static str {
+    pub(crate) const fn class(self) -> &'static str {
         match self {
             Self::Notice => "notice",
             Self::Warning => "warning",
@@ -38,42 +38,42 @@ impl Level {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub level: Level,
+pub(crate) struct Finding {
+    pub(crate) level: Level,
     /// What is wrong, with its figures.
-    pub what: String,
+    pub(crate) what: String,
     /// What to do about it.
-    pub todo: String,
+    pub(crate) todo: String,
     /// The page that shows it.
-    pub link: String,
+    pub(crate) link: String,
     /// How many jobs it concerns: the order within a level.
-    pub jobs: u64,
+    pub(crate) jobs: u64,
 }
 
 /// All that is wrong, gravest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
-    pub findings: Vec<Finding>,
+pub(crate) struct Verdict {
+    pub(crate) findings: Vec<Finding>,
     /// What to say when nothing is wrong.
-    pub calm: String,
+    pub(crate) calm: String,
 }
 
 impl Verdict {
     /// The one line.
     #[must_use]
-    pub fn headline(&self) -> &str {
+    pub(crate) fn headline(&self) -> &str {
         self.worst().map_or(&self.calm, |finding| &finding.what)
     }
 
     /// The gravest finding worth acting on. A notice doesn't make a verdict.
     #[must_use]
-    pub fn worst(&self) -> Option<&Finding> {
+    pub(crate) fn worst(&self) -> Option<&Finding> {
         self.findings.first().filter(|finding| finding.level > Level::Notice)
     }
 
     /// The findings below the headline.
     #[must_use]
-    pub fn others(&self) -> &[Finding] {
+    pub(crate) fn others(&self) -> &[Finding] {
         match self.worst() {
             Some(_) => &self.findings[1..],
             None => &self.findings,
@@ -82,13 +82,13 @@ impl Verdict {
 
     /// The style's class for the whole.
     #[must_use]
-    pub fn class(&self) -> &'static str {
+    pub(crate) fn class(&self) -> &'static str {
         self.worst().map_or("calm", |finding| finding.level.class())
     }
 
     /// The word for the whole.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         self.worst().map_or("All well", |finding| finding.level.word())
     }
 }

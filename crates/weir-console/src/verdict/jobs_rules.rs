@@ -1,6 +1,6 @@
 //! Rules about failing jobs.
 
-use super::{Facts, Finding, Level};
+use super::{Finding, JobFacts, Level};
 use crate::figures::{as_float, count, counted, percent, rate, whole};
 
 /// Retries rise when there are this many times more than ten minutes ago...
@@ -9,7 +9,7 @@ const RISE_FACTOR: f64 = 1.5;
 const RISE_JOBS_MIN: f64 = 50.0;
 
 /// More jobs wait for another try than ten minutes ago.
-pub(super) fn retries_rise(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn retries_rise(facts: &JobFacts<'_>) -> Vec<Finding> {
     let Some(before) = facts.trend.retries_before else {
         return Vec::new();
     };
@@ -36,7 +36,7 @@ const FAILED_SHARE: f64 = 0.25;
 const FAILED_PER_SECOND_MIN: f64 = 0.2;
 
 /// A good part of the jobs fails.
-pub(super) fn many_fail(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn many_fail(facts: &JobFacts<'_>) -> Vec<Finding> {
     let (failed, processed) = (facts.trend.failed_per_second, facts.trend.processed_per_second);
     if failed < FAILED_PER_SECOND_MIN || failed < processed * FAILED_SHARE {
         return Vec::new();

@@ -2,7 +2,7 @@
 
 use weir_jobs::view::LimitHit;
 
-use super::{Facts, Finding, Level};
+use super::{Finding, JobFacts, Level};
 use crate::figures::{as_float, count, counted};
 
 /// What is known of a limit beyond its name.
@@ -67,7 +67,7 @@ const MEANINGS: [Meaning; 8] = [
 ];
 
 /// Limits that were met within the last ten minutes.
-pub(super) fn limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn limits_are_met(facts: &JobFacts<'_>) -> Vec<Finding> {
     facts.trend.limits_hit.iter().map(finding).collect()
 }
 
@@ -91,7 +91,7 @@ fn finding(hit: &LimitHit) -> Finding {
 const DEAD_SHARE: f64 = 0.9;
 
 /// The dead set forgets its oldest jobs once it is full.
-pub(super) fn dead_set_is_nearly_full(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn dead_set_is_nearly_full(facts: &JobFacts<'_>) -> Vec<Finding> {
     let (dead, max) = (facts.overview.dead, facts.limits.dead_jobs_max as u64);
     if as_float(dead) < as_float(max.max(1)) * DEAD_SHARE {
         return Vec::new();

@@ -7,7 +7,7 @@ use weir_base::hint::closest;
 use weir_jobs::view;
 
 use super::worker_rules::are_all_leaving;
-use super::{Facts, Finding, Level};
+use super::{Finding, JobFacts, Level};
 use crate::fetchers::Fetchers;
 use crate::figures::{as_float, counted, duration, rate};
 use crate::place::Place;
@@ -62,7 +62,7 @@ fn is_late(queue: &view::Queue) -> bool {
 }
 
 fn each(
-    facts: &Facts<'_>,
+    facts: &JobFacts<'_>,
     wanted: Trouble,
     describe: impl Fn(&view::Queue, &Fetchers<'_>) -> (Level, String, String),
 ) -> Vec<Finding> {
@@ -80,7 +80,7 @@ fn link(queue: &view::Queue) -> String {
 }
 
 /// Workers are there, but none of them asks for this queue.
-pub(super) fn queue_is_not_fetched(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_not_fetched(facts: &JobFacts<'_>) -> Vec<Finding> {
     let nobody = facts.overview.workers == 0 && facts.overview.fetches_waiting == 0;
     if nobody || are_all_leaving(facts) {
         // `nobody_works` and `all_are_leaving` say it once for all queues.
@@ -104,7 +104,7 @@ fn behind(queue: &view::Queue) -> String {
 }
 
 /// What workers ask for without getting anything: one of those may be a misspelt name.
-fn names_without_jobs<'f>(facts: &Facts<'f>) -> Vec<&'f str> {
+fn names_without_jobs<'f>(facts: &JobFacts<'f>) -> Vec<&'f str> {
     let used = |queue: &&view::Queue| queue.depth > 0 || queue.pushed > 0;
     let used: BTreeSet<&str> =
         facts.queues.iter().filter(used).map(|queue| queue.name.as_str()).collect();
@@ -124,7 +124,7 @@ fn misconfigured(name: &str, idle: &[&str]) -> String {
 }
 
 /// Workers ask for this queue, but none has taken a job from it for a while.
-pub(super) fn queue_is_passed_over(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_passed_over(facts: &JobFacts<'_>) -> Vec<Finding> {
     if facts.overview.workers == 0 && facts.overview.fetches_waiting == 0 {
         return Vec::new();
     }
@@ -142,7 +142,7 @@ pub(super) fn queue_is_passed_over(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// More comes in than goes out.
-pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn queue_grows(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, Trouble::Grows, |queue, _| {
         let growth = queue.pushed_per_second - queue.processed_per_second;
         let what = format!(
@@ -169,7 +169,7 @@ pub(super) fn queue_grows(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Late, but it shrinks or stands.
-pub(super) fn queue_is_late(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_late(facts: &JobFacts<'_>) -> Vec<Finding> {
     each(facts, Trouble::Late, |queue, _| {
         let target = queue.target_latency_seconds;
         let target = target.map_or(String::new(), |it| format!(" (target {})", duration(it)));
@@ -193,7 +193,7 @@ pub(super) fn queue_is_late(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Paused, and jobs gather.
-pub(super) fn queue_is_paused(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn queue_is_paused(facts: &JobFacts<'_>) -> Vec<Finding> {
     let paused = facts.queues.iter().filter(|queue| queue.paused && queue.depth > 0);
     let finding = |queue: &view::Queue| Finding {
         level: Level::Warning,

@@ -2,7 +2,7 @@
 
 use weir_realtime::view::{AppView, LimitHit};
 
-use super::{Facts, Finding, Level};
+use super::{Finding, Level};
 use crate::figures::{as_float, count, counted, duration, percent};
 use crate::realtime::{Reading, share};
 use crate::visible::visible;
@@ -25,8 +25,7 @@ fn hits(realtime: &Reading, limit: &str) -> u64 {
 }
 
 /// A core has nearly as much to deliver as it may have, or refuses events.
-pub(super) fn core_is_behind(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(realtime) = facts.realtime else { return Vec::new() };
+pub(super) fn core_is_behind(realtime: &Reading) -> Vec<Finding> {
     let refused = hits(realtime, CORE_QUEUE);
     let busy = realtime.overview.cores.iter().zip(&realtime.trend.cores_busy_seconds).enumerate();
     let found = busy.filter_map(|(index, (core, seconds))| {
@@ -60,8 +59,7 @@ pub(super) fn core_is_behind(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Events don't reach clients that are too slow.
-pub(super) fn clients_are_slow(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(realtime) = facts.realtime else { return Vec::new() };
+pub(super) fn clients_are_slow(realtime: &Reading) -> Vec<Finding> {
     let mut found = Vec::new();
     if realtime.trend.dropped > 0 {
         let what = format!(
@@ -87,8 +85,7 @@ pub(super) fn clients_are_slow(facts: &Facts<'_>) -> Vec<Finding> {
 const APP_SHARE: f64 = 0.9;
 
 /// Apps have all connections that they may have, or soon will.
-pub(super) fn app_is_full(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(realtime) = facts.realtime else { return Vec::new() };
+pub(super) fn app_is_full(realtime: &Reading) -> Vec<Finding> {
     let near = realtime.overview.apps.iter().filter(|app| {
         as_float(app.connections as u64) >= as_float(app.connections_max as u64) * APP_SHARE
             && app.connections > 0
@@ -118,8 +115,7 @@ fn app_finding(realtime: &Reading, app: &AppView) -> Finding {
 }
 
 /// The application's servers don't take what they are told.
-pub(super) fn webhooks_fail(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(realtime) = facts.realtime else { return Vec::new() };
+pub(super) fn webhooks_fail(realtime: &Reading) -> Vec<Finding> {
     let trend = &realtime.trend;
     let Some(seconds) = trend.webhooks_failing_seconds else { return Vec::new() };
     let waiting = counted(realtime.overview.webhooks.waiting, "event");
@@ -136,8 +132,7 @@ pub(super) fn webhooks_fail(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Limits that were met within the last ten minutes.
-pub(super) fn realtime_limits_are_met(facts: &Facts<'_>) -> Vec<Finding> {
-    let Some(realtime) = facts.realtime else { return Vec::new() };
+pub(super) fn realtime_limits_are_met(realtime: &Reading) -> Vec<Finding> {
     let has_own_rule = |hit: &&LimitHit| hit.limit != CORE_QUEUE && hit.limit != APP_CONNECTIONS;
     realtime.trend.limits_hit.iter().filter(has_own_rule).map(limit_finding).collect()
 }
@@ -181,8 +176,8 @@ fn limit_finding(hit: &LimitHit) -> Finding {
 }
 
 /// What an operator turned off must not be forgotten.
-pub(super) fn something_is_switched_off(facts: &Facts<'_>) -> Vec<Finding> {
-    let off = facts.realtime.map_or(0, |realtime| realtime.switches_off);
+pub(super) fn something_is_switched_off(realtime: &Reading) -> Vec<Finding> {
+    let off = realtime.switches_off;
     if off == 0 {
         return Vec::new();
     }

@@ -1,10 +1,10 @@
 //! Rules about the disk.
 
-use super::{Facts, Finding, Level};
+use super::{Finding, JobFacts, Level};
 use crate::figures::counted;
 
 /// Pushes are refused, or nothing is acknowledged any more.
-pub(super) fn log_takes_no_jobs(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn log_takes_no_jobs(facts: &JobFacts<'_>) -> Vec<Finding> {
     let log = &facts.overview.log;
     let problem = log.problem.as_deref().unwrap_or("no reason known");
     let (what, todo) = match log.state.as_str() {
@@ -32,7 +32,7 @@ pub(super) fn log_takes_no_jobs(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Records were damaged when the log was opened.
-pub(super) fn log_is_damaged(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn log_is_damaged(facts: &JobFacts<'_>) -> Vec<Finding> {
     let damaged = facts.overview.log.records_damaged;
     if damaged == 0 {
         return Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn log_is_damaged(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Charts will have a gap.
-pub(super) fn history_is_in_memory(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn history_is_in_memory(facts: &JobFacts<'_>) -> Vec<Finding> {
     let Some(problem) = &facts.trend.history_problem else {
         return Vec::new();
     };

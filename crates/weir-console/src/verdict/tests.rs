@@ -61,15 +61,15 @@ fn healthy() -> Server {
 fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
     let mut server = healthy();
     change(&mut server);
-    judge(&Facts {
+    let jobs = JobFacts {
         overview: &server.overview,
         queues: &server.queues,
         workers: &server.workers,
         trend: &server.trend,
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
-        realtime: server.realtime.as_ref(),
-    })
+    };
+    judge(&Facts { jobs: Some(jobs), realtime: server.realtime.as_ref() })
 }
 
 #[track_caller]
@@ -103,6 +103,18 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading))
         change(&mut reading);
         server.realtime = Some(reading);
     });
+}
+
+#[test]
+fn what_is_not_served_is_not_judged() {
+    let alone = judge(&Facts { jobs: None, realtime: None });
+    assert_eq!(alone.headline(), "Nothing is served here but this console");
+    let mut realtime = calm_realtime();
+    let well = judge(&Facts { jobs: None, realtime: Some(&realtime) });
+    assert_eq!(well.headline(), "Realtime is well: 5 connections");
+    realtime.switches_off = 1;
+    let switched_off = judge(&Facts { jobs: None, realtime: Some(&realtime) });
+    assert_eq!(switched_off.findings.len(), 1);
 }
 
 fn hit(limit: &str, hits: u64) -> LimitHit {

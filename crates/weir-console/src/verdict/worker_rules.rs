@@ -3,13 +3,13 @@
 use weir_jobs::view;
 
 use super::queue_rules::UNSERVED_SECONDS;
-use super::{Facts, Finding, Level};
+use super::{Finding, JobFacts, Level};
 use crate::fetchers::is_running;
 use crate::figures::{counted, duration};
 use crate::visible::visible;
 
 /// Jobs wait, and no worker process is connected at all.
-pub(super) fn nobody_works(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn nobody_works(facts: &JobFacts<'_>) -> Vec<Finding> {
     let overview = facts.overview;
     let is_served = overview.workers > 0 || overview.working > 0 || overview.fetches_waiting > 0;
     let is_moving = facts.trend.processed_per_second > 0.0;
@@ -31,7 +31,7 @@ fn waits(jobs: u64) -> String {
 }
 
 /// Workers are there, but all of them were told to take no more jobs.
-pub(super) fn all_are_leaving(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn all_are_leaving(facts: &JobFacts<'_>) -> Vec<Finding> {
     let waiting: u64 = facts.queues.iter().filter(|queue| !queue.paused).map(|q| q.depth).sum();
     let is_long = facts.overview.latency_seconds_max >= UNSERVED_SECONDS;
     if !are_all_leaving(facts) || waiting == 0 || !is_long {
@@ -53,7 +53,7 @@ pub(super) fn all_are_leaving(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Whether there are workers and none takes jobs.
-pub(super) fn are_all_leaving(facts: &Facts<'_>) -> bool {
+pub(super) fn are_all_leaving(facts: &JobFacts<'_>) -> bool {
     !facts.workers.is_empty() && !facts.workers.iter().any(is_running)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn are_all_leaving(facts: &Facts<'_>) -> bool {
 pub(crate) const SILENT_SECONDS: f64 = 32.0;
 
 /// A worker that holds jobs has stopped beating.
-pub(super) fn worker_is_silent(facts: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn worker_is_silent(facts: &JobFacts<'_>) -> Vec<Finding> {
     let gone_after = facts.limits.heartbeat_timeout.as_secs_f64();
     let find = |worker: &view::Worker| {
         let silence = facts.overview.now - worker.last_beat_at;

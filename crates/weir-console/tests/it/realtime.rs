@@ -5,6 +5,7 @@ mod escaping;
 mod tail;
 
 use axum::http::StatusCode;
+use http_body_util::BodyExt;
 use serde_json::json;
 use weir_base::shutdown::Shutdown;
 use weir_console::sampler::Sampler;
@@ -31,6 +32,54 @@ async fn without_realtime_there_are_no_such_pages() {
         page.assert_shows("Realtime is not served by this Weir");
         assert!(!page.text.contains("href=\"/connections\""), "{path}");
     }
+}
+
+#[tokio::test]
+async fn without_jobs_realtime_is_shown_alone() {
+    let mut channels = Channels::open();
+    channels.site.without_jobs();
+    let _client = channels.subscriber("a");
+    let site = &channels.site;
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let mut browser = site.browser();
+    let page = browser.get("/").await;
+    page.assert_shows("Realtime is well: 1 connection");
+    page.assert_shows("<dt>Subscriptions</dt><dd><a href=\"/channels\">1</a></dd>");
+    for absent in ["href=\"/queues\"", "FAKTORY_URL", "Waiting", "data-chart"] {
+        assert!(!page.text.contains(absent), "{absent}");
+    }
+    for path in [
+        "/queues",
+        "/queue?name=a",
+        "/retries",
+        "/workers",
+        "/job?jid=a",
+        "/chart?series=dead&seconds=9",
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(page.text.contains("obs are not served by this Weir"), "{path}: {}", page.text);
+    }
+    eventually(async || {
+        let page = browser.get("/connections").await;
+        page.text.contains("data-live=\"connections\">1<").then_some(())
+    })
+    .await;
+    let mut events = browser.open("/events").await.into_body();
+    let tick = events.frame().await.expect("a tick").expect("a frame").into_data().expect("data");
+    let tick = String::from_utf8_lossy(&tick).into_owned();
+    assert!(tick.contains("\"connections\":1") && !tick.contains("enqueued"), "{tick}");
+    shutdown.drain(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_console_alone_says_so() {
+    let mut site = Site::open();
+    site.without_jobs();
+    let page = site.browser().get("/").await;
+    assert_eq!(page.status, StatusCode::OK);
+    page.assert_shows("Nothing is served here but this console");
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,16 +16,15 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use weir_base::clock::{Clock, Timestamp};
-use weir_base::history::{self, History};
+use weir_base::history;
 use weir_base::secret::Secret;
 use weir_console::live::Live;
-use weir_console::queue_histories::QueueHistories;
 use weir_console::settings::Settings;
-use weir_console::{Deps, Realtime, Routes, router, sampler};
+use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
 use weir_jobs::handle::Handle;
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{Running, Start, Stop};
-use weir_jobs::settings::StoreKind;
+use weir_jobs::settings::{Limits, StoreKind};
 
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 pub(crate) const TOKEN: &str = "a-token-of-the-admin-api";
@@ -38,6 +36,7 @@ pub(crate) struct Site {
     pub(crate) deps: Deps,
     pub(crate) clock: Clock,
     pub(crate) jobs_address: SocketAddr,
+    handle: Handle,
     router: Router,
     stop: Stop,
     _running: Running,
@@ -77,13 +76,15 @@ impl Site {
         let (running, jobs_address) = job_server(&stop);
         let clock = Clock::manual(Clock::system().now());
         let folder = directory.path();
-        let deps = deps(running.handle(), settings, clock.clone(), folder, jobs_address);
+        let handle = running.handle();
+        let deps = deps(handle.clone(), settings, clock.clone(), folder, jobs_address);
         let deps = Deps { realtime: realtime(&clock, folder), ..deps };
         Self {
             router: router(deps.clone()),
             deps,
             clock,
             jobs_address,
+            handle,
             stop,
             _running: running,
             _directory: directory,
@@ -91,7 +92,13 @@ impl Site {
     }
 
     pub(crate) fn handle(&self) -> &Handle {
-        &self.deps.handle
+        &self.handle
+    }
+
+    /// As where Weir was started without the job server.
+    pub(crate) fn without_jobs(&mut self) {
+        self.deps.jobs = None;
+        self.router = router(self.deps.clone());
     }
 
     /// Pushes jobs; each must be taken.
@@ -168,26 +175,24 @@ fn deps(
     let history_settings =
         history::Settings { directory: directory.to_owned(), ..history::Settings::default() };
     let live = Live::new(&settings.limits);
-    let queue_histories = QueueHistories::new(
-        &history_settings,
-        settings.limits.chart_queues_max,
-        live.metrics().clone(),
-    );
+    let histories = Histories {
+        settings: &history_settings,
+        queues_max: settings.limits.chart_queues_max,
+        metrics: live.metrics(),
+    };
+    let jobs =
+        Jobs::new(handle.clone(), Limits::default(), &format!("tcp://{jobs_address}"), histories);
     let text = |text: &'static str| axum::routing::get(move || async move { text });
     Deps {
         routes: Routes {
-            api: weir_jobs::admin::router(handle.clone()),
+            api: weir_jobs::admin::router(handle),
             metrics: Router::new().route("/metrics", text("weir_up 1\n")),
             open: Router::new().route("/health", text("ok\n")),
         },
-        handle,
-        history: Arc::new(History::open(&history_settings, &sampler::COLUMNS)),
-        queue_histories: Arc::new(queue_histories),
+        jobs: Some(jobs),
         live,
         clock,
         settings,
-        jobs_limits: weir_jobs::settings::Limits::default(),
-        jobs_url: format!("tcp://{jobs_address}"),
         realtime: None,
     }
 }

@@ -4,19 +4,20 @@ import { formatCount } from "./figures";
 /** What the server sends every second. Rates are per second, times in seconds. */
 export interface Tick {
   now: number;
-  pushed_per_second: number;
-  processed_per_second: number;
-  failed_per_second: number;
-  enqueued: number;
-  working: number;
-  scheduled: number;
-  retries: number;
-  dead: number;
-  queues: number;
-  workers: number;
+  /** Of jobs, where they are served. */
+  pushed_per_second?: number;
+  processed_per_second?: number;
+  failed_per_second?: number;
+  enqueued?: number;
+  working?: number;
+  scheduled?: number;
+  retries?: number;
+  dead?: number;
+  queues?: number;
+  workers?: number;
+  latency_seconds_max?: number;
   /** Of realtime, where it is served. */
   connections?: number;
-  latency_seconds_max: number;
   verdict: { class: string; word: string; headline: string; criticals: number };
 }
 

@@ -1,5 +1,7 @@
 //! `weir status`: how a running Weir is doing, on one screen.
 
+use weir_jobs::view::Overview;
+
 use crate::admin_client::{self, AdminClient};
 use crate::cli::StatusArguments;
 use crate::exit::Exit;
@@ -19,37 +21,42 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
 }
 
 fn print(status: &Status) {
-    let jobs = &status.jobs;
     let up = seconds(status.uptime_seconds);
     output::line(&format!(
         "weir {} is up for {up} (pid {}), data in {}",
         status.version, status.pid, status.data_dir
     ));
-    match &status.problem {
-        None => output::line("takes jobs"),
-        Some(problem) => output::line(&format!("PROBLEM: {problem}")),
+    match (&status.jobs, &status.problem) {
+        (None, _) => output::line("no jobs here (started with --only, without jobs)"),
+        (Some(_), None) => output::line("takes jobs"),
+        (Some(_), Some(problem)) => output::line(&format!("PROBLEM: {problem}")),
     }
-    let listen =
-        status.jobs_listen.as_deref().unwrap_or("no address (started with --only, without jobs)");
+    if let Some(jobs) = &status.jobs {
+        print_jobs(jobs, status.jobs_listen.as_deref().unwrap_or_default());
+    }
+    print_realtime(status);
+    let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
+    for hit in limits_hit.filter(|hit| hit.hits > 0) {
+        output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
+    }
+}
+
+fn print_jobs(jobs: &Overview, listen: &str) {
+    let waiting = format!(
+        "{} in {} queues, the longest for {}",
+        jobs.enqueued,
+        jobs.queues,
+        seconds(jobs.latency_seconds_max)
+    );
+    let working = format!(
+        "{} by {} workers, {} fetches wait",
+        jobs.working, jobs.workers, jobs.fetches_waiting
+    );
     let rows = [
         ("jobs at", listen.to_owned()),
         ("store", format!("{}, fsync {}", jobs.store, jobs.fsync)),
-        (
-            "waiting",
-            format!(
-                "{} in {} queues, the longest for {}",
-                jobs.enqueued,
-                jobs.queues,
-                seconds(jobs.latency_seconds_max)
-            ),
-        ),
-        (
-            "working",
-            format!(
-                "{} by {} workers, {} fetches wait",
-                jobs.working, jobs.workers, jobs.fetches_waiting
-            ),
-        ),
+        ("waiting", waiting),
+        ("working", working),
         ("scheduled", jobs.scheduled.to_string()),
         ("retries", jobs.retries.to_string()),
         ("dead", jobs.dead.to_string()),
@@ -58,10 +65,6 @@ fn print(status: &Status) {
     ];
     for (name, value) in rows {
         output::line(&format!("{name:<12} {value}"));
-    }
-    print_realtime(status);
-    for hit in jobs.limits_hit.iter().filter(|hit| hit.hits > 0) {
-        output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
     }
 }
 

@@ -14,22 +14,22 @@ use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
 use weir_net::Tls;
 use weir_supervisor::inherited::Inherited;
 
+use super::adopt;
 use super::end::End;
-use super::tcp_listener;
 use crate::config::Settings;
 use crate::part::Part;
 
 /// The job server, running.
 pub(super) struct Jobs {
     handle: Handle,
-    address: Option<SocketAddr>,
+    address: SocketAddr,
     tls: Option<Arc<Tls>>,
     stop: Stop,
     running: End<Outcome>,
 }
 
 impl Jobs {
-    /// Opens the store and serves the socket, if there is one.
+    /// Opens the store and serves the socket.
     pub(super) async fn start(
         settings: &Settings,
         inherited: &mut Inherited,
@@ -46,10 +46,10 @@ impl Jobs {
         };
         // Whoever gives up waiting wants no server that comes up behind their back.
         let unless_started = stop.graceful.clone().drop_guard();
-        let listener = tcp_listener(inherited, Part::Jobs)?;
-        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let listener = adopt(Part::Jobs, inherited.expect(Part::Jobs.name())?)?;
+        let address = listener.local_addr()?;
         let running = start(Start {
-            listeners: listener.into_iter().collect(),
+            listeners: vec![listener],
             settings: settings.jobs.settings.clone(),
             clock: clock.clone(),
             metrics: JobsMetrics::register(registry, labels_max),
@@ -67,8 +67,8 @@ impl Jobs {
         self.handle.clone()
     }
 
-    /// Where it listens; None: it has no socket here.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 

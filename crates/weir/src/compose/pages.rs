@@ -6,12 +6,10 @@ use std::sync::Arc;
 use axum::Router;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_base::history::History;
 use weir_base::shutdown::Shutdown;
 use weir_console::live::Live;
-use weir_console::queue_histories::QueueHistories;
-use weir_console::sampler::{self, Sampler};
-use weir_console::{Deps, Routes};
+use weir_console::sampler::Sampler;
+use weir_console::{Deps, Histories, Routes};
 use weir_jobs::handle::Handle;
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
@@ -28,7 +26,8 @@ use crate::status::{self, Facts};
 pub(super) struct Pages<'a> {
     pub(super) settings: &'a Settings,
     pub(super) clock: &'a Clock,
-    pub(super) handle: Handle,
+    /// The way into the job server, where it is served; realtime likewise.
+    pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<realtime_admin::Realtime>,
     pub(super) facts: Facts,
     pub(super) live: Live,
@@ -38,12 +37,11 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, handle, realtime, facts, live, registry } = self;
-        let jobs_url = facts.jobs_url();
-        let open = status::open_routes(handle.clone());
+        let Self { settings, clock, jobs, realtime, facts, live, registry } = self;
+        let jobs_url = facts.jobs_url(settings);
+        let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
-        let api =
-            status::api(handle.clone(), realtime.clone(), facts, settings.admin.body_bytes_max);
+        let api = status::api(jobs.clone(), realtime.clone(), facts, settings.admin.body_bytes_max);
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
@@ -52,18 +50,20 @@ impl Pages<'_> {
         let Some(listener) = tcp_listener(inherited, Part::Console)? else {
             return Ok(());
         };
-        let queues_max = settings.console.limits.chart_queues_max;
-        let queue_histories =
-            QueueHistories::new(&settings.history, queues_max, live.metrics().clone());
+        let jobs = jobs.map(|handle| {
+            let histories = Histories {
+                settings: &settings.history,
+                queues_max: settings.console.limits.chart_queues_max,
+                metrics: live.metrics(),
+            };
+            let limits = settings.jobs.settings.limits.clone();
+            weir_console::Jobs::new(handle, limits, &jobs_url, histories)
+        });
         let deps = Deps {
-            handle,
-            history: Arc::new(History::open(&settings.history, &sampler::COLUMNS)),
-            queue_histories: Arc::new(queue_histories),
+            jobs,
             live,
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
-            jobs_limits: settings.jobs.settings.limits.clone(),
-            jobs_url,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             routes: Routes { api, metrics, open },
         };

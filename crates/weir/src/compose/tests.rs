@@ -82,7 +82,7 @@ fn realtime_answers_before_the_store_is_open() {
             (of_core(FRONT, 0), front_socket),
             (ADMIN.to_owned(), admin_socket(&settings)),
         ]);
-        let (mut weir, unopened) = Weir::start(&settings, inherited).await.expect("started");
+        let (mut weir, unopened) = Weir::start(&settings, &[], inherited).await.expect("started");
         // A store that takes long: its thread is not to be had.
         let (open, may_open) = mpsc::channel::<()>();
         let occupied = tokio::task::spawn_blocking(move || may_open.recv());

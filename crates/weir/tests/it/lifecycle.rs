@@ -26,17 +26,35 @@ fn only_what_is_asked_for_runs() {
 }
 
 #[test]
-fn a_console_alone_shows_the_store_and_says_that_no_client_can_connect() {
+fn a_console_alone_opens_no_store_and_says_so() {
     let weir = start_only("console");
     assert!(weir.serves("console") && weir.serves("admin"));
     assert!(!weir.serves("jobs"));
-    weir.site.ok(&["jobs", "push", "Hello", "[1]"]);
     let (_, page) = get(weir.console(), "/", "");
-    let remark = "tcp://127.0.0.1:0 # not served: Weir was started with --only, without jobs";
-    assert!(page.contains(remark), "{page}");
+    assert!(page.contains("Nothing is served here but this console"), "{page}");
+    assert!(!page.contains("href=\"/queues\""), "{page}");
+    let (_, ready) = get(weir.console(), "/ready", "");
+    assert_eq!(ready, "ready\n");
     let status = weir.site.ok(&["status"]);
-    assert!(status.contains("no address (started with --only, without jobs)"), "{status}");
+    assert!(status.contains("no jobs here (started with --only, without jobs)"), "{status}");
+    insta::assert_snapshot!(weir.site.shown(&["jobs", "push", "Hello", "[1]"]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: jobs are not part of this process (--only console) (start Weir without --only, or with jobs among its parts)
+    ");
+    assert!(!weir.data_dir().join("jobs").exists());
     assert!(weir.stop().success());
+}
+
+#[test]
+fn what_is_left_out_is_not_repaired() {
+    insta::assert_snapshot!(Site::new("").shown(&["up", "--salvage", "--only", "console"]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: --salvage repairs the job store, which --only leaves out; add jobs to --only
+    ");
 }
 
 #[test]

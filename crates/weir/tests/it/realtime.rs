@@ -104,6 +104,42 @@ fn realtime_alone_has_an_address_of_its_own() {
     api(&weir).post("events", &json!({"name": "flood", "channel": "news", "data": "1"}));
     assert_eq!(one.event("flood")["data"], "1");
     assert_eq!(other.event("flood")["data"], "1");
+    // No store, no lock but the folder's; what is asked about jobs is answered.
+    assert!(!weir.data_dir().join("jobs").exists());
+    let status = weir.site.ok(&["status", "--data-dir", "data"]);
+    assert!(status.contains("no jobs here") && status.contains("1: 2 of"), "{status}");
+    let status: Value =
+        serde_json::from_str(&weir.site.ok(&["status", "--json", "--data-dir", "data"]))
+            .expect("JSON");
+    assert_eq!((&status["jobs"], &status["problem"]), (&Value::Null, &Value::Null));
+    assert_eq!(status["realtime"]["totals"]["connections"], 2);
+    let refused = weir.site.run(&["jobs", "list", "queue:default", "--data-dir", "data"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("jobs are not part of this process (--only realtime)"), "{error}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn realtime_and_a_console_serve_without_a_job_store() {
+    let site = Site::new("");
+    // A store that could not be opened is nobody's business here.
+    std::fs::create_dir(site.path().join("data")).expect("made");
+    std::fs::write(site.path().join("data/jobs"), "no folder").expect("written");
+    site.write(&with_app());
+    let mut weir = start_in(site, &["--only", "realtime,console"]);
+    Socket::of(weir.front(), "demo-key").subscribe("news");
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (status, body) = get(weir.console(), "/v1/jobs/queues", &token);
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(
+        body.contains("\"jobs are not part of this process (--only realtime,console)\""),
+        "{body}"
+    );
+    assert_eq!(get(weir.console(), "/ready", "").1, "ready\n");
+    let (_, metrics) = get(weir.console(), "/metrics", &token);
+    assert!(metrics.contains("weir_realtime_") && !metrics.contains("weir_jobs_"), "{metrics}");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
     assert!(weir.stop().success());
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_jobs::view;
 
-use crate::live::Rates;
+use super::Rates;
 use crate::totals::Totals;
 
 /// The stretch of the figures beside the charts: long enough to read, short enough to be now.

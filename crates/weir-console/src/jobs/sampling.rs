@@ -1,0 +1,112 @@
+//! The sampler's readings of the job server: what changed lately is counted, and all of it recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::history::{Condition, History, Query};
+use weir_jobs::handle::HandleError;
+use weir_jobs::view;
+
+use super::tally::{self, Tally};
+use super::{Jobs, Reading, row};
+use crate::verdict::Trend;
+
+/// While nobody watches, queues and workers are read once in so many readings: two rows for each
+/// point of a queue's chart, so that a busy machine leaves no gap, and cheap with ten thousand
+/// queues.
+const READINGS_PER_DETAIL: u64 = 5;
+
+/// What is kept from one reading to the next.
+#[derive(Debug)]
+pub(crate) struct Sampling {
+    jobs: Jobs,
+    clock: Clock,
+    interval: Duration,
+    tally: Tally,
+    readings: u64,
+    queues: Arc<Vec<view::Queue>>,
+    workers: Arc<Vec<view::Worker>>,
+}
+
+impl Sampling {
+    /// Nothing was read yet; a reading comes once per `interval`.
+    pub(crate) fn new(jobs: Jobs, clock: Clock, interval: Duration) -> Self {
+        Self {
+            jobs,
+            clock,
+            interval,
+            tally: Tally::default(),
+            readings: 0,
+            queues: Arc::default(),
+            workers: Arc::default(),
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// The next reading. `is_watched`: somebody looks at it as it comes.
+    pub(crate) async fn read(&mut self, is_watched: bool) -> Result<Reading, HandleError> {
+        let overview = self.jobs.handle.overview().await?;
+        let in_detail = is_watched || self.readings.is_multiple_of(READINGS_PER_DETAIL);
+        if in_detail {
+            self.queues = Arc::new(self.jobs.handle.queues().await?);
+            self.workers = Arc::new(self.jobs.handle.workers().await?);
+        }
+        self.readings += 1;
+        let at = self.clock.now();
+        self.tally.add(at, &overview);
+        let retries_before = self.record(at, &overview, in_detail).await;
+        let lately = self.tally.rates(tally::MINUTE);
+        let trend = Trend {
+            retries_before,
+            failed_per_second: lately.failed,
+            processed_per_second: lately.processed,
+            limits_hit: self.tally.limits_hit(),
+            history_problem: match self.jobs.history.condition() {
+                Condition::OnDisk => None,
+                Condition::InMemory(problem) => Some(problem),
+            },
+        };
+        Ok(Reading {
+            overview,
+            queues: Arc::clone(&self.queues),
+            workers: Arc::clone(&self.workers),
+            rates: self.tally.rates(tally::MOMENT),
+            trend,
+        })
+    }
+
+    /// Writes one row, and `in_detail` one for each queue, and reads how many retries there were
+    /// ten minutes ago; on a thread that may wait for the disk.
+    async fn record(
+        &self,
+        at: Timestamp,
+        overview: &view::Overview,
+        in_detail: bool,
+    ) -> Option<f64> {
+        let row = row(overview, self.tally.rates(self.interval));
+        let history = Arc::clone(&self.jobs.history);
+        let queue_histories = Arc::clone(&self.jobs.queue_histories);
+        let queues = in_detail.then(|| Arc::clone(&self.queues));
+        let recorded = tokio::task::spawn_blocking(move || {
+            history.append(at, &row);
+            if let Some(queues) = queues {
+                queue_histories.record(at, &queues);
+            }
+            retries_before(&history, at)
+        });
+        recorded.await.unwrap_or_default()
+    }
+}
+
+/// The retry set's mean size in the minute that began ten minutes ago.
+fn retries_before(history: &History, now: Timestamp) -> Option<f64> {
+    let from = now - Duration::from_secs(600);
+    let to = now - Duration::from_secs(540);
+    let query = Query { series: &["retries"], from, to, points_max: 1 };
+    let table = history.query(&query);
+    table.columns.first()?.first()?.map(|band| band.mean)
+}
