@@ -11,7 +11,8 @@
 //!
 //! Promises: every wait and every buffer has a setting in [`Limits`] and a count in
 //! [`crate::NetMetrics`]; whoever is refused gets an HTTP answer that says why, as far as they can
-//! read one; a core that ends by itself ends the others and is reported.
+//! read one; a core that ends by itself ends the others and is reported, and
+//! one that hangs can be told by its [`Pulse`].
 
 mod accept;
 mod answer;
@@ -24,6 +25,7 @@ mod limits;
 mod open;
 mod patience;
 mod progress;
+mod pulse;
 mod replay;
 mod running;
 mod runtime;
@@ -35,6 +37,7 @@ pub use head::Head;
 pub use httparse::Header;
 pub use limits::{HEADERS_MAX, Limits};
 pub use open::Counted;
+pub use pulse::Pulse;
 pub use running::{CoreListener, Ended, Outcome, Running, Start, StartError, Stop, start};
 pub use runtime::CoreIndex;
 pub use service::{Peer, Refused, Service, Upgrade};

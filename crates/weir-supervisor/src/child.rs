@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::inherited::{self, Word};
 use crate::output::Output;
 use crate::restarts::{Restarts, Verdict};
+use crate::silence::Silence;
 use crate::spec::ChildSpec;
 use crate::system;
 
@@ -49,6 +50,7 @@ pub(crate) struct Process {
     words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
     pub(crate) alive_at: Duration,
+    pub(crate) silence: Silence,
     /// Asked to end: SIGKILL then.
     pub(crate) kill_at: Option<Duration>,
     /// The child reads the other end and ends when this one is closed.
@@ -94,7 +96,9 @@ impl Child {
     pub(crate) fn wakes_at(&self) -> Option<Duration> {
         match &self.state {
             State::Waiting { start_at } => Some(*start_at),
-            State::Running(process) => process.kill_at,
+            State::Running(process) => {
+                [process.kill_at, process.silence.look_at()].into_iter().flatten().min()
+            }
             State::Ended => None,
         }
     }
@@ -113,6 +117,7 @@ impl Child {
         match &mut self.state {
             State::Running(process) => {
                 process.kill_at = Some(deadline);
+                process.silence.ignore();
                 process.signal(Signal::TERM);
             }
             State::Waiting { .. } | State::Ended => self.state = State::Ended,
@@ -191,6 +196,7 @@ impl Process {
             words: Vec::new(),
             ready_at: None,
             alive_at: now,
+            silence: Silence::new(spec.unresponsive_after),
             kill_at: None,
             _life: life,
         })

@@ -17,6 +17,7 @@ pub mod notify;
 mod output;
 pub mod requests;
 pub mod restarts;
+mod silence;
 pub mod spec;
 pub mod supervise;
 pub mod system;

@@ -21,6 +21,8 @@ pub struct ChildSpec {
     /// open for good: that is why a listening socket outlives the process that serves it.
     pub descriptors: Vec<(String, OwnedFd)>,
     pub restart: RestartPolicy,
+    /// A child that was ready and says nothing for this long is replaced; None: never.
+    pub unresponsive_after: Option<Duration>,
     /// From SIGTERM to SIGKILL.
     pub stop_deadline: Duration,
 }

@@ -15,6 +15,7 @@ use crate::notify::Notify;
 use crate::output;
 use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
+use crate::silence::Look;
 use crate::spec::ChildSpec;
 
 /// Who takes part in the lifecycle.
@@ -101,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts who is due, kills who is overdue.
+    /// Starts who is due, kills who is overdue or has been silent for too long.
     fn start_and_kill(&mut self, now: Duration) {
         for index in 0..self.children.len() {
             let child = &mut self.children[index];
@@ -110,6 +111,20 @@ impl Supervisor {
                 continue;
             }
             match &mut child.state {
+                State::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
+                    let silent_ms = now.saturating_sub(process.alive_at).as_millis();
+                    match process.silence.look(now) {
+                        Look::Early => {}
+                        Look::Abort => {
+                            tracing::error!(child = name, silent_ms, "does not answer; aborted");
+                            process.signal(Signal::ABORT);
+                        }
+                        Look::Kill => {
+                            tracing::error!(child = name, silent_ms, "still there; killed");
+                            process.signal(Signal::KILL);
+                        }
+                    }
+                }
                 State::Running(process) => {
                     tracing::warn!(child = name, "still running at its deadline; killed");
                     process.kill_at = Some(Duration::MAX);
@@ -185,6 +200,7 @@ impl Supervisor {
             process.output.pass_on(self.output.as_fd());
             for word in process.words() {
                 process.alive_at = now;
+                process.silence.broken(now);
                 if word == Word::Ready && process.ready_at.is_none() {
                     process.ready_at = Some(now);
                     became_ready = true;

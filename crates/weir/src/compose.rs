@@ -117,12 +117,24 @@ impl Weir {
         })
     }
 
-    /// Whether the job server answers within `patience`, if only "busy".
-    pub(crate) async fn answers(&self, patience: Duration) -> bool {
-        match &self.jobs {
-            Some(jobs) => jobs.answers(patience).await,
-            None => true,
-        }
+    /// The parts that do not answer within `patience`, if only "busy". (The pages are on the thread
+    /// that asks.)
+    pub(crate) async fn silent(&self, patience: Duration) -> Vec<String> {
+        let jobs = async {
+            match &self.jobs {
+                Some(jobs) if !jobs.answers(patience).await => vec!["the job server".to_owned()],
+                _ => Vec::new(),
+            }
+        };
+        let realtime = async {
+            match &self.realtime {
+                Some(realtime) => realtime.silent(patience).await,
+                None => Vec::new(),
+            }
+        };
+        let (mut silent, cores) = tokio::join!(jobs, realtime);
+        silent.extend(cores);
+        silent
     }
 
     /// Puts new settings in force; answers what needs a restart. `wants_realtime`: it was not

@@ -4,11 +4,13 @@
 //! - [`config`]: `weir.toml` -> typed settings.
 //! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
+//! - [`alive`]: what the service tells its parent while it serves.
 //! - [`front`]: what each core does with HTTP.
 //! - [`status`], [`realtime_admin`]: the admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
+mod alive;
 mod cli;
 mod commands;
 mod compose;

@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::MissedTickBehavior;
-use weir_supervisor::inherited::{Inherited, Status, Word};
+use weir_supervisor::inherited::{Inherited, Word};
 
+use crate::alive::Alive;
 use crate::compose::{Joined, Unopened, Weir};
 use crate::config::environment;
 use crate::exit::Exit;
@@ -52,10 +52,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let ended = runtime.block_on(async {
         let mut wishes = Wishes::listen_to(life)?;
         let hangup = signal(SignalKind::hangup())?;
+        let interval = loaded.settings.supervisor.alive_interval;
+        let mut alive = Alive::new(status, interval);
         let (mut weir, unopened) =
             Weir::start(&loaded.settings, &handover.flags.only, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
-        let ended = open_and_serve(&mut weir, unopened, &mut wishes, &status, &mut reload).await;
+        let ended = open_and_serve(&mut weir, unopened, &mut wishes, &mut alive, &mut reload).await;
         match &ended {
             Ok(end) => tracing::info!(?end, "ending"),
             // Realtime serves already: its clients are told to come back.
@@ -65,7 +67,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
             Ok(End::Orphaned) => Duration::ZERO,
             _ => reload.loaded.settings.shutdown_deadline,
         };
-        let stopped = weir.stop(deadline).await;
+        let stopped = alive.until(weir.stop(deadline)).await;
         // Why it ends matters more than how.
         let end = ended?;
         stopped?;
@@ -94,34 +96,36 @@ async fn open_and_serve(
     weir: &mut Weir,
     unopened: Unopened,
     wishes: &mut Wishes,
-    status: &Status,
+    alive: &mut Alive,
     reload: &mut Reload,
 ) -> anyhow::Result<End> {
     tokio::select! {
         opened = weir.open(&reload.loaded.settings, unopened) => opened?,
         end = wishes.end() => return Ok(end),
     }
-    status.say(Word::Ready);
-    Ok(serve(weir, wishes, status, reload).await)
+    alive.say(Word::Ready);
+    Ok(serve(weir, wishes, alive, reload).await)
 }
 
 /// Everything that happens between ready and the end.
-async fn serve(weir: &mut Weir, wishes: &mut Wishes, status: &Status, reload: &mut Reload) -> End {
-    let interval = reload.loaded.settings.supervisor.alive_interval;
-    let mut alive = tokio::time::interval(interval);
-    alive.set_missed_tick_behavior(MissedTickBehavior::Skip);
+async fn serve(
+    weir: &mut Weir,
+    wishes: &mut Wishes,
+    alive: &mut Alive,
+    reload: &mut Reload,
+) -> End {
     loop {
         tokio::select! {
             end = wishes.end() => return end,
             Joined(why) = weir.joined() => return End::Broken(why),
             _ = reload.hangup.recv() => {
                 reload.run(weir).await;
-                status.say(Word::Reloaded);
+                alive.say(Word::Reloaded);
             }
-            _ = alive.tick() => {
-                if weir.answers(interval).await {
-                    status.say(Word::Alive);
-                }
+            () = alive.due() => tokio::select! {
+                // Nobody who wants an end waits for a part that hangs.
+                end = wishes.end() => return end,
+                () = alive.tell(weir) => {}
             }
         }
     }

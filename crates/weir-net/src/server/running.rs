@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
 use super::accept::Acceptor;
+use super::pulse::{self, Pulse, Questions};
 use super::runtime::{self, Core, Shared};
 use super::{CoreIndex, Limits, Service};
 use crate::{Listener, NetMetrics, Tls};
@@ -101,9 +102,16 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct Running {
     cores: Vec<oneshot::Receiver<Ended>>,
+    pulse: Pulse,
 }
 
 impl Running {
+    /// The way to ask whether the cores still turn.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
     /// Resolves once all cores have ended.
     pub async fn join(self) -> Outcome {
         let mut outcome = Ended::Clean;
@@ -137,18 +145,22 @@ where
     let ends_others = stop.graceful.clone().drop_guard();
     let shared = Arc::new(Shared::new(limits, clock, metrics));
     let mut receivers = Vec::with_capacity(cores);
+    let mut pulses = Vec::with_capacity(cores);
     for (index, sockets) in by_core(listeners, cores)?.into_iter().enumerate() {
+        let (ask, questions) = pulse::questions();
+        pulses.push(ask);
         let core = Starting {
             index: CoreIndex(index),
             sockets,
             shared: Arc::clone(&shared),
             service: service.clone(),
             stop: stop.clone(),
+            questions,
         };
         receivers.push(core.start()?);
     }
     ends_others.disarm();
-    Ok(Running { cores: receivers })
+    Ok(Running { cores: receivers, pulse: Pulse::of(pulses) })
 }
 
 /// A core's sockets: each with its listener's number and TLS.
@@ -181,6 +193,7 @@ struct Starting<F> {
     shared: Arc<Shared>,
     service: F,
     stop: Stop,
+    questions: Questions,
 }
 
 impl<F, S> Starting<F>
@@ -230,6 +243,7 @@ where
                 Ok(acceptors) => (Some(acceptors), Ok(())),
                 Err(error) => (None, Err(error)),
             };
+            tokio::task::spawn_local(self.questions.answer_all());
             let _ = started.send(result);
             Some(runtime::serve(&core, acceptors?, &self.stop).await)
         })

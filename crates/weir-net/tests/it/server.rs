@@ -4,6 +4,7 @@ mod accepting;
 mod crowds;
 mod echo;
 mod heads;
+mod pulse;
 mod routing;
 mod stopping;
 mod streams;

@@ -24,6 +24,7 @@ fn child(script: &str, descriptors: Vec<(String, OwnedFd)>) -> ChildSpec {
             restarts_max: 3,
             healthy_after: Duration::from_secs(3600),
         },
+        unresponsive_after: None,
         stop_deadline: Duration::from_secs(3600),
     }
 }
@@ -176,6 +177,30 @@ fn a_second_request_ends_at_once() {
     running.stop();
     running.stop();
     assert_eq!(running.outcome(), Outcome::Killed, "the deadline is an hour away");
+}
+
+#[test]
+fn a_child_that_says_nothing_any_more_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("generations");
+    let log = log.display();
+    // The first generation is killed by the abort, the second one only by the kill behind it.
+    let script = format!(
+        "echo generation >> {log}; echo ready >&3; \
+         case $(wc -l < {log}) in \
+         1) while :; do sleep 0.01; done;; \
+         2) trap 'echo aborted >> {log}' ABRT; while :; do sleep 0.01; done;; \
+         *) trap 'exit 0' TERM; while :; do echo alive >&3; sleep 0.01; done;; \
+         esac"
+    );
+    let mut spec = child(&script, Vec::new());
+    spec.unresponsive_after = Some(Duration::from_millis(400));
+    spec.restart.restarts_max = 1_000;
+    let running = Running::start(vec![spec]);
+    let lines = wait_for_lines(&folder.path().join("generations"), 4);
+    assert_eq!(lines[..4], ["generation", "generation", "aborted", "generation"]);
+    running.stop();
+    assert_eq!(running.outcome(), Outcome::Stopped);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Realtime: the cores with their sockets, what they share, and who is told.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, Shutdown};
-use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Start, Stop};
+use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
 use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
@@ -42,6 +45,7 @@ pub(super) struct Realtime {
     webhooks: Shutdown,
     histories: PathBuf,
     addresses: Addresses,
+    pulse: Pulse,
     cores: End<Outcome>,
 }
 
@@ -100,6 +104,7 @@ impl Realtime {
             service: core(&hub, &draining),
             stop: stop.clone(),
         })?;
+        let pulse = running.pulse();
         let cores = End::of(running.join());
         Ok(Some(Self {
             hub,
@@ -112,6 +117,7 @@ impl Realtime {
             webhooks,
             histories,
             addresses,
+            pulse,
             cores,
         }))
     }
@@ -131,6 +137,12 @@ impl Realtime {
     pub(super) async fn ended(&mut self) -> String {
         let outcome = self.cores.wait().await;
         format!("the cores of the front ended by themselves: {outcome:?}")
+    }
+
+    /// The cores that do not answer within `patience`, as the log calls them.
+    pub(super) async fn silent(&self, patience: Duration) -> Vec<String> {
+        let silent = self.pulse.silent(patience).await;
+        silent.into_iter().map(|core| format!("core {core} of the front")).collect()
     }
 
     /// Puts new settings in force.

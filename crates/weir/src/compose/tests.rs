@@ -18,18 +18,18 @@ use crate::parent::{ADMIN, FRONT, of_core};
 use crate::part::Part;
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[[realtime.apps]]\nid = \"1\"\n\
                         key = \"demo-key\"\nsecret = { env = \"SECRET\" }\n";
 
-fn settings(folder: &Path) -> Settings {
+pub(super) fn settings(folder: &Path) -> Settings {
     let source = Source::of(&folder.join("weir.toml"), SETTINGS, None);
     let environment = |_: &str| Some("a secret of enough characters".to_owned());
     config::parse(&source, &environment).expect("sound settings").settings
 }
 
-fn tcp_socket() -> (SocketAddr, OwnedFd) {
+pub(super) fn tcp_socket() -> (SocketAddr, OwnedFd) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a listener");
     (listener.local_addr().expect("an address"), listener.into())
@@ -42,7 +42,7 @@ fn admin_socket(settings: &Settings) -> OwnedFd {
 }
 
 /// As if a parent had handed them over.
-fn inherit(sockets: Vec<(String, OwnedFd)>) -> Inherited {
+pub(super) fn inherit(sockets: Vec<(String, OwnedFd)>) -> Inherited {
     let numbers =
         sockets.into_iter().map(|(name, socket)| format!("{name}={}", socket.into_raw_fd()));
     let text: Vec<String> = numbers.collect();
@@ -50,7 +50,7 @@ fn inherit(sockets: Vec<(String, OwnedFd)>) -> Inherited {
 }
 
 /// With one thread for what blocks: opening the store waits until that one is free.
-fn run(test: impl Future<Output = ()>) {
+pub(super) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .enable_all()

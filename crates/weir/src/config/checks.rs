@@ -7,11 +7,14 @@ use std::net::SocketAddr;
 use weir_jobs::settings::{Fsync, StoreKind};
 use weir_net::tls;
 
-use super::Settings;
 use super::report::Report;
+use super::{Settings, Supervisor};
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
+
+/// Signs of life that must fail to come before a service is replaced.
+const SIGNS_OF_LIFE_MIN: u32 = 4;
 
 /// Adds the mistakes that only show in the whole.
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
@@ -35,10 +38,22 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     if let Some(Err(error)) = jobs.tls.as_ref().map(tls::server_config) {
         report.mistake_at("jobs.tls", format!("jobs.tls: {error}"));
     }
+    reject_hasty_supervisor(&settings.supervisor, report);
     let restart = &settings.supervisor.restart;
     if restart.backoff_max < restart.backoff_min {
         let message = "supervisor.backoff_max: must not be below backoff_min";
         report.mistake_at("supervisor.backoff_max", message.to_owned());
+    }
+}
+
+/// A sign of life comes once per alive_interval, and may take as long again: the parent must not take
+/// a few that are late for a service that hangs.
+fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
+    let least = supervisor.alive_interval.saturating_mul(SIGNS_OF_LIFE_MIN);
+    if supervisor.unresponsive_after().is_some_and(|after| after < least) {
+        let path = "supervisor.unresponsive_after";
+        let message = format!("{path}: must be at least {SIGNS_OF_LIFE_MIN} times alive_interval");
+        report.mistake_at(path, message);
     }
 }
 

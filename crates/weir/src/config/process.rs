@@ -42,6 +42,8 @@ pub(crate) struct Supervisor {
     pub(crate) kill_after: Duration,
     /// How often the service tells the parent that it still answers.
     pub(crate) alive_interval: Duration,
+    /// How long it may say nothing before it is replaced; zero: for ever.
+    unresponsive_after: Duration,
     /// How long a service whose parent was killed is waited for.
     pub(crate) orphan_wait: Duration,
     /// Connections that wait in each listening socket.
@@ -69,6 +71,8 @@ impl Default for Supervisor {
             restart: RestartPolicy::default(),
             kill_after: Duration::from_secs(5),
             alive_interval: SECOND,
+            // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
+            unresponsive_after: Duration::from_secs(30),
             orphan_wait: Duration::from_secs(10),
             backlog: weir_net::BindOptions::default().backlog,
         }
@@ -125,6 +129,11 @@ impl Log {
 }
 
 impl Supervisor {
+    /// None: it may be silent for ever.
+    pub(crate) fn unresponsive_after(&self) -> Option<Duration> {
+        Some(self.unresponsive_after).filter(|after| !after.is_zero())
+    }
+
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         read_restarts(keys, &mut self.restart);
         keys.duration(
@@ -142,6 +151,14 @@ impl Supervisor {
             ),
             MILLISECOND..=HOUR,
             &mut self.alive_interval,
+        );
+        keys.duration(
+            Key::fixed(
+                "unresponsive_after",
+                "A service process that serves and then says nothing for this long (a part of it hangs) is replaced: SIGABRT, and SIGKILL a quarter of this later. 0s: never, for work with a debugger.",
+            ),
+            Duration::ZERO..=DAY,
+            &mut self.unresponsive_after,
         );
         keys.duration(
             Key::fixed(

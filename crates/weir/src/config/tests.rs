@@ -199,6 +199,7 @@ cert = "/nonexistent/cert.pem"
 key = "/nonexistent/key.pem"
 [supervisor]
 backoff_min = "1m"
+alive_interval = "10s"
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:1:1: console.listen: 127.0.0.1:7420 is jobs.listen already
@@ -206,6 +207,7 @@ backoff_min = "1m"
     weir.toml:7:17: jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes
     weir.toml:8:1: jobs.tls: cannot read certificate /nonexistent/cert.pem: No such file or directory (os error 2)
     weir.toml:11:1: supervisor.backoff_max: must not be below backoff_min
+    weir.toml:11:1: supervisor.unresponsive_after: must be at least 4 times alive_interval
     ");
     let text = "[jobs]\nlisten = \"0.0.0.0:7419\"\nfsync = \"never\"\nfsync_acks = true\nallow_flush = true\n";
     insta::assert_snapshot!(load(text).expect("sound").warnings.join("\n"), @r#"

@@ -86,6 +86,7 @@ fn child(
         environment: Vec::new(),
         descriptors,
         restart: settings.supervisor.restart.clone(),
+        unresponsive_after: settings.supervisor.unresponsive_after(),
         stop_deadline: settings.shutdown_deadline + settings.supervisor.kill_after,
     })
 }

@@ -93,6 +93,23 @@ fn a_killed_service_is_replaced_and_no_connection_is_refused() {
 }
 
 #[test]
+fn a_service_that_hangs_is_replaced() {
+    let settings = "[supervisor]\nalive_interval = \"20ms\"\nunresponsive_after = \"2s\"";
+    let mut weir = Site::new(settings).start();
+    let hanging = weir.service();
+    rustix::process::kill_process(hanging, Signal::STOP).expect("stopped");
+    // Whoever connects now waits in the backlog and is served by the next one.
+    let console = TcpStream::connect(weir.console()).expect("not refused");
+    weir.wait_for_log("does not answer; aborted");
+    weir.wait_for_log("was killed by signal");
+    assert!(Client::dial(weir.jobs()).greeting.starts_with("+HI {"));
+    assert_ne!(weir.service(), hanging);
+    assert!(!is_running(hanging));
+    drop(console);
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn sigterm_lets_a_waiting_fetch_and_a_running_command_finish() {
     let mut weir = Site::new("[jobs.limits]\nfetch_wait = \"1h\"").start();
     let mut client = Client::connect(weir.jobs());

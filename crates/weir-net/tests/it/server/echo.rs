@@ -31,7 +31,8 @@ pub(super) const BIG: usize = 16 << 20;
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Takes upgrades of `/raw...`: says what the head and the bytes behind it were, then echoes.
-/// Answers any other request with its method, path and core; `/slow` not before it is released.
+/// Answers any other request with its method, path and core; `/slow` not before it is released, and
+/// `/hang` lets nobody else on its core be served until then.
 pub(super) struct Echo {
     core: CoreIndex,
     released: CancellationToken,
@@ -75,6 +76,11 @@ impl Service for Echo {
         self.see(format!("{method} {path}"));
         match path.as_str() {
             "/slow" => self.released.cancelled().await,
+            "/hang" => {
+                while !self.released.is_cancelled() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             "/panic" => panic!("the test asked for it"),
             "/accepted" => {
                 let accepted = self.metrics.connections_accepted();
