@@ -20,7 +20,7 @@ export function launch() {
 /** An address that the tests need; without it they say so. */
 export function required(name) {
   const value = process.env[name];
-  if (!value) throw new Error(`set ${name}, for example WEIR_CONSOLE_URL=http://127.0.0.1:7420 WEIR_JOBS_URL=tcp://127.0.0.1:7419`);
+  if (!value) throw new Error(`set ${name}, for example WEIR_CONSOLE_URL=http://127.0.0.1:7420 WEIR_JOBS_URL=tcp://127.0.0.1:7419; xtask/src/server.rs has all`);
   return value;
 }
 
@@ -50,6 +50,21 @@ export async function openPage(browser, { width = 1280, height = 900, ...options
 export async function screenshot(page, name) {
   await mkdir(SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: `${SCREENSHOTS}/${name}.png`, fullPage: true });
+}
+
+/** What the focus is on, in the words that a person reads or hears. */
+export const focused = (page) => page.evaluate(() => {
+  const element = document.activeElement;
+  return (element?.getAttribute("aria-label") ?? (element?.textContent.trim() || element?.labels?.[0]?.textContent.trim())) ?? "";
+});
+
+/** Presses Tab until the wanted element has the focus; there are not that many. */
+export async function tabTo(page, wanted) {
+  for (let presses = 0; presses < 60; presses++) {
+    await page.keyboard.press("Tab");
+    if (wanted.test(await focused(page))) return;
+  }
+  throw new Error(`Tab does not lead to ${wanted}`);
 }
 
 /** Asks until the answer is true; the bound fails the test. */

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { launch, openPage, required, screenshot, until } from "./browser.mjs";
+import { focused, launch, openPage, required, tabTo, until } from "./browser.mjs";
 import { job } from "./faktory.mjs";
+import { lookAt, LOOKS } from "./looks.mjs";
 import { FAILED_JID, Scene } from "./scene.mjs";
 
 let browser;
@@ -21,64 +22,15 @@ after(async () => {
 
 const PAGES = ["/", "/queues", "/queue?name=push", "/retries", "/scheduled", "/dead", "/workers", `/job?jid=${FAILED_JID}`,
   "/jobs/confirm?place=dead&action=discard", "/queues/confirm?name=push", "/workers/confirm"];
-const LOOKS = [
-  { name: "light", colorScheme: "light" },
-  { name: "dark", colorScheme: "dark" },
-  { name: "phone-light", colorScheme: "light", width: 360, height: 740 },
-  { name: "phone-dark", colorScheme: "dark", width: 390, height: 844 },
-];
-
-const fileName = (path) => path === "/" ? "overview" : path.slice(1).replace(/\W+/g, "-");
-
 for (const { name, ...look } of LOOKS) {
   test(`every page is whole and legible: ${name}`, async () => {
     const { page, complaints, close } = await openPage(browser, look);
     for (const path of PAGES) {
       await page.goto(path);
-      await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
-      if (await page.locator(".chart").count()) await page.locator(".chart canvas").nth(2).waitFor();
-      await screenshot(page, `${fileName(path)}-${name}`);
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-      assert.ok(overflow <= 0, `${path} is ${overflow} px wider than the window`);
-      assert.deepEqual(await faint(page), [], `${path}: text that is hard to read`);
+      await lookAt(page, path, name);
     }
     assert.deepEqual(complaints, []);
     await close();
-  });
-}
-
-/** Texts whose contrast is below WCAG's 4.5 (3 for large ones). */
-function faint(page) {
-  return page.evaluate(() => {
-    const parse = (colour) => {
-      const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
-      const context = canvas.getContext("2d");
-      context.fillStyle = colour;
-      context.fillRect(0, 0, 1, 1);
-      return [...context.getImageData(0, 0, 1, 1).data];
-    };
-    const luminance = ([r, g, b]) => {
-      const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-      return 0.2126 * x + 0.7152 * y + 0.0722 * z;
-    };
-    const ground = (element) => {
-      for (let it = element; it; it = it.parentElement) {
-        const colour = parse(getComputedStyle(it).backgroundColor);
-        if (colour[3] > 0) return colour;
-      }
-      return [255, 255, 255, 255];
-    };
-    const found = new Set();
-    for (const element of document.querySelectorAll("body *")) {
-      const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-      if (!hasText || !element.checkVisibility() || element.closest(".uplot")) continue;
-      const style = getComputedStyle(element);
-      const [one, other] = [luminance(parse(style.color)), luminance(ground(element))];
-      const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-      const least = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
-      if (contrast < least) found.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
-    }
-    return [...found];
   });
 }
 
@@ -232,40 +184,30 @@ test("a hostile job is text", async () => {
 
 test("the keyboard reaches everything and the focus stays where it was", async () => {
   const { page, complaints, close } = await openPage(browser);
-  const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim() ?? "");
   await page.goto("/");
   await page.keyboard.press("Tab");
-  assert.equal(await focused(), "Skip to the content");
+  assert.equal(await focused(page), "Skip to the content");
   const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
   assert.equal(outline, "solid", "the focus is visible");
   await page.keyboard.press("Enter");
   assert.equal(await page.evaluate(() => document.activeElement.id), "main");
 
   await page.goto("/");
-  await tabTo(page, focused, /^Queues/);
+  await tabTo(page, /^Queues/);
   await page.keyboard.press("Enter");
   await page.waitForURL("**/queues");
-  await tabTo(page, focused, /^Pause default/);
+  await tabTo(page, /^Pause default/);
   const before = await page.locator("[data-fragment]").textContent();
   await until("the table is refreshed", async () => (await page.locator("[data-fragment]").textContent()) !== before);
-  assert.match(await focused(), /^Pause default/, "a refresh keeps the focus");
+  assert.match(await focused(page), /^Pause default/, "a refresh keeps the focus");
   await page.keyboard.press("Enter");
   await page.getByText("Queue default is paused.").waitFor();
-  await tabTo(page, focused, /^Resume default/);
+  await tabTo(page, /^Resume default/);
   await page.keyboard.press("Enter");
   await page.getByText("Queue default goes on.").waitFor();
   assert.deepEqual(complaints, []);
   await close();
 });
-
-/** Presses Tab until the wanted element has the focus; there are not that many. */
-async function tabTo(page, focused, wanted) {
-  for (let presses = 0; presses < 60; presses++) {
-    await page.keyboard.press("Tab");
-    if (wanted.test(await focused())) return;
-  }
-  throw new Error(`Tab does not lead to ${wanted}`);
-}
 
 test("without script everything works by forms", async () => {
   const jids = [0, 1, 2].map((index) => `formless-${Date.now()}-${index}`);

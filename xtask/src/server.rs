@@ -7,7 +7,31 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"127.0.0.1:0\"\n";
+/// With the app that the tests use, and one that only takes room on the pages.
+const SETTINGS: &str = r#"
+[jobs]
+listen = "127.0.0.1:0"
+[console]
+listen = "127.0.0.1:0"
+[front]
+listen = "127.0.0.1:0"
+cores = 2
+[[realtime.apps]]
+id = "tests"
+key = "tests-key"
+secret = { env = "WEIR_REALTIME_SECRET" }
+client_events = true
+[[realtime.apps]]
+id = "archive"
+key = "archive-key"
+secret = { env = "WEIR_REALTIME_SECRET" }
+origins = ["https://www.example.org", "https://a-long-name-of-a-branch.staging.example.org"]
+[[realtime.apps.webhooks]]
+url = "https://www.example.org/webhooks/of/an/application/that/has/long/addresses"
+"#;
+
+/// What tests sign with.
+const SECRET: (&str, &str) = ("WEIR_REALTIME_SECRET", "a secret for tests and nothing else");
 
 /// Ends when it is dropped.
 #[derive(Debug)]
@@ -26,6 +50,7 @@ impl Server {
         let mut process = Command::new(root.join("target/debug/weir"))
             .args(["up", "--log-level", "warn", "--config"])
             .arg(&settings)
+            .env(SECRET.0, SECRET.1)
             .stdout(Stdio::piped())
             .spawn()
             .context("target/debug/weir")?;
@@ -39,8 +64,20 @@ impl Server {
         Ok(server)
     }
 
+    /// What tests find it by.
+    pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 6]> {
+        Ok([
+            ("WEIR_CONSOLE_URL", format!("http://{}", self.address("console")?)),
+            ("WEIR_JOBS_URL", format!("tcp://{}", self.address("jobs")?)),
+            ("WEIR_REALTIME_URL", format!("http://{}", self.address("front")?)),
+            ("WEIR_REALTIME_APP", "tests".to_owned()),
+            ("WEIR_REALTIME_KEY", "tests-key".to_owned()),
+            (SECRET.0, SECRET.1.to_owned()),
+        ])
+    }
+
     /// The address of a part, out of the ready line.
-    pub(crate) fn address(&self, part: &str) -> anyhow::Result<&str> {
+    fn address(&self, part: &str) -> anyhow::Result<&str> {
         let prefix = format!("{part}=");
         let mut fields = self.ready_line.split_whitespace();
         fields.find_map(|field| field.strip_prefix(&prefix)).with_context(|| format!("no {part}"))

@@ -18,7 +18,7 @@ struct Suite {
     name: &'static str,
     command: Vec<&'static str>,
     folder: &'static str,
-    /// Finds a running Weir at `WEIR_CONSOLE_URL` and `WEIR_JOBS_URL`.
+    /// Finds a running Weir by [`Server::environment`].
     needs_server: bool,
 }
 
@@ -96,8 +96,7 @@ fn execute(root: &Path, suite: &Suite, log: &Path) -> anyhow::Result<bool> {
         .stderr(output);
     let server = suite.needs_server.then(|| Server::start(root)).transpose()?;
     if let Some(server) = &server {
-        command.env("WEIR_CONSOLE_URL", format!("http://{}", server.address("console")?));
-        command.env("WEIR_JOBS_URL", format!("tcp://{}", server.address("jobs")?));
+        command.envs(server.environment()?);
         command.env("WEIR_SCREENSHOTS", log.with_extension("screenshots"));
     }
     let status = command.status().with_context(|| suite.command.join(" "))?;

@@ -293,14 +293,16 @@ async fn apps_are_shown_with_their_settings_and_without_secrets() {
         |_| {},
         |settings, app| {
             settings.limits.channels_max = 1;
-            app.history.events_max = 77;
+            app.history.events_max = 77_000;
         },
     );
     channels.publish("a", "e", "1");
     let mut browser = channels.site.browser();
     let page = browser.get("/apps").await;
-    page.assert_shows("<dt>history.events_max</dt><dd class=\"breakable\">77</dd>");
-    page.assert_shows("<dt>realtime.limits.channels_max</dt><dd>1</dd>");
+    page.assert_shows("<dt>history.events_<wbr>max<wbr></dt><dd class=\"breakable\">77,000</dd>");
+    page.assert_shows(
+        "<dt>realtime.limits.channels_<wbr>max<wbr></dt><dd class=\"breakable\">1</dd>",
+    );
     page.assert_shows("No limit has been met since the start.");
     assert!(!page.text.contains(SECRET));
 

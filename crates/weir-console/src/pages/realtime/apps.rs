@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use weir_realtime::view::{AppSettingsView, SettingView, SettingsView};
+use weir_realtime::view::{AppSettingsView, SettingView, SettingsView, WebhookView};
 
 use super::super::shell::{Section, Shell};
 use super::super::theme::Theme;
@@ -22,8 +22,22 @@ use crate::visible::visible;
 struct AppsPage {
     shell: Shell,
     live: LivePart,
-    whole: Vec<SettingView>,
-    apps: Vec<AppSettingsView>,
+    whole: Vec<Setting>,
+    apps: Vec<App>,
+}
+
+struct App {
+    id: String,
+    settings: Vec<Setting>,
+    webhooks: Vec<WebhookView>,
+}
+
+/// A setting and its value, as people read it.
+struct Setting {
+    name: String,
+    value: String,
+    /// Beside its name there is no room for it on a narrow screen.
+    is_long: bool,
 }
 
 #[derive(Template)]
@@ -47,18 +61,38 @@ pub(crate) async fn page(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
 ) -> Result<Response, PageError> {
-    let SettingsView { whole, mut apps } = super::of(&console)?.hub.settings_view();
-    for app in &mut apps {
-        app.id = visible(&app.id).into_owned();
-    }
+    let SettingsView { whole, apps } = super::of(&console)?.hub.settings_view();
     let shell = Shell::new(&console, &visitor, Section::Apps, "Apps and limits").refreshed();
     let live = LivePart::read(&console)?;
-    Ok(html(&AppsPage { shell, live, whole, apps }))
+    let whole = whole.into_iter().map(Setting::of).collect();
+    Ok(html(&AppsPage { shell, live, whole, apps: apps.into_iter().map(App::of).collect() }))
 }
 
 /// `GET /live/apps`
 pub(crate) async fn fragment(State(console): State<Arc<Console>>) -> Result<Response, PageError> {
     Ok(html(&LivePart::read(&console)?))
+}
+
+impl App {
+    fn of(app: AppSettingsView) -> Self {
+        let AppSettingsView { id, settings, webhooks } = app;
+        let settings = settings.into_iter().map(Setting::of).collect();
+        Self { id: visible(&id).into_owned(), settings, webhooks }
+    }
+}
+
+/// What fits beside a name on a phone.
+const SHORT_CHARACTERS_MAX: usize = 30;
+
+impl Setting {
+    fn of(setting: SettingView) -> Self {
+        let SettingView { name, value } = setting;
+        // A key may be all digits, too, and stays as it is.
+        let number = name.ends_with("_max").then(|| value.parse().ok()).flatten();
+        let value = number.map_or(value, figures::count);
+        let is_long = value.chars().count() > SHORT_CHARACTERS_MAX;
+        Self { name, value, is_long }
+    }
 }
 
 impl LivePart {
