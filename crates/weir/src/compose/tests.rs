@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -43,10 +44,19 @@ fn admin_socket(settings: &Settings) -> OwnedFd {
 
 /// As if a parent had handed them over.
 pub(super) fn inherit(sockets: Vec<(String, OwnedFd)>) -> Inherited {
-    let numbers =
-        sockets.into_iter().map(|(name, socket)| format!("{name}={}", socket.into_raw_fd()));
-    let text: Vec<String> = numbers.collect();
-    Inherited::take_over(&text.join(",")).expect("sockets")
+    let numbers: Vec<String> =
+        sockets.into_iter().map(|(name, socket)| format!("{name}={}", unique(&socket))).collect();
+    Inherited::take_over(&numbers.join(",")).expect("sockets")
+}
+
+/// A second descriptor of `socket`, with a number that nothing else in this process ever has: each can
+/// be taken over only once.
+fn unique(socket: &OwnedFd) -> RawFd {
+    static NEXT: AtomicI32 = AtomicI32::new(1_000);
+    let least = NEXT.fetch_add(1, Ordering::Relaxed);
+    let copy = rustix::io::fcntl_dupfd_cloexec(socket, least).expect("a descriptor");
+    assert_eq!(copy.as_raw_fd(), least, "these tests have not so many files open");
+    copy.into_raw_fd()
 }
 
 /// With one thread for what blocks: opening the store waits until that one is free.
