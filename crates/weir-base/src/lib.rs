@@ -1,5 +1,6 @@
 //! What every service needs and no domain owns.
 //!
+//! - `admin_api` (feature `admin-api`): input and errors of the admin API.
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
@@ -10,6 +11,8 @@
 //! - [`token_bucket`]: at most so many at once, and one more after each interval.
 //! - `shutdown` (feature `tokio`): how a service ends.
 
+#[cfg(feature = "admin-api")]
+pub mod admin_api;
 pub mod clock;
 pub mod hint;
 pub mod history;

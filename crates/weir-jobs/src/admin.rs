@@ -26,11 +26,11 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{Input, Params, Problem};
 
 use crate::handle::{Handle, Query, Queues, Which, WorkerSignal};
 use crate::store::{Action, QueueAction};
 use crate::view;
-use problem::{Input, Params, Problem};
 
 /// Reservations in one answer, unless asked for fewer.
 const RESERVATIONS: usize = 100;
@@ -145,7 +145,7 @@ async fn count(State(handle): State<Handle>, Params(query): Params<Query>) -> An
 
 async fn job(State(handle): State<Handle>, Path(jid): Path<String>) -> Answer<view::Job> {
     let job = handle.job(jid.clone()).await?;
-    job.map(Json).ok_or_else(|| Problem::no_such_job(&jid))
+    job.map(Json).ok_or_else(|| problem::no_such_job(&jid))
 }
 
 async fn workers(State(handle): State<Handle>) -> Answer<Vec<view::Worker>> {
@@ -200,7 +200,7 @@ async fn signal_workers(
     let all = signal.wid.is_none();
     let count = handle.signal_workers(signal.wid.clone(), signal.signal).await?;
     if count == 0 && !all {
-        return Err(Problem::no_such_worker(&signal.wid.unwrap_or_default()));
+        return Err(problem::no_such_worker(&signal.wid.unwrap_or_default()));
     }
     Ok(Json(Count { count }))
 }

@@ -26,12 +26,12 @@ use axum::routing::get;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{Input, Params, Problem};
 use weir_realtime::hub::Hub;
 use weir_realtime::operations::{EventPublished, PublishEvent};
 use weir_realtime::switchboard::Switchboard;
 use weir_realtime::view;
 
-use self::problem::{Input, Params, Problem};
 pub(crate) use self::switches::{Flip, Position};
 
 /// Channels, events or users in one answer, unless asked for another number ..
@@ -64,8 +64,8 @@ pub(crate) enum Disconnect {
 pub(crate) fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
         return Router::new()
-            .route("/realtime/{*rest}", axum::routing::any(async || Problem::not_served()))
-            .route("/switches", axum::routing::any(async || Problem::not_served()));
+            .route("/realtime/{*rest}", axum::routing::any(async || problem::not_served()))
+            .route("/switches", axum::routing::any(async || problem::not_served()));
     };
     let pages = Router::new()
         .route("/overview", get(overview))
@@ -108,7 +108,7 @@ async fn channels(
     Params(query): Params<ChannelsQuery>,
 ) -> Answer<view::ChannelPage> {
     let page = realtime.hub.channels(&query.app, &query.prefix, bounded(query.limit));
-    page.map(Json).ok_or_else(|| Problem::no_such_app(&query.app))
+    page.map(Json).ok_or_else(|| problem::no_such_app(&query.app))
 }
 
 #[derive(Deserialize)]
@@ -122,7 +122,7 @@ async fn channel(
     Params(query): Params<ChannelQuery>,
 ) -> Answer<view::ChannelView> {
     let channel = realtime.hub.channel_view(&query.app, &query.name);
-    channel.map(Json).ok_or_else(|| Problem::no_such_channel(&query.name))
+    channel.map(Json).ok_or_else(|| problem::no_such_channel(&query.name))
 }
 
 #[derive(Deserialize)]
@@ -146,14 +146,14 @@ async fn users(
 ) -> Answer<view::MemberPage> {
     let ListQuery { app, channel, after, limit } = &query;
     let page = realtime.hub.members(app, channel, after.as_deref(), bounded(*limit));
-    page.map(Json).ok_or_else(|| Problem::no_users(channel))
+    page.map(Json).ok_or_else(|| problem::no_users(channel))
 }
 
 async fn publish(
     State(realtime): State<Realtime>,
     Input(event): Input<PublishEvent>,
 ) -> Answer<EventPublished> {
-    Ok(Json(realtime.hub.publish_event(&event)?))
+    realtime.hub.publish_event(&event).map(Json).map_err(problem::of_operation)
 }
 
 async fn disconnect(
@@ -161,13 +161,12 @@ async fn disconnect(
     Input(whom): Input<Disconnect>,
 ) -> Answer<Count> {
     let count = match whom {
-        Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user)?,
+        Disconnect::User { app, user } => realtime.hub.disconnect_user(&app, &user),
         Disconnect::Socket { app, socket_id } => {
-            realtime.hub.disconnect_socket(&app, &socket_id).await?;
-            1
+            realtime.hub.disconnect_socket(&app, &socket_id).await.map(|()| 1)
         }
     };
-    Ok(Json(Count { count }))
+    count.map(|count| Json(Count { count })).map_err(problem::of_operation)
 }
 
 fn bounded(limit: Option<usize>) -> usize {

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt as _;
 use memchr::memchr;
 use tokio::time::sleep;
+use weir_base::admin_api::Problem;
 
-use super::problem::Problem;
 use crate::handle::{Handle, HandleError};
 use crate::view::Pushed;
 

@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{Input, Problem};
 use weir_base::switch::Pattern;
 use weir_realtime::switchboard::{SwitchError, SwitchView, Switchboard};
 
-use super::problem::{Input, Problem};
-use super::{Answer, Realtime};
+use super::{Answer, Realtime, problem};
 
 /// The body of `POST switches`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,10 +47,10 @@ pub(super) async fn flip(
     let changed = tokio::task::spawn_blocking(move || carry_out(&switches, flip)).await;
     let is_changed = changed.map_err(|error| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
-    })??;
-    match is_changed {
+    })?;
+    match is_changed.map_err(problem::of_switch)? {
         true => Ok(Json(realtime.switches.list())),
-        false => Err(Problem::is_on(&pattern)),
+        false => Err(problem::is_on(&pattern)),
     }
 }
 

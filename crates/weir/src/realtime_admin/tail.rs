@@ -9,11 +9,11 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use serde::{Deserialize, Serialize};
 use tokio_stream::Stream;
+use weir_base::admin_api::{Params, Problem};
 use weir_realtime::view::EventView;
 use weir_realtime::watch::{Seen, Watch};
 
-use super::Realtime;
-use super::problem::{Params, Problem};
+use super::{Realtime, problem};
 
 /// A silent stream sends a comment this often, so that a dead connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -39,7 +39,7 @@ pub(super) async fn open(
     State(realtime): State<Realtime>,
     Params(Wanted { app, channel }): Params<Wanted>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let watch = realtime.hub.watch(&app, &channel)?;
+    let watch = realtime.hub.watch(&app, &channel).map_err(problem::of_operation)?;
     Ok(Sse::new(Stretches(watch)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 

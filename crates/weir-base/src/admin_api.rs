@@ -1,0 +1,99 @@
+//! What the requests of the admin API have in common, whichever part answers them: how input is
+//! read, and the one shape of what went wrong.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// An error and what to do about it, answered as `{"error":"..","hint":".."}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    status: StatusCode,
+    error: String,
+    hint: &'static str,
+}
+
+/// The query of a URL.
+#[derive(Clone, Debug)]
+pub struct Params<T>(pub T);
+
+/// A JSON body.
+#[derive(Clone, Debug)]
+pub struct Input<T>(pub T);
+
+const PAGES: &str = "see docs/reference for the requests of the admin API";
+
+impl Problem {
+    /// `hint` may be empty.
+    #[must_use]
+    pub fn new(status: StatusCode, error: impl Into<String>, hint: &'static str) -> Self {
+        Self { status, error: error.into(), hint }
+    }
+
+    /// The same, with something behind the error.
+    #[must_use]
+    pub fn with_note(mut self, note: &str) -> Self {
+        self.error.push_str(note);
+        self
+    }
+
+    /// Of any address that is none of the API's.
+    #[must_use]
+    pub fn no_such_page() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is no such request", PAGES)
+    }
+
+    /// Of an address that is one of the API's, with another method.
+    #[must_use]
+    pub fn wrong_method() -> Self {
+        let hint = "reading is GET, acting is POST";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this request has another method", hint)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Text {
+            error: String,
+            hint: &'static str,
+        }
+        (self.status, Json(Text { error: self.error, hint: self.hint })).into_response()
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(error: QueryRejection) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.body_text(), PAGES)
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(error: JsonRejection) -> Self {
+        let hint = "the body is JSON, sent with Content-Type: application/json";
+        Self::new(error.status(), error.body_text(), hint)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Query(value) = Query::<T>::from_request_parts(parts, state).await?;
+        Ok(Self(value))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let Json(value) = Json::<T>::from_request(request, state).await?;
+        Ok(Self(value))
+    }
+}
