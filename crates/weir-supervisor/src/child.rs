@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct Child {
     pub(crate) spec: ChildSpec,
     pub(crate) state: State,
     restarts: Restarts,
+    /// Each generation gets a control channel.
+    pub(crate) has_control: bool,
 }
 
 /// What a child does now.
@@ -46,6 +49,8 @@ pub(crate) struct Process {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: Output,
+    /// The parent's end of its control channel, until somebody takes it.
+    control: Option<OwnedFd>,
     status: Option<OwnedFd>,
     words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
@@ -71,7 +76,8 @@ pub(crate) struct Death {
 impl Child {
     pub(crate) fn new(spec: ChildSpec) -> Self {
         let restarts = Restarts::new(spec.restart.clone());
-        Self { spec, state: State::Waiting { start_at: Duration::ZERO }, restarts }
+        let state = State::Waiting { start_at: Duration::ZERO };
+        Self { spec, state, restarts, has_control: false }
     }
 
     pub(crate) fn running(&self) -> Option<&Process> {
@@ -105,10 +111,15 @@ impl Child {
 
     /// Starts the next generation.
     pub(crate) fn start(&mut self, now: Duration) -> io::Result<Pid> {
-        let process = Process::start(&self.spec, now)?;
+        let process = Process::start(&self.spec, self.has_control, now)?;
         let pid = process.pid;
         self.state = State::Running(Box::new(process));
         Ok(pid)
+    }
+
+    /// The parent's end of the present generation's control channel, once.
+    pub(crate) fn take_control(&mut self) -> Option<OwnedFd> {
+        self.running_mut()?.control.take()
     }
 
     /// Asks it to end; one that waits to be started isn't.
@@ -156,7 +167,7 @@ fn next_state(verdict: Verdict, now: Duration) -> State {
 }
 
 impl Process {
-    fn start(spec: &ChildSpec, now: Duration) -> io::Result<Self> {
+    fn start(spec: &ChildSpec, has_control: bool, now: Duration) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (status, status_writer) = pipe()?;
         let (life_reader, life) = pipe()?;
@@ -167,22 +178,19 @@ impl Process {
         // A word that nobody reads must not hold up the child.
         rustix::io::ioctl_fionbio(&status_writer, true)?;
 
+        let (control, their_control) = match has_control.then(UnixStream::pair).transpose()? {
+            Some((ours, theirs)) => (Some(ours.into()), Some(theirs)),
+            None => (None, None),
+        };
         let own =
             [(inherited::STATUS, status_writer.as_fd()), (inherited::LIFE, life_reader.as_fd())];
+        let own_control = their_control.iter().map(|end| (inherited::CONTROL, end.as_fd()));
         let given =
             spec.descriptors.iter().map(|(name, descriptor)| (name.as_str(), descriptor.as_fd()));
-        let (names, descriptors): (Vec<&str>, Vec<BorrowedFd<'_>>) = given.chain(own).unzip();
+        let (names, descriptors): (Vec<&str>, Vec<BorrowedFd<'_>>) =
+            given.chain(own).chain(own_control).unzip();
 
-        let mut command = Command::new(&spec.program);
-        command
-            .args(&spec.arguments)
-            .envs(spec.environment.iter().map(|(name, value)| (name, value)))
-            .env(inherited::VARIABLE, inherited::describe(names.into_iter()))
-            .stdin(Stdio::null())
-            .stdout(output_writer.try_clone()?)
-            .stderr(output_writer)
-            // Ctrl-C on a terminal reaches the whole group: the parent alone decides what it means.
-            .process_group(0);
+        let mut command = command(spec, &inherited::describe(names.into_iter()), output_writer)?;
         system::hand_over(&mut command, &descriptors);
         let process = command.spawn()?;
         let pid = Pid::from_child(&process);
@@ -192,6 +200,7 @@ impl Process {
             pid,
             pidfd,
             output: Output::new(output),
+            control,
             status: Some(status),
             words: Vec::new(),
             ready_at: None,
@@ -235,6 +244,20 @@ impl Process {
         }
         said
     }
+}
+
+fn command(spec: &ChildSpec, descriptors: &str, output: OwnedFd) -> io::Result<Command> {
+    let mut command = Command::new(&spec.program);
+    command
+        .args(&spec.arguments)
+        .envs(spec.environment.iter().map(|(name, value)| (name, value)))
+        .env(inherited::VARIABLE, descriptors)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        // Ctrl-C on a terminal reaches the whole group: the parent alone decides what it means.
+        .process_group(0);
+    Ok(command)
 }
 
 /// `exited with code 2`, `was killed by signal 9`.

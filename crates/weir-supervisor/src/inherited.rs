@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 use crate::system;
 
@@ -11,6 +12,8 @@ use crate::system;
 pub const VARIABLE: &str = "WEIR_DESCRIPTORS";
 /// The pipe on which a child says [`Word`]s.
 pub(crate) const STATUS: &str = "status";
+/// The [control channel](crate::control).
+pub(crate) const CONTROL: &str = "control";
 /// The pipe that ends when the parent does.
 pub(crate) const LIFE: &str = "life";
 
@@ -92,6 +95,12 @@ impl Inherited {
     /// The way to tell the parent how things stand.
     pub fn status(&mut self) -> Result<Status, InheritError> {
         self.expect(STATUS).map(Status)
+    }
+
+    /// The [control channel](crate::control), if the parent runs workers. It blocks; an async runtime
+    /// must set that otherwise.
+    pub fn control(&mut self) -> Option<UnixStream> {
+        self.take(CONTROL).map(UnixStream::from)
     }
 
     /// Reads as ended when the parent is gone, however it went.

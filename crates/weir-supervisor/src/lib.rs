@@ -5,22 +5,28 @@
 //!
 //! - [`spec`]: what to run, and what to hand it.
 //! - [`supervise`]: the loop over all children; [`supervise::Supervisor::run`] is the lifecycle.
+//! - [`workers`]: groups of worker processes beside the service, which outlive it.
+//! - [`control`]: what parent and service tell each other about workers.
 //! - [`restarts`]: when to start again, and when to give up; pure.
 //! - [`inherited`]: the child's side: descriptors by name, the way to say "ready".
 //! - [`requests`]: signals, as things to do.
 //! - [`notify`]: systemd's readiness protocol.
-//! - [`system`]: the only file with `unsafe`.
+//! - [`system`]: the only module with `unsafe`.
 
 mod child;
+pub mod control;
 pub mod inherited;
 pub mod notify;
+mod orphans;
 mod output;
+mod printer;
 pub mod requests;
 pub mod restarts;
 mod silence;
 pub mod spec;
 pub mod supervise;
 pub mod system;
+pub mod workers;
 
 pub use restarts::RestartPolicy;
 pub use spec::ChildSpec;

@@ -15,7 +15,7 @@ const LINES_MAX: usize = 20;
 /// Bytes kept of one such line.
 const LINE_BYTES_MAX: usize = 500;
 /// POSIX: a pipe that polls writable takes this much without blocking (`PIPE_BUF` on Linux).
-const CHUNK_BYTES: usize = 4096;
+pub(crate) const CHUNK_BYTES: usize = 4096;
 
 /// The reading end of a child's standard output and error.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(crate) fn is_writable(to: BorrowedFd<'_>) -> bool {
 }
 
 /// Errors are dropped: when the place is gone there is nobody to tell.
-fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
+pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
             Ok(written) => bytes = &bytes[written..],
@@ -80,14 +80,15 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) {
     }
 }
 
+/// The last lines of some output.
 #[derive(Debug, Default)]
-struct Tail {
+pub(crate) struct Tail {
     whole: VecDeque<String>,
     partial: Vec<u8>,
 }
 
 impl Tail {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
             self.partial.extend_from_slice(&part[..part.len().min(room)]);
@@ -106,7 +107,7 @@ impl Tail {
         self.whole.push_back(line);
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let partial = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
         let rest = (!partial.is_empty()).then_some(partial);
         self.whole.iter().cloned().chain(rest).collect()

@@ -52,6 +52,12 @@ impl Restarts {
         Self { policy, deaths_in_a_row: 0, was_ready_once: false }
     }
 
+    /// The same, for a child whose first start may fail, too: it is tried as often as any other.
+    #[must_use]
+    pub fn patient(policy: RestartPolicy) -> Self {
+        Self { was_ready_once: true, ..Self::new(policy) }
+    }
+
     /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
     ///
     /// A child that dies before anything was ever ready is given up at once: what is wrong then
@@ -113,6 +119,14 @@ mod tests {
     fn a_child_that_never_was_ready_is_given_up_at_once() {
         let mut restarts = Restarts::new(RestartPolicy::default());
         assert_eq!(restarts.died(None), Verdict::GiveUp { deaths_in_a_row: 1 });
+    }
+
+    #[test]
+    fn with_patience_a_first_start_is_tried_again() {
+        let policy = RestartPolicy { restarts_max: 1, ..RestartPolicy::default() };
+        let mut restarts = Restarts::patient(policy);
+        assert!(matches!(restarts.died(None), Verdict::Restart { deaths_in_a_row: 1, .. }));
+        assert_eq!(restarts.died(None), Verdict::GiveUp { deaths_in_a_row: 2 });
     }
 
     #[test]

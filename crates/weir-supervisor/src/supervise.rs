@@ -1,6 +1,8 @@
 //! The loop over all children: start, watch, restart, end. One thread, no runtime; it sleeps in
 //! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
 
+mod workers;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -12,11 +14,13 @@ use crate::child::{self, Child, Death, State};
 use crate::inherited::Word;
 use crate::monotonic;
 use crate::notify::Notify;
+use crate::orphans::Orphans;
 use crate::output;
 use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
 use crate::silence::Look;
 use crate::spec::ChildSpec;
+use crate::workers::Fleet;
 
 /// Who takes part in the lifecycle.
 pub trait Events {
@@ -51,6 +55,8 @@ pub struct Supervisor {
     announced: bool,
     gave_up: Option<String>,
     watchdog_at: Option<Duration>,
+    workers: Option<Fleet>,
+    orphans: Option<Orphans>,
 }
 
 impl Supervisor {
@@ -72,6 +78,8 @@ impl Supervisor {
             killed: false,
             announced: false,
             gave_up: None,
+            workers: None,
+            orphans: None,
         }
     }
 
@@ -81,7 +89,7 @@ impl Supervisor {
             let now = monotonic();
             self.start_and_kill(now);
             self.feed_watchdog(now);
-            if self.children.iter().all(|child| matches!(child.state, State::Ended)) {
+            if self.is_over(now) {
                 return self.outcome();
             }
             self.sleep(now);
@@ -91,10 +99,12 @@ impl Supervisor {
             }
             self.listen_to_children(now, events);
             self.reap(now);
+            self.listen_to_workers(now);
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(mut self) -> Outcome {
+        self.end_workers();
         match self.gave_up {
             Some(reason) => Outcome::GaveUp(reason),
             None if self.killed => Outcome::Killed,
@@ -132,7 +142,10 @@ impl Supervisor {
                     self.killed = true;
                 }
                 _ => match child.start(now) {
-                    Ok(pid) => tracing::info!(child = name, pid = pid.as_raw_nonzero(), "started"),
+                    Ok(pid) => {
+                        tracing::info!(child = name, pid = pid.as_raw_nonzero(), "started");
+                        self.connect_workers(index);
+                    }
                     Err(error) => {
                         let program = child.spec.program.display();
                         let reason = format!("{name}: {program} can't be started: {error}");
@@ -154,6 +167,7 @@ impl Supervisor {
                 for process in self.children.iter().filter_map(Child::running) {
                     process.signal(Signal::KILL);
                 }
+                self.kill_workers(now);
             }
             Request::Stop => {
                 tracing::info!("stopping");
@@ -292,10 +306,11 @@ impl Supervisor {
                 }
             }
         }
-        if output_waits && !outputs_open {
+        if self.poll_workers(&mut polled) || (output_waits && !outputs_open) {
             polled.push(PollFd::new(&self.output, PollFlags::OUT));
         }
-        let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at).min();
+        let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at);
+        let wakes = wakes.chain(self.workers_wake_at(now)).min();
         let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
         match rustix::event::poll(&mut polled, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -304,7 +319,10 @@ impl Supervisor {
     }
 }
 
-fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
+pub(crate) fn with_last_lines(reason: &str, last_lines: &[String]) -> String {
+    if last_lines.is_empty() {
+        return reason.to_owned();
+    }
     let lines: String = last_lines.iter().map(|line| format!("\n  | {line}")).collect();
     format!("{reason}; its last lines:{lines}")
 }

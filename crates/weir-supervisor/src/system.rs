@@ -1,9 +1,16 @@
-//! What the standard library and rustix leave to `unsafe`: the only such file of the workspace.
+//! What the standard library and rustix leave to `unsafe`: this module alone of the workspace.
 //!
 //! - [`hand_over`]: which descriptors a child finds where, and its signal mask;
 //! - [`take_descriptor`]: the child's side of it;
-//! - [`signal_descriptor`], [`next_signal`]: signals as something to poll.
+//! - [`signal_descriptor`], [`next_signal`]: signals as something to poll;
+//! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
+//! - `identity`: users and groups by name;
+//! - `orphans`: descendants that lost their parent.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
+
+mod exec;
+mod identity;
+mod orphans;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,6 +18,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Mutex;
+
+pub(crate) use exec::{Image, Launch, exec_by_hand};
+pub(crate) use identity::Identity;
+pub(crate) use orphans::{adopt_orphans, ended_child, reap};
 
 /// The first descriptor that a child finds; 0, 1 and 2 are its standard streams.
 pub const FIRST_DESCRIPTOR: RawFd = 3;

@@ -1,4 +1,9 @@
 //! Real children: small shell scripts that behave and misbehave.
 
 mod notify;
+mod rig;
 mod supervise;
+mod workers;
+mod workers_alone;
+mod workers_launch;
+mod workers_service;

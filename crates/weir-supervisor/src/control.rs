@@ -1,0 +1,30 @@
+//! What the parent and the service process tell each other about workers.
+//!
+//! A stream socket between the two, one JSON object a line. The parent sends [`Report`]s: a snapshot
+//! of everything when a service connects, then each change. The service sends [`Request`]s; each is
+//! answered with [`Report::Done`] or [`Report::Refused`].
+//!
+//! Reports say how things *are*, so one that is seen twice does no harm. When a service doesn't read
+//! fast enough, the parent drops what waits and sends a fresh snapshot later; answers among it are
+//! lost, so whoever waits for one needs a timeout.
+
+mod lines;
+mod link;
+mod message;
+
+pub use lines::{LineTooLong, Lines, encode};
+pub(crate) use link::{Incoming, Link};
+pub use message::{
+    Address, Command, GroupState, Report, Request, RollingState, SlotState, Vacancy, WorkerPhase,
+    WorkerState,
+};
+
+/// A request longer than this ends the connection: no honest one comes near.
+pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// No report is longer. Most of it are the last lines of a worker's output: 21 of 500 bytes, which
+/// JSON may write with six bytes each.
+pub const REPORT_BYTES_MAX: usize = 128 * 1024;
+/// Reports that wait for the service to read. Twice the longest, so that one always fits.
+pub const WAITING_BYTES_MAX: usize = 2 * REPORT_BYTES_MAX;
+/// Requests that are followed before the parent looks after other things.
+pub const REQUESTS_PER_TURN_MAX: usize = 64;

@@ -1,0 +1,81 @@
+//! One JSON object a line, and no line longer than its limit.
+
+use serde::Serialize;
+
+/// A line passed its limit; there is no way to find the next one safely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a line of more than {0} bytes")]
+pub struct LineTooLong(pub usize);
+
+/// Lines out of whatever pieces a stream gives.
+#[derive(Debug)]
+pub struct Lines {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Up to here there is no end of a line.
+    searched: usize,
+}
+
+impl Lines {
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), bytes_max, searched: 0 }
+    }
+
+    /// Adds what was read. Take all lines out before adding more: that bounds what is kept.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole line, without its end.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineTooLong> {
+        let found = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
+        let end = found.map(|offset| self.searched + offset);
+        if end.unwrap_or(self.bytes.len()) > self.bytes_max {
+            return Err(LineTooLong(self.bytes_max));
+        }
+        self.searched = if end.is_some() { 0 } else { self.bytes.len() };
+        Ok(end.map(|end| {
+            let mut line: Vec<u8> = self.bytes.drain(..=end).collect();
+            line.pop();
+            line
+        }))
+    }
+}
+
+/// `message` as a line with its end. JSON escapes line ends, so there is no other inside.
+pub fn encode(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_whatever_the_pieces() {
+        for piece in 1..8 {
+            let mut lines = Lines::new(5);
+            let mut found = Vec::new();
+            for bytes in b"one\n\ntwo\nthree\nrest".chunks(piece) {
+                lines.add(bytes);
+                while let Some(line) = lines.next_line().expect("short") {
+                    found.push(String::from_utf8(line).expect("text"));
+                }
+            }
+            assert_eq!(found, ["one", "", "two", "three"], "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_over_its_limit_is_refused_with_and_without_an_end() {
+        for text in [b"sixsix".as_slice(), b"sixsix\n", b"ok\nsixsix"] {
+            let mut lines = Lines::new(5);
+            lines.add(text);
+            let result = lines.next_line().and_then(|_| lines.next_line());
+            assert_eq!(result, Err(LineTooLong(5)));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The messages themselves.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// From the service to the parent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Chosen by the service; the answer repeats it.
+    pub id: u64,
+    pub command: Command,
+}
+
+/// What the parent is to do.
+///
+/// Generations are named by number alone: no two of any group share one, so a command never meets
+/// another process than the one that it was meant for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// A probed worker answers.
+    Ready { generation: u64 },
+    /// Starts what is stopped or given up, with a clean record. No slot: all.
+    Start { group: String, slot: Option<u32> },
+    /// Asks workers to end and leaves their slots empty. No slot: all.
+    Stop { group: String, slot: Option<u32> },
+    /// Starts a successor beside a worker, which is asked to end when that is ready.
+    Restart { group: String, slot: u32 },
+    /// The same for all workers of a group, one after the other, until one fails.
+    RestartRolling { group: String },
+    /// The group is to have so many workers that run.
+    Scale { group: String, processes: u32 },
+    /// Sends a signal, by its name.
+    Signal { generation: u64, signal: String },
+    /// Asks a worker for a dump, if its group has a dump signal, kills it and starts anew.
+    Evict { generation: u64, reason: String },
+    /// Nothing of this group is started any more; what runs goes on.
+    Pause { group: String },
+    /// Ends a pause.
+    Resume { group: String },
+}
+
+/// From the parent to the service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// All that is known follows, up to [`Report::SnapshotEnds`]; what was known before is void.
+    SnapshotBegins {
+        /// Processes without a parent that were adopted and reaped so far.
+        orphans_reaped: u64,
+    },
+    Group(GroupState),
+    Slot(SlotState),
+    Worker(WorkerState),
+    SnapshotEnds,
+    /// The command is followed. What comes of it is reported as it happens.
+    Done {
+        id: u64,
+    },
+    /// The command is not followed.
+    Refused {
+        /// None: the request was no request.
+        id: Option<u64>,
+        reason: String,
+    },
+    /// Something that a newer parent says.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupState {
+    pub group: String,
+    /// How many workers there are to be.
+    pub processes: u32,
+    pub is_paused: bool,
+    /// The present or the latest rolling restart.
+    pub rolling: Option<RollingState>,
+}
+
+/// How a rolling restart stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RollingState {
+    /// So many slots are done.
+    Running {
+        done: u32,
+    },
+    Finished,
+    /// The rest of the workers are those of before.
+    Failed {
+        reason: String,
+    },
+}
+
+/// A slot without a worker, or one whose replacement has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotState {
+    pub group: String,
+    pub slot: u32,
+    /// None: a worker is there.
+    pub vacancy: Option<Vacancy>,
+    /// Why the latest replacement failed; the worker of before is still there.
+    pub replacement_failed: Option<String>,
+}
+
+/// Why there is no worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Vacancy {
+    Stopped,
+    Waiting {
+        start_in_ms: u64,
+    },
+    /// Given up. The reason ends with the last lines of output.
+    Failed {
+        reason: String,
+        retry_in_ms: u64,
+    },
+    /// It was one too many and is no more.
+    Removed,
+}
+
+/// One generation of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerState {
+    pub group: String,
+    pub slot: u32,
+    pub generation: u64,
+    pub pid: i32,
+    pub address: Option<Address>,
+    pub started_ms_ago: u64,
+    pub phase: WorkerPhase,
+}
+
+/// Where one worker alone is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Address {
+    Unix(PathBuf),
+    /// On 127.0.0.1.
+    Port(u16),
+}
+
+/// What a worker does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum WorkerPhase {
+    Starting,
+    Ready,
+    /// It ends: nothing new is to be sent to it.
+    Draining,
+    /// It is about to be killed.
+    Evicting,
+    /// SIGKILL was sent.
+    Killed,
+    /// It is no more.
+    Ended {
+        /// `exited with code 2`, `was killed by signal 9`
+        status: String,
+        /// Why the parent killed it, if it did.
+        reason: Option<String>,
+        last_lines: Vec<String>,
+    },
+}

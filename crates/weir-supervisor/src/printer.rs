@@ -1,0 +1,103 @@
+//! Lines of workers on their way to where the parent's own output goes.
+//!
+//! Nothing blocks: while that place takes no more, lines wait here up to a limit, and then workers
+//! are not read, so that they wait as they would writing there themselves.
+
+use std::os::fd::BorrowedFd;
+
+use crate::output::{CHUNK_BYTES, is_writable, write_all};
+
+/// With more than this waiting, workers are not read.
+const WAITING_BYTES_HIGH: usize = 64 * 1024;
+/// Not even the last lines of the dead get in beyond this: as many as a crash of all workers of a
+/// large group leaves.
+const WAITING_BYTES_MAX: usize = 1024 * 1024;
+
+/// Whole lines that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Printer {
+    waiting: Vec<u8>,
+    /// Up to here it is written.
+    written: usize,
+    lines_dropped: u64,
+}
+
+impl Printer {
+    /// Whether to read more output.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() - self.written < WAITING_BYTES_HIGH
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// `prefix` and `line` must be shorter than [`CHUNK_BYTES`] together.
+    pub(crate) fn add(&mut self, prefix: &str, line: &[u8]) {
+        if self.waiting.len() + prefix.len() + line.len() >= WAITING_BYTES_MAX {
+            self.lines_dropped += 1;
+            return;
+        }
+        self.waiting.extend_from_slice(prefix.as_bytes());
+        self.waiting.extend_from_slice(line);
+        self.waiting.push(b'\n');
+    }
+
+    /// Writes whole lines as long as `to` takes them.
+    pub(crate) fn flush(&mut self, to: BorrowedFd<'_>) {
+        while self.written < self.waiting.len() && is_writable(to) {
+            let rest = &self.waiting[self.written..];
+            // A pipe takes a chunk in one piece, so lines of others don't fall between.
+            let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
+            let end =
+                chunk.iter().rposition(|&byte| byte == b'\n').map_or(chunk.len(), |at| at + 1);
+            write_all(to, &chunk[..end]);
+            self.written += end;
+        }
+        if self.written == self.waiting.len() {
+            self.waiting.clear();
+            self.written = 0;
+            if std::mem::take(&mut self.lines_dropped) > 0 {
+                tracing::warn!("output of workers was dropped: nobody took it in time");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn lines_pass_whole_and_in_order() {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let mut printer = Printer::default();
+        for number in 0..1_000 {
+            printer.add("shop-0[1] ", format!("line {number}").as_bytes());
+        }
+        printer.flush(writer.as_fd());
+        assert!(printer.is_empty());
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("text");
+        let expected: String =
+            (0..1_000).map(|number| format!("shop-0[1] line {number}\n")).collect();
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_nobody_takes_is_bounded() {
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        let mut printer = Printer::default();
+        for _ in 0..10_000 {
+            printer.add("", &[b'x'; 1_000]);
+            printer.flush(writer.as_fd());
+        }
+        assert!(!printer.has_room());
+        assert!(printer.waiting.len() <= WAITING_BYTES_MAX);
+        assert!(printer.lines_dropped > 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! The supervisor's workers: they run beside the service process, outlive it, and end after it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::PollFd;
+
+use super::Supervisor;
+use crate::child::{Child, State};
+use crate::orphans::Orphans;
+use crate::workers::Fleet;
+
+impl Supervisor {
+    /// Runs `workers`, too. The first child is the service: each generation of it gets a
+    /// [control channel](crate::control) to them.
+    #[must_use]
+    pub fn with_workers(mut self, workers: Fleet) -> Self {
+        if let Some(service) = self.children.first_mut() {
+            service.has_control = true;
+        }
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Adopts descendants that lose their parent, and reaps them. From then on every child of this
+    /// process that the supervisor does not know is reaped by it, so nothing else in the process
+    /// may start children.
+    pub fn adopting_orphans(mut self) -> io::Result<Self> {
+        self.orphans = Some(Orphans::adopt()?);
+        Ok(self)
+    }
+
+    /// Whether everything has ended. Workers are asked to after the service: requests that it has
+    /// in flight need them.
+    pub(super) fn is_over(&mut self, now: Duration) -> bool {
+        let children_ended = self.children.iter().all(|child| matches!(child.state, State::Ended));
+        let Some(workers) = &mut self.workers else { return children_ended };
+        if children_ended && self.stopping {
+            workers.stop(now);
+        }
+        workers.turn(now);
+        children_ended && self.stopping && workers.is_over()
+    }
+
+    /// The new generation of the service gets its line to the workers.
+    pub(super) fn connect_workers(&mut self, child: usize) {
+        let Some(socket) = self.children[child].take_control() else { return };
+        let Some(workers) = &mut self.workers else { return };
+        if let Err(error) = workers.connect(socket) {
+            tracing::error!(%error, "the service can't be told about workers");
+        }
+    }
+
+    pub(super) fn listen_to_workers(&mut self, now: Duration) {
+        if let Some(workers) = &mut self.workers {
+            workers.listen(now, self.output.as_fd());
+        }
+        let Some(orphans) = &mut self.orphans else { return };
+        let is_child =
+            |pid| self.children.iter().filter_map(Child::running).any(|it| it.pid == pid);
+        let workers = &mut self.workers;
+        orphans.reap(now, |pid| is_child(pid) || workers.as_ref().is_some_and(|it| it.knows(pid)));
+        if let Some(workers) = workers {
+            workers.orphans_reaped = orphans.reaped;
+        }
+    }
+
+    pub(super) fn kill_workers(&mut self, now: Duration) {
+        if let Some(workers) = &mut self.workers {
+            workers.kill(now);
+        }
+    }
+
+    /// True: lines of workers wait for the output.
+    pub(super) fn poll_workers<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) -> bool {
+        let Some(workers) = &self.workers else { return false };
+        workers.poll(polled);
+        workers.wants_to_print()
+    }
+
+    pub(super) fn workers_wake_at(&self, now: Duration) -> impl Iterator<Item = Duration> {
+        let orphans = self.orphans.as_ref().map(Orphans::wakes_at);
+        let workers = self.workers.as_ref().and_then(|workers| workers.wakes_at(now));
+        orphans.into_iter().chain(workers)
+    }
+
+    pub(super) fn end_workers(&mut self) {
+        if let Some(workers) = &mut self.workers {
+            workers.print_rest(self.output.as_fd());
+            self.killed |= workers.was_killed();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A group's specification, checked and parsed once: what starting a worker needs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rustix::process::Resource;
+
+use super::check::{self, Mistake};
+use super::run_folder::GroupFolder;
+use super::spec::{BoundBy, GroupSpec, ResourceLimits, Sockets};
+use super::template::{Template, Values};
+use crate::system::{FIRST_DESCRIPTOR, Identity};
+
+/// Placeholders that every worker has.
+pub(super) const INDEX: &str = "index";
+pub(super) const NAME: &str = "name";
+pub(super) const FD: &str = "fd";
+pub(super) const SOCKET: &str = "socket";
+pub(super) const PORT: &str = "port";
+
+/// A checked group.
+#[derive(Debug)]
+pub(crate) struct Blueprint {
+    pub(crate) spec: GroupSpec,
+    pub(crate) command: Vec<Template>,
+    pub(crate) environment: Vec<(String, Template)>,
+    /// None: as the parent.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) limits: Vec<(Resource, u64)>,
+    pub(crate) folder: GroupFolder,
+}
+
+impl Blueprint {
+    /// All mistakes in one round.
+    pub(crate) fn new(spec: GroupSpec, run_folder: &Path) -> Result<Self, Vec<Mistake>> {
+        let mistakes = check::mistakes(&spec, run_folder);
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        // What was checked parses; what changed since then (a user deleted) is a mistake again.
+        let parsed = check::parse(&spec)
+            .and_then(|(command, environment)| Ok((command, environment, check::identity(&spec)?)));
+        let (command, environment, identity) = parsed.map_err(|mistake| vec![mistake])?;
+        Ok(Self {
+            limits: resource_limits(&spec.resource_limits),
+            folder: GroupFolder::of(run_folder, &spec.name),
+            spec,
+            command,
+            environment,
+            identity,
+        })
+    }
+
+    /// `shop-3`: in logs, in the output, as `{name}`.
+    pub(crate) fn worker_name(&self, index: usize) -> String {
+        format!("{}-{index}", self.spec.name)
+    }
+}
+
+/// The names that `spec` gives values to, its own variables aside.
+pub(super) fn built_in(spec: &GroupSpec) -> Vec<String> {
+    let descriptors = |count: usize| {
+        let numbered = (0..count).map(|number| format!("{FD}{number}"));
+        std::iter::once(FD.to_owned()).chain(numbered)
+    };
+    let mut names = vec![INDEX.to_owned(), NAME.to_owned()];
+    match &spec.sockets {
+        Sockets::None => {}
+        Sockets::Inherited(sockets) => names.extend(descriptors(sockets.len())),
+        Sockets::UnixSocket(BoundBy::Worker) => names.push(SOCKET.to_owned()),
+        Sockets::UnixSocket(BoundBy::Parent) => {
+            names.push(SOCKET.to_owned());
+            names.extend(descriptors(1));
+        }
+        Sockets::Port => names.push(PORT.to_owned()),
+    }
+    names
+}
+
+/// `{fd}`, `{fd0}`, `{fd1}` .. for so many inherited descriptors.
+pub(super) fn descriptor_values(count: usize) -> Values {
+    let numbers = (FIRST_DESCRIPTOR..).take(count).map(|number| vec![number.to_string()]);
+    let mut values: BTreeMap<String, Vec<String>> =
+        numbers.enumerate().map(|(position, number)| (format!("{FD}{position}"), number)).collect();
+    if count > 0 {
+        values.insert(FD.to_owned(), vec![FIRST_DESCRIPTOR.to_string()]);
+    }
+    values
+}
+
+pub(super) fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, u64)> {
+    let given = [
+        (Resource::Nofile, limits.open_files),
+        (Resource::Core, limits.core_bytes),
+        (Resource::As, limits.address_space_bytes),
+    ];
+    given.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))).collect()
+}

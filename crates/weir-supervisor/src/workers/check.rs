@@ -1,0 +1,287 @@
+//! Whether a group's specification can work, before anything is started: all mistakes at once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::blueprint::{built_in, resource_limits};
+use super::run_folder::GroupFolder;
+use super::spec::{GroupName, GroupSpec, PROCESSES_MAX, Readiness, SOCKETS_MAX, Sockets};
+use super::template::Template;
+use crate::system::Identity;
+
+/// Variables that describe what the parent hands over; nobody else may set them.
+pub(super) const RESERVED: [&str; 7] = [
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    crate::inherited::VARIABLE,
+];
+
+/// Something that must be changed in a group's specification.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("workers {group}: {setting}: {text}")]
+pub struct Mistake {
+    pub group: GroupName,
+    /// The field of [`GroupSpec`].
+    pub setting: &'static str,
+    pub text: String,
+}
+
+type Environment = Vec<(String, Template)>;
+
+/// What is wrong with `spec`, whose sockets would lie below `run_folder`. Nothing is started, bound
+/// or created.
+#[must_use]
+pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
+    let mut found = Vec::new();
+    let mut note = |setting, text: Option<String>| {
+        found.extend(text.map(|text| Mistake { group: spec.name.clone(), setting, text }));
+    };
+    note("command", command(spec));
+    note("processes", processes(spec));
+    for (name, value) in &spec.environment {
+        note("environment", environment(name, value));
+    }
+    note("folder", folder(spec.folder.as_deref()));
+    note("sockets", sockets(spec));
+    note("variables", variables(spec));
+    note("readiness", readiness(spec));
+    for (setting, duration) in [
+        ("start_deadline", spec.start_deadline),
+        ("retry_after", spec.retry_after),
+        ("restart", spec.restart.backoff_min),
+    ] {
+        note(setting, duration.is_zero().then(|| "must be more than zero".to_owned()));
+    }
+    note("watchdog", spec.watchdog.filter(Duration::is_zero).map(|_| "must not be zero".into()));
+    note("run_folder", GroupFolder::of(run_folder, &spec.name).too_long());
+    found.extend(parse(spec).err());
+    found.extend(identity(spec).err());
+    found.extend(limits(spec));
+    found
+}
+
+/// The command and the environment as templates that this group can fill in.
+pub(super) fn parse(spec: &GroupSpec) -> Result<(Vec<Template>, Environment), Mistake> {
+    let mut known = built_in(spec);
+    known.extend(spec.variables.keys().cloned());
+    let template = |setting: &'static str, text: &str| {
+        let mistake = |text: String| Mistake { group: spec.name.clone(), setting, text };
+        let template = Template::parse(text).map_err(|_| {
+            mistake(format!("{text:?} opens a brace and never closes it; write {{{{ for a brace"))
+        })?;
+        let unknown = template.placeholders().find(|name| !known.iter().any(|known| known == name));
+        match unknown {
+            Some(name) => Err(mistake(unknown_placeholder(name, &known))),
+            None => Ok(template),
+        }
+    };
+    let command = spec.command.iter().map(|argument| template("command", argument));
+    let environment = spec
+        .environment
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), template("environment", value)?)));
+    Ok((command.collect::<Result<_, _>>()?, environment.collect::<Result<_, _>>()?))
+}
+
+fn unknown_placeholder(name: &str, known: &[String]) -> String {
+    let listed: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+    format!(
+        "unknown placeholder {{{name}}}; this group has {}; write {{{{ for a brace",
+        listed.join(" ")
+    )
+}
+
+/// Whom the workers run as. None: as the parent does.
+pub(super) fn identity(spec: &GroupSpec) -> Result<Option<Identity>, Mistake> {
+    let mistake = |setting, text: String| Mistake { group: spec.name.clone(), setting, text };
+    let setting = match (&spec.user, &spec.group) {
+        (None, None) => return Ok(None),
+        (Some(_), _) => "user",
+        (None, Some(_)) => "group",
+    };
+    if !rustix::process::geteuid().is_root() {
+        let text = "only root can start workers as somebody else; leave it out, or start as root";
+        return Err(mistake(setting, text.to_owned()));
+    }
+    Identity::find(spec.user.as_deref(), spec.group.as_deref())
+        .map(Some)
+        .map_err(|text| mistake(setting, text))
+}
+
+fn command(spec: &GroupSpec) -> Option<String> {
+    let has_nul = spec.command.iter().any(|argument| argument.contains('\0'));
+    match spec.command.first() {
+        None => Some("is empty; give the program and its arguments".into()),
+        Some(program) if program.is_empty() => Some("the program's name is empty".into()),
+        Some(_) => has_nul.then(|| "an argument contains a NUL byte".into()),
+    }
+}
+
+fn processes(spec: &GroupSpec) -> Option<String> {
+    (spec.processes > PROCESSES_MAX)
+        .then(|| format!("{} are more than the {PROCESSES_MAX} of one group", spec.processes))
+}
+
+fn environment(name: &str, value: &str) -> Option<String> {
+    if RESERVED.contains(&name) {
+        return Some(format!("{name} is set by Weir itself; leave it out"));
+    }
+    let is_wrong = name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    is_wrong.then(|| format!("{name:?} can't be set: no empty names, no '=', no NUL bytes"))
+}
+
+fn folder(folder: Option<&Path>) -> Option<String> {
+    let folder = folder.filter(|folder| !folder.is_dir())?;
+    Some(format!("{} is no folder", folder.display()))
+}
+
+fn sockets(spec: &GroupSpec) -> Option<String> {
+    let Sockets::Inherited(sockets) = &spec.sockets else { return None };
+    if sockets.is_empty() || sockets.len() > SOCKETS_MAX {
+        let count = sockets.len();
+        return Some(format!("a worker inherits 1 to {SOCKETS_MAX} sockets, not {count}"));
+    }
+    // sd_listen_fds_with_names(3): printable, and the colon separates them.
+    let is_wrong = |name: &str| {
+        name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+    };
+    let wrong = sockets.iter().find(|socket| is_wrong(&socket.name))?;
+    Some(format!("{:?} can't name a socket: printable characters without a colon", wrong.name))
+}
+
+fn variables(spec: &GroupSpec) -> Option<String> {
+    let built_in = built_in(spec);
+    let is_name = |name: &str| {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        !name.is_empty() && name.bytes().all(allowed)
+    };
+    spec.variables.iter().find_map(|(name, values)| {
+        if built_in.contains(name) {
+            Some(format!("{{{name}}} has a meaning already; choose another name"))
+        } else if !is_name(name) {
+            Some(format!("{name:?} can't name a placeholder: small letters, digits and _"))
+        } else if values.iter().any(|value| value.contains('\0')) {
+            Some(format!("a value of {{{name}}} contains a NUL byte"))
+        } else {
+            None
+        }
+    })
+}
+
+fn readiness(spec: &GroupSpec) -> Option<String> {
+    match &spec.readiness {
+        Readiness::Started(lived) if *lived >= spec.start_deadline => {
+            Some("a worker would pass start_deadline before it has lived long enough".into())
+        }
+        Readiness::Line(text) if text.is_empty() => {
+            Some("every line contains the empty text; give a part of the line to wait for".into())
+        }
+        Readiness::Probed if matches!(spec.sockets, Sockets::None) => {
+            Some("workers without sockets can't be probed".into())
+        }
+        _ => None,
+    }
+}
+
+/// Only root may raise a hard limit.
+fn limits(spec: &GroupSpec) -> Vec<Mistake> {
+    if rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let too_high =
+        resource_limits(&spec.resource_limits).into_iter().filter_map(|(what, limit)| {
+            let hard = rustix::process::getrlimit(what).maximum?;
+            let text =
+                format!("{what:?}: {limit} is above the hard limit {hard}; raise that first");
+            let mistake = Mistake { group: spec.name.clone(), setting: "resource_limits", text };
+            (limit > hard).then_some(mistake)
+        });
+    too_high.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(command: &[&str]) -> GroupSpec {
+        let command = command.iter().map(|&argument| argument.to_owned()).collect();
+        GroupSpec::new("shop".parse().expect("a name"), command)
+    }
+
+    fn texts(spec: &GroupSpec) -> Vec<String> {
+        mistakes(spec, Path::new("/run/weir")).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_unknown_placeholder_is_an_error_with_those_that_there_are() {
+        let mut spec = spec(&["serve", "--port={port}", "{queues}"]);
+        spec.variables.insert("queues".into(), vec!["a".into()]);
+        assert_eq!(
+            texts(&spec),
+            ["workers shop: command: unknown placeholder {port}; this group has {index} {name} \
+              {queues}; write {{ for a brace"]
+        );
+        spec.sockets = Sockets::Port;
+        assert_eq!(texts(&spec), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_mistakes_are_found_in_one_round() {
+        let mut spec = spec(&["", "{"]);
+        spec.processes = PROCESSES_MAX + 1;
+        spec.environment = vec![("LISTEN_FDS".into(), "3".into()), ("A=".into(), String::new())];
+        spec.folder = Some("/nonexistent".into());
+        spec.sockets = Sockets::Inherited(Vec::new());
+        spec.variables.insert("index".into(), Vec::new());
+        spec.readiness = Readiness::Line(String::new());
+        spec.start_deadline = Duration::ZERO;
+        spec.watchdog = Some(Duration::ZERO);
+        let settings: Vec<&str> = mistakes(&spec, Path::new(&"x".repeat(200)))
+            .iter()
+            .map(|found| found.setting)
+            .collect();
+        assert_eq!(
+            settings,
+            [
+                "command",
+                "processes",
+                "environment",
+                "environment",
+                "folder",
+                "sockets",
+                "variables",
+                "readiness",
+                "start_deadline",
+                "watchdog",
+                "run_folder",
+                "command"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named() {
+        let mut spec = spec(&["serve"]);
+        spec.user = Some("nobody-of-this-name".into());
+        let texts = texts(&spec);
+        let expected = if rustix::process::geteuid().is_root() {
+            "workers shop: user: there is no user nobody-of-this-name"
+        } else {
+            "workers shop: user: only root can start workers as somebody else; leave it out, or \
+             start as root"
+        };
+        assert_eq!(texts, [expected]);
+    }
+
+    #[test]
+    fn names_of_groups_are_short_and_plain() {
+        for name in ["", "Shop", "a b", "a/b", "..", &"x".repeat(33)] {
+            assert!(name.parse::<GroupName>().is_err(), "{name}");
+        }
+        assert!("shop_web-2".parse::<GroupName>().is_ok());
+    }
+}

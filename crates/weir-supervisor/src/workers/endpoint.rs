@@ -1,0 +1,107 @@
+//! What one generation listens on, and where it is reached.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use super::blueprint::{PORT, SOCKET, descriptor_values};
+use super::run_folder::GroupFolder;
+use super::spec::{BoundBy, Sockets};
+use super::template::Values;
+use crate::control::Address;
+
+/// Ports that are tried before a start is given up: each was just given to another worker.
+const PORT_TRIES_MAX: usize = 32;
+/// The name of a socket that the parent bound for one worker, in `LISTEN_FDNAMES`.
+const OWN_SOCKET_NAME: &str = "socket";
+
+/// Bound or chosen for one generation; what lies in the file system goes with it.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) address: Option<Address>,
+    listener: Option<OwnedFd>,
+}
+
+impl Endpoint {
+    /// `is_taken`: ports that other workers were given.
+    pub(crate) fn prepare(
+        sockets: &Sockets,
+        folder: &GroupFolder,
+        generation: u64,
+        is_taken: impl Fn(u16) -> bool,
+    ) -> io::Result<Self> {
+        let mut listener = None;
+        let address = match sockets {
+            Sockets::None | Sockets::Inherited(_) => None,
+            Sockets::UnixSocket(bound_by) => {
+                let path = folder.socket(generation);
+                if *bound_by == BoundBy::Parent {
+                    listener = Some(UnixListener::bind(&path)?.into());
+                }
+                Some(Address::Unix(path))
+            }
+            Sockets::Port => Some(Address::Port(free_port(is_taken)?)),
+        };
+        Ok(Self { address, listener })
+    }
+
+    /// What the worker inherits, with names.
+    pub(crate) fn descriptors<'a>(
+        &'a self,
+        sockets: &'a Sockets,
+    ) -> Vec<(&'a str, BorrowedFd<'a>)> {
+        match (sockets, &self.listener) {
+            (Sockets::Inherited(sockets), _) => sockets
+                .iter()
+                .map(|socket| (socket.name.as_str(), socket.descriptor.as_fd()))
+                .collect(),
+            (_, Some(listener)) => vec![(OWN_SOCKET_NAME, listener.as_fd())],
+            (_, None) => Vec::new(),
+        }
+    }
+
+    /// What placeholders stand for.
+    pub(crate) fn values(&self, descriptors: usize) -> Values {
+        let mut values = descriptor_values(descriptors);
+        match &self.address {
+            Some(Address::Unix(path)) => {
+                values.insert(SOCKET.to_owned(), vec![path.to_string_lossy().into_owned()]);
+            }
+            Some(Address::Port(port)) => {
+                values.insert(PORT.to_owned(), vec![port.to_string()]);
+            }
+            None => {}
+        }
+        values
+    }
+
+    fn path(&self) -> Option<&PathBuf> {
+        match &self.address {
+            Some(Address::Unix(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // It may never have been bound, or the worker has removed it.
+        let _ = self.path().map(std::fs::remove_file);
+    }
+}
+
+fn free_port(is_taken: impl Fn(u16) -> bool) -> io::Result<u16> {
+    // All are held until one is chosen, so that no two tries give the same.
+    let mut held = Vec::new();
+    for _ in 0..PORT_TRIES_MAX {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        if !is_taken(port) {
+            return Ok(port);
+        }
+        held.push(listener);
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "no free port was found"))
+}

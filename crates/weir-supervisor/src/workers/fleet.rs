@@ -1,0 +1,219 @@
+//! All groups with their processes: what the supervisor's loop calls, turn by turn.
+
+mod commands;
+mod events;
+mod reports;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+
+use self::reports::Cursor;
+use super::blueprint::Blueprint;
+use super::check::Mistake;
+use super::generation::{Moment, Numbers, Times};
+use super::group::{Group, Turn};
+use super::process::Process;
+use super::spec::{GroupName, GroupSpec};
+use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
+use crate::control::{Link, RollingState};
+use crate::printer::Printer;
+
+/// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
+#[derive(Debug)]
+pub struct Fleet {
+    groups: Vec<Crew>,
+    /// By generation.
+    processes: BTreeMap<u64, Process>,
+    numbers: Numbers,
+    printer: Printer,
+    link: Option<Link>,
+    connected_at: Option<Duration>,
+    snapshot: Option<Cursor>,
+    /// More was said than one turn follows.
+    has_unread: bool,
+    is_stopping: bool,
+    was_killed: bool,
+    pub(crate) orphans_reaped: u64,
+}
+
+/// One group.
+#[derive(Debug)]
+struct Crew {
+    blueprint: Blueprint,
+    rules: Group,
+    rolling: Option<RollingState>,
+}
+
+/// Why groups can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Mistakes(Vec<Mistake>),
+    #[error("two groups of workers are called {0}; rename one")]
+    TwiceTheName(GroupName),
+    #[error("{0} groups of workers are more than {GROUPS_MAX}")]
+    TooManyGroups(usize),
+    #[error("the folder for sockets of workers {group} can't be prepared: {error}")]
+    RunFolder { group: GroupName, error: io::Error },
+}
+
+impl Fleet {
+    /// Nothing is started before the supervisor runs. `run_folder`: for unix sockets; workers of
+    /// other users must be able to reach it, and no other Weir may use it.
+    pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
+        if groups.len() > GROUPS_MAX {
+            return Err(FleetError::TooManyGroups(groups.len()));
+        }
+        let mut crews: Vec<Crew> = Vec::new();
+        let mut mistakes = Vec::new();
+        for spec in groups {
+            if crews.iter().any(|crew| crew.blueprint.spec.name == spec.name) {
+                return Err(FleetError::TwiceTheName(spec.name));
+            }
+            let rules = Group::new(Times::of(&spec), spec.processes);
+            match Blueprint::new(spec, run_folder) {
+                Ok(blueprint) => crews.push(Crew { blueprint, rules, rolling: None }),
+                Err(found) => mistakes.extend(found),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(FleetError::Mistakes(mistakes));
+        }
+        for Crew { blueprint, .. } in &crews {
+            let prepared = blueprint.folder.prepare(blueprint.identity.as_ref());
+            let group = || blueprint.spec.name.clone();
+            prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;
+        }
+        Ok(Self::of(crews))
+    }
+
+    fn of(groups: Vec<Crew>) -> Self {
+        Self {
+            groups,
+            processes: BTreeMap::new(),
+            numbers: Numbers::default(),
+            printer: Printer::default(),
+            link: None,
+            connected_at: None,
+            snapshot: None,
+            has_unread: false,
+            is_stopping: false,
+            was_killed: false,
+            orphans_reaped: 0,
+        }
+    }
+
+    /// `socket` leads to the service from now on; it is sent a snapshot. The
+    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child.
+    pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
+        self.link = Some(Link::new(socket)?);
+        self.connected_at = Some(crate::monotonic());
+        self.snapshot = Some(Cursor::default());
+        Ok(())
+    }
+
+    fn moment(&self, now: Duration) -> Moment {
+        Moment { now, prober_since: self.connected_at }
+    }
+
+    /// When there is something to do without an event.
+    pub(crate) fn wakes_at(&self, now: Duration) -> Option<Duration> {
+        let moment = self.moment(now);
+        let unread = self.has_unread.then_some(now);
+        self.groups.iter().filter_map(|crew| crew.rules.wakes_at(moment)).chain(unread).min()
+    }
+
+    /// What to wait for.
+    pub(crate) fn poll<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        let reads = self.printer.has_room();
+        for process in self.processes.values() {
+            polled.push(PollFd::new(&process.pidfd, PollFlags::IN));
+            let output = process.output.descriptor().filter(|_| reads);
+            let notify = process.notify.as_ref().map(|notify| notify.descriptor());
+            for descriptor in output.into_iter().chain(notify) {
+                polled.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+            }
+        }
+        if let Some(link) = &self.link {
+            polled.push(PollFd::from_borrowed_fd(link.descriptor(), link.interest()));
+        }
+    }
+
+    /// Whether lines wait for the parent's output to be writable.
+    pub(crate) fn wants_to_print(&self) -> bool {
+        !self.printer.is_empty()
+    }
+
+    /// Starts who is due, kills who is overdue, goes on with rolling restarts.
+    pub(crate) fn turn(&mut self, now: Duration) {
+        let moment = self.moment(now);
+        let mut starts_left = STARTS_PER_TURN_MAX;
+        for index in 0..self.groups.len() {
+            let rules = &mut self.groups[index].rules;
+            let slots = rules.slots.len();
+            let Turn { actions, rolled } = rules.turn(moment, &mut self.numbers, &mut starts_left);
+            let removed = rules.slots.len()..slots;
+            self.perform(index, actions, now);
+            self.report_removed(index, removed);
+            self.report_rolling(index, rolled);
+        }
+        self.tell(now);
+    }
+
+    /// Hears what workers and the service say, and who has ended.
+    pub(crate) fn listen(&mut self, now: Duration, output: BorrowedFd<'_>) {
+        self.hear_workers(now);
+        self.hear_service(now);
+        self.reap(now);
+        self.printer.flush(output);
+        self.tell(now);
+    }
+
+    /// Asks everything to end.
+    pub(crate) fn stop(&mut self, now: Duration) {
+        if std::mem::replace(&mut self.is_stopping, true) {
+            return;
+        }
+        for index in 0..self.groups.len() {
+            if let Ok((actions, rolled)) = self.groups[index].rules.stop(None, now) {
+                self.perform(index, actions, now);
+                self.report_rolling(index, rolled.map(Err));
+            }
+        }
+    }
+
+    /// Ends everything at once.
+    pub(crate) fn kill(&mut self, now: Duration) {
+        self.stop(now);
+        for index in 0..self.groups.len() {
+            let slots = self.groups[index].rules.slots.iter_mut();
+            let actions = slots.flat_map(|slot| slot.kill("asked to end at once")).collect();
+            self.perform(index, actions, now);
+        }
+    }
+
+    /// Every worker has ended and none will be started.
+    pub(crate) fn is_over(&self) -> bool {
+        self.processes.is_empty() && self.groups.iter().all(|crew| crew.rules.is_over())
+    }
+
+    /// Whether some worker had to be killed while everything was asked to end.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.was_killed
+    }
+
+    /// Whether `pid` is one of the workers.
+    pub(crate) fn knows(&self, pid: rustix::process::Pid) -> bool {
+        self.processes.values().any(|process| process.pid == pid)
+    }
+
+    /// Prints what is left at the end, as far as it is taken.
+    pub(crate) fn print_rest(&mut self, output: BorrowedFd<'_>) {
+        self.printer.flush(output);
+    }
+}

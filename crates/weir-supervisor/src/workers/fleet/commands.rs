@@ -1,0 +1,149 @@
+//! What the service asks for.
+
+use std::time::Duration;
+
+use super::Fleet;
+use crate::control::{Command, Incoming, REQUESTS_PER_TURN_MAX, Report, Request};
+use crate::workers::REASON_BYTES_MAX;
+use crate::workers::process::Place;
+use crate::workers::signals::WorkerSignal;
+use crate::workers::slot::Refusal;
+
+impl Fleet {
+    pub(super) fn hear_service(&mut self, now: Duration) {
+        let received = self.link.as_mut().map(|link| link.receive()).unwrap_or_default();
+        self.has_unread = received.len() == REQUESTS_PER_TURN_MAX;
+        for incoming in received {
+            let answer = match incoming {
+                Incoming::Request(Request { id, command }) => match self.follow(command, now) {
+                    Ok(()) => Report::Done { id },
+                    Err(reason) => Report::Refused { id: Some(id), reason },
+                },
+                Incoming::Malformed(reason) => Report::Refused { id: None, reason },
+            };
+            if let Report::Refused { reason, .. } = &answer {
+                tracing::warn!(reason, "a command of the service is refused");
+            }
+            self.send(&answer);
+        }
+    }
+
+    fn follow(&mut self, command: Command, now: Duration) -> Result<(), Refusal> {
+        if self.is_stopping {
+            return Err("everything is being stopped".into());
+        }
+        match command {
+            Command::Ready { generation } => self.believe_ready(generation, now),
+            Command::Start { group, slot } => self.start_slots(&group, slot, now),
+            Command::Stop { group, slot } => self.stop_slots(&group, slot, now),
+            Command::Restart { group, slot } => {
+                let (group, slot) = (self.find(&group)?, index(slot));
+                let rules = &mut self.groups[group].rules;
+                let action = rules.restart(slot, &mut self.numbers, now)?;
+                self.perform(group, action.into_iter().collect(), now);
+                Ok(())
+            }
+            Command::RestartRolling { group } => {
+                let group = self.find(&group)?;
+                self.groups[group].rules.restart_rolling()?;
+                self.report_rolling(group, None);
+                Ok(())
+            }
+            Command::Scale { group, processes } => {
+                let group = self.find(&group)?;
+                let actions = self.groups[group].rules.scale(processes, now)?;
+                self.perform(group, actions, now);
+                self.report_group(group);
+                Ok(())
+            }
+            Command::Signal { generation, signal } => self.send_signal(generation, &signal),
+            Command::Evict { generation, reason } => self.evict(generation, reason, now),
+            Command::Pause { group } => {
+                let group = self.find(&group)?;
+                let rolled = self.groups[group].rules.pause();
+                self.report_rolling(group, rolled.map(Err));
+                self.report_group(group);
+                Ok(())
+            }
+            Command::Resume { group } => {
+                let group = self.find(&group)?;
+                self.groups[group].rules.is_paused = false;
+                self.report_group(group);
+                Ok(())
+            }
+        }
+    }
+
+    fn believe_ready(&mut self, generation: u64, now: Duration) -> Result<(), Refusal> {
+        let place = self.find_generation(generation)?;
+        self.is_ready(place, generation, now);
+        Ok(())
+    }
+
+    fn start_slots(
+        &mut self,
+        group: &str,
+        slot: Option<u32>,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        let group = self.find(group)?;
+        let slot = slot.map(index);
+        self.groups[group].rules.start(slot, now)?;
+        self.report_slots(group, slot, now);
+        Ok(())
+    }
+
+    fn stop_slots(&mut self, group: &str, slot: Option<u32>, now: Duration) -> Result<(), Refusal> {
+        let group = self.find(group)?;
+        let slot = slot.map(index);
+        let (actions, rolled) = self.groups[group].rules.stop(slot, now)?;
+        self.perform(group, actions, now);
+        self.report_slots(group, slot, now);
+        self.report_rolling(group, rolled.map(Err));
+        Ok(())
+    }
+
+    fn send_signal(&mut self, generation: u64, signal: &str) -> Result<(), Refusal> {
+        self.find_generation(generation)?;
+        let signal: WorkerSignal = signal.parse().map_err(|error| format!("{error}"))?;
+        self.signal(generation, signal.0);
+        Ok(())
+    }
+
+    fn evict(&mut self, generation: u64, reason: String, now: Duration) -> Result<(), Refusal> {
+        let place = self.find_generation(generation)?;
+        let reason = shortened(reason);
+        tracing::warn!(generation, reason, "eviction");
+        let action = self.slot_mut(place).evict(generation, &reason, now);
+        self.perform(place.group, action.into_iter().collect(), now);
+        Ok(())
+    }
+
+    fn report_slots(&mut self, group: usize, slot: Option<usize>, now: Duration) {
+        let slots = slot.map_or(0..self.groups[group].rules.slots.len(), |slot| slot..slot + 1);
+        for slot in slots {
+            self.report_slot(Place { group, slot }, None, now);
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize, Refusal> {
+        let is_it = |crew: &super::Crew| crew.blueprint.spec.name.as_str() == name;
+        let found = self.groups.iter().position(is_it);
+        found.ok_or_else(|| format!("there is no group of workers {name:?}"))
+    }
+
+    fn find_generation(&self, generation: u64) -> Result<Place, Refusal> {
+        let found = self.processes.get(&generation).map(|process| process.place);
+        found.ok_or_else(|| format!("generation {generation} is not there (any more)"))
+    }
+}
+
+fn index(slot: u32) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+/// Within [`REASON_BYTES_MAX`], at the end of a character.
+fn shortened(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+    reason
+}

@@ -1,0 +1,183 @@
+//! What the rules want done to processes, and what processes do by themselves.
+
+use std::time::Duration;
+
+use super::Fleet;
+use crate::control::Address;
+use crate::supervise::with_last_lines;
+use crate::workers::generation::Action;
+use crate::workers::launch::launch;
+use crate::workers::process::Place;
+use crate::workers::slot::{Fate, Slot};
+use crate::workers::spec::Readiness;
+
+/// A process that has ended, or one that could not be started.
+struct Death<'a> {
+    name: &'a str,
+    /// What happened, and why if it is known.
+    how: &'a str,
+    last_lines: &'a [String],
+}
+
+impl Fleet {
+    pub(super) fn perform(&mut self, group: usize, actions: Vec<Action>, now: Duration) {
+        for action in actions {
+            match action {
+                Action::Start(generation) => self.start(group, generation, now),
+                Action::Announce(generation) => self.announce(generation, "ready", now),
+                Action::Stop(generation) => {
+                    let signal = self.groups[group].blueprint.spec.stop_signal;
+                    self.signal(generation, signal.0);
+                    self.announce(generation, "asked to end", now);
+                }
+                Action::Dump(generation, reason) => {
+                    if let Some(dump) = self.groups[group].blueprint.spec.dump {
+                        self.signal(generation, dump.signal.0);
+                    }
+                    if let Some(process) = self.processes.get_mut(&generation) {
+                        // Should the dump itself end it, this is why.
+                        process.kill_reason.get_or_insert(reason);
+                    }
+                    self.announce(generation, "asked for a dump, then killed", now);
+                }
+                Action::Kill(generation, reason) => self.kill_one(generation, reason, now),
+            }
+        }
+    }
+
+    fn start(&mut self, group: usize, generation: u64, now: Duration) {
+        let holds = |slot: &Slot| slot.generations().any(|it| it.number == generation);
+        let Some(slot) = self.groups[group].rules.slots.iter().position(holds) else { return };
+        let place = Place { group, slot };
+        let blueprint = &self.groups[group].blueprint;
+        let is_taken = |port| {
+            let given = |address: &Address| *address == Address::Port(port);
+            self.processes.values().any(|it| it.endpoint.address.as_ref().is_some_and(given))
+        };
+        match launch(blueprint, place, generation, now, is_taken) {
+            Ok(process) => {
+                let pid = process.pid.as_raw_pid();
+                tracing::info!(worker = process.name, pid, generation, "started");
+                self.processes.insert(generation, process);
+                self.report_worker(generation, now);
+                self.report_slot(place, None, now);
+            }
+            Err(error) => {
+                let name = blueprint.worker_name(place.slot);
+                let how = error.to_string();
+                self.bury(
+                    place,
+                    generation,
+                    &Death { name: &name, how: &how, last_lines: &[] },
+                    now,
+                );
+            }
+        }
+    }
+
+    pub(super) fn signal(&self, generation: u64, signal: rustix::process::Signal) {
+        let Some(process) = self.processes.get(&generation) else { return };
+        if let Err(error) = process.signal(signal) {
+            tracing::debug!(worker = process.name, %error, "signal not sent");
+        }
+    }
+
+    fn kill_one(&mut self, generation: u64, reason: String, now: Duration) {
+        if let Some(process) = self.processes.get_mut(&generation) {
+            let pid = process.pid.as_raw_pid();
+            tracing::warn!(worker = process.name, pid, generation, reason, "killed");
+            process.kill(reason);
+            self.was_killed |= self.is_stopping;
+        }
+        self.report_worker(generation, now);
+    }
+
+    fn announce(&mut self, generation: u64, what: &str, now: Duration) {
+        if let Some(process) = self.processes.get(&generation) {
+            let pid = process.pid.as_raw_pid();
+            tracing::info!(worker = process.name, pid, generation, "{what}");
+        }
+        self.report_worker(generation, now);
+    }
+
+    /// Output and notifications of all workers.
+    pub(super) fn hear_workers(&mut self, now: Duration) {
+        let generations: Vec<u64> = self.processes.keys().copied().collect();
+        for generation in generations {
+            let Some(process) = self.processes.get_mut(&generation) else { continue };
+            let place = process.place;
+            let readiness = &self.groups[place.group].blueprint.spec.readiness;
+            let said = process.notify.as_ref().map(|notify| notify.receive()).unwrap_or_default();
+            let sought = match readiness {
+                Readiness::Line(text) => Some(text.as_str()),
+                _ => None,
+            };
+            let is_found =
+                self.printer.has_room() && process.output.read(&mut self.printer, sought);
+            let is_ready = is_found || (said.is_ready && *readiness == Readiness::Notify);
+            if said.is_alive || said.is_ready {
+                self.slot_mut(place).alive(generation, now);
+            }
+            if is_ready {
+                self.is_ready(place, generation, now);
+            }
+            if said.is_stopping && self.slot_mut(place).leaves(generation, now) {
+                self.announce(generation, "ends by itself", now);
+            }
+        }
+    }
+
+    pub(super) fn is_ready(&mut self, place: Place, generation: u64, now: Duration) {
+        let actions = self.slot_mut(place).ready(generation, now);
+        self.perform(place.group, actions, now);
+    }
+
+    /// Who has ended.
+    pub(super) fn reap(&mut self, now: Duration) {
+        let ended: Vec<(u64, String)> = self
+            .processes
+            .iter_mut()
+            .filter_map(|(generation, process)| Some((*generation, process.reap()?)))
+            .collect();
+        for (generation, status) in ended {
+            let Some(mut process) = self.processes.remove(&generation) else { continue };
+            let place = process.place;
+            process.output.finish(&mut self.printer);
+            let last_lines = process.output.last_lines();
+            self.report_end(generation, &process, &status, &last_lines, now);
+            let how = match &process.kill_reason {
+                Some(reason) => format!("{status}: {reason}"),
+                None => status,
+            };
+            let death = Death { name: &process.name, how: &how, last_lines: &last_lines };
+            self.bury(place, generation, &death, now);
+        }
+    }
+
+    /// What comes of a death.
+    fn bury(&mut self, place: Place, generation: u64, death: &Death<'_>, now: Duration) {
+        let Death { name, how, last_lines } = *death;
+        let reason = with_last_lines(&format!("{name} {how}"), last_lines);
+        let rules = &mut self.groups[place.group].rules;
+        let (fate, rolled) = rules.ended(place.slot, generation, &reason, now);
+        match fate {
+            Fate::Left => tracing::info!(worker = name, generation, "{how}"),
+            Fate::SuccessorTakesOver => {
+                tracing::error!(worker = name, generation, "{how}; its successor takes over");
+            }
+            Fate::ReplacementFailed => {
+                tracing::error!(generation, "replacement failed, the one before stays: {reason}");
+            }
+            Fate::Restarting { after, deaths_in_a_row } => {
+                let wait_ms = after.as_millis();
+                tracing::error!(worker = name, wait_ms, deaths_in_a_row, "{how}; restarting");
+            }
+            Fate::GivenUp { deaths_in_a_row } => {
+                tracing::error!(deaths_in_a_row, "given up for now: {reason}");
+            }
+        }
+        let failed = (fate == Fate::ReplacementFailed).then_some(reason);
+        self.report_slot(place, failed, now);
+        self.report_rolling(place.group, rolled.map(Err));
+    }
+}

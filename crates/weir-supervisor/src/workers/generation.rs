@@ -1,0 +1,212 @@
+//! One generation of a worker, as the rules see it. Pure: times come as arguments.
+
+use std::time::Duration;
+
+use super::spec::{GroupSpec, Readiness};
+use crate::restarts::RestartPolicy;
+
+/// Numbers that no two generations of any group share.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
+/// The times of a group that the rules need.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    pub(crate) restart: RestartPolicy,
+    pub(crate) start_deadline: Duration,
+    /// Ready when it has lived for this long.
+    pub(crate) ready_after: Option<Duration>,
+    /// The service says when it is ready, and only then does the start deadline run.
+    pub(crate) is_probed: bool,
+    pub(crate) stop_deadline: Duration,
+    /// None: evictions kill at once.
+    pub(crate) dump_wait: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) retry_after: Duration,
+}
+
+/// What the rules are told about the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Duration,
+    /// Since when there is a service that could probe.
+    pub(crate) prober_since: Option<Duration>,
+}
+
+/// What a generation does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Starting,
+    Ready,
+    /// Asked to end, or about to by itself.
+    Draining {
+        kill_at: Duration,
+    },
+    /// Asked for a dump before it is killed.
+    Dumping {
+        kill_at: Duration,
+        reason: String,
+    },
+    /// SIGKILL was sent.
+    Killed,
+}
+
+/// Something to do to the process of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Start(u64),
+    /// Ask it to end.
+    Stop(u64),
+    /// Ask it for a dump, before it is killed for this reason.
+    Dump(u64, String),
+    /// Kill its process group.
+    Kill(u64, String),
+    /// Tell everybody that it is ready.
+    Announce(u64),
+}
+
+/// One process's life.
+#[derive(Clone, Debug)]
+pub(crate) struct Generation {
+    pub(crate) number: u64,
+    pub(crate) phase: Phase,
+    pub(crate) started_at: Duration,
+    /// Its last sign of life.
+    pub(crate) alive_at: Duration,
+    /// None: it never was.
+    pub(crate) ready_at: Option<Duration>,
+    /// It ends because the parent asked it to or evicted it, not by itself.
+    pub(crate) is_dismissed: bool,
+}
+
+impl Times {
+    pub(crate) fn of(spec: &GroupSpec) -> Self {
+        Self {
+            restart: spec.restart.clone(),
+            start_deadline: spec.start_deadline,
+            ready_after: match spec.readiness {
+                Readiness::Started(lived) => Some(lived),
+                _ => None,
+            },
+            is_probed: spec.readiness == Readiness::Probed,
+            stop_deadline: spec.stop_deadline,
+            dump_wait: spec.dump.map(|dump| dump.wait),
+            watchdog: spec.watchdog,
+            retry_after: spec.retry_after,
+        }
+    }
+}
+
+impl Generation {
+    pub(crate) fn new(number: u64, now: Duration) -> Self {
+        let phase = Phase::Starting;
+        let (started_at, alive_at) = (now, now);
+        Self { number, phase, started_at, alive_at, ready_at: None, is_dismissed: false }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Whether it is on its way out.
+    pub(crate) fn is_ending(&self) -> bool {
+        !matches!(self.phase, Phase::Starting | Phase::Ready)
+    }
+
+    /// It serves from now on.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.phase = Phase::Ready;
+        self.ready_at = Some(now);
+        self.alive_at = now;
+    }
+
+    /// Asks it to end, gracefully.
+    pub(crate) fn drain(&mut self, now: Duration, times: &Times) -> Option<Action> {
+        if self.is_ending() {
+            return None;
+        }
+        self.is_dismissed = true;
+        self.leave(now, times);
+        Some(Action::Stop(self.number))
+    }
+
+    /// From now on it ends, within the deadline.
+    pub(crate) fn leave(&mut self, now: Duration, times: &Times) {
+        self.phase = Phase::Draining { kill_at: now.saturating_add(times.stop_deadline) };
+    }
+
+    /// Kills it, after a dump if there is one.
+    pub(crate) fn evict(&mut self, reason: &str, now: Duration, times: &Times) -> Option<Action> {
+        if matches!(self.phase, Phase::Dumping { .. } | Phase::Killed) {
+            return None;
+        }
+        self.is_dismissed = true;
+        let Some(wait) = times.dump_wait else { return Some(self.kill(reason)) };
+        let kill_at = now.saturating_add(wait);
+        self.phase = Phase::Dumping { kill_at, reason: reason.to_owned() };
+        Some(Action::Dump(self.number, reason.to_owned()))
+    }
+
+    pub(crate) fn kill(&mut self, reason: &str) -> Action {
+        self.phase = Phase::Killed;
+        Action::Kill(self.number, reason.to_owned())
+    }
+
+    /// When this generation needs a turn without an event.
+    pub(crate) fn wakes_at(&self, moment: Moment, times: &Times) -> Option<Duration> {
+        match self.phase {
+            Phase::Starting => {
+                let ready_at = times.ready_after.map(|after| self.started_at + after);
+                ready_at.or_else(|| self.start_deadline(moment, times))
+            }
+            Phase::Ready => times.watchdog.map(|limit| self.alive_at + limit),
+            Phase::Draining { kill_at } | Phase::Dumping { kill_at, .. } => Some(kill_at),
+            Phase::Killed => None,
+        }
+    }
+
+    /// What is due. A generation that has lived long enough is announced, but stays as it is: to be
+    /// ready concerns the whole slot.
+    pub(crate) fn turn(&mut self, moment: Moment, times: &Times) -> Option<Action> {
+        if self.wakes_at(moment, times).is_none_or(|at| at > moment.now) {
+            return None;
+        }
+        match &self.phase {
+            Phase::Starting if times.ready_after.is_some() => Some(Action::Announce(self.number)),
+            Phase::Starting => {
+                let limit = times.start_deadline;
+                Some(self.kill(&format!("not ready within start_deadline ({limit:?})")))
+            }
+            Phase::Ready => {
+                let limit = times.watchdog.unwrap_or_default();
+                let reason = format!("no sign of life within watchdog ({limit:?})");
+                self.evict(&reason, moment.now, times)
+            }
+            Phase::Draining { .. } => {
+                let limit = times.stop_deadline;
+                Some(self.kill(&format!("still running at its stop_deadline ({limit:?})")))
+            }
+            Phase::Dumping { reason, .. } => {
+                let reason = reason.clone();
+                Some(self.kill(&reason))
+            }
+            Phase::Killed => None,
+        }
+    }
+
+    /// None: it does not run now.
+    fn start_deadline(&self, moment: Moment, times: &Times) -> Option<Duration> {
+        let from = match times.is_probed {
+            true => self.started_at.max(moment.prober_since?),
+            false => self.started_at,
+        };
+        Some(from.saturating_add(times.start_deadline))
+    }
+}

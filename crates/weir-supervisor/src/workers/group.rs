@@ -1,0 +1,200 @@
+//! All slots of one group: how many there are, which is due, and the rolling restart. Pure.
+
+use std::time::Duration;
+
+use super::generation::{Action, Moment, Numbers, Times};
+use super::rolling::{Rolling, Step};
+use super::slot::{Fate, Refusal, Slot};
+use super::spec::PROCESSES_MAX;
+
+/// A group by its rules; the processes are elsewhere.
+#[derive(Debug)]
+pub(crate) struct Group {
+    times: Times,
+    pub(crate) slots: Vec<Slot>,
+    /// How many workers there are to be.
+    pub(crate) wanted: usize,
+    /// While it is paused nothing is started.
+    pub(crate) is_paused: bool,
+    pub(crate) rolling: Option<Rolling>,
+}
+
+/// What a turn of a group brought.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) actions: Vec<Action>,
+    /// How the rolling restart ended, if it did.
+    pub(crate) rolled: Option<Result<(), String>>,
+}
+
+impl Group {
+    pub(crate) fn new(times: Times, processes: u32) -> Self {
+        let wanted = usize::try_from(processes).unwrap_or(usize::MAX);
+        let slots = (0..wanted).map(|_| Slot::new(times.clone())).collect();
+        Self { times, slots, wanted, is_paused: false, rolling: None }
+    }
+
+    /// Nothing runs and nothing will.
+    pub(crate) fn is_over(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_empty() && !slot.is_wanted())
+    }
+
+    pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
+        let starts = self.slots.iter().filter_map(Slot::starts_at).filter(|_| !self.is_paused);
+        let turns = self.slots.iter().filter_map(|slot| slot.wakes_at(moment));
+        starts.chain(turns).min()
+    }
+
+    /// What is due. At most `starts_left` processes are started; the rest keeps its turn.
+    pub(crate) fn turn(
+        &mut self,
+        moment: Moment,
+        numbers: &mut Numbers,
+        starts_left: &mut usize,
+    ) -> Turn {
+        let mut turn = Turn::default();
+        for slot in &mut self.slots {
+            turn.actions.extend(slot.turn(moment));
+            let is_due = slot.starts_at().is_some_and(|at| at <= moment.now);
+            if is_due && !self.is_paused && *starts_left > 0 {
+                *starts_left -= 1;
+                turn.actions.push(slot.start_now(numbers, moment.now));
+            }
+        }
+        while self.slots.len() > self.wanted && self.slots.last().is_some_and(Slot::is_empty) {
+            self.slots.pop();
+        }
+        self.roll(moment.now, numbers, &mut turn);
+        turn
+    }
+
+    fn roll(&mut self, now: Duration, numbers: &mut Numbers, turn: &mut Turn) {
+        let Some(rolling) = &mut self.rolling else { return };
+        match rolling.step(&self.slots) {
+            Step::Wait => return,
+            Step::Replace(index) => match self.slots[index].replace(numbers, now) {
+                Ok(action) => return turn.actions.extend(action),
+                Err(refusal) => turn.rolled = Some(Err(format!("slot {index} {refusal}"))),
+            },
+            Step::Done => turn.rolled = Some(Ok(())),
+        }
+        self.rolling = None;
+    }
+
+    /// A process has ended. The text: the rolling restart ends with it.
+    pub(crate) fn ended(
+        &mut self,
+        index: usize,
+        number: u64,
+        reason: &str,
+        now: Duration,
+    ) -> (Fate, Option<String>) {
+        let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
+        let fate = slot.ended(number, reason, now);
+        let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
+        let is_failure = match fate {
+            Fate::Left | Fate::SuccessorTakesOver => false,
+            Fate::ReplacementFailed | Fate::Restarting { .. } | Fate::GivenUp { .. } => true,
+        };
+        if !is_concerned || !is_failure {
+            return (fate, None);
+        }
+        self.rolling = None;
+        (fate, Some(format!("slot {index}: {reason}")))
+    }
+
+    /// Starts all slots, or one.
+    pub(crate) fn start(&mut self, index: Option<usize>, now: Duration) -> Result<(), Refusal> {
+        for slot in self.chosen(index)? {
+            if slot.current.is_none() || !slot.is_wanted() {
+                slot.start(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all slots, or one. A rolling restart ends with it.
+    pub(crate) fn stop(
+        &mut self,
+        index: Option<usize>,
+        now: Duration,
+    ) -> Result<(Vec<Action>, Option<String>), Refusal> {
+        let actions = self.chosen(index)?.iter_mut().flat_map(|slot| slot.stop(now)).collect();
+        let rolled = self.rolling.take().map(|_| "stopped on command".to_owned());
+        Ok((actions, rolled))
+    }
+
+    /// Replaces one worker. Never two of a group at once.
+    pub(crate) fn restart(
+        &mut self,
+        index: usize,
+        numbers: &mut Numbers,
+        now: Duration,
+    ) -> Result<Option<Action>, Refusal> {
+        self.refuse_while_busy()?;
+        let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
+        slot.replace(numbers, now).map_err(|refusal| format!("slot {index} {refusal}"))
+    }
+
+    /// Replaces all workers, one after the other.
+    pub(crate) fn restart_rolling(&mut self) -> Result<(), Refusal> {
+        self.refuse_while_busy()?;
+        self.rolling = Some(Rolling::over(self.slots.len()));
+        Ok(())
+    }
+
+    /// To have `processes` workers that run. Those beyond are asked to end; stopped ones are started.
+    pub(crate) fn scale(&mut self, processes: u32, now: Duration) -> Result<Vec<Action>, Refusal> {
+        if processes > PROCESSES_MAX {
+            return Err(format!("{processes} are more than the {PROCESSES_MAX} of one group"));
+        }
+        if self.rolling.is_some() {
+            return Err("a rolling restart is under way; wait for its end".into());
+        }
+        self.wanted = usize::try_from(processes).unwrap_or(usize::MAX);
+        let mut actions = Vec::new();
+        for slot in self.slots.iter_mut().skip(self.wanted) {
+            actions.extend(slot.stop(now));
+        }
+        // Those that are on their way out come back when they have ended.
+        for slot in self.slots.iter_mut().take(self.wanted).filter(|slot| !slot.is_wanted()) {
+            slot.start(now);
+        }
+        while self.slots.len() < self.wanted {
+            self.slots.push(Slot::new(self.times.clone()));
+        }
+        Ok(actions)
+    }
+
+    /// Nothing is started from now on, until it is resumed. A rolling restart ends with it.
+    pub(crate) fn pause(&mut self) -> Option<String> {
+        self.is_paused = true;
+        self.rolling.take().map(|_| "paused on command".to_owned())
+    }
+
+    fn refuse_while_busy(&self) -> Result<(), Refusal> {
+        if self.is_paused {
+            return Err("the group is paused; resume it first".into());
+        }
+        if self.rolling.is_some() {
+            return Err("a rolling restart is under way".into());
+        }
+        match self.slots.iter().position(Slot::is_being_replaced) {
+            Some(index) => Err(format!("slot {index} is being replaced; one at a time")),
+            None => Ok(()),
+        }
+    }
+
+    fn chosen(&mut self, index: Option<usize>) -> Result<&mut [Slot], Refusal> {
+        let Some(index) = index else { return Ok(&mut self.slots) };
+        let slot = self.slots.get_mut(index).ok_or_else(|| no_slot(index))?;
+        Ok(std::slice::from_mut(slot))
+    }
+}
+
+fn no_slot(index: usize) -> Refusal {
+    format!("there is no slot {index}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use super::*;
+use crate::RestartPolicy;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A group with a clock, whose processes get ready as soon as they are started.
+struct Running {
+    group: Group,
+    numbers: Numbers,
+    now: Duration,
+    /// Every action, in order.
+    seen: Vec<Action>,
+    /// How rolling restarts ended.
+    rolled: Vec<Result<(), String>>,
+}
+
+impl Running {
+    fn new(processes: u32) -> Self {
+        let times = Times {
+            restart: RestartPolicy { backoff_min: SECOND, ..RestartPolicy::default() },
+            start_deadline: 10 * SECOND,
+            ready_after: None,
+            is_probed: false,
+            stop_deadline: 20 * SECOND,
+            dump_wait: None,
+            watchdog: None,
+            retry_after: 60 * SECOND,
+        };
+        let (group, numbers) = (Group::new(times, processes), Numbers::default());
+        let (seen, rolled) = (Vec::new(), Vec::new());
+        let mut running = Self { group, numbers, now: SECOND, seen, rolled };
+        running.turn(8);
+        running
+    }
+
+    /// One turn; what is started gets ready in it.
+    fn turn(&mut self, mut starts_left: usize) {
+        let moment = Moment { now: self.now, prober_since: None };
+        let turn = self.group.turn(moment, &mut self.numbers, &mut starts_left);
+        self.rolled.extend(turn.rolled);
+        self.follow(turn.actions);
+    }
+
+    fn follow(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            let started = if let Action::Start(number) = action { Some(number) } else { None };
+            self.seen.push(action);
+            if let Some(number) = started {
+                let more: Vec<Action> =
+                    self.group.slots.iter_mut().flat_map(|it| it.ready(number, self.now)).collect();
+                self.follow(more);
+            }
+        }
+    }
+
+    fn ended(&mut self, index: usize, number: u64) -> Fate {
+        let (fate, rolled) = self.group.ended(index, number, "the reason", self.now);
+        self.rolled.extend(rolled.map(Err));
+        fate
+    }
+
+    /// What happened since the last look, announcements aside.
+    fn seen(&mut self) -> Vec<Action> {
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.retain(|action| !matches!(action, Action::Announce(_)));
+        seen
+    }
+}
+
+#[test]
+fn a_turn_starts_a_bounded_number_of_processes() {
+    let mut running = Running::new(10);
+    assert_eq!(running.seen().len(), 8);
+    let moment = Moment { now: running.now, prober_since: None };
+    assert!(running.group.wakes_at(moment).is_some_and(|at| at <= running.now));
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(9), Action::Start(10)]);
+}
+
+#[test]
+fn a_rolling_restart_takes_one_after_the_other() {
+    let mut running = Running::new(3);
+    running.seen();
+    assert_eq!(running.group.restart_rolling(), Ok(()));
+    assert_eq!(running.group.restart_rolling(), Err("a rolling restart is under way".into()));
+    for (index, (old, new)) in [(1, 4), (2, 5), (3, 6)].into_iter().enumerate() {
+        running.turn(8);
+        running.turn(8);
+        assert_eq!(running.seen(), [Action::Start(new), Action::Stop(old)], "{index}");
+        assert_eq!(running.ended(index, old), Fate::Left);
+    }
+    running.turn(8);
+    assert_eq!(running.rolled, [Ok(())]);
+    assert_eq!(running.seen(), []);
+}
+
+#[test]
+fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
+    let mut running = Running::new(3);
+    running.seen();
+    assert_eq!(running.group.restart_rolling(), Ok(()));
+    let moment = Moment { now: running.now, prober_since: None };
+    let turn = running.group.turn(moment, &mut running.numbers, &mut 8);
+    assert_eq!(turn.actions, [Action::Start(4)]);
+    assert_eq!(running.ended(0, 4), Fate::ReplacementFailed);
+    assert_eq!(running.rolled, [Err("slot 0: the reason".into())]);
+    running.turn(8);
+    assert_eq!(running.seen(), [], "the others are left alone");
+    assert_eq!(running.group.restart_rolling(), Ok(()), "it may be tried again");
+}
+
+#[test]
+fn a_rolling_restart_passes_over_what_is_stopped() {
+    let mut running = Running::new(2);
+    running.seen();
+    running.group.stop(Some(0), running.now).expect("stopped");
+    running.ended(0, 1);
+    assert_eq!(running.group.restart_rolling(), Ok(()));
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(3), Action::Stop(2)]);
+}
+
+#[test]
+fn never_two_of_a_group_are_replaced_at_once() {
+    let mut running = Running::new(2);
+    let now = running.now;
+    assert_eq!(running.group.restart(0, &mut running.numbers, now), Ok(Some(Action::Start(3))));
+    let refused = running.group.restart(1, &mut running.numbers, now);
+    assert_eq!(refused, Err("slot 0 is being replaced; one at a time".into()));
+    assert!(running.group.restart_rolling().is_err());
+    let refused = running.group.restart(7, &mut running.numbers, now);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn scaling_down_stops_the_last_and_removes_them_when_they_have_ended() {
+    let mut running = Running::new(3);
+    let now = running.now;
+    let actions = running.group.scale(1, now).expect("scaled");
+    assert_eq!(actions, [Action::Stop(2), Action::Stop(3)]);
+    running.ended(1, 2);
+    running.turn(8);
+    assert_eq!(running.group.slots.len(), 3, "the last is still there");
+    running.ended(2, 3);
+    running.turn(8);
+    assert_eq!(running.group.slots.len(), 1);
+    running.seen();
+    assert_eq!(running.group.scale(2, now), Ok(Vec::new()));
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(4)]);
+    assert!(running.group.scale(PROCESSES_MAX + 1, now).is_err());
+}
+
+#[test]
+fn scaling_up_again_keeps_who_is_on_the_way_out_until_it_has_ended() {
+    let mut running = Running::new(2);
+    running.seen();
+    running.group.scale(1, running.now).expect("scaled");
+    running.group.scale(2, running.now).expect("scaled");
+    running.turn(8);
+    assert_eq!(running.seen(), []);
+    running.ended(1, 2);
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(3)]);
+}
+
+#[test]
+fn while_a_group_is_paused_nobody_is_started() {
+    let mut running = Running::new(1);
+    running.seen();
+    assert_eq!(running.group.pause(), None);
+    assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+    running.now += 10 * SECOND;
+    let moment = Moment { now: running.now, prober_since: None };
+    assert_eq!(running.group.wakes_at(moment), None, "nothing to wake up for");
+    running.turn(8);
+    assert_eq!(running.seen(), []);
+    let refused = running.group.restart(0, &mut running.numbers, running.now);
+    assert_eq!(refused, Err("the group is paused; resume it first".into()));
+    running.group.is_paused = false;
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(2)]);
+}
+
+#[test]
+fn a_stop_ends_a_rolling_restart() {
+    let mut running = Running::new(2);
+    running.group.restart_rolling().expect("begun");
+    running.turn(8);
+    let (actions, rolled) = running.group.stop(None, running.now).expect("stopped");
+    assert_eq!(actions, [Action::Stop(3), Action::Stop(2)]);
+    assert_eq!(rolled.as_deref(), Some("stopped on command"));
+    assert!(!running.group.is_over());
+    for (index, number) in [(0, 1), (0, 3), (1, 2)] {
+        assert_eq!(running.ended(index, number), Fate::Left);
+    }
+    assert!(running.group.is_over());
+}

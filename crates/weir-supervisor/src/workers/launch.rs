@@ -1,0 +1,216 @@
+//! Starts the process of one generation: sockets, command, environment, then fork and exec.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags};
+
+use super::blueprint::{Blueprint, INDEX, NAME};
+use super::check::RESERVED;
+use super::endpoint::Endpoint;
+use super::notify_socket::NotifySocket;
+use super::output::WorkerOutput;
+use super::process::{Place, Process};
+use super::spec::{GroupSpec, Readiness};
+use super::template::{Unknown, Values};
+use crate::system::{self, Identity, Image, Launch};
+
+/// Where programs are looked for when the environment has no `PATH` (as `execvp(3)`).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Why a worker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaunchError {
+    #[error(
+        "{program} is in no folder of PATH that the worker can reach; give its whole path, or set \
+         PATH in the environment of the group"
+    )]
+    NotFound { program: String },
+    #[error("can't be given something to listen on: {0}")]
+    Endpoint(io::Error),
+    #[error("NOTIFY_SOCKET can't be made: {0}")]
+    Notify(io::Error),
+    #[error("{program} can't be started in {folder}: {error}")]
+    Start { program: String, folder: String, error: io::Error },
+    #[error("{0}")]
+    Placeholder(Unknown),
+}
+
+type Environment = BTreeMap<OsString, OsString>;
+
+/// Starts `generation` at `place`.
+pub(crate) fn launch(
+    blueprint: &Blueprint,
+    place: Place,
+    generation: u64,
+    now: Duration,
+    is_taken: impl Fn(u16) -> bool,
+) -> Result<Process, LaunchError> {
+    let spec = &blueprint.spec;
+    let endpoint = Endpoint::prepare(&spec.sockets, &blueprint.folder, generation, is_taken)
+        .map_err(LaunchError::Endpoint)?;
+    let wants_notify = spec.readiness == Readiness::Notify || spec.watchdog.is_some();
+    let notify = wants_notify
+        .then(|| {
+            let path = blueprint.folder.notify(generation);
+            NotifySocket::bind(path, blueprint.identity.as_ref()).map_err(LaunchError::Notify)
+        })
+        .transpose()?;
+
+    let descriptors = endpoint.descriptors(&spec.sockets);
+    let values = values(blueprint, place.slot, &endpoint, descriptors.len());
+    let environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
+    let arguments = arguments(blueprint, &values)?;
+    let program = arguments[0].clone();
+    let image = image(arguments, environment, !descriptors.is_empty());
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, fd)| *fd).collect();
+    let spawned = spawn(blueprint, image, &descriptors);
+    let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
+    let name = blueprint.worker_name(place.slot);
+    let output = WorkerOutput::new(pipe, &name, pid.as_raw_pid());
+    let (started_at, kill_reason) = (now, None);
+    Ok(Process { place, name, pid, pidfd, output, notify, endpoint, started_at, kill_reason })
+}
+
+fn values(blueprint: &Blueprint, index: usize, endpoint: &Endpoint, descriptors: usize) -> Values {
+    let mut values = endpoint.values(descriptors);
+    values.insert(INDEX.to_owned(), vec![index.to_string()]);
+    values.insert(NAME.to_owned(), vec![blueprint.worker_name(index)]);
+    values.extend(blueprint.spec.variables.clone());
+    values
+}
+
+/// Never empty: an argument list that expands to nothing has no program to start.
+fn arguments(blueprint: &Blueprint, values: &Values) -> Result<Vec<String>, LaunchError> {
+    let mut arguments = Vec::new();
+    for template in &blueprint.command {
+        arguments.extend(template.expand_arguments(values).map_err(LaunchError::Placeholder)?);
+    }
+    if arguments.is_empty() {
+        arguments.push(String::new());
+    }
+    Ok(arguments)
+}
+
+fn environment(
+    blueprint: &Blueprint,
+    values: &Values,
+    notify: Option<&NotifySocket>,
+    descriptors: &[(&str, BorrowedFd<'_>)],
+) -> Result<Environment, LaunchError> {
+    // What systemd said to the parent is not for workers.
+    let mut environment: Environment = std::env::vars_os()
+        .filter(|(name, _)| !RESERVED.iter().any(|reserved| OsStr::new(reserved) == name))
+        .collect();
+    let mut set = |name: &str, value: OsString| environment.insert(name.into(), value);
+    for (name, value) in blueprint.identity.iter().flat_map(login_variables) {
+        set(name, value.into());
+    }
+    if !descriptors.is_empty() {
+        let names: Vec<&str> = descriptors.iter().map(|(name, _)| *name).collect();
+        set("LISTEN_FDS", descriptors.len().to_string().into());
+        set("LISTEN_FDNAMES", names.join(":").into());
+    }
+    if let Some(notify) = notify {
+        set("NOTIFY_SOCKET", notify.path().into());
+    }
+    if let Some(watchdog) = blueprint.spec.watchdog {
+        set("WATCHDOG_USEC", watchdog.as_micros().to_string().into());
+    }
+    for (name, value) in &blueprint.environment {
+        set(name, value.expand(values).map_err(LaunchError::Placeholder)?.into());
+    }
+    Ok(environment)
+}
+
+/// What a login would set.
+fn login_variables(identity: &Identity) -> Vec<(&'static str, String)> {
+    let name = identity.name.as_ref();
+    let known = [("HOME", identity.home.as_ref()), ("USER", name), ("LOGNAME", name)];
+    known.into_iter().filter_map(|(variable, value)| Some((variable, value?.clone()))).collect()
+}
+
+/// Where the program may be. With a `/` it is a path, from the worker's own folder, as are the
+/// folders of `PATH`.
+fn places(program: &str, environment: &Environment) -> Vec<PathBuf> {
+    if program.contains('/') {
+        return vec![PathBuf::from(program)];
+    }
+    let path = environment.get(OsStr::new("PATH")).cloned();
+    let path = path.unwrap_or_else(|| DEFAULT_PATH.into());
+    std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+}
+
+fn image(arguments: Vec<String>, environment: Environment, with_listen_pid: bool) -> Image {
+    let places = places(&arguments[0], &environment);
+    let programs = places.into_iter().map(|place| text(place.into_os_string().into_vec()));
+    let environment = environment.into_iter().map(|(name, value)| {
+        let mut entry = name.into_vec();
+        entry.push(b'=');
+        entry.extend_from_slice(value.as_bytes());
+        text(entry)
+    });
+    let arguments = arguments.into_iter().map(|argument| text(argument.into_bytes()));
+    let arguments = arguments.collect();
+    Image::new(programs.collect(), arguments, environment.collect(), with_listen_pid)
+}
+
+fn failure(program: String, spec: &GroupSpec, error: io::Error) -> LaunchError {
+    if error.kind() == io::ErrorKind::NotFound && !program.contains('/') {
+        return LaunchError::NotFound { program };
+    }
+    let folder = spec.folder.as_deref().unwrap_or(Path::new("."));
+    LaunchError::Start { program, folder: folder.display().to_string(), error }
+}
+
+/// The check refuses NUL bytes, and the system's own texts have none; one that got in by a path
+/// all the same ends the text there, as it would for the kernel.
+fn text(mut bytes: Vec<u8>) -> CString {
+    bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));
+    CString::new(bytes).unwrap_or_default()
+}
+
+type Spawned = (Pid, std::os::fd::OwnedFd, std::os::fd::OwnedFd);
+
+fn spawn(
+    blueprint: &Blueprint,
+    image: Image,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<Spawned> {
+    let (pipe, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    // The name counts for nothing: the image says what is executed.
+    let mut command = Command::new("worker");
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+    if let Some(folder) = &blueprint.spec.folder {
+        command.current_dir(folder);
+    }
+    system::hand_over(&mut command, descriptors);
+    let launch = Launch {
+        descriptors: descriptors.len(),
+        limits: blueprint.limits.clone(),
+        identity: blueprint.identity.clone(),
+        death_signal: blueprint.spec.stop_signal.0,
+        image,
+    };
+    system::exec_by_hand(&mut command, launch);
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok((pid, pidfd, pipe)),
+        Err(error) => {
+            // Nobody could watch it.
+            child.kill()?;
+            child.wait()?;
+            Err(error.into())
+        }
+    }
+}

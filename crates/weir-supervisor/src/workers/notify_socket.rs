@@ -1,0 +1,97 @@
+//! The other end of `sd_notify(3)`: what a worker says about itself.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::chown;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use crate::system::Identity;
+
+/// Messages of one worker that are read before others have their turn.
+const MESSAGES_PER_TURN_MAX: usize = 16;
+/// What is longer is cut; states that matter come first in practice.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// A worker's `NOTIFY_SOCKET`.
+#[derive(Debug)]
+pub(crate) struct NotifySocket {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+/// What a worker said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) is_ready: bool,
+    pub(crate) is_stopping: bool,
+    pub(crate) is_alive: bool,
+}
+
+impl NotifySocket {
+    /// `owner`: who alone may write to it, besides root.
+    pub(crate) fn bind(path: PathBuf, owner: Option<&Identity>) -> io::Result<Self> {
+        let socket = UnixDatagram::bind(&path)?;
+        let made = Self { socket, path };
+        made.socket.set_nonblocking(true)?;
+        if let Some(owner) = owner {
+            chown(&made.path, Some(owner.uid), Some(owner.gid))?;
+        }
+        Ok(made)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What was said since the last look.
+    pub(crate) fn receive(&self) -> Said {
+        let mut said = Said::default();
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            let Ok(bytes) = self.socket.recv(&mut message) else { break };
+            said.hear(&message[..bytes]);
+        }
+        said
+    }
+}
+
+impl Said {
+    fn hear(&mut self, message: &[u8]) {
+        for line in message.split(|&byte| byte == b'\n') {
+            match line {
+                b"READY=1" => self.is_ready = true,
+                b"STOPPING=1" => self.is_stopping = true,
+                b"WATCHDOG=1" => self.is_alive = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for NotifySocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_heard_and_the_rest_is_passed_over() {
+        let mut said = Said::default();
+        said.hear(b"STATUS=READY=1\nMAINPID=3\n");
+        assert_eq!(said, Said::default());
+        said.hear(b"READY=1\nSTATUS=fine");
+        assert_eq!(said, Said { is_ready: true, ..Said::default() });
+        said.hear(b"WATCHDOG=1");
+        said.hear(b"\xff\nSTOPPING=1\n");
+        assert_eq!(said, Said { is_ready: true, is_stopping: true, is_alive: true });
+    }
+}

@@ -1,0 +1,77 @@
+//! A worker's process while it runs.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+
+use super::endpoint::Endpoint;
+use super::notify_socket::NotifySocket;
+use super::output::WorkerOutput;
+
+/// Where a worker belongs. It stays: slots are removed from the end only, and empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Of the fleet's groups.
+    pub(crate) group: usize,
+    pub(crate) slot: usize,
+}
+
+/// The process of one generation.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) place: Place,
+    /// `shop-3`
+    pub(crate) name: String,
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) output: WorkerOutput,
+    pub(crate) notify: Option<NotifySocket>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) started_at: Duration,
+    /// Why the parent killed it, if it did.
+    pub(crate) kill_reason: Option<String>,
+}
+
+impl Process {
+    /// Sends `signal` to the worker alone: what its children make of it is its business.
+    pub(crate) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        rustix::process::pidfd_send_signal(&self.pidfd, signal)
+    }
+
+    /// Kills the worker and everything in its process group.
+    pub(crate) fn kill(&mut self, reason: String) {
+        self.kill_reason.get_or_insert(reason);
+        // By itself, too: it may have moved to another group.
+        let _ = self.signal(Signal::KILL);
+        self.kill_group();
+    }
+
+    /// How it ended, if it has; the rest of its group is killed then.
+    pub(crate) fn reap(&mut self) -> Option<String> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        self.wait(look | WaitIdOptions::NOWAIT)?;
+        // Before its pid, which is the number of the group, can become somebody else's.
+        self.kill_group();
+        self.wait(look).map(|status| describe(&status))
+    }
+
+    /// It was not reaped yet, so the number is still that of its own group.
+    fn kill_group(&self) {
+        // ESRCH: only the dead are in it.
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+    }
+
+    fn wait(&self, options: WaitIdOptions) -> Option<WaitIdStatus> {
+        rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options).ok().flatten()
+    }
+}
+
+/// `exited with code 2`, `was killed by signal 9`.
+fn describe(status: &WaitIdStatus) -> String {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

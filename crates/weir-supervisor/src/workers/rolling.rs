@@ -1,0 +1,56 @@
+//! A rolling restart: slot after slot, never two at once. Pure.
+
+use super::slot::Slot;
+
+/// How far a rolling restart has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rolling {
+    active: Option<usize>,
+    next: usize,
+    count: usize,
+}
+
+/// What a rolling restart needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Wait,
+    Replace(usize),
+    Done,
+}
+
+impl Rolling {
+    pub(crate) fn over(count: usize) -> Self {
+        Self { active: None, next: 0, count }
+    }
+
+    /// The slot that is being replaced.
+    pub(crate) fn active(&self) -> Option<usize> {
+        self.active
+    }
+
+    /// How many slots are done.
+    pub(crate) fn done(&self) -> usize {
+        self.next - usize::from(self.active.is_some())
+    }
+
+    pub(crate) fn step(&mut self, slots: &[Slot]) -> Step {
+        let is_busy = self.active.and_then(|index| slots.get(index)).is_some_and(|slot| {
+            // Also until the one before it has ended: its memory is still taken.
+            !slot.is_settled()
+        });
+        if is_busy {
+            return Step::Wait;
+        }
+        self.active = None;
+        while let Some(slot) = slots.get(self.next).filter(|_| self.next < self.count) {
+            let index = self.next;
+            self.next += 1;
+            // What was stopped stays so.
+            if slot.is_wanted() {
+                self.active = Some(index);
+                return Step::Replace(index);
+            }
+        }
+        Step::Done
+    }
+}

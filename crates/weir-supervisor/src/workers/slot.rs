@@ -1,0 +1,266 @@
+//! One place of a group: the generation that serves, during a replacement its successor beside it,
+//! and afterwards the old one while it ends. Pure: times come as arguments, actions go out.
+
+use std::time::Duration;
+
+use super::generation::{Action, Generation, Moment, Numbers, Phase, Times};
+use crate::restarts::{Restarts, Verdict};
+
+/// A place for one worker. It never holds more than two processes.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    times: Times,
+    restarts: Restarts,
+    is_wanted: bool,
+    pub(crate) current: Option<Generation>,
+    /// Started beside the current one; takes its place when it is ready.
+    pub(crate) successor: Option<Generation>,
+    /// Whose place was taken.
+    pub(crate) leaving: Option<Generation>,
+    pub(crate) vacancy: Vacancy,
+}
+
+/// Why there is no current generation, when there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Vacancy {
+    Stopped,
+    /// To be started then.
+    Waiting {
+        start_at: Duration,
+    },
+    /// Given up, to be tried again then.
+    Failed {
+        reason: String,
+        deaths_in_a_row: u32,
+        retry_at: Duration,
+    },
+}
+
+/// What came of the end of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// As it was asked to, or in somebody's place already.
+    Left,
+    /// The successor never got ready; the one before it stays.
+    ReplacementFailed,
+    /// The current one died, its successor is there already.
+    SuccessorTakesOver,
+    Restarting {
+        after: Duration,
+        deaths_in_a_row: u32,
+    },
+    GivenUp {
+        deaths_in_a_row: u32,
+    },
+}
+
+/// Why a command can't be followed now.
+pub(crate) type Refusal = String;
+
+impl Slot {
+    pub(crate) fn new(times: Times) -> Self {
+        Self {
+            restarts: Restarts::patient(times.restart.clone()),
+            times,
+            is_wanted: true,
+            current: None,
+            successor: None,
+            leaving: None,
+            vacancy: Vacancy::Waiting { start_at: Duration::ZERO },
+        }
+    }
+
+    pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
+        [&self.current, &self.successor, &self.leaving].into_iter().flatten()
+    }
+
+    fn generations_mut(&mut self) -> impl Iterator<Item = &mut Generation> {
+        [&mut self.current, &mut self.successor, &mut self.leaving].into_iter().flatten()
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Generation> {
+        self.generations_mut().find(|generation| generation.number == number)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.generations().next().is_none()
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Between the start of a successor and the end of the one before it.
+    pub(crate) fn is_being_replaced(&self) -> bool {
+        self.successor.is_some() || self.leaving.is_some()
+    }
+
+    /// It serves and nothing else is going on.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_being_replaced() && self.current.as_ref().is_some_and(Generation::is_ready)
+    }
+
+    /// When a process is to be started here.
+    pub(crate) fn starts_at(&self) -> Option<Duration> {
+        match self.vacancy {
+            _ if !self.is_wanted || self.current.is_some() => None,
+            Vacancy::Stopped => None,
+            Vacancy::Waiting { start_at: at } | Vacancy::Failed { retry_at: at, .. } => Some(at),
+        }
+    }
+
+    /// When this slot needs a turn without an event, starts aside.
+    pub(crate) fn wakes_at(&self, moment: Moment) -> Option<Duration> {
+        self.generations().filter_map(|generation| generation.wakes_at(moment, &self.times)).min()
+    }
+
+    /// What is due, starts aside.
+    pub(crate) fn turn(&mut self, moment: Moment) -> Vec<Action> {
+        let times = self.times.clone();
+        let due: Vec<Action> = self
+            .generations_mut()
+            .filter_map(|generation| generation.turn(moment, &times))
+            .collect();
+        due.into_iter()
+            .flat_map(|action| match action {
+                Action::Announce(number) => self.ready(number, moment.now),
+                other => vec![other],
+            })
+            .collect()
+    }
+
+    /// Starts a current generation.
+    pub(crate) fn start_now(&mut self, numbers: &mut Numbers, now: Duration) -> Action {
+        let number = numbers.next();
+        self.current = Some(Generation::new(number, now));
+        Action::Start(number)
+    }
+
+    /// A generation serves. A successor takes its place, and the one before it is asked to end.
+    pub(crate) fn ready(&mut self, number: u64, now: Duration) -> Vec<Action> {
+        let Some(generation) = self.find(number) else { return Vec::new() };
+        if generation.phase != Phase::Starting {
+            return Vec::new();
+        }
+        generation.begin(now);
+        let mut actions = vec![Action::Announce(number)];
+        if self.successor.as_ref().is_some_and(|successor| successor.number == number) {
+            self.leaving = self.current.take();
+            self.current = self.successor.take();
+            let old = self.leaving.as_mut();
+            actions.extend(old.and_then(|old| old.drain(now, &self.times)));
+        }
+        actions
+    }
+
+    /// A sign of life.
+    pub(crate) fn alive(&mut self, number: u64, now: Duration) {
+        if let Some(generation) = self.find(number) {
+            generation.alive_at = now;
+        }
+    }
+
+    /// A generation says itself that it ends: it gets as long as one that was asked to. False: that
+    /// is known.
+    pub(crate) fn leaves(&mut self, number: u64, now: Duration) -> bool {
+        let times = self.times.clone();
+        let leaving = self.find(number).filter(|generation| !generation.is_ending());
+        leaving.map(|generation| generation.leave(now, &times)).is_some()
+    }
+
+    /// The process of a generation has ended, or could not be started.
+    pub(crate) fn ended(&mut self, number: u64, reason: &str, now: Duration) -> Fate {
+        let is = |place: &Option<Generation>| place.as_ref().is_some_and(|it| it.number == number);
+        if is(&self.successor) {
+            let was_asked =
+                self.successor.take().is_some_and(|it| it.is_dismissed && !self.is_wanted);
+            return if was_asked { Fate::Left } else { Fate::ReplacementFailed };
+        }
+        if is(&self.leaving) {
+            self.leaving = None;
+            return Fate::Left;
+        }
+        let Some(ended) = self.current.take_if(|current| current.number == number) else {
+            return Fate::Left;
+        };
+        if let Some(successor) = self.successor.take() {
+            self.current = Some(successor);
+            return Fate::SuccessorTakesOver;
+        }
+        self.vacate(&ended, reason, now)
+    }
+
+    fn vacate(&mut self, ended: &Generation, reason: &str, now: Duration) -> Fate {
+        if !self.is_wanted {
+            self.vacancy = Vacancy::Stopped;
+            return Fate::Left;
+        }
+        if ended.is_dismissed {
+            self.vacancy = Vacancy::Waiting { start_at: now };
+            return Fate::Left;
+        }
+        match self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))) {
+            Verdict::Restart { after, deaths_in_a_row } => {
+                self.vacancy = Vacancy::Waiting { start_at: now.saturating_add(after) };
+                Fate::Restarting { after, deaths_in_a_row }
+            }
+            Verdict::GiveUp { deaths_in_a_row } => {
+                let retry_at = now.saturating_add(self.times.retry_after);
+                let reason = reason.to_owned();
+                self.vacancy = Vacancy::Failed { reason, deaths_in_a_row, retry_at };
+                Fate::GivenUp { deaths_in_a_row }
+            }
+        }
+    }
+
+    /// To be running, from now on and with a clean record.
+    pub(crate) fn start(&mut self, now: Duration) {
+        self.is_wanted = true;
+        self.restarts = Restarts::patient(self.times.restart.clone());
+        self.vacancy = Vacancy::Waiting { start_at: now };
+    }
+
+    /// To be running no more.
+    pub(crate) fn stop(&mut self, now: Duration) -> Vec<Action> {
+        self.is_wanted = false;
+        self.vacancy = Vacancy::Stopped;
+        let times = self.times.clone();
+        self.generations_mut().filter_map(|generation| generation.drain(now, &times)).collect()
+    }
+
+    /// Starts a successor beside the current generation; without one, starts it.
+    pub(crate) fn replace(
+        &mut self,
+        numbers: &mut Numbers,
+        now: Duration,
+    ) -> Result<Option<Action>, Refusal> {
+        if self.is_being_replaced() {
+            return Err("is being replaced already".into());
+        }
+        let Some(current) = &self.current else {
+            self.start(now);
+            return Ok(None);
+        };
+        if current.is_ending() {
+            return Err("is ending already".into());
+        }
+        let number = numbers.next();
+        self.successor = Some(Generation::new(number, now));
+        Ok(Some(Action::Start(number)))
+    }
+
+    /// Kills one generation, after a dump if there is one. It is started anew unless somebody is
+    /// there to take its place.
+    pub(crate) fn evict(&mut self, number: u64, reason: &str, now: Duration) -> Option<Action> {
+        let times = self.times.clone();
+        self.find(number)?.evict(reason, now, &times)
+    }
+
+    /// Kills every process.
+    pub(crate) fn kill(&mut self, reason: &str) -> Vec<Action> {
+        self.generations_mut().map(|generation| generation.kill(reason)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Placeholders in a worker's command and environment: `{port}`, `fd://{fd}`, `{{` for a brace.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A text with placeholders, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Placeholder(String),
+}
+
+/// What placeholders stand for. A list stands for several arguments where it stands alone, for its
+/// items with commas between where it doesn't.
+pub(crate) type Values = BTreeMap<String, Vec<String>>;
+
+/// A brace that was opened is never closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unclosed;
+
+/// Nothing of this name is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unknown(pub(crate) String);
+
+impl Template {
+    pub(crate) fn parse(text: &str) -> Result<Self, Unclosed> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            literal.push_str(&rest[..at]);
+            let (brace, after) = (&rest[at..=at], &rest[at + 1..]);
+            if let Some(after) = after.strip_prefix(brace) {
+                literal.push_str(brace);
+                rest = after;
+            } else if brace == "{" {
+                let (name, after) = after.split_once('}').ok_or(Unclosed)?;
+                parts.extend(text_part(&mut literal));
+                parts.push(Part::Placeholder(name.to_owned()));
+                rest = after;
+            } else {
+                // Alone it closes nothing and means itself.
+                literal.push_str(brace);
+                rest = after;
+            }
+        }
+        literal.push_str(rest);
+        parts.extend(text_part(&mut literal));
+        Ok(Self(parts))
+    }
+
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Placeholder(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// As one text.
+    pub(crate) fn expand(&self, values: &Values) -> Result<String, Unknown> {
+        self.0.iter().try_fold(String::new(), |mut text, part| {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Placeholder(name) => text.push_str(&look_up(values, name)?.join(",")),
+            }
+            Ok(text)
+        })
+    }
+
+    /// As arguments of a command: a placeholder that stands alone becomes as many as it has values.
+    pub(crate) fn expand_arguments(&self, values: &Values) -> Result<Vec<String>, Unknown> {
+        match self.0.as_slice() {
+            [Part::Placeholder(name)] => look_up(values, name).cloned(),
+            _ => Ok(vec![self.expand(values)?]),
+        }
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "unknown placeholder {{{}}}", self.0)
+    }
+}
+
+fn text_part(literal: &mut String) -> Option<Part> {
+    (!literal.is_empty()).then(|| Part::Text(std::mem::take(literal)))
+}
+
+fn look_up<'a>(values: &'a Values, name: &str) -> Result<&'a Vec<String>, Unknown> {
+    values.get(name).ok_or_else(|| Unknown(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values() -> Values {
+        let list = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect();
+        [("fd".to_owned(), list(&["3"])), ("queues".to_owned(), list(&["-q", "a", "-q", "b"]))]
+            .into()
+    }
+
+    fn arguments(text: &str) -> Vec<String> {
+        let template = Template::parse(text).expect(text);
+        template.expand_arguments(&values()).expect(text)
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_braces_escaped() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("", ""),
+            ("fd://{fd}", "fd://3"),
+            ("{fd}{fd}", "33"),
+            ("{{fd}}", "{fd}"),
+            ("{{{fd}}}", "{3}"),
+            ("}", "}"),
+            ("{{\"a\":1}", "{\"a\":1}"),
+            ("é{fd}ü", "é3ü"),
+        ] {
+            assert_eq!(arguments(text), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_stands_alone_becomes_arguments() {
+        assert_eq!(arguments("{queues}"), ["-q", "a", "-q", "b"]);
+        assert_eq!(arguments("--queues={queues}"), ["--queues=-q,a,-q,b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_refused() {
+        assert_eq!(Template::parse("a{b"), Err(Unclosed));
+        let template = Template::parse("x{nix}").expect("parsed");
+        assert_eq!(template.placeholders().collect::<Vec<_>>(), ["nix"]);
+        assert_eq!(template.expand(&values()), Err(Unknown("nix".into())));
+    }
+}

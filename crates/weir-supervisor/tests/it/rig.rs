@@ -1,0 +1,253 @@
+//! A supervisor with groups of workers and, in the service's place, the test.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_supervisor::control::{
+    self, Command, Report, Request, SlotState, Vacancy, WorkerPhase, WorkerState,
+};
+use weir_supervisor::notify::Notify;
+use weir_supervisor::requests::{self, Requests, Sender};
+use weir_supervisor::workers::{Fleet, GroupSpec, Readiness};
+use weir_supervisor::{Events, Outcome, RestartPolicy, Supervisor};
+
+/// Long enough for any machine: it is reached only by a test that fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Rig {
+    requests: Sender,
+    control: BufReader<UnixStream>,
+    reports: VecDeque<Report>,
+    next_id: u64,
+    thread: JoinHandle<Outcome>,
+    folder: tempfile::TempDir,
+}
+
+pub(crate) struct Nobody;
+
+impl Events for Nobody {
+    fn ready(&mut self) {}
+
+    fn reload(&mut self) -> bool {
+        true
+    }
+}
+
+impl Rig {
+    pub(crate) fn start(groups: Vec<GroupSpec>) -> Self {
+        Self::start_below(tempfile::tempdir().expect("a folder"), groups)
+    }
+
+    /// With its run folder below `folder`.
+    pub(crate) fn start_below(folder: tempfile::TempDir, groups: Vec<GroupSpec>) -> Self {
+        let output = std::fs::File::create(folder.path().join("output")).expect("a file");
+        Self::start_in(folder, groups, output.into())
+    }
+
+    pub(crate) fn start_writing_to(groups: Vec<GroupSpec>, output: OwnedFd) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), groups, output)
+    }
+
+    fn start_in(folder: tempfile::TempDir, groups: Vec<GroupSpec>, output: OwnedFd) -> Self {
+        let (requests, source) = Requests::pipe().expect("a pipe");
+        let (control, theirs) = UnixStream::pair().expect("a pair");
+        control.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut fleet = Fleet::new(groups, &folder.path().join("run")).expect("sound");
+        fleet.connect(theirs.into()).expect("connected");
+        let thread = std::thread::spawn(move || {
+            Supervisor::new(Vec::new(), source, Notify::nobody(), output)
+                .with_workers(fleet)
+                .run(&mut Nobody)
+        });
+        let (control, reports) = (BufReader::new(control), VecDeque::new());
+        Self { requests, control, reports, next_id: 0, thread, folder }
+    }
+
+    fn read(&mut self) -> Report {
+        let mut line = String::new();
+        self.control.read_line(&mut line).expect("a report");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn next(&mut self) -> Report {
+        self.reports.pop_front().unwrap_or_else(|| self.read())
+    }
+
+    /// The first thing that `find` finds in the reports to come.
+    pub(crate) fn find<T>(&mut self, mut find: impl FnMut(&Report) -> Option<T>) -> T {
+        loop {
+            let report = self.next();
+            if let Some(found) = find(&report) {
+                return found;
+            }
+        }
+    }
+
+    /// The next worker of `slot` that gets into `phase`.
+    pub(crate) fn worker(&mut self, slot: u32, phase: &WorkerPhase) -> WorkerState {
+        self.find(|report| match report {
+            Report::Worker(state) if state.slot == slot && state.phase == *phase => {
+                Some(state.clone())
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn ready(&mut self, slot: u32) -> WorkerState {
+        self.worker(slot, &WorkerPhase::Ready)
+    }
+
+    /// The first workers that get ready in slots 0 to `count`.
+    pub(crate) fn all_ready(&mut self, count: u32) -> Vec<WorkerState> {
+        let mut ready = std::collections::BTreeMap::new();
+        while ready.len() < count as usize {
+            let state = self.find(|report| match report {
+                Report::Worker(state) if state.phase == WorkerPhase::Ready => Some(state.clone()),
+                _ => None,
+            });
+            ready.entry(state.slot).or_insert(state);
+        }
+        ready.into_values().collect()
+    }
+
+    /// How the next worker of `slot` ends: its state, status, reason and last lines.
+    pub(crate) fn end(&mut self, slot: u32) -> (WorkerState, String, Option<String>, Vec<String>) {
+        self.find(|report| match report {
+            Report::Worker(state) if state.slot == slot => match &state.phase {
+                WorkerPhase::Ended { status, reason, last_lines } => {
+                    Some((state.clone(), status.clone(), reason.clone(), last_lines.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// The next time that `slot` is vacant in a way that `is_it` accepts.
+    pub(crate) fn vacancy(&mut self, slot: u32, is_it: impl Fn(&Vacancy) -> bool) -> Vacancy {
+        self.find(|report| match report {
+            Report::Slot(SlotState { slot: it, vacancy: Some(vacancy), .. })
+                if *it == slot && is_it(vacancy) =>
+            {
+                Some(vacancy.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// Sends `command`, waits for the answer; what comes before it is kept.
+    pub(crate) fn command(&mut self, command: Command) -> Result<(), String> {
+        self.next_id += 1;
+        let request = Request { id: self.next_id, command };
+        self.send(&control::encode(&request).expect("encoded"));
+        loop {
+            match self.read() {
+                Report::Done { id } if id == self.next_id => return Ok(()),
+                Report::Refused { id: Some(id), reason } if id == self.next_id => {
+                    return Err(reason);
+                }
+                other => self.reports.push_back(other),
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.control.get_mut().write_all(bytes).expect("sent");
+    }
+
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("output")).expect("read")
+    }
+
+    pub(crate) fn stop(&self) {
+        self.requests.send(requests::Request::Stop).expect("sent");
+    }
+
+    pub(crate) fn outcome(self) -> (Outcome, tempfile::TempDir) {
+        drop(self.control);
+        (self.thread.join().expect("the loop ended"), self.folder)
+    }
+
+    /// Stops everything; nobody may have to be killed.
+    pub(crate) fn end_well(self) {
+        self.stop();
+        let (outcome, folder) = self.outcome();
+        assert_eq!(outcome, Outcome::Stopped);
+        let left = std::fs::read_dir(folder.path().join("run/shop")).expect("a folder");
+        assert_eq!(left.count(), 0, "sockets are left in the run folder");
+    }
+}
+
+/// A group called `shop`.
+pub(crate) fn shop(command: &[&str]) -> GroupSpec {
+    let command = command.iter().map(|&argument| argument.to_owned()).collect();
+    let mut spec = GroupSpec::new("shop".parse().expect("a name"), command);
+    spec.start_deadline = Duration::from_secs(3600);
+    spec.stop_deadline = Duration::from_secs(3600);
+    spec.retry_after = Duration::from_secs(3600);
+    spec.restart = RestartPolicy {
+        backoff_min: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(5),
+        restarts_max: 3,
+        healthy_after: Duration::from_secs(3600),
+    };
+    spec
+}
+
+/// The same, running a shell script that says `up` when it is ready.
+pub(crate) fn script(text: &str) -> GroupSpec {
+    let mut spec = shop(&["/bin/sh", "-c", text]);
+    spec.readiness = Readiness::Line("up".into());
+    spec
+}
+
+/// The same, running a Python program from `tests/workers`.
+pub(crate) fn python(program: &str, arguments: &[&str]) -> GroupSpec {
+    let path = path_of(program);
+    let command: Vec<&str> =
+        ["python3", path.to_str().expect("text")].into_iter().chain(arguments.to_vec()).collect();
+    let mut spec = shop(&command);
+    spec.readiness = Readiness::Line("listening".into());
+    spec
+}
+
+pub(crate) fn path_of(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers").join(program)
+}
+
+/// Asks over an open connection which process answers.
+pub(crate) fn ask(mut connection: impl Read + Write) -> std::io::Result<i32> {
+    connection.write_all(b"?")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    answer.trim().parse().map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Kills `pid` as nobody can prevent.
+pub(crate) fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+}
+
+/// Waits, for a bounded number of looks, until `is_so`.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never came: {what}");
+}
+
+/// Whether `pid` runs; a zombie doesn't.
+pub(crate) fn runs(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}

@@ -1,0 +1,113 @@
+//! Workers beside a service process that comes and goes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use weir_supervisor::control::{Report, WorkerPhase};
+use weir_supervisor::notify::Notify;
+use weir_supervisor::requests::{Request, Requests};
+use weir_supervisor::workers::Fleet;
+use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
+
+use crate::rig::{Nobody, kill, path_of, runs, script, wait_until};
+
+/// What generations of the service have written: their pids, and what they were told.
+fn read(log: &Path) -> (Vec<i32>, Vec<Report>) {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let pid = |line: &str| line.strip_prefix("service ").and_then(|pid| pid.parse().ok());
+    let reports = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    (text.lines().filter_map(pid).collect(), reports)
+}
+
+fn service(log: &Path) -> ChildSpec {
+    ChildSpec {
+        name: "service".into(),
+        program: "python3".into(),
+        arguments: vec![path_of("service.py").into(), log.into()],
+        environment: Vec::new(),
+        descriptors: Vec::new(),
+        restart: RestartPolicy {
+            backoff_min: Duration::from_millis(1),
+            ..RestartPolicy::default()
+        },
+        stop_deadline: Duration::from_secs(3600),
+    }
+}
+
+fn ready_workers(reports: &[Report]) -> Vec<i32> {
+    let ready = reports.iter().filter_map(|report| match report {
+        Report::Worker(state) if state.phase == WorkerPhase::Ready => Some(state.pid),
+        _ => None,
+    });
+    ready.collect()
+}
+
+#[test]
+fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let ended = folder.path().join("ended");
+    let worker = script(&format!(
+        "trap 'echo worker >> {}; exit 0' TERM; echo up; while :; do sleep 0.01; done",
+        ended.display()
+    ));
+    let fleet = Fleet::new(vec![worker], &folder.path().join("run")).expect("sound");
+    let (requests, source) = Requests::pipe().expect("a pipe");
+    let output = std::fs::File::create(folder.path().join("output")).expect("a file");
+    let supervisor = Supervisor::new(vec![service(&log)], source, Notify::nobody(), output.into());
+    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+
+    wait_until("a ready worker", || !ready_workers(&read(&log).1).is_empty());
+    let (services, reports) = read(&log);
+    let worker = ready_workers(&reports)[0];
+    std::fs::write(&log, "").expect("emptied");
+    kill(services[0]);
+    wait_until("the next service knows", || !ready_workers(&read(&log).1).is_empty());
+    let (next_services, reports) = read(&log);
+    assert_ne!(next_services, services);
+    assert_eq!(reports[0], Report::SnapshotBegins { orphans_reaped: 0 });
+    assert_eq!(ready_workers(&reports), [worker], "the same worker goes on");
+    assert!(runs(worker));
+
+    requests.send(Request::Stop).expect("sent");
+    let outcome = thread.join().expect("the loop ended");
+    assert_eq!(outcome, Outcome::Killed, "Python without a handler dies of SIGTERM");
+    assert_eq!(std::fs::read_to_string(ended).expect("read"), "worker\n");
+    assert!(!runs(worker));
+}
+
+#[test]
+fn workers_are_asked_to_end_after_the_service_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ends = folder.path().join("ends");
+    let release = folder.path().join("release");
+    let worker = script(&format!(
+        "trap 'echo worker >> {}; exit 0' TERM; echo up; while :; do sleep 0.01; done",
+        ends.display()
+    ));
+    // It ends, but not before it is released.
+    let text = format!(
+        "trap 'echo asked >> {0}' TERM; echo ready >&3; while ! [ -e {1} ]; do sleep 0.01; done; \
+         echo service >> {0}",
+        ends.display(),
+        release.display()
+    );
+    let mut service = service(Path::new("unused"));
+    service.program = "/bin/sh".into();
+    service.arguments = vec!["-c".into(), text.into()];
+    let fleet = Fleet::new(vec![worker], &folder.path().join("run")).expect("sound");
+    let (requests, source) = Requests::pipe().expect("a pipe");
+    let output = folder.path().join("output");
+    let to = std::fs::File::create(&output).expect("a file");
+    let supervisor = Supervisor::new(vec![service], source, Notify::nobody(), to.into());
+    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+    let printed = || std::fs::read_to_string(&output).unwrap_or_default();
+    let written = || std::fs::read_to_string(&ends).unwrap_or_default();
+    wait_until("a worker", || printed().contains("up"));
+    wait_until("the service's trap", || written().is_empty());
+    requests.send(Request::Stop).expect("sent");
+    wait_until("the service is asked", || written() == "asked\n");
+    std::fs::write(release, "").expect("written");
+    assert_eq!(thread.join().expect("the loop ended"), Outcome::Stopped);
+    assert_eq!(written(), "asked\nservice\nworker\n");
+}
