@@ -8,6 +8,8 @@
 //! fast enough, the parent drops what waits and sends a fresh snapshot later; answers among it are
 //! lost, so whoever waits for one needs a timeout.
 
+use std::time::Duration;
+
 mod lines;
 mod link;
 mod message;
@@ -15,8 +17,8 @@ mod message;
 pub use lines::{LineTooLong, Lines, encode};
 pub(crate) use link::{Incoming, Link};
 pub use message::{
-    Address, Command, GroupState, Report, Request, RollingState, SlotState, Vacancy, WorkerPhase,
-    WorkerState,
+    Address, Command, GroupState, Report, Request, RollingState, SlotState, Totals, Vacancy,
+    WorkerPhase, WorkerState,
 };
 
 /// A request longer than this ends the connection: no honest one comes near.
@@ -26,5 +28,7 @@ pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 pub const REPORT_BYTES_MAX: usize = 128 * 1024;
 /// Reports that wait for the service to read. Twice the longest, so that one always fits.
 pub const WAITING_BYTES_MAX: usize = 2 * REPORT_BYTES_MAX;
+/// Counts are reported at most this often.
+pub const TOTALS_INTERVAL: Duration = Duration::from_secs(1);
 /// Requests that are followed before the parent looks after other things.
 pub const REQUESTS_PER_TURN_MAX: usize = 64;

@@ -19,7 +19,8 @@ pub(crate) struct Printer {
     waiting: Vec<u8>,
     /// Up to here it is written.
     written: usize,
-    lines_dropped: u64,
+    pub(crate) lines_dropped: u64,
+    is_dropping: bool,
 }
 
 impl Printer {
@@ -36,6 +37,7 @@ impl Printer {
     pub(crate) fn add(&mut self, prefix: &str, line: &[u8]) {
         if self.waiting.len() + prefix.len() + line.len() >= WAITING_BYTES_MAX {
             self.lines_dropped += 1;
+            self.is_dropping = true;
             return;
         }
         self.waiting.extend_from_slice(prefix.as_bytes());
@@ -57,8 +59,11 @@ impl Printer {
         if self.written == self.waiting.len() {
             self.waiting.clear();
             self.written = 0;
-            if std::mem::take(&mut self.lines_dropped) > 0 {
-                tracing::warn!("output of workers was dropped: nobody took it in time");
+            if std::mem::take(&mut self.is_dropping) {
+                tracing::warn!(
+                    self.lines_dropped,
+                    "output of workers was dropped: nobody took it in time"
+                );
             }
         }
     }

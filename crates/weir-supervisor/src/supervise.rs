@@ -89,7 +89,8 @@ impl Supervisor {
             let now = monotonic();
             self.start_and_kill(now);
             self.feed_watchdog(now);
-            if self.is_over(now) {
+            self.run_workers(now);
+            if self.is_over() {
                 return self.outcome();
             }
             self.sleep(now);

@@ -69,6 +69,26 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn pieces_make_no_difference(
+            pieces in proptest::collection::vec("[ab\n]{0,6}", 0..20),
+        ) {
+            let whole = pieces.concat();
+            let mut lines = Lines::new(1_000);
+            let mut found = Vec::new();
+            for piece in &pieces {
+                lines.add(piece.as_bytes());
+                while let Ok(Some(line)) = lines.next_line() {
+                    found.push(String::from_utf8_lossy(&line).into_owned());
+                }
+            }
+            let mut expected: Vec<&str> = whole.split('\n').collect();
+            expected.pop();
+            proptest::prop_assert_eq!(found, expected);
+        }
+    }
+
     #[test]
     fn a_line_over_its_limit_is_refused_with_and_without_an_end() {
         for text in [b"sixsix".as_slice(), b"sixsix\n", b"ok\nsixsix"] {

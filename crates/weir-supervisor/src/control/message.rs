@@ -47,10 +47,8 @@ pub enum Command {
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
     /// All that is known follows, up to [`Report::SnapshotEnds`]; what was known before is void.
-    SnapshotBegins {
-        /// Processes without a parent that were adopted and reaped so far.
-        orphans_reaped: u64,
-    },
+    SnapshotBegins,
+    Totals(Totals),
     Group(GroupState),
     Slot(SlotState),
     Worker(WorkerState),
@@ -68,6 +66,17 @@ pub enum Report {
     /// Something that a newer parent says.
     #[serde(other)]
     Unknown,
+}
+
+/// Counts since the parent was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Processes that lost their parent, were adopted and have ended.
+    pub orphans_reaped: u64,
+    /// Lines of workers that nobody took in time.
+    pub output_lines_dropped: u64,
+    /// How often a service read too slowly and got a fresh snapshot.
+    pub snapshots_repeated: u64,
 }
 
 /// A group.

@@ -13,7 +13,8 @@ use crate::workers::Fleet;
 
 impl Supervisor {
     /// Runs `workers`, too. The first child is the service: each generation of it gets a
-    /// [control channel](crate::control) to them.
+    /// [control channel](crate::control) to them. The thread that runs the supervisor must live as
+    /// long as the process: when it ends, workers are sent their stop signal.
     #[must_use]
     pub fn with_workers(mut self, workers: Fleet) -> Self {
         if let Some(service) = self.children.first_mut() {
@@ -31,16 +32,25 @@ impl Supervisor {
         Ok(self)
     }
 
-    /// Whether everything has ended. Workers are asked to after the service: requests that it has
-    /// in flight need them.
-    pub(super) fn is_over(&mut self, now: Duration) -> bool {
-        let children_ended = self.children.iter().all(|child| matches!(child.state, State::Ended));
-        let Some(workers) = &mut self.workers else { return children_ended };
-        if children_ended && self.stopping {
+    /// What is due. Workers are asked to end after the service: requests that it has in flight need
+    /// them.
+    pub(super) fn run_workers(&mut self, now: Duration) {
+        let is_last = self.stopping && self.children_ended();
+        let Some(workers) = &mut self.workers else { return };
+        if is_last {
             workers.stop(now);
         }
         workers.turn(now);
-        children_ended && self.stopping && workers.is_over()
+    }
+
+    /// Whether everything has ended. Without children, workers go on until they are stopped.
+    pub(super) fn is_over(&self) -> bool {
+        let workers_ended = || self.workers.as_ref().is_none_or(Fleet::is_over);
+        self.children_ended() && (self.stopping || self.workers.is_none()) && workers_ended()
+    }
+
+    fn children_ended(&self) -> bool {
+        self.children.iter().all(|child| matches!(child.state, State::Ended))
     }
 
     /// The new generation of the service gets its line to the workers.
@@ -62,7 +72,7 @@ impl Supervisor {
         let workers = &mut self.workers;
         orphans.reap(now, |pid| is_child(pid) || workers.as_ref().is_some_and(|it| it.knows(pid)));
         if let Some(workers) = workers {
-            workers.orphans_reaped = orphans.reaped;
+            workers.totals.orphans_reaped = orphans.reaped;
         }
     }
 

@@ -20,7 +20,7 @@ use super::group::{Group, Turn};
 use super::process::Process;
 use super::spec::{GroupName, GroupSpec};
 use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
-use crate::control::{Link, RollingState};
+use crate::control::{Link, RollingState, Totals};
 use crate::printer::Printer;
 
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
@@ -38,7 +38,10 @@ pub struct Fleet {
     has_unread: bool,
     is_stopping: bool,
     was_killed: bool,
-    pub(crate) orphans_reaped: u64,
+    /// `output_lines_dropped` aside.
+    pub(crate) totals: Totals,
+    totals_sent: Totals,
+    totals_at: Duration,
 }
 
 /// One group.
@@ -104,7 +107,9 @@ impl Fleet {
             has_unread: false,
             is_stopping: false,
             was_killed: false,
-            orphans_reaped: 0,
+            totals: Totals::default(),
+            totals_sent: Totals::default(),
+            totals_at: Duration::ZERO,
         }
     }
 
@@ -125,7 +130,8 @@ impl Fleet {
     pub(crate) fn wakes_at(&self, now: Duration) -> Option<Duration> {
         let moment = self.moment(now);
         let unread = self.has_unread.then_some(now);
-        self.groups.iter().filter_map(|crew| crew.rules.wakes_at(moment)).chain(unread).min()
+        let groups = self.groups.iter().filter_map(|crew| crew.rules.wakes_at(moment));
+        groups.chain(unread).chain(self.totals_due()).min()
     }
 
     /// What to wait for.

@@ -131,6 +131,19 @@ mod tests {
         assert_eq!(arguments("--queues={queues}"), ["--queues=-q,a,-q,b"]);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_text_with_its_braces_doubled_comes_out_as_it_was(text in ".*") {
+            let escaped = text.replace('{', "{{").replace('}', "}}");
+            proptest::prop_assert_eq!(arguments(&escaped), [text]);
+        }
+
+        #[test]
+        fn no_text_is_too_odd(text in "[{}a]*") {
+            let _ = Template::parse(&text).map(|template| template.expand_arguments(&values()));
+        }
+    }
+
     #[test]
     fn what_cannot_be_filled_in_is_refused() {
         assert_eq!(Template::parse("a{b"), Err(Unclosed));

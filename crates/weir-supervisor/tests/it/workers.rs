@@ -256,6 +256,8 @@ fn what_is_no_request_is_refused_with_a_reason() {
     assert!(reason.starts_with("not a request: missing field `command`"), "{reason}");
     let unknown = Command::Pause { group: "shopp".into() };
     assert_eq!(rig.command(unknown), Err("there is no group of workers \"shopp\"".into()));
+    let refused = rig.command(Command::Ready { generation });
+    assert_eq!(refused, Err("workers shop are not probed: they say themselves".into()));
     let refused = rig.command(Command::Signal { generation, signal: "KILL".into() });
     assert!(refused.expect_err("refused").starts_with("\"KILL\" is no signal for workers"));
     rig.end_well();

@@ -8,6 +8,7 @@ use crate::workers::REASON_BYTES_MAX;
 use crate::workers::process::Place;
 use crate::workers::signals::WorkerSignal;
 use crate::workers::slot::Refusal;
+use crate::workers::spec::Readiness;
 
 impl Fleet {
     pub(super) fn hear_service(&mut self, now: Duration) {
@@ -76,6 +77,10 @@ impl Fleet {
 
     fn believe_ready(&mut self, generation: u64, now: Duration) -> Result<(), Refusal> {
         let place = self.find_generation(generation)?;
+        let spec = &self.groups[place.group].blueprint.spec;
+        if spec.readiness != Readiness::Probed {
+            return Err(format!("workers {} are not probed: they say themselves", spec.name));
+        }
         self.is_ready(place, generation, now);
         Ok(())
     }

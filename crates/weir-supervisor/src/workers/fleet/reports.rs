@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Fleet;
 use crate::control::{
-    GroupState, Report, RollingState, SlotState, Vacancy as VacancyState, WorkerPhase, WorkerState,
+    GroupState, Report, RollingState, SlotState, TOTALS_INTERVAL, Totals, Vacancy as VacancyState,
+    WorkerPhase, WorkerState,
 };
 use crate::workers::generation::Phase;
 use crate::workers::process::{Place, Process};
@@ -39,7 +40,11 @@ impl Fleet {
     /// Goes on with a snapshot, and writes what the service takes.
     pub(super) fn tell(&mut self, now: Duration) {
         if self.link.as_mut().is_some_and(|link| link.takes_fresh_start()) {
+            self.totals.snapshots_repeated += 1;
             self.snapshot = Some(Cursor::default());
+        }
+        if self.totals_due().is_some_and(|at| at <= now) {
+            self.send_totals(now);
         }
         while self.link.as_ref().is_some_and(|link| link.has_room()) && self.snapshot.is_some() {
             self.continue_snapshot(now);
@@ -53,10 +58,27 @@ impl Fleet {
         }
     }
 
+    fn totals(&self) -> Totals {
+        Totals { output_lines_dropped: self.printer.lines_dropped, ..self.totals }
+    }
+
+    /// When counts that have changed are to be reported, if there are any.
+    pub(super) fn totals_due(&self) -> Option<Duration> {
+        let is_news = self.link.is_some() && self.totals() != self.totals_sent;
+        is_news.then_some(self.totals_at)
+    }
+
+    fn send_totals(&mut self, now: Duration) {
+        self.totals_sent = self.totals();
+        self.totals_at = now + TOTALS_INTERVAL;
+        self.send(&Report::Totals(self.totals_sent));
+    }
+
     fn continue_snapshot(&mut self, now: Duration) {
         let Some(cursor) = self.snapshot else { return };
         if !cursor.has_begun {
-            self.send(&Report::SnapshotBegins { orphans_reaped: self.orphans_reaped });
+            self.send(&Report::SnapshotBegins);
+            self.send_totals(now);
             self.snapshot = Some(Cursor { has_begun: true, ..cursor });
         } else if cursor.group == self.groups.len() {
             self.send(&Report::SnapshotEnds);
