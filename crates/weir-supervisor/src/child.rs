@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: Output,
     /// The parent's end of its control channel, until somebody takes it.
-    control: Option<OwnedFd>,
+    pub(crate) control: Option<OwnedFd>,
     status: Option<OwnedFd>,
     words: Vec<u8>,
     pub(crate) ready_at: Option<Duration>,
@@ -124,13 +124,8 @@ impl Child {
 
     /// Asks it to end; one that waits to be started isn't.
     pub(crate) fn stop(&mut self, now: Duration) {
-        let deadline = now + self.spec.stop_deadline;
         match &mut self.state {
-            State::Running(process) => {
-                process.kill_at = Some(deadline);
-                process.silence.ignore();
-                process.signal(Signal::TERM);
-            }
+            State::Running(process) => process.stop(now, self.spec.stop_deadline),
             State::Waiting { .. } | State::Ended => self.state = State::Ended,
         }
     }
@@ -140,8 +135,7 @@ impl Child {
         let State::Running(process) = &mut self.state else {
             return None;
         };
-        let status = process.process.try_wait().ok().flatten()?;
-        while process.output.pass_on(passed_to) {}
+        let status = process.reap(passed_to)?;
         let ready_for = process.ready_at.map(|since| now.saturating_sub(since));
         let verdict = self.restarts.died(ready_for);
         let last_lines = process.output.last_lines();
@@ -167,7 +161,7 @@ fn next_state(verdict: Verdict, now: Duration) -> State {
 }
 
 impl Process {
-    fn start(spec: &ChildSpec, has_control: bool, now: Duration) -> io::Result<Self> {
+    pub(crate) fn start(spec: &ChildSpec, has_control: bool, now: Duration) -> io::Result<Self> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (status, status_writer) = pipe()?;
         let (life_reader, life) = pipe()?;
@@ -209,6 +203,21 @@ impl Process {
             kill_at: None,
             _life: life,
         })
+    }
+
+    /// Asks it to end within `deadline`.
+    pub(crate) fn stop(&mut self, now: Duration, deadline: Duration) {
+        self.kill_at = Some(now + deadline);
+        // It may be silent while it ends; its deadline is another one.
+        self.silence.ignore();
+        self.signal(Signal::TERM);
+    }
+
+    /// How it ended, if it has; what it has written last is passed on.
+    pub(crate) fn reap(&mut self, passed_to: BorrowedFd<'_>) -> Option<ExitStatus> {
+        let status = self.process.try_wait().ok().flatten()?;
+        while self.output.pass_on(passed_to) {}
+        Some(status)
     }
 
     /// What to poll for words, while there may be more.

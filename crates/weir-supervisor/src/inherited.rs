@@ -22,6 +22,10 @@ pub(crate) const LIFE: &str = "life";
 pub enum Word {
     /// It serves.
     Ready,
+    /// It serves all but what only one process can hold at a time (a store). Said by a service that
+    /// replaces another: from now on the other may end. [`Word::Ready`] follows, or may be said at
+    /// once.
+    Standby,
     /// It still answers; systemd's watchdog is fed from this.
     Alive,
     /// The settings are in effect.
@@ -32,13 +36,15 @@ impl Word {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
+            Self::Standby => "standby",
             Self::Alive => "alive",
             Self::Reloaded => "reloaded",
         }
     }
 
     pub(crate) fn parse(line: &str) -> Option<Self> {
-        [Self::Ready, Self::Alive, Self::Reloaded].into_iter().find(|word| word.as_str() == line)
+        let words = [Self::Ready, Self::Standby, Self::Alive, Self::Reloaded];
+        words.into_iter().find(|word| word.as_str() == line)
     }
 }
 

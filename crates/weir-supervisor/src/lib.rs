@@ -4,7 +4,8 @@
 //! can take it along.
 //!
 //! - [`spec`]: what to run, and what to hand it.
-//! - [`supervise`]: the loop over all children; [`supervise::Supervisor::run`] is the lifecycle.
+//! - [`supervise`]: the loop over all children, and the replacement of the service;
+//!   [`supervise::Supervisor::run`] is the lifecycle.
 //! - [`workers`]: groups of worker processes beside the service, which outlive it.
 //! - [`control`]: what parent and service tell each other about workers.
 //! - [`restarts`]: when to start again, and when to give up; pure.

@@ -14,6 +14,9 @@ pub enum Request {
     Stop,
     /// SIGHUP: read the settings again.
     Reload,
+    /// SIGUSR2: start a new service process, and end the present one when that is ready. Only where
+    /// [the service can run twice](crate::Supervisor::replacing_service_within).
+    Replace,
 }
 
 /// Where requests come from.
@@ -33,7 +36,7 @@ enum Source {
 pub struct Sender(OwnedFd);
 
 impl Requests {
-    /// SIGTERM, SIGINT and SIGHUP of this process. Call it before any thread is started: the
+    /// SIGTERM, SIGINT, SIGHUP and SIGUSR2 of this process. Call it before any thread is started: the
     /// signals are blocked in the calling thread and in those that it starts.
     pub fn signals() -> std::io::Result<Self> {
         Ok(Self { source: Source::Signals(system::signal_descriptor()?) })
@@ -56,12 +59,14 @@ impl Requests {
         match &self.source {
             Source::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
                 libc::SIGHUP => Some(Request::Reload),
+                libc::SIGUSR2 => Some(Request::Replace),
                 _ => Some(Request::Stop),
             },
             Source::Pipe(descriptor) => {
                 let mut byte = [0];
                 match rustix::io::read(descriptor, &mut byte) {
                     Ok(1) if byte[0] == b'r' => Some(Request::Reload),
+                    Ok(1) if byte[0] == b'n' => Some(Request::Replace),
                     Ok(1) => Some(Request::Stop),
                     _ => None,
                 }
@@ -75,6 +80,7 @@ impl Sender {
     pub fn send(&self, request: Request) -> std::io::Result<()> {
         let byte = match request {
             Request::Reload => b"r",
+            Request::Replace => b"n",
             Request::Stop => b"s",
         };
         match rustix::io::write(&self.0, byte) {

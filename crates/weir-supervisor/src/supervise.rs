@@ -1,6 +1,7 @@
 //! The loop over all children: start, watch, restart, end. One thread, no runtime; it sleeps in
 //! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
 
+mod replacement;
 mod workers;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +22,9 @@ use crate::restarts::Verdict;
 use crate::silence::Look;
 use crate::spec::ChildSpec;
 use crate::workers::Fleet;
+
+pub use self::replacement::REPLACE_DEADLINE;
+use self::replacement::Replacement;
 
 /// Who takes part in the lifecycle.
 pub trait Events {
@@ -57,6 +61,9 @@ pub struct Supervisor {
     watchdog_at: Option<Duration>,
     workers: Option<Fleet>,
     orphans: Option<Orphans>,
+    replacement: Option<Replacement>,
+    /// None: the service can't run twice.
+    replace_deadline: Option<Duration>,
 }
 
 impl Supervisor {
@@ -80,6 +87,8 @@ impl Supervisor {
             gave_up: None,
             workers: None,
             orphans: None,
+            replacement: None,
+            replace_deadline: None,
         }
     }
 
@@ -89,6 +98,7 @@ impl Supervisor {
             let now = monotonic();
             self.start_and_kill(now);
             self.feed_watchdog(now);
+            self.run_replacement(now);
             self.run_workers(now);
             if self.is_over() {
                 return self.outcome();
@@ -100,6 +110,7 @@ impl Supervisor {
             }
             self.listen_to_children(now, events);
             self.reap(now);
+            self.listen_to_replacement(now);
             self.listen_to_workers(now);
         }
     }
@@ -168,12 +179,14 @@ impl Supervisor {
                 for process in self.children.iter().filter_map(Child::running) {
                     process.signal(Signal::KILL);
                 }
+                self.kill_replacement();
                 self.kill_workers(now);
             }
             Request::Stop => {
                 tracing::info!("stopping");
                 self.stop(now);
             }
+            Request::Replace => self.replace_service(now),
             Request::Reload => {
                 self.notify.reloading();
                 if !self.stopping && events.reload() {
@@ -193,6 +206,7 @@ impl Supervisor {
         for child in &mut self.children {
             child.stop(now);
         }
+        self.stop_replacement(now);
     }
 
     fn give_up(&mut self, reason: String, now: Duration) {
@@ -294,7 +308,9 @@ impl Supervisor {
         let mut polled = vec![PollFd::new(&requests, PollFlags::IN)];
         let outputs_open = output::is_writable(self.output.as_fd());
         let mut output_waits = false;
-        let processes: Vec<_> = self.children.iter().filter_map(Child::running).collect();
+        let replacement = self.replacement.iter().map(Replacement::process);
+        let running = self.children.iter().filter_map(Child::running);
+        let processes: Vec<_> = running.chain(replacement).collect();
         let outputs: Vec<_> = processes.iter().map(|process| process.output.descriptor()).collect();
         let statuses: Vec<_> = processes.iter().filter_map(|process| process.status()).collect();
         polled.extend(statuses.iter().map(|status| PollFd::new(status, PollFlags::IN)));
@@ -311,7 +327,7 @@ impl Supervisor {
             polled.push(PollFd::new(&self.output, PollFlags::OUT));
         }
         let wakes = self.children.iter().filter_map(Child::wakes_at).chain(self.watchdog_at);
-        let wakes = wakes.chain(self.workers_wake_at(now)).min();
+        let wakes = wakes.chain(self.workers_wake_at(now)).chain(self.replacement_wakes_at()).min();
         let wait = wakes.map(|at| timespec(at.saturating_sub(now)));
         match rustix::event::poll(&mut polled, wait.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

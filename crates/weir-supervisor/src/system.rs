@@ -29,6 +29,9 @@ pub const FIRST_DESCRIPTOR: RawFd = 3;
 /// The last of the standard signals.
 const SIGNAL_MAX: libc::c_int = 31;
 
+/// Signals that the parent acts upon.
+const RECEIVED: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR2];
+
 /// Descriptors that [`take_descriptor`] gave out already.
 static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
@@ -78,20 +81,20 @@ pub fn take_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and gives a non-blocking descriptor
+/// Blocks SIGTERM, SIGINT, SIGHUP and SIGUSR2 in the calling thread and gives a non-blocking descriptor
 /// that reads them.
 pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set; the others read or change an initialised one.
     unsafe {
         check(libc::sigemptyset(set.as_mut_ptr()))?;
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        for signal in RECEIVED {
             check(libc::sigaddset(set.as_mut_ptr(), signal))?;
         }
         check_errno(libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()))?;
     }
     // Under `nohup`, or behind a `&` in a script, some come ignored, and then no descriptor tells.
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+    for signal in RECEIVED {
         stop_ignoring(signal);
     }
     // SAFETY: the set is initialised; -1 asks for a new descriptor, which nobody else owns.

@@ -32,6 +32,8 @@ pub use spec::{
 
 /// Groups of one parent.
 pub const GROUPS_MAX: usize = 100;
+/// Services that are connected at once: one, and the next while it is replaced.
+pub const SERVICES_MAX: usize = 2;
 /// Processes that are started before the loop looks after the others: each costs it a fork.
 pub const STARTS_PER_TURN_MAX: usize = 8;
 /// Bytes of a reason that the service gives for an eviction.

@@ -1,12 +1,13 @@
 //! The supervisor's workers: they run beside the service process, outlive it, and end after it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::PollFd;
+use rustix::process::Pid;
 
-use super::Supervisor;
+use super::{Replacement, Supervisor};
 use crate::child::{Child, State};
 use crate::orphans::Orphans;
 use crate::workers::Fleet;
@@ -35,7 +36,7 @@ impl Supervisor {
     /// What is due. Workers are asked to end after the service: requests that it has in flight need
     /// them.
     pub(super) fn run_workers(&mut self, now: Duration) {
-        let is_last = self.stopping && self.children_ended();
+        let is_last = self.stopping && self.children_ended() && self.replacement.is_none();
         let Some(workers) = &mut self.workers else { return };
         if is_last {
             workers.stop(now);
@@ -45,8 +46,12 @@ impl Supervisor {
 
     /// Whether everything has ended. Without children, workers go on until they are stopped.
     pub(super) fn is_over(&self) -> bool {
+        let replaced = self.replacement.is_none();
         let workers_ended = || self.workers.as_ref().is_none_or(Fleet::is_over);
-        self.children_ended() && (self.stopping || self.workers.is_none()) && workers_ended()
+        replaced
+            && self.children_ended()
+            && (self.stopping || self.workers.is_none())
+            && workers_ended()
     }
 
     fn children_ended(&self) -> bool {
@@ -55,8 +60,12 @@ impl Supervisor {
 
     /// The new generation of the service gets its line to the workers.
     pub(super) fn connect_workers(&mut self, child: usize) {
-        let Some(socket) = self.children[child].take_control() else { return };
-        let Some(workers) = &mut self.workers else { return };
+        let control = self.children[child].take_control();
+        self.connect_to_workers(control);
+    }
+
+    pub(super) fn connect_to_workers(&mut self, control: Option<OwnedFd>) {
+        let (Some(socket), Some(workers)) = (control, &mut self.workers) else { return };
         if let Err(error) = workers.connect(socket) {
             tracing::error!(%error, "the service can't be told about workers");
         }
@@ -67,8 +76,10 @@ impl Supervisor {
             workers.listen(now, self.output.as_fd());
         }
         let Some(orphans) = &mut self.orphans else { return };
-        let is_child =
-            |pid| self.children.iter().filter_map(Child::running).any(|it| it.pid == pid);
+        let replacement = self.replacement.iter().map(Replacement::process);
+        let processes = self.children.iter().filter_map(Child::running).chain(replacement);
+        let pids: Vec<Pid> = processes.map(|process| process.pid).collect();
+        let is_child = |pid| pids.contains(&pid);
         let workers = &mut self.workers;
         orphans.reap(now, |pid| is_child(pid) || workers.as_ref().is_some_and(|it| it.knows(pid)));
         if let Some(workers) = workers {

@@ -19,7 +19,7 @@ use super::generation::{Moment, Numbers, Times};
 use super::group::{Group, Turn};
 use super::process::Process;
 use super::spec::{GroupName, GroupSpec};
-use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
+use super::{GROUPS_MAX, SERVICES_MAX, STARTS_PER_TURN_MAX};
 use crate::control::{Link, RollingState, Totals};
 use crate::printer::Printer;
 
@@ -31,9 +31,8 @@ pub struct Fleet {
     processes: BTreeMap<u64, Process>,
     numbers: Numbers,
     printer: Printer,
-    link: Option<Link>,
-    connected_at: Option<Duration>,
-    snapshot: Option<Cursor>,
+    /// To the service; to two of them while one is replaced.
+    lines: Vec<Line>,
     /// More was said than one turn follows.
     has_unread: bool,
     is_stopping: bool,
@@ -42,6 +41,15 @@ pub struct Fleet {
     pub(crate) totals: Totals,
     totals_sent: Totals,
     totals_at: Duration,
+}
+
+/// A connected service.
+#[derive(Debug)]
+struct Line {
+    link: Link,
+    connected_at: Duration,
+    /// How far its snapshot has come; None: it has one.
+    snapshot: Option<Cursor>,
 }
 
 /// One group.
@@ -101,9 +109,7 @@ impl Fleet {
             processes: BTreeMap::new(),
             numbers: Numbers::default(),
             printer: Printer::default(),
-            link: None,
-            connected_at: None,
-            snapshot: None,
+            lines: Vec::new(),
             has_unread: false,
             is_stopping: false,
             was_killed: false,
@@ -113,17 +119,21 @@ impl Fleet {
         }
     }
 
-    /// `socket` leads to the service from now on; it is sent a snapshot. The
-    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child.
+    /// `socket` leads to a service; it is sent a snapshot. The
+    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child. Of
+    /// more than [`SERVICES_MAX`] the oldest is disconnected.
     pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
-        self.link = Some(Link::new(socket)?);
-        self.connected_at = Some(crate::monotonic());
-        self.snapshot = Some(Cursor::default());
+        let link = Link::new(socket)?;
+        if self.lines.len() == SERVICES_MAX {
+            self.lines.remove(0);
+        }
+        let (connected_at, snapshot) = (crate::monotonic(), Some(Cursor::default()));
+        self.lines.push(Line { link, connected_at, snapshot });
         Ok(())
     }
 
     fn moment(&self, now: Duration) -> Moment {
-        Moment { now, prober_since: self.connected_at }
+        Moment { now, prober_since: self.lines.iter().map(|line| line.connected_at).min() }
     }
 
     /// When there is something to do without an event.
@@ -145,7 +155,7 @@ impl Fleet {
                 polled.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
             }
         }
-        if let Some(link) = &self.link {
+        for Line { link, .. } in &self.lines {
             polled.push(PollFd::from_borrowed_fd(link.descriptor(), link.interest()));
         }
     }
@@ -174,7 +184,7 @@ impl Fleet {
     /// Hears what workers and the service say, and who has ended.
     pub(crate) fn listen(&mut self, now: Duration, output: BorrowedFd<'_>) {
         self.hear_workers(now);
-        self.hear_service(now);
+        self.hear_services(now);
         self.reap(now);
         self.printer.flush(output);
         self.tell(now);

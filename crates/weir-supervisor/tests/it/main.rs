@@ -1,6 +1,7 @@
 //! Real children: small shell scripts that behave and misbehave.
 
 mod notify;
+mod replacement;
 mod rig;
 mod supervise;
 mod workers;

@@ -55,7 +55,12 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
     let (requests, source) = Requests::pipe().expect("a pipe");
     let output = std::fs::File::create(folder.path().join("output")).expect("a file");
     let supervisor = Supervisor::new(vec![service(&log)], source, Notify::nobody(), output.into());
-    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+    let thread = std::thread::spawn(move || {
+        supervisor
+            .with_workers(fleet)
+            .replacing_service_within(weir_supervisor::supervise::REPLACE_DEADLINE)
+            .run(&mut Nobody)
+    });
 
     wait_until("a ready worker", || !ready_workers(&read(&log).1).is_empty());
     let (services, reports) = read(&log);
@@ -68,6 +73,13 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
     assert_eq!(reports[0], Report::SnapshotBegins);
     assert_eq!(ready_workers(&reports), [worker], "the same worker goes on");
     assert!(runs(worker));
+
+    std::fs::write(&log, "").expect("emptied");
+    requests.send(Request::Replace).expect("sent");
+    wait_until("the one after that knows", || !ready_workers(&read(&log).1).is_empty());
+    wait_until("the one before has ended", || !runs(next_services[0]));
+    assert_ne!(read(&log).0, next_services);
+    assert!(runs(worker), "the same worker goes on");
 
     requests.send(Request::Stop).expect("sent");
     let outcome = thread.join().expect("the loop ended");

@@ -11,22 +11,28 @@ use crate::workers::slot::Refusal;
 use crate::workers::spec::Readiness;
 
 impl Fleet {
-    pub(super) fn hear_service(&mut self, now: Duration) {
-        let received = self.link.as_mut().map(|link| link.receive()).unwrap_or_default();
-        self.has_unread = received.len() == REQUESTS_PER_TURN_MAX;
-        for incoming in received {
-            let answer = match incoming {
-                Incoming::Request(Request { id, command }) => match self.follow(command, now) {
-                    Ok(()) => Report::Done { id },
-                    Err(reason) => Report::Refused { id: Some(id), reason },
-                },
-                Incoming::Malformed(reason) => Report::Refused { id: None, reason },
-            };
-            if let Report::Refused { reason, .. } = &answer {
-                tracing::warn!(reason, "a command of the service is refused");
+    pub(super) fn hear_services(&mut self, now: Duration) {
+        self.has_unread = false;
+        for line in 0..self.lines.len() {
+            let received = self.lines[line].link.receive();
+            self.has_unread |= received.len() == REQUESTS_PER_TURN_MAX;
+            for incoming in received {
+                let answer = self.answer(incoming, now);
+                self.lines[line].link.send(&answer);
             }
-            self.send(&answer);
         }
+    }
+
+    fn answer(&mut self, incoming: Incoming, now: Duration) -> Report {
+        let (id, reason) = match incoming {
+            Incoming::Request(Request { id, command }) => match self.follow(command, now) {
+                Ok(()) => return Report::Done { id },
+                Err(reason) => (Some(id), reason),
+            },
+            Incoming::Malformed(reason) => (None, reason),
+        };
+        tracing::warn!(reason, "a command of the service is refused");
+        Report::Refused { id, reason }
     }
 
     fn follow(&mut self, command: Command, now: Duration) -> Result<(), Refusal> {

@@ -31,30 +31,33 @@ impl Fleet {
         self.groups[group].blueprint.spec.name.to_string()
     }
 
-    pub(super) fn send(&mut self, report: &Report) {
-        if let Some(link) = &mut self.link {
-            link.send(report);
+    fn send(&mut self, report: &Report) {
+        for line in &mut self.lines {
+            line.link.send(report);
         }
     }
 
-    /// Goes on with a snapshot, and writes what the service takes.
+    /// Goes on with snapshots, and writes what services take.
     pub(super) fn tell(&mut self, now: Duration) {
-        if self.link.as_mut().is_some_and(|link| link.takes_fresh_start()) {
-            self.totals.snapshots_repeated += 1;
-            self.snapshot = Some(Cursor::default());
+        for line in &mut self.lines {
+            if line.link.takes_fresh_start() {
+                self.totals.snapshots_repeated += 1;
+                line.snapshot = Some(Cursor::default());
+            }
         }
         if self.totals_due().is_some_and(|at| at <= now) {
             self.send_totals(now);
         }
-        while self.link.as_ref().is_some_and(|link| link.has_room()) && self.snapshot.is_some() {
-            self.continue_snapshot(now);
-        }
-        if let Some(link) = &mut self.link {
-            link.flush();
-            if link.is_closed() {
-                tracing::info!("the service has gone; workers stay");
-                (self.link, self.connected_at, self.snapshot) = (None, None, None);
+        for index in 0..self.lines.len() {
+            while self.lines[index].link.has_room() && self.lines[index].snapshot.is_some() {
+                self.continue_snapshot(index, now);
             }
+            self.lines[index].link.flush();
+        }
+        let before = self.lines.len();
+        self.lines.retain(|line| !line.link.is_closed());
+        if self.lines.len() < before {
+            tracing::info!("a service has gone; workers stay");
         }
     }
 
@@ -64,7 +67,7 @@ impl Fleet {
 
     /// When counts that have changed are to be reported, if there are any.
     pub(super) fn totals_due(&self) -> Option<Duration> {
-        let is_news = self.link.is_some() && self.totals() != self.totals_sent;
+        let is_news = !self.lines.is_empty() && self.totals() != self.totals_sent;
         is_news.then_some(self.totals_at)
     }
 
@@ -74,51 +77,51 @@ impl Fleet {
         self.send(&Report::Totals(self.totals_sent));
     }
 
-    fn continue_snapshot(&mut self, now: Duration) {
-        let Some(cursor) = self.snapshot else { return };
-        if !cursor.has_begun {
-            self.send(&Report::SnapshotBegins);
-            self.send_totals(now);
-            self.snapshot = Some(Cursor { has_begun: true, ..cursor });
+    fn continue_snapshot(&mut self, line: usize, now: Duration) {
+        let Some(cursor) = self.lines[line].snapshot else { return };
+        let mut reports = Vec::new();
+        let next = if !cursor.has_begun {
+            reports.extend([Report::SnapshotBegins, Report::Totals(self.totals())]);
+            Some(Cursor { has_begun: true, ..cursor })
         } else if cursor.group == self.groups.len() {
-            self.send(&Report::SnapshotEnds);
-            self.snapshot = None;
+            reports.push(Report::SnapshotEnds);
+            None
         } else {
-            let slots = self.groups[cursor.group].rules.slots.len();
-            let next = cursor.slot.map_or(0, |slot| slot + 1);
+            let (group, slots) = (cursor.group, self.groups[cursor.group].rules.slots.len());
             match cursor.slot {
-                None => self.report_group(cursor.group),
-                Some(slot) if slot < slots => {
-                    self.report_whole_slot(Place { group: cursor.group, slot }, now);
-                }
-                Some(_) => {}
+                None => reports.push(self.group_report(group)),
+                Some(slot) => reports.extend(self.whole_slot(Place { group, slot }, now)),
             }
-            self.snapshot = Some(if next < slots {
-                Cursor { slot: Some(next), ..cursor }
-            } else {
-                Cursor { group: cursor.group + 1, slot: None, ..cursor }
-            });
+            let next = cursor.slot.map_or(0, |slot| slot + 1);
+            let (group, slot) = if next < slots { (group, Some(next)) } else { (group + 1, None) };
+            Some(Cursor { group, slot, ..cursor })
+        };
+        self.lines[line].snapshot = next;
+        for report in &reports {
+            self.lines[line].link.send(report);
         }
     }
 
-    fn report_whole_slot(&mut self, place: Place, now: Duration) {
-        self.report_slot(place, None, now);
-        let generations: Vec<u64> =
-            self.slot_mut(place).generations().map(|generation| generation.number).collect();
-        for generation in generations {
-            self.report_worker(generation, now);
-        }
+    fn whole_slot(&self, place: Place, now: Duration) -> Vec<Report> {
+        let slot = self.groups[place.group].rules.slots.get(place.slot);
+        let generations = slot.into_iter().flat_map(Slot::generations);
+        let workers = generations.filter_map(|it| self.worker_report(it.number, now));
+        self.slot_report(place, None, now).into_iter().chain(workers).collect()
     }
 
     pub(super) fn report_group(&mut self, group: usize) {
+        let report = self.group_report(group);
+        self.send(&report);
+    }
+
+    fn group_report(&self, group: usize) -> Report {
         let crew = &self.groups[group];
-        let state = GroupState {
+        Report::Group(GroupState {
             group: crew.blueprint.spec.name.to_string(),
             processes: u32_of(crew.rules.wanted),
             is_paused: crew.rules.is_paused,
             rolling: crew.rolling.clone(),
-        };
-        self.send(&Report::Group(state));
+        })
     }
 
     /// `ended`: how the rolling restart ended, if it did just now.
@@ -145,41 +148,49 @@ impl Fleet {
         self.report_group(group);
     }
 
-    pub(super) fn report_slot(
-        &mut self,
-        place: Place,
-        replacement_failed: Option<String>,
-        now: Duration,
-    ) {
-        let Some(slot) = self.groups[place.group].rules.slots.get(place.slot) else { return };
-        let vacancy = slot.current.is_none().then(|| vacancy(&slot.vacancy, now));
-        self.send_slot(place, vacancy, replacement_failed);
+    pub(super) fn report_slot(&mut self, place: Place, failed: Option<String>, now: Duration) {
+        if let Some(report) = self.slot_report(place, failed, now) {
+            self.send(&report);
+        }
     }
 
     pub(super) fn report_removed(&mut self, group: usize, slots: Range<usize>) {
         for slot in slots {
-            self.send_slot(Place { group, slot }, Some(VacancyState::Removed), None);
+            let removed = Some(VacancyState::Removed);
+            let report = self.slot_state(Place { group, slot }, removed, None);
+            self.send(&report);
         }
     }
 
-    fn send_slot(
-        &mut self,
+    /// `failed`: why a replacement has failed, if one has.
+    fn slot_report(&self, place: Place, failed: Option<String>, now: Duration) -> Option<Report> {
+        let slot = self.groups[place.group].rules.slots.get(place.slot)?;
+        let vacancy = slot.current.is_none().then(|| vacancy(&slot.vacancy, now));
+        Some(self.slot_state(place, vacancy, failed))
+    }
+
+    fn slot_state(
+        &self,
         place: Place,
         vacancy: Option<VacancyState>,
         replacement_failed: Option<String>,
-    ) {
+    ) -> Report {
         let group = self.group_name(place.group);
         let slot = u32_of(place.slot);
-        self.send(&Report::Slot(SlotState { group, slot, vacancy, replacement_failed }));
+        Report::Slot(SlotState { group, slot, vacancy, replacement_failed })
     }
 
     pub(super) fn report_worker(&mut self, generation: u64, now: Duration) {
-        let Some(process) = self.processes.get(&generation) else { return };
-        let slot = &self.groups[process.place.group].rules.slots[process.place.slot];
-        let found = slot.generations().find(|it| it.number == generation);
-        let Some(phase) = found.map(|it| phase(&it.phase)) else { return };
-        let state = self.worker_state(generation, process, phase, now);
-        self.send(&Report::Worker(state));
+        if let Some(report) = self.worker_report(generation, now) {
+            self.send(&report);
+        }
+    }
+
+    fn worker_report(&self, generation: u64, now: Duration) -> Option<Report> {
+        let process = self.processes.get(&generation)?;
+        let slot = self.groups[process.place.group].rules.slots.get(process.place.slot)?;
+        let phase = phase(&slot.generations().find(|it| it.number == generation)?.phase);
+        Some(Report::Worker(self.worker_state(generation, process, phase, now)))
     }
 
     pub(super) fn report_end(

@@ -1,0 +1,216 @@
+//! The service process is replaced while clients are served.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_supervisor::notify::Notify;
+use weir_supervisor::requests::{Request, Requests, Sender};
+use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
+
+use crate::rig::{Nobody, ask, path_of, runs, wait_until};
+
+struct Running {
+    requests: Sender,
+    thread: JoinHandle<Outcome>,
+}
+
+impl Running {
+    /// A shell script; its descriptors are those given, then `status`, then `life`.
+    fn start(
+        script: &str,
+        descriptors: Vec<(String, OwnedFd)>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        let service = ChildSpec {
+            name: "service".into(),
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: Vec::new(),
+            descriptors,
+            restart: RestartPolicy::default(),
+            stop_deadline: Duration::from_secs(3600),
+        };
+        let (requests, source) = Requests::pipe().expect("a pipe");
+        let output = std::fs::File::create("/dev/null").expect("opened");
+        let thread = std::thread::spawn(move || {
+            let supervisor =
+                Supervisor::new(vec![service], source, Notify::nobody(), output.into());
+            let supervisor = match deadline {
+                Some(deadline) => supervisor.replacing_service_within(deadline),
+                None => supervisor,
+            };
+            supervisor.run(&mut Nobody)
+        });
+        Self { requests, thread }
+    }
+
+    fn replace(&self) {
+        self.requests.send(Request::Replace).expect("sent");
+    }
+
+    fn end(self) -> Outcome {
+        self.requests.send(Request::Stop).expect("sent");
+        self.thread.join().expect("the loop ended")
+    }
+}
+
+const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
+
+#[test]
+fn a_service_that_cannot_run_twice_is_not_started_beside_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let script = format!(
+        "trap 'echo reload >> {0}' HUP; trap 'exit 0' TERM; echo start >> {0}; echo ready >&3; \
+         while :; do sleep 0.01; done",
+        log.display()
+    );
+    let running = Running::start(&script, Vec::new(), None);
+    let written = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("the service", || written() == "start\n");
+    running.replace();
+    // Requests are answered in order.
+    running.requests.send(Request::Reload).expect("sent");
+    wait_until("the reload", || written().ends_with("reload\n"));
+    assert_eq!(running.end(), Outcome::Stopped);
+    assert_eq!(written(), "start\nreload\n");
+}
+
+fn who_answers(address: SocketAddr) -> i32 {
+    ask(TcpStream::connect(address).expect("connected")).expect("an answer")
+}
+
+/// Serves on descriptor 3 and is ready at once: connections wait in the socket meanwhile.
+fn serving(before: &str) -> String {
+    format!("{before} echo ready >&4; exec python3 {} fd 3 0.002", path_of("web.py").display())
+}
+
+fn listener() -> (SocketAddr, Vec<(String, OwnedFd)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    (address, vec![("http".into(), listener.into())])
+}
+
+#[test]
+fn replacing_the_service_under_load_loses_no_request() {
+    let (address, descriptors) = listener();
+    let running = Running::start(&serving(""), descriptors, HOUR);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    who_answers(address);
+                }
+            })
+        })
+        .collect();
+    let mut present = who_answers(address);
+    for _ in 0..3 {
+        running.replace();
+        wait_until("the old one has ended", || !runs(present));
+        let next = who_answers(address);
+        assert_ne!(next, present);
+        present = next;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no request lost");
+    }
+    assert_eq!(running.end(), Outcome::Stopped);
+}
+
+#[test]
+fn a_new_service_that_fails_leaves_the_old_one_in_peace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (broken, tried) = (folder.path().join("broken"), folder.path().join("tried"));
+    let before = format!("[ -e {} ] && echo $$ > {} && exit 3;", broken.display(), tried.display());
+    let (address, descriptors) = listener();
+    let running = Running::start(&serving(&before), descriptors, HOUR);
+    let present = who_answers(address);
+    std::fs::write(&broken, "").expect("written");
+    running.replace();
+    wait_until("the new one has failed", || has_ended(&tried));
+    assert_eq!(who_answers(address), present);
+    std::fs::remove_file(broken).expect("removed");
+    wait_until("a sound one takes over", || {
+        running.replace();
+        !runs(present)
+    });
+    assert_ne!(who_answers(address), present);
+    assert_eq!(running.end(), Outcome::Stopped);
+}
+
+/// Whether the process that wrote its pid there is no more, not even waiting to be reaped.
+fn has_ended(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let pid = text.trim();
+    !pid.is_empty() && !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_new_service_that_never_serves_is_killed_at_its_deadline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (slow, tried) = (folder.path().join("slow"), folder.path().join("tried"));
+    let before =
+        format!("[ -e {} ] && echo $$ > {} && exec sleep 1000;", slow.display(), tried.display());
+    let (address, descriptors) = listener();
+    let running = Running::start(&serving(&before), descriptors, Some(Duration::from_millis(50)));
+    let present = who_answers(address);
+    std::fs::write(&slow, "").expect("written");
+    running.replace();
+    wait_until("the new one is killed", || has_ended(&tried));
+    assert_eq!(who_answers(address), present);
+    assert_eq!(running.end(), Outcome::Stopped);
+}
+
+#[test]
+fn what_only_one_can_hold_is_handed_over_after_standby() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lock, log) = (folder.path().join("lock"), folder.path().join("log"));
+    let script = format!(
+        "trap 'echo releases >> {log}; rmdir {lock}; exit 0' TERM; echo standby >&3; \
+         until mkdir {lock} 2>/dev/null; do sleep 0.01; done; echo holds >> {log}; \
+         echo ready >&3; while :; do sleep 0.01; done",
+        log = log.display(),
+        lock = lock.display()
+    );
+    let running = Running::start(&script, Vec::new(), HOUR);
+    let written = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("the first holds it", || written() == "holds\n");
+    wait_until("the second holds it", || {
+        running.replace();
+        written().lines().count() >= 3
+    });
+    assert!(written().starts_with("holds\nreleases\nholds\n"), "{}", written());
+    assert_eq!(running.end(), Outcome::Stopped);
+}
+
+#[test]
+fn everything_ends_with_a_successor_that_is_still_starting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let starts = folder.path().join("starts");
+    let script = format!(
+        "trap 'exit 0' TERM; echo $$ >> {0}; [ $(wc -l < {0}) = 1 ] && echo ready >&3; \
+         while :; do sleep 0.01; done",
+        starts.display()
+    );
+    let running = Running::start(&script, Vec::new(), HOUR);
+    let pids = || -> Vec<i32> {
+        let text = std::fs::read_to_string(&starts).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    wait_until("a successor", || {
+        running.replace();
+        pids().len() == 2
+    });
+    let pids = pids();
+    assert_eq!(running.end(), Outcome::Stopped);
+    assert!(!pids.iter().any(|pid| runs(*pid)));
+}
