@@ -2,7 +2,7 @@
 //!
 //! - [`hand_over`]: which descriptors a child finds where, and its signal mask;
 //! - [`take_descriptor`]: the child's side of it;
-//! - [`signal_descriptor`], [`next_signal`]: signals as something to poll;
+//! - `signal_descriptor`, `next_signal`: signals as something to poll;
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
 //! - `identity`: users and groups by name;
 //! - `orphans`: descendants that lost their parent.

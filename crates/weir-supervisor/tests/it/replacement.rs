@@ -193,6 +193,35 @@ fn what_only_one_can_hold_is_handed_over_after_standby() {
 }
 
 #[test]
+fn a_successor_takes_over_from_a_service_that_dies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    // Only the first ever says that it is ready.
+    let script = format!(
+        "trap 'echo reload $$ >> {0}' HUP; trap 'exit 0' TERM; echo $$ >> {0}; \
+         [ $(wc -l < {0}) = 1 ] && echo ready >&3; while :; do sleep 0.01; done",
+        log.display()
+    );
+    let running = Running::start(&script, Vec::new(), HOUR);
+    let lines = || -> Vec<String> {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    wait_until("a successor", || {
+        running.replace();
+        lines().len() == 2
+    });
+    let (first, second) = (lines().remove(0), lines().remove(1));
+    let first = first.parse().expect("a pid");
+    crate::rig::kill(first);
+    wait_until("the first is reaped", || !Path::new(&format!("/proc/{first}")).exists());
+    running.requests.send(Request::Reload).expect("sent");
+    wait_until("somebody reloads", || lines().len() == 3);
+    assert_eq!(lines()[2], format!("reload {second}"), "nobody else is started");
+    assert_eq!(running.end(), Outcome::Stopped);
+}
+
+#[test]
 fn everything_ends_with_a_successor_that_is_still_starting() {
     let folder = tempfile::tempdir().expect("a folder");
     let starts = folder.path().join("starts");

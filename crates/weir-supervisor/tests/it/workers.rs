@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use weir_supervisor::Outcome;
 use weir_supervisor::control::{Command, Report, RollingState, Vacancy, WorkerPhase};
-use weir_supervisor::workers::{Dump, GroupSpec, ListeningSocket, Readiness, Sockets};
+use weir_supervisor::workers::{
+    Dump, GroupSpec, ListeningSocket, REASON_BYTES_MAX, Readiness, Sockets,
+};
 
 use crate::rig::{Rig, ask, kill, python, runs, script, wait_until};
 
@@ -84,6 +86,20 @@ fn a_crash_loop_is_reported_with_its_last_lines_and_ends_nobody_else() {
     assert_eq!(restarted, Ok(()), "the other group goes on");
     rig.stop();
     assert_eq!(rig.outcome().0, Outcome::Stopped);
+}
+
+#[test]
+fn the_last_lines_are_the_last_also_of_much_output() {
+    // Written at once, so that most of it is still to be read when the worker has ended.
+    let mut spec = script("seq -f 'line %g' 0 2999; exit 3");
+    spec.restart.restarts_max = 0;
+    let mut rig = Rig::start(vec![spec]);
+    let (worker, _, _, last_lines) = rig.end(0);
+    assert_eq!(last_lines.last().map(String::as_str), Some("line 2999"));
+    let prefix = format!("shop-0[{}] line ", worker.pid);
+    wait_until("all lines", || rig.output().lines().count() == 3_000);
+    assert!(rig.output().lines().all(|line| line.starts_with(&prefix)));
+    rig.end_well();
 }
 
 #[test]
@@ -210,7 +226,12 @@ fn an_eviction_gets_a_dump_first_and_a_new_worker_after() {
     let second = rig.ready(0);
     let refused = rig.command(evict(first.generation)).expect_err("it is gone");
     assert_eq!(refused, format!("generation {} is not there (any more)", first.generation));
-    assert!(runs(second.pid));
+    let reason = "é".repeat(REASON_BYTES_MAX);
+    let long = Command::Evict { generation: second.generation, reason };
+    rig.command(long).expect("evicted");
+    let (_, _, reason, _) = rig.end(0);
+    assert_eq!(reason.map(|reason| reason.len()), Some(REASON_BYTES_MAX));
+    rig.ready(0);
     rig.stop();
     assert_eq!(rig.outcome().0, Outcome::Killed);
 }
@@ -298,6 +319,8 @@ fn a_second_request_to_stop_kills_workers_at_once() {
     let worker = rig.ready(0);
     rig.stop();
     rig.worker(0, &WorkerPhase::Draining);
+    let refused = rig.command(Command::Start { group: group(), slot: None });
+    assert_eq!(refused, Err("everything is being stopped".into()));
     rig.stop();
     let (_, _, reason, _) = rig.end(0);
     assert_eq!(reason.as_deref(), Some("asked to end at once"));

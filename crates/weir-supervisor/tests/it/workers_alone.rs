@@ -20,21 +20,31 @@ const SCRIPT: &str = "WEIR_TEST_SCRIPT";
 const FOLDER: &str = "WEIR_TEST_FOLDER";
 
 /// A parent that runs `text` as a worker and writes its output to ours.
-fn parent(text: &str, folder: &Path, environment: &[(&str, &str)]) -> Child {
-    Command::new(std::env::current_exe().expect("a path"))
+fn parent(text: &str, folder: &Path, environment: &[(&str, &str)]) -> Parent {
+    let started = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "workers_alone::plays_the_parent", "--nocapture"])
         .env(SCRIPT, text)
         .env(FOLDER, folder)
         .envs(environment.iter().copied())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
-        .spawn()
-        .expect("started")
+        .spawn();
+    Parent(started.expect("started"))
+}
+
+/// Killed when the test is over, however it ends.
+struct Parent(Child);
+
+impl Drop for Parent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The lines that its worker prints, without the name.
-fn lines(parent: &mut Child) -> impl Iterator<Item = String> + use<> {
-    let stdout = parent.stdout.take().expect("a pipe");
+fn lines(parent: &mut Parent) -> impl Iterator<Item = String> + use<> {
+    let stdout = parent.0.stdout.take().expect("a pipe");
     let lines = BufReader::new(stdout).lines().map_while(Result::ok);
     lines.filter_map(|line| {
         let (_, line) = line.split_once("shop-0[")?;
@@ -70,8 +80,6 @@ fn orphans_are_adopted_and_reaped() {
     lines.find(|line| line == "up").expect("a ready worker");
     // A zombie would still have its entry.
     wait_until("the orphan is reaped", || !Path::new(&format!("/proc/{orphan}")).exists());
-    parent.kill().expect("killed");
-    parent.wait().expect("reaped");
 }
 
 #[test]
@@ -86,8 +94,6 @@ fn what_was_said_to_the_parent_is_not_for_workers() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut parent = parent(text, folder.path(), &environment);
     assert_eq!(lines(&mut parent).next().as_deref(), Some("[] kept"));
-    parent.kill().expect("killed");
-    parent.wait().expect("reaped");
 }
 
 #[test]
@@ -100,7 +106,6 @@ fn workers_are_asked_to_end_when_the_parent_is_killed() {
     let worker = worker.expect("a pid");
     lines.find(|line| line == "up").expect("a ready worker");
     assert!(runs(worker));
-    kill(i32::try_from(parent.id()).expect("a pid"));
+    kill(i32::try_from(parent.0.id()).expect("a pid"));
     wait_until("the end of the worker", || !runs(worker));
-    parent.wait().expect("reaped");
 }

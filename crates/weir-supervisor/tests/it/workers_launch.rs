@@ -64,7 +64,9 @@ fn a_worker_is_in_its_place_with_its_name_and_nothing_of_the_parents() {
 
 #[test]
 fn no_other_descriptor_of_the_parent_reaches_a_worker() {
-    let leak = std::fs::File::open("/dev/null").expect("opened");
+    let nothing = std::fs::File::open("/dev/null").expect("opened");
+    // Out of the way of what is handed over.
+    let leak = rustix::io::fcntl_dupfd_cloexec(nothing, 300).expect("a descriptor");
     rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).expect("left to descendants");
     // The fifth is the folder that is being listed.
     let text = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))";
@@ -265,6 +267,19 @@ fn a_start_that_the_system_refuses_says_why() {
     let Vacancy::Failed { reason, .. } = failed else { unreachable!() };
     assert!(reason.contains("/dev/null can't be started in .: Permission denied"), "{reason}");
     rig.end_well();
+}
+
+#[test]
+fn sockets_that_an_earlier_parent_left_are_cleared_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("shop");
+    std::fs::create_dir(&place).expect("made");
+    for name in ["1.sock", "1.notify", "notes"] {
+        std::fs::write(place.join(name), "").expect("written");
+    }
+    Fleet::new(vec![shop(&["serve"])], folder.path()).expect("sound");
+    let left = std::fs::read_dir(place).expect("a folder").map(|entry| entry.expect("one"));
+    assert_eq!(left.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["notes"]);
 }
 
 #[test]
