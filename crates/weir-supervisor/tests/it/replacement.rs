@@ -33,6 +33,7 @@ impl Running {
             environment: Vec::new(),
             descriptors,
             restart: RestartPolicy::default(),
+            unresponsive_after: None,
             stop_deadline: Duration::from_secs(3600),
         };
         let (requests, source) = Requests::pipe().expect("a pipe");

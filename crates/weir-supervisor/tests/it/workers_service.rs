@@ -30,6 +30,7 @@ fn service(log: &Path) -> ChildSpec {
             backoff_min: Duration::from_millis(1),
             ..RestartPolicy::default()
         },
+        unresponsive_after: None,
         stop_deadline: Duration::from_secs(3600),
     }
 }
