@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
-use weir_front::{AppLimits, AppSettings, Apps, FrontMetrics, Proxy};
+use weir_front::{AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
@@ -68,13 +68,16 @@ async fn main() {
         at_once: CancellationToken::new(),
         deadline: Duration::from_secs(10),
     };
+    let drain = Drain { begun: stop.graceful.clone(), window: Duration::from_secs(1) };
     let running = weir_net::server::start(Start {
         listeners: vec![CoreListener { sockets, tls: None }],
         cores,
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
         clock,
         metrics: NetMetrics::register(&mut registry),
-        service: move |core: CoreIndex| Rc::new(Door(Proxy::new(Arc::clone(&apps), core))),
+        service: move |core: CoreIndex| {
+            Rc::new(Door(Proxy::new(Arc::clone(&apps), core, drain.clone())))
+        },
         stop,
     });
     let running = running.expect("cores");

@@ -10,6 +10,7 @@ mod address;
 mod app;
 mod apps;
 mod dispatch;
+mod drain;
 mod metrics;
 mod proxy;
 mod routes;
@@ -18,6 +19,7 @@ pub mod view;
 
 pub use address::{Address, AddressError};
 pub use apps::{Apps, NoSuchApp};
+pub use drain::Drain;
 pub use metrics::FrontMetrics;
 pub use proxy::Proxy;
 pub use settings::{AppLimits, AppSettings};

@@ -30,6 +30,7 @@ use self::pool::Pool;
 use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Class, Client, Priority, Refusal, Wish};
+use crate::drain::Drain;
 use crate::metrics::Failure;
 
 /// How exact waits in queues are.
@@ -42,6 +43,7 @@ pub struct Proxy {
     pool: Pool,
     start: RequestStart,
     core: CoreIndex,
+    drain: Drain,
 }
 
 /// A request that was judged.
@@ -56,8 +58,8 @@ struct Prepared {
 impl Proxy {
     /// The part of `core`.
     #[must_use]
-    pub fn new(apps: Arc<Apps>, core: CoreIndex) -> Rc<Self> {
-        Rc::new(Self { apps, pool: Pool::default(), start: RequestStart::default(), core })
+    pub fn new(apps: Arc<Apps>, core: CoreIndex, drain: Drain) -> Rc<Self> {
+        Rc::new(Self { apps, pool: Pool::default(), start: RequestStart::default(), core, drain })
     }
 
     /// The core's own work, until the core's end.

@@ -139,6 +139,11 @@ impl Hub {
         self.apps.load().iter().cloned().collect()
     }
 
+    /// Whether there is any app.
+    pub(crate) fn has_apps(&self) -> bool {
+        self.apps.load().iter().next().is_some()
+    }
+
     /// The channel, made if it is not there.
     pub(crate) fn channel(
         &self,

@@ -117,6 +117,12 @@ impl Shard {
         );
     }
 
+    /// Whether there is any app to serve.
+    #[must_use]
+    pub fn has_apps(&self) -> bool {
+        self.hub.has_apps()
+    }
+
     /// How many connections the core has.
     #[must_use]
     pub fn connections(&self) -> usize {

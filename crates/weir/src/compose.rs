@@ -1,5 +1,6 @@
 //! The composition root: the only place that knows every part and joins them.
 
+mod cores;
 mod end;
 mod jobs;
 mod pages;
@@ -10,21 +11,27 @@ mod tests;
 use std::future::pending;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
+use weir_front::{Apps, Drain, FrontMetrics, Proxy};
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
+pub(crate) use self::cores::Addresses;
+use self::cores::{Cores, Sockets};
 use self::jobs::Jobs;
 use self::pages::Pages;
-pub(crate) use self::realtime::Addresses;
 use self::realtime::Realtime;
 use crate::config::Settings;
+use crate::front::Front;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::status::Facts;
@@ -34,8 +41,14 @@ pub(crate) struct Weir {
     clock: Clock,
     /// None: not wanted in this process, or the store is not open yet.
     jobs: Option<Jobs>,
-    /// None: it has no socket here.
+    /// None: they have no socket here.
+    cores: Option<Cores>,
+    /// None: no core serves it.
     realtime: Option<Realtime>,
+    /// What the cores pass on to apps.
+    apps: Arc<Apps>,
+    /// Says that WebSockets and streams of events are to be closed.
+    draining: CancellationToken,
     http: Shutdown,
 }
 
@@ -62,9 +75,48 @@ impl Weir {
         let clock = Clock::system();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
-        let realtime = Realtime::start(settings, &mut inherited, &mut registry, &clock).await?;
-        let weir = Self { clock, jobs: None, realtime, http: Shutdown::new() };
+        let mut weir = Self {
+            apps: apps(settings, only, &clock, &mut registry),
+            clock,
+            jobs: None,
+            cores: None,
+            realtime: None,
+            draining: CancellationToken::new(),
+            http: Shutdown::new(),
+        };
+        if let Some(sockets) = Sockets::take(&mut inherited)? {
+            weir.serve(settings, only, sockets, &mut registry).await?;
+        }
         Ok((weir, Unopened { only: only.to_vec(), inherited, registry }))
+    }
+
+    /// Serves the sockets of the cores.
+    async fn serve(
+        &mut self,
+        settings: &Settings,
+        only: &[Part],
+        sockets: Sockets,
+        registry: &mut Registry,
+    ) -> anyhow::Result<()> {
+        if Part::Realtime.is_among(only) {
+            let (cores, draining) = (sockets.cores(settings), self.draining.clone());
+            let starting = Realtime::start(settings, cores, registry, &self.clock, draining);
+            self.realtime = Some(starting.await);
+        }
+        let shards = self.realtime.as_ref().map(Realtime::shards);
+        let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
+        let drain_window = settings.realtime.settings.drain_window;
+        let front_listener = sockets.front_listener();
+        let service = move |core| {
+            let drain = Drain { begun: draining.clone(), window: drain_window };
+            Rc::new(Front {
+                realtime: shards.as_ref().map(|shards| shards(core)),
+                proxy: Proxy::new(Arc::clone(&apps), core, drain),
+                front_listener,
+            })
+        };
+        self.cores = Some(Cores::start(settings, sockets, registry, &self.clock, service)?);
+        Ok(())
     }
 
     /// Opens the store, where jobs are wanted, and serves every socket that is left.
@@ -80,7 +132,7 @@ impl Weir {
             let opening = Jobs::start(settings, &mut inherited, &mut registry, &self.clock);
             self.jobs = Some(tokio::select! {
                 jobs = opening => jobs?,
-                why = ended(&mut self.realtime) => bail!(why),
+                why = ended(&mut self.cores) => bail!(why),
             });
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
@@ -95,7 +147,7 @@ impl Weir {
                 data_dir: settings.data_dir.display().to_string(),
                 only,
                 jobs_listen: jobs.map(Jobs::address),
-                realtime: realtime.map(Realtime::addresses).unwrap_or_default(),
+                cores: self.cores.as_ref().map(Cores::addresses).unwrap_or_default(),
             },
             live,
             registry,
@@ -113,7 +165,7 @@ impl Weir {
         };
         Joined(tokio::select! {
             why = jobs => why,
-            why = ended(&mut self.realtime) => why,
+            why = ended(&mut self.cores) => why,
         })
     }
 
@@ -126,13 +178,13 @@ impl Weir {
                 _ => Vec::new(),
             }
         };
-        let realtime = async {
-            match &self.realtime {
-                Some(realtime) => realtime.silent(patience).await,
+        let cores = async {
+            match &self.cores {
+                Some(cores) => cores.silent(patience).await,
                 None => Vec::new(),
             }
         };
-        let (mut silent, cores) = tokio::join!(jobs, realtime);
+        let (mut silent, cores) = tokio::join!(jobs, cores);
         silent.extend(cores);
         silent
     }
@@ -148,13 +200,26 @@ impl Weir {
             Some(jobs) => jobs.reload(settings).await?,
             None => Vec::new(),
         };
+        if let Some(cores) = &self.cores {
+            cores.reload(settings)?;
+        }
         match &self.realtime {
-            Some(realtime) => realtime.reload(settings)?,
+            Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.
             None if wants_realtime && settings.has_front() => kept.push("realtime.apps".to_owned()),
             None => {}
         }
+        kept.extend(self.reload_apps(settings));
         Ok(kept)
+    }
+
+    /// Workers of apps come and go; a new app needs a restart, as do other limits.
+    fn reload_apps(&self, settings: &Settings) -> Option<String> {
+        let mut is_new = false;
+        for app in &settings.front.apps {
+            is_new |= self.apps.set_workers(&app.name, &app.workers).is_err();
+        }
+        is_new.then(|| "front.apps".to_owned())
     }
 
     /// Ends everything, in order (a store that is still being opened has promised nothing, and is
@@ -166,35 +231,41 @@ impl Weir {
     ///    be told is sent, in what is left of the time.
     pub(crate) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
         let began = self.clock.now();
-        let left_of_realtime = self.realtime.as_ref().map(Realtime::left);
+        self.draining.cancel();
         let jobs = async {
             match self.jobs {
                 Some(jobs) => jobs.stop(deadline).await,
                 None => Ok(()),
             }
         };
-        let realtime = async {
-            match self.realtime {
-                Some(realtime) => realtime.stop(deadline).await,
+        let cores = async {
+            match self.cores {
+                Some(cores) => cores.stop(deadline).await,
                 None => Ok(()),
             }
         };
-        let (jobs, realtime, drained) = tokio::join!(jobs, realtime, self.http.drain(deadline));
+        let (jobs, cores, drained) = tokio::join!(jobs, cores, self.http.drain(deadline));
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
-        if let Some(left) = left_of_realtime {
+        if let Some(left) = self.realtime.map(Realtime::left) {
             let time_left = deadline.saturating_sub(self.clock.now().since(began));
             left.finish(time_left).await;
         }
-        jobs.and(realtime)
+        jobs.and(cores)
     }
 }
 
-/// Resolves when realtime has ended by itself; never where there is none.
-async fn ended(realtime: &mut Option<Realtime>) -> String {
-    match realtime {
-        Some(realtime) => realtime.ended().await,
+/// The apps of the front, where it is wanted.
+fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
+    let apps = if Part::Front.is_among(only) { settings.front.apps.clone() } else { Vec::new() };
+    Apps::new(apps, clock, &FrontMetrics::register(registry))
+}
+
+/// Resolves when the cores have ended by themselves; never where there are none.
+async fn ended(cores: &mut Option<Cores>) -> String {
+    match cores {
+        Some(cores) => cores.ended().await,
         None => pending().await,
     }
 }

@@ -1,10 +1,12 @@
-//! What each core does with HTTP: realtime at `/app/`, `/apps/` and `/users/`, and nothing else yet.
+//! What each core does with HTTP: realtime at `/app/`, `/apps/` and `/users/` where it has apps, the
+//! front's apps at all else.
 
 use std::rc::Rc;
 
 use axum::http::HeaderValue;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
+use weir_front::Proxy;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
 
@@ -14,40 +16,70 @@ const SOCKETS: &str = "/app/";
 /// One core's routes.
 #[derive(Debug)]
 pub(crate) struct Front {
-    realtime: Rc<Shard>,
+    /// None: not served here.
+    pub(crate) realtime: Option<Rc<Shard>>,
+    pub(crate) proxy: Rc<Proxy>,
+    /// The listener at which apps are served; realtime is at all.
+    pub(crate) front_listener: Option<usize>,
 }
 
 impl Front {
-    /// In front of a core's part of realtime.
-    pub(crate) fn new(realtime: Rc<Shard>) -> Self {
-        Self { realtime }
+    /// Realtime, where the path is its own.
+    fn realtime_at(&self, path: &str) -> Option<&Rc<Shard>> {
+        let is_its_own = path.starts_with(SOCKETS) || Shard::serves(path);
+        self.realtime.as_ref().filter(|shard| {
+            // Without an app of its own it is in nobody's way.
+            is_its_own && (shard.has_apps() || !self.proxy.serves())
+        })
+    }
+
+    fn has_apps_at(&self, peer: Peer) -> bool {
+        self.proxy.serves() && self.front_listener == Some(peer.listener)
     }
 }
 
 impl Service for Front {
     fn claims_upgrade(&self, path: &str) -> bool {
-        path.starts_with(SOCKETS)
+        match self.realtime_at(path) {
+            Some(_) => path.starts_with(SOCKETS),
+            None => self.proxy.serves(),
+        }
     }
 
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
-        self.realtime.connect(upgrade)
+        if let Some(realtime) = self.realtime_at(upgrade.head.path()) {
+            return realtime.connect(upgrade);
+        }
+        if self.has_apps_at(upgrade.peer) {
+            return self.proxy.upgrade(upgrade);
+        }
+        Err(upgrade.refuse(StatusCode::NOT_FOUND, NOTHING_HERE))
     }
 
     async fn run(self: Rc<Self>) {
-        Rc::clone(&self.realtime).run().await;
+        let realtime = async {
+            if let Some(realtime) = &self.realtime {
+                Rc::clone(realtime).run().await;
+            }
+        };
+        tokio::join!(realtime, Rc::clone(&self.proxy).run());
     }
 
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
-        if Shard::serves(request.uri().path()) {
-            return Rc::clone(&self.realtime).answer(request, peer).await;
+        if let Some(realtime) = self.realtime_at(request.uri().path()) {
+            return Rc::clone(realtime).answer(request, peer).await;
+        }
+        if self.has_apps_at(peer) {
+            return Rc::clone(&self.proxy).answer(request, peer).await;
         }
         nothing_here()
     }
 }
 
+const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]]\n";
+
 fn nothing_here() -> Response<Body> {
-    let text = "nothing is served here; realtime is at /app/KEY and /apps/ID/\n";
-    let mut response = Response::new(Body::from(text));
+    let mut response = Response::new(Body::from(NOTHING_HERE));
     *response.status_mut() = StatusCode::NOT_FOUND;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -8,6 +8,8 @@
 pub(crate) enum Part {
     /// The job server.
     Jobs,
+    /// Apps, on front.listen.
+    Front,
     /// Realtime channels, on front.listen and realtime.listen.
     Realtime,
     /// The console, with the admin API and /metrics, over TCP.
@@ -24,6 +26,7 @@ impl Part {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
+            Self::Front => "front",
             Self::Realtime => "realtime",
             Self::Console => "console",
         }

@@ -52,7 +52,7 @@ pub(crate) struct Facts {
     pub(crate) only: Vec<Part>,
     /// None: they are not served here.
     pub(crate) jobs_listen: Option<SocketAddr>,
-    pub(crate) realtime: Addresses,
+    pub(crate) cores: Addresses,
 }
 
 impl Facts {
@@ -114,8 +114,8 @@ async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
         jobs_listen: facts.jobs_listen.map(|address| address.to_string()),
         problem,
         jobs,
-        front_listen: facts.realtime.front.map(|address| address.to_string()),
-        realtime_listen: facts.realtime.realtime.map(|address| address.to_string()),
+        front_listen: facts.cores.front.map(|address| address.to_string()),
+        realtime_listen: facts.cores.realtime.map(|address| address.to_string()),
         realtime: hub.map(|hub| hub.overview()),
     })
     .into_response()

@@ -14,6 +14,7 @@ use weir_net::server::BoxError;
 
 use super::pool::{Connection, Pool};
 use crate::app::Slot;
+use crate::drain::Drain;
 
 /// What went wrong with a request's body, for the one who words the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub(super) struct AnswerBody {
     held: Option<Held>,
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Of a stream of events, which has no end of its own.
+    drained: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 /// What an answer holds until its end.
@@ -111,9 +114,16 @@ pub(super) struct Held {
 }
 
 impl AnswerBody {
-    /// `patience`: how long the worker may be silent.
-    pub(super) fn new(incoming: Incoming, held: Held, patience: Duration) -> Self {
-        let mut body = Self { incoming, held: Some(held), patience, silence: None };
+    /// `patience`: how long the worker may be silent; `drain`: it ends when Weir does.
+    pub(super) fn new(
+        incoming: Incoming,
+        held: Held,
+        patience: Duration,
+        drain: Option<Drain>,
+    ) -> Self {
+        let drained =
+            drain.map(|drain| -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(drain.turn()) });
+        let mut body = Self { incoming, held: Some(held), patience, silence: None, drained };
         body.let_go_at_end();
         body
     }
@@ -146,6 +156,11 @@ impl HttpBody for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) else {
+            if let Some(drained) = &mut self.drained
+                && drained.as_mut().poll(context).is_ready()
+            {
+                return Poll::Ready(None);
+            }
             ready!(self.poll_silence(context));
             return Poll::Ready(Some(Err("the worker was silent for too long".into())));
         };

@@ -123,13 +123,13 @@ impl Proxy {
         let (mut parts, incoming) = response.into_parts();
         head::remove_hop_by_hop(&mut parts.headers);
         let limits = &slot.app().limits;
-        let patience = if is_event_stream(&parts.headers) {
-            limits.stream_idle_timeout
+        let (patience, drain) = if is_event_stream(&parts.headers) {
+            (limits.stream_idle_timeout, Some(self.drain.clone()))
         } else {
-            limits.body_timeout
+            (limits.body_timeout, None)
         };
         let held = Held { slot, connection, pool: self.pool.clone() };
-        Response::from_parts(parts, Body::new(AnswerBody::new(incoming, held, patience)))
+        Response::from_parts(parts, Body::new(AnswerBody::new(incoming, held, patience, drain)))
     }
 }
 

@@ -28,6 +28,7 @@ use super::head::{self, Forwarded, Target};
 use super::{Proxy, answer, pool};
 use crate::app::{App, Slot};
 use crate::dispatch::{Class, Client, Priority, Wish};
+use crate::drain::Drain;
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
@@ -57,7 +58,7 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     let Upgrade { stream, rest, peer, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
     let request = Request::from_parts(parts, RequestBody::empty());
-    drop(spawn_local(serve(app, client, request, peer)));
+    drop(spawn_local(serve(app, client, request, peer, proxy.drain.clone())));
     Ok(())
 }
 
@@ -103,7 +104,13 @@ impl Early {
     }
 }
 
-async fn serve(app: Arc<App>, mut client: Early, request: Request<RequestBody>, peer: Peer) {
+async fn serve(
+    app: Arc<App>,
+    mut client: Early,
+    request: Request<RequestBody>,
+    peer: Peer,
+    drain: Drain,
+) {
     let wish =
         Wish { class: Class::Stream, priority: Priority::Normal, client: Client::of(peer.address) };
     let Some(asked) = client.during(ask(&app, wish, request)).await else {
@@ -111,7 +118,7 @@ async fn serve(app: Arc<App>, mut client: Early, request: Request<RequestBody>, 
     };
     let ended = match asked {
         Ok((response, slot)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            agree(&app, client, response, slot).await
+            agree(&app, client, response, slot, drain).await
         }
         Ok((response, slot)) => {
             let declining = wire::pass_on(&mut client.stream, response);
@@ -166,12 +173,16 @@ async fn agree(
     mut client: Early,
     mut response: Response<Incoming>,
     slot: Slot,
+    drain: Drain,
 ) -> io::Result<()> {
     let upgrading = hyper::upgrade::on(&mut response);
     wire::write_head(&mut client.stream, &response).await?;
     let worker = TokioIo::new(upgrading.await.map_err(io::Error::other)?);
-    let ended =
-        join::run(client.stream, &client.bytes, worker, app.limits.stream_idle_timeout).await;
+    let joined = join::run(client.stream, &client.bytes, worker, app.limits.stream_idle_timeout);
+    let ended = tokio::select! {
+        ended = joined => ended,
+        () = drain.turn() => Ok(()),
+    };
     drop(slot);
     ended
 }

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_base::clock::Clock;
-use weir_front::{Address, AppLimits, AppSettings, Apps, FrontMetrics, Proxy};
+use weir_front::{Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
@@ -48,6 +48,8 @@ pub(crate) struct Door {
     address: std::net::SocketAddr,
     registry: Registry,
     pub(crate) apps: Arc<Apps>,
+    /// Says that it is to end.
+    pub(crate) graceful: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -74,12 +76,11 @@ impl Door {
             Listener::Tcp(socket) => socket.local_addr().expect("an address"),
             Listener::Unix(_) => unreachable!("bound to a port"),
         };
+        let graceful = CancellationToken::new();
+        let drain = Drain { begun: graceful.clone(), window: Duration::from_millis(50) };
         let at_once = CancellationToken::new();
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: at_once.clone(),
-            deadline: PATIENCE,
-        };
+        let stop =
+            Stop { graceful: graceful.clone(), at_once: at_once.clone(), deadline: PATIENCE };
         let shared = Arc::clone(&apps);
         weir_net::server::start(Start {
             listeners: vec![CoreListener { sockets, tls: None }],
@@ -87,11 +88,13 @@ impl Door {
             limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
             clock,
             metrics: NetMetrics::register(&mut registry),
-            service: move |core: CoreIndex| Rc::new(Behind(Proxy::new(Arc::clone(&shared), core))),
+            service: move |core: CoreIndex| {
+                Rc::new(Behind(Proxy::new(Arc::clone(&shared), core, drain.clone())))
+            },
             stop,
         })
         .expect("a core");
-        Self { address, registry, apps, _stop: at_once.drop_guard() }
+        Self { address, registry, apps, graceful, _stop: at_once.drop_guard() }
     }
 
     pub(crate) async fn connect(&self) -> Peers {

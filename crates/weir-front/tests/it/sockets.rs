@@ -94,3 +94,25 @@ async fn sockets_have_a_limit_of_their_own_and_wait_for_it_in_turn() {
     connection.write(AGREE).await;
     assert_eq!(status(&second.head().await), 101);
 }
+
+#[tokio::test]
+async fn streams_end_when_weir_does() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut socket = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    socket.head().await;
+    let request = "GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
+    let mut events = door.send(request).await;
+    let mut stream = worker.accept().await;
+    stream.head().await;
+    stream.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n").await;
+    events.until("data: 1\n\n").await;
+    door.graceful.cancel();
+    assert_eq!(socket.rest().await, "");
+    assert!(events.rest().await.ends_with("0\r\n\r\n"), "in order");
+    assert_eq!(connection.rest().await, "");
+    assert_eq!(stream.rest().await, "");
+}

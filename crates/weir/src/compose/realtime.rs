@@ -1,59 +1,35 @@
-//! Realtime: the cores with their sockets, what they share, and who is told.
+//! Realtime: what its cores share, and who is told.
 
-#[cfg(test)]
-mod tests;
-
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, Shutdown};
-use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
-use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
+use weir_net::server::CoreIndex;
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
 use weir_realtime::switchboard::Switchboard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
-use weir_supervisor::inherited::Inherited;
 
-use super::end::End;
 use crate::config::Settings;
-use crate::front::Front;
-use crate::parent::{FRONT, REALTIME, of_core};
 use crate::realtime_admin;
 
-/// Realtime, running.
+/// Realtime, for cores to serve.
 #[derive(Debug)]
 pub(super) struct Realtime {
     hub: Arc<Hub>,
     switches: Switchboard,
-    limits: Arc<ArcSwap<Limits>>,
-    tls: Option<Arc<Tls>>,
     in_flight: Arc<Semaphore>,
     /// Says that connections are to be closed.
     draining: CancellationToken,
-    stop: Stop,
     webhooks: Shutdown,
     histories: PathBuf,
-    addresses: Addresses,
-    pulse: Pulse,
-    cores: End<Outcome>,
-}
-
-/// Where it listens.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Addresses {
-    pub(crate) front: Option<SocketAddr>,
-    pub(crate) realtime: Option<SocketAddr>,
 }
 
 /// What is left to do when nobody publishes any more.
@@ -65,61 +41,29 @@ pub(super) struct Left {
 }
 
 impl Realtime {
-    /// Serves the sockets of the cores. None: there are none.
+    /// For so many cores. `draining`: connections are to be closed.
     pub(super) async fn start(
         settings: &Settings,
-        inherited: &mut Inherited,
+        cores: usize,
         registry: &mut Registry,
         clock: &Clock,
-    ) -> anyhow::Result<Option<Self>> {
-        let (front, own) = (sockets(inherited, FRONT)?, sockets(inherited, REALTIME)?);
-        let sockets = front.len().max(own.len());
-        if sockets == 0 {
-            return Ok(None);
-        }
-        // The parent's sockets are those of its start; the settings may be newer.
-        let count = settings.front.cores().min(sockets);
-        let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
-        let tls = tls.map(Arc::new);
+        draining: CancellationToken,
+    ) -> Self {
         let in_flight = in_flight(settings, registry);
         let webhooks = Shutdown::new();
-        let hub = hub(settings, count, registry, clock, Arc::clone(&in_flight), &webhooks);
+        let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
         let histories = settings.data_dir.join(HISTORIES);
         restore(&hub, &histories).await;
         let switches = Switchboard::open(Arc::clone(&hub), settings.switches_file());
-        let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
-        let draining = CancellationToken::new();
-        let stop = Stop {
-            graceful: CancellationToken::new(),
-            at_once: CancellationToken::new(),
-            deadline: settings.shutdown_deadline,
-        };
-        let addresses = Addresses { front: address(&front), realtime: address(&own) };
-        let running = server::start(Start {
-            listeners: listeners([(front, tls.clone()), (own, None)]),
-            cores: count,
-            limits: Arc::clone(&limits),
-            clock: clock.clone(),
-            metrics: NetMetrics::register(registry),
-            service: core(&hub, &draining),
-            stop: stop.clone(),
-        })?;
-        let pulse = running.pulse();
-        let cores = End::of(running.join());
-        Ok(Some(Self {
-            hub,
-            switches,
-            limits,
-            tls,
-            in_flight,
-            draining,
-            stop,
-            webhooks,
-            histories,
-            addresses,
-            pulse,
-            cores,
-        }))
+        Self { hub, switches, in_flight, draining, webhooks, histories }
+    }
+
+    /// Makes a core's part, on the core.
+    pub(super) fn shards(
+        &self,
+    ) -> impl Fn(CoreIndex) -> Rc<Shard> + Send + Sync + Clone + use<> + 'static {
+        let (hub, draining) = (Arc::clone(&self.hub), self.draining.clone());
+        move |core| Shard::new(Arc::clone(&hub), core.0, draining.clone())
     }
 
     /// What operators see and do.
@@ -128,60 +72,16 @@ impl Realtime {
         realtime_admin::Realtime { hub, switches }
     }
 
-    /// Where it listens.
-    pub(super) fn addresses(&self) -> Addresses {
-        self.addresses
-    }
-
-    /// Resolves when it has ended by itself.
-    pub(super) async fn ended(&mut self) -> String {
-        let outcome = self.cores.wait().await;
-        format!("the cores of the front ended by themselves: {outcome:?}")
-    }
-
-    /// The cores that do not answer within `patience`, as the log calls them.
-    pub(super) async fn silent(&self, patience: Duration) -> Vec<String> {
-        let silent = self.pulse.silent(patience).await;
-        silent.into_iter().map(|core| format!("core {core} of the front")).collect()
-    }
-
     /// Puts new settings in force.
-    pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
-        if let Some(tls) = &self.tls {
-            tls.reload().context("front.tls: the certificate of before stays")?;
-        }
+    pub(super) fn reload(&self, settings: &Settings) {
         let realtime = &settings.realtime;
-        self.limits.store(Arc::new(settings.front.limits.clone()));
         self.in_flight.set_limit(realtime.webhooks.in_flight_max);
         self.hub.reload(realtime.settings.clone(), realtime.apps.clone());
-        Ok(())
     }
 
-    /// What is left to do once it has stopped and nobody else publishes.
-    pub(super) fn left(&self) -> Left {
-        Left {
-            hub: Arc::clone(&self.hub),
-            webhooks: self.webhooks.clone(),
-            histories: self.histories.clone(),
-        }
-    }
-
-    /// Ends the cores: connections are closed, spread over the drain window, and requests in hand
-    /// are answered, at most for `deadline` (zero: all is cut at once).
-    pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
-        if deadline.is_zero() {
-            self.stop.at_once.cancel();
-        }
-        self.draining.cancel();
-        self.stop.graceful.cancel();
-        match self.cores.into_outcome().await.ended {
-            Ended::Clean => {}
-            Ended::Cut { connections } => {
-                tracing::warn!(connections, "connections to the front cut off");
-            }
-            Ended::Panicked { core } => bail!("core {core} of the front panicked"),
-        }
-        Ok(())
+    /// What is left to do once the cores have ended and nobody else publishes.
+    pub(super) fn left(self) -> Left {
+        Left { hub: self.hub, webhooks: self.webhooks, histories: self.histories }
     }
 }
 
@@ -254,35 +154,4 @@ fn hub(
         metrics: RealtimeMetrics::register(registry),
         webhooks: handle,
     })
-}
-
-/// Makes a core's service.
-fn core(
-    hub: &Arc<Hub>,
-    draining: &CancellationToken,
-) -> impl Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static {
-    let (hub, draining) = (Arc::clone(hub), draining.clone());
-    move |core| Rc::new(Front::new(Shard::new(Arc::clone(&hub), core.0, draining.clone())))
-}
-
-fn address(sockets: &[Listener]) -> Option<SocketAddr> {
-    match sockets.first()?.address().ok()? {
-        ListenAddress::Tcp(address) => Some(address),
-        ListenAddress::Unix(_) => None,
-    }
-}
-
-fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> Vec<CoreListener> {
-    let groups = groups.into_iter().filter(|(sockets, _)| !sockets.is_empty());
-    groups.map(|(sockets, tls)| CoreListener { sockets, tls }).collect()
-}
-
-/// The sockets of a group, in the order of the cores.
-fn sockets(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
-    let mut sockets = Vec::new();
-    loop {
-        let name = of_core(group, sockets.len());
-        let Some(descriptor) = inherited.take(&name) else { return Ok(sockets) };
-        sockets.push(Listener::adopt(&name, descriptor)?);
-    }
 }

@@ -1,9 +1,12 @@
-//! `[front]`: the HTTP door. So far realtime is what is behind it.
+//! `[front]`: the HTTP door: realtime and apps are behind it.
+
+mod apps;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use weir_front::AppSettings;
 use weir_net::TlsFiles;
 use weir_net::server::Limits;
 
@@ -25,13 +28,22 @@ pub(crate) struct Front {
     /// Listening sockets of each core.
     pub(crate) sockets_per_core: usize,
     pub(crate) limits: Limits,
+    pub(crate) apps: Vec<AppSettings>,
 }
 
 impl Default for Front {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let limits = Limits::default();
-        Self { listen, is_listen_set: false, tls: None, cores: None, sockets_per_core: 8, limits }
+        Self {
+            listen,
+            is_listen_set: false,
+            tls: None,
+            cores: None,
+            sockets_per_core: 8,
+            limits,
+            apps: Vec::new(),
+        }
     }
 }
 
@@ -49,7 +61,7 @@ impl Front {
 
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) {
         keys.address(
-            Key::fixed("listen", "Where HTTP is served, realtime at /app/ and /apps/ with it. Opened when it is set here or when there is an app under [[realtime.apps]]."),
+            Key::fixed("listen", "Where HTTP is served: realtime at /app/ and /apps/, and apps. Opened when it is set here or when there is an app under [[realtime.apps]] or [[front.apps]]."),
             &mut self.listen,
         );
         self.is_listen_set = keys.is_set("listen");
@@ -65,7 +77,8 @@ impl Front {
         );
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));
-        keys.later(&["apps"]);
+        let mut known = apps::Known::default();
+        keys.each("apps", |keys| self.apps.push(known.read(keys)));
     }
 }
 

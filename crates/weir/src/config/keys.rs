@@ -110,13 +110,16 @@ impl<'a> Keys<'a> {
         self.read(key, "number", field, ToString::to_string, read);
     }
 
-    pub(crate) fn optional_number(
+    pub(crate) fn optional_number<T>(
         &mut self,
         key: Key,
         range: RangeInclusive<u64>,
-        field: &mut Option<u32>,
-    ) {
-        let show = |field: &Option<u32>| field.map_or_else(none, |number| number.to_string());
+        field: &mut Option<T>,
+    ) where
+        T: TryFrom<u64> + Display,
+    {
+        let show =
+            |field: &Option<T>| field.as_ref().map_or_else(none, |number| number.to_string());
         let read = |value: &DeValue<'_>| {
             to_integer(value).and_then(|number| fit(number, &range)).map(Some)
         };
@@ -255,18 +258,20 @@ impl<'a> Keys<'a> {
     where
         T: FromStr<Err: Display> + Display,
     {
-        let show = |field: &Vec<T>| {
-            let entries: Vec<_> = field.iter().map(|text| quoted(&text.to_string())).collect();
-            format!("[{}]", entries.join(", "))
-        };
-        self.read(key, "list of texts", field, show, |value| {
-            let entries = value.as_array().ok_or_else(|| expected("a list of texts", value))?;
-            let parse = |entry: Found<'_>| {
-                let text = entry.get_ref().as_str().ok_or("expected a list of texts")?;
-                text.parse().map_err(|error: T::Err| error.to_string())
-            };
-            entries.iter().map(parse).collect()
+        self.read(key, "list of texts", field, show_texts, to_texts);
+    }
+
+    /// The same, of which there must be one at least.
+    pub(crate) fn required_texts<T>(&mut self, key: Key, field: &mut Vec<T>)
+    where
+        T: FromStr<Err: Display> + Display,
+    {
+        let show = |field: &Vec<T>| if field.is_empty() { none() } else { show_texts(field) };
+        self.read(key, "list of texts", field, show, |value| match to_texts(value)? {
+            texts if texts.is_empty() => Err("the list is empty".to_owned()),
+            texts => Ok(texts),
         });
+        self.require(key.name);
     }
 
     pub(crate) fn text(&mut self, key: Key, field: &mut String) {
@@ -488,4 +493,18 @@ impl<'a> Keys<'a> {
     fn full(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
+}
+
+fn show_texts<T: Display>(texts: &Vec<T>) -> String {
+    let entries: Vec<_> = texts.iter().map(|text| quoted(&text.to_string())).collect();
+    format!("[{}]", entries.join(", "))
+}
+
+fn to_texts<T: FromStr<Err: Display>>(value: &DeValue<'_>) -> Result<Vec<T>, String> {
+    let entries = value.as_array().ok_or_else(|| expected("a list of texts", value))?;
+    let parse = |entry: Found<'_>| {
+        let text = entry.get_ref().as_str().ok_or("expected a list of texts")?;
+        text.parse().map_err(|error: T::Err| error.to_string())
+    };
+    entries.iter().map(parse).collect()
 }

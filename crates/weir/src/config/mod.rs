@@ -96,7 +96,8 @@ impl Settings {
 
     /// Whether there is anything to serve at `front.listen`.
     pub(crate) fn has_front(&self) -> bool {
-        self.front.is_listen_set || !self.realtime.apps.is_empty()
+        let has_apps = !self.realtime.apps.is_empty() || !self.front.apps.is_empty();
+        self.front.is_listen_set || has_apps
     }
 
     /// What is listened on over TCP, by the names of the settings.

@@ -118,6 +118,8 @@ fn what_comes_in_a_later_version_is_rejected_by_name() {
     let text = r#"
 [[front.apps]]
 name = "shop"
+upstreams = ["127.0.0.1:3000"]
+workers = 16
 [jobs.resources]
 ffmpeg = 2
 [[jobs.cron]]
@@ -129,13 +131,13 @@ schedule = "0 3 * * *"
 processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
-    weir.toml:2:9: front.apps is not in this version of Weir yet
-    weir.toml:4:7: jobs.resources is not in this version of Weir yet
-    weir.toml:6:8: jobs.cron is not in this version of Weir yet
-    weir.toml:8:2: gems is not in this version of Weir yet
-    weir.toml:9:2: budget is not in this version of Weir yet
-    weir.toml:10:2: observe is not in this version of Weir yet
-    weir.toml:11:2: workers is not in this version of Weir yet
+    weir.toml:5:1: front.apps[0].workers is not in this version of Weir yet
+    weir.toml:6:7: jobs.resources is not in this version of Weir yet
+    weir.toml:8:8: jobs.cron is not in this version of Weir yet
+    weir.toml:10:2: gems is not in this version of Weir yet
+    weir.toml:11:2: budget is not in this version of Weir yet
+    weir.toml:12:2: observe is not in this version of Weir yet
+    weir.toml:13:2: workers is not in this version of Weir yet
     ");
 }
 
@@ -393,14 +395,36 @@ fn two_parts_never_share_an_address() {
 #[test]
 fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
     let app = format!("{APP}[front.limits]\nconnections_max = 5\n");
+    let shop = "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n";
     for (text, is_open) in [
         ("", false),
+        (shop, true),
         ("[front]\ncores = 2\n", false),
         ("[front]\nlisten = \"127.0.0.1:8080\"\n", true),
         (app.as_str(), true),
     ] {
         assert_eq!(settings(text).has_front(), is_open, "{text}");
     }
+}
+
+#[test]
+fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
+    let text = "[[front.apps]]\nname = \"a b\"\nupstreams = [\"localhost:1\"]\n\
+                [[front.apps]]\nupstreams = []\nhosts = [\"https://a\"]\npaths = [\"shop\"]\n\
+                [[front.apps]]\nname = \"a b\"\ncommand = [\"puma\"]\nconcurrency = 0\n";
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:2:8: front.apps[0].name: it stands in commands, so write letters, digits, - and _ only
+    weir.toml:3:13: front.apps[0].upstreams: "localhost:1" is neither unix:/PATH nor IP:PORT
+    weir.toml:4:1: front.apps[1].name is missing
+    weir.toml:5:13: front.apps[1].upstreams: the list is empty
+    weir.toml:6:9: front.apps[1].hosts: write names like "shop.example", without scheme, port or path
+    weir.toml:7:9: front.apps[1].paths: write paths like "/shop"
+    weir.toml:8:1: front.apps[2].upstreams is missing
+    weir.toml:9:8: front.apps[2].name: "a b" is another app's name already
+    weir.toml:9:8: front.apps[2].name: it stands in commands, so write letters, digits, - and _ only
+    weir.toml:10:1: front.apps[2].command is not in this version of Weir yet
+    weir.toml:11:15: front.apps[2].concurrency: must be from 1 to 1000000
+    "#);
 }
 
 #[test]
@@ -457,6 +481,9 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
 /// The heading of a section, with what must be set around it.
 fn whole(section: &str) -> String {
     let heading = reference::heading(section);
+    if section == "front.apps[]" {
+        return "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n".to_owned();
+    }
     match section.strip_prefix("realtime.apps[]") {
         Some("") => APP.to_owned(),
         Some(".webhooks[]") => format!("{APP}{heading}\nurl = \"http://localhost\""),

@@ -56,7 +56,7 @@ impl Listeners {
             BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
         let tcp: anyhow::Result<Vec<Group>> = wanted(settings)
             .into_iter()
-            .filter(|(part, _)| part.is_among(only))
+            .filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)))
             .map(|(_, wanted)| bind(wanted, options))
             .collect();
         let admin_path = settings.admin_socket();
@@ -85,21 +85,24 @@ impl Listeners {
     }
 }
 
-/// Everything that may be listened on, with the part that it is for.
-fn wanted(settings: &Settings) -> Vec<(Part, Wanted)> {
+/// Everything that may be listened on, with the parts that it is for.
+fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     let (jobs, front) = (&settings.jobs, &settings.front);
     let one = |name, address| Wanted { name, address, sockets: None, has_tls: false };
     let per_core = |name, address| Wanted { sockets: Some(front.sockets()), ..one(name, address) };
-    let mut wanted =
-        vec![(Part::Jobs, Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", jobs.listen) })];
+    let mut wanted = vec![(
+        &[Part::Jobs][..],
+        Wanted { has_tls: jobs.tls.is_some(), ..one("jobs", jobs.listen) },
+    )];
     if settings.has_front() {
         let has_tls = front.tls.is_some();
-        wanted.push((Part::Realtime, Wanted { has_tls, ..per_core(FRONT, front.listen) }));
+        let front = Wanted { has_tls, ..per_core(FRONT, front.listen) };
+        wanted.push((&[Part::Front, Part::Realtime], front));
     }
     if let Some(address) = settings.realtime.listen {
-        wanted.push((Part::Realtime, per_core(REALTIME, address)));
+        wanted.push((&[Part::Realtime], per_core(REALTIME, address)));
     }
-    wanted.push((Part::Console, one("console", settings.console.listen)));
+    wanted.push((&[Part::Console], one("console", settings.console.listen)));
     wanted
 }
 
@@ -127,8 +130,9 @@ impl Group {
         match (*name, has_tls) {
             ("jobs", true) => format!("jobs at tcp+tls://{address}"),
             ("jobs", false) => format!("jobs at tcp://{address}"),
-            (FRONT | REALTIME, true) => format!("realtime at wss://{address}/app/KEY"),
-            (FRONT | REALTIME, false) => format!("realtime at ws://{address}/app/KEY"),
+            (FRONT, true) => format!("front at https://{address}, realtime at /app/KEY"),
+            (FRONT, false) => format!("front at http://{address}, realtime at /app/KEY"),
+            (REALTIME, _) => format!("realtime at ws://{address}/app/KEY"),
             (name, _) => format!("{name} at http://{address}"),
         }
     }

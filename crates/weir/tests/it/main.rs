@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod damage;
 mod faktory;
+mod front;
 mod hostile;
 mod http;
 mod lifecycle;

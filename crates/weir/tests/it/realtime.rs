@@ -80,7 +80,10 @@ fn what_else_is_asked_at_the_front_gets_a_sentence() {
     let weir = start(&with_app());
     let (status, body) = get(weir.front(), "/index.html", "");
     assert_eq!(status, "HTTP/1.1 404 Not Found");
-    assert_eq!(body, "nothing is served here; realtime is at /app/KEY and /apps/ID/\n");
+    assert_eq!(
+        body,
+        "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]]\n"
+    );
     let (status, body) = get(weir.front(), "/apps/1/channels", "");
     assert_eq!(
         (&*status, &*body),

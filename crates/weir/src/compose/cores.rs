@@ -1,0 +1,171 @@
+//! The cores: the sockets of the front and of realtime, TLS, and the threads that serve them.
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
+use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
+use weir_supervisor::inherited::Inherited;
+
+use super::end::End;
+use crate::config::Settings;
+use crate::front::Front;
+use crate::parent::{FRONT, REALTIME, of_core};
+
+/// The sockets that the cores are to serve.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    front: Vec<Listener>,
+    realtime: Vec<Listener>,
+}
+
+/// Where the cores listen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) front: Option<SocketAddr>,
+    pub(crate) realtime: Option<SocketAddr>,
+}
+
+/// The cores, running.
+#[derive(Debug)]
+pub(super) struct Cores {
+    limits: Arc<ArcSwap<Limits>>,
+    tls: Option<Arc<Tls>>,
+    stop: Stop,
+    addresses: Addresses,
+    pulse: Pulse,
+    running: End<Outcome>,
+}
+
+impl Sockets {
+    /// Those that the parent handed over. None: there are none.
+    pub(super) fn take(inherited: &mut Inherited) -> anyhow::Result<Option<Self>> {
+        let front = group(inherited, FRONT)?;
+        let realtime = group(inherited, REALTIME)?;
+        let any = !front.is_empty() || !realtime.is_empty();
+        Ok(any.then_some(Self { front, realtime }))
+    }
+
+    /// How many cores can serve them: the parent's sockets are those of its start, the settings may
+    /// be newer.
+    pub(super) fn cores(&self, settings: &Settings) -> usize {
+        settings.front.cores().min(self.front.len().max(self.realtime.len()))
+    }
+
+    /// Which of the listeners is the front's.
+    pub(super) fn front_listener(&self) -> Option<usize> {
+        (!self.front.is_empty()).then_some(0)
+    }
+}
+
+impl Cores {
+    /// Serves the sockets, each core with what `service` makes for it.
+    pub(super) fn start<F>(
+        settings: &Settings,
+        sockets: Sockets,
+        registry: &mut Registry,
+        clock: &Clock,
+        service: F,
+    ) -> anyhow::Result<Self>
+    where
+        F: Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static,
+    {
+        let cores = sockets.cores(settings);
+        let Sockets { front, realtime } = sockets;
+        let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
+        let tls = tls.map(Arc::new);
+        let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
+        let stop = Stop {
+            graceful: tokio_util::sync::CancellationToken::new(),
+            at_once: tokio_util::sync::CancellationToken::new(),
+            deadline: settings.shutdown_deadline,
+        };
+        let addresses = Addresses { front: address(&front), realtime: address(&realtime) };
+        let running = server::start(Start {
+            listeners: listeners([(front, tls.clone()), (realtime, None)]),
+            cores,
+            limits: Arc::clone(&limits),
+            clock: clock.clone(),
+            metrics: NetMetrics::register(registry),
+            service,
+            stop: stop.clone(),
+        })?;
+        let pulse = running.pulse();
+        let running = End::of(running.join());
+        Ok(Self { limits, tls, stop, addresses, pulse, running })
+    }
+
+    /// Where they listen.
+    pub(super) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Resolves when they have ended by themselves.
+    pub(super) async fn ended(&mut self) -> String {
+        let outcome = self.running.wait().await;
+        format!("the cores of the front ended by themselves: {outcome:?}")
+    }
+
+    /// Those that do not answer within `patience`, as the log calls them.
+    pub(super) async fn silent(&self, patience: Duration) -> Vec<String> {
+        let silent = self.pulse.silent(patience).await;
+        silent.into_iter().map(|core| format!("core {core} of the front")).collect()
+    }
+
+    /// Puts new settings in force.
+    pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
+        if let Some(tls) = &self.tls {
+            tls.reload().context("front.tls: the certificate of before stays")?;
+        }
+        self.limits.store(Arc::new(settings.front.limits.clone()));
+        Ok(())
+    }
+
+    /// Ends them: nobody new, and requests in hand are answered, at most for `deadline` (zero: all
+    /// is cut at once). Who holds connections open for long is told by itself.
+    pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
+        if deadline.is_zero() {
+            self.stop.at_once.cancel();
+        }
+        self.stop.graceful.cancel();
+        match self.running.into_outcome().await.ended {
+            Ended::Clean => {}
+            Ended::Cut { connections } => {
+                tracing::warn!(connections, "connections to the front cut off");
+            }
+            Ended::Panicked { core } => bail!("core {core} of the front panicked"),
+        }
+        Ok(())
+    }
+}
+
+fn address(sockets: &[Listener]) -> Option<SocketAddr> {
+    match sockets.first()?.address().ok()? {
+        ListenAddress::Tcp(address) => Some(address),
+        ListenAddress::Unix(_) => None,
+    }
+}
+
+fn listeners<const N: usize>(groups: [(Vec<Listener>, Option<Arc<Tls>>); N]) -> Vec<CoreListener> {
+    let groups = groups.into_iter().filter(|(sockets, _)| !sockets.is_empty());
+    groups.map(|(sockets, tls)| CoreListener { sockets, tls }).collect()
+}
+
+/// The sockets of a group, in the order of the cores.
+fn group(inherited: &mut Inherited, group: &str) -> anyhow::Result<Vec<Listener>> {
+    let mut sockets = Vec::new();
+    loop {
+        let name = of_core(group, sockets.len());
+        let Some(descriptor) = inherited.take(&name) else { return Ok(sockets) };
+        sockets.push(Listener::adopt(&name, descriptor)?);
+    }
+}

@@ -1,0 +1,162 @@
+//! `[[front.apps]]`.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use weir_front::{AppLimits, AppSettings};
+
+use super::super::keys::{Key, Keys, WAIT};
+use super::super::units::{DAY, MILLISECOND};
+
+/// More of anything than a machine holds.
+const COUNT_MAX: u64 = 1_000_000;
+
+/// The names that are taken.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashSet<String>);
+
+impl Known {
+    /// One app. Without its name or workers it is none, but a mistake.
+    pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> AppSettings {
+        let mut app = AppSettings {
+            name: String::new(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            workers: Vec::new(),
+            limits: AppLimits::default(),
+        };
+        keys.required_text(
+            Key::fixed("name", "Required. Names the app in logs, metrics and commands."),
+            &mut app.name,
+        );
+        self.check_name(keys, &app.name);
+        read_routes(keys, &mut app);
+        keys.required_texts(
+            Key::live("upstreams", "Required. Where the app's workers listen, one address for each process: \"unix:/PATH\" or \"IP:PORT\". A worker that is taken away finishes what it has."),
+            &mut app.workers,
+        );
+        read_counts(keys, &mut app.limits);
+        read_waits(keys, &mut app.limits);
+        keys.later(&[
+            "command",
+            "workers",
+            "mode",
+            "listen",
+            "queues",
+            "queues_per_worker",
+            "shed",
+        ]);
+        app
+    }
+
+    fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if !name.bytes().all(is_plain) {
+            keys.mistake_at(
+                "name",
+                "it stands in commands, so write letters, digits, - and _ only",
+            );
+        }
+        if !name.is_empty() && !self.0.insert(name.to_owned()) {
+            keys.mistake_at("name", &format!("{name:?} is another app's name already"));
+        }
+    }
+}
+
+fn read_routes(keys: &mut Keys<'_>, app: &mut AppSettings) {
+    keys.texts(
+        Key::fixed("hosts", "Hosts that the app answers for, without a port. Empty: all."),
+        &mut app.hosts,
+    );
+    if app.hosts.iter().any(|host| host.is_empty() || host.contains([':', '/', '*'])) {
+        keys.mistake_at("hosts", "write names like \"shop.example\", without scheme, port or path");
+    }
+    keys.texts(
+        Key::fixed("paths", "Paths that the app answers for, with all below them. Empty: all. Of two apps the one with a host goes first, then the one with the longer path; /app/ and /apps/ are realtime's where it has apps."),
+        &mut app.paths,
+    );
+    if app.paths.iter().any(|path| !path.starts_with('/') || path.contains(['?', '#'])) {
+        keys.mistake_at("paths", "write paths like \"/shop\"");
+    }
+}
+
+fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
+    keys.number(
+        Key::fixed("concurrency", "Requests that a worker serves at once: its threads, or 1 for one that forks. A request goes to a worker only if it has room."),
+        1..=COUNT_MAX,
+        &mut limits.concurrency,
+    );
+    keys.number(
+        Key::fixed(
+            "streams",
+            "WebSockets and event streams that a worker serves at once, besides its requests.",
+        ),
+        0..=COUNT_MAX,
+        &mut limits.streams,
+    );
+    keys.number(
+        Key::fixed(
+            "queue_max",
+            "Requests, and again streams, that wait at once for a worker; more get 503.",
+        ),
+        0..=COUNT_MAX,
+        &mut limits.queue_max,
+    );
+    keys.number(
+        Key::fixed("attempts_max", "Workers that a request is offered to, one after the other, if it certainly reached none; then it gets 502."),
+        1..=100,
+        &mut limits.attempts_max,
+    );
+    keys.optional_number(
+        Key::fixed("keep_alive_max", "Idle connections to a worker that each core keeps. None: 16, or 0 where concurrency is 1, for such a worker would wait on an idle connection while another asks."),
+        0..=COUNT_MAX,
+        &mut limits.keep_alive_max,
+    );
+    keys.size(
+        Key::fixed("request_bytes_max", "Bytes of a request's body; a longer one gets 413."),
+        0..=1 << 40,
+        &mut limits.request_bytes_max,
+    );
+}
+
+fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
+    let mut wait = |name, field: &mut Duration, doc| {
+        keys.duration(Key::fixed(name, doc), WAIT, field);
+    };
+    wait(
+        "queue_timeout",
+        &mut limits.queue_timeout,
+        "How long a request may wait for a worker; then it gets 503.",
+    );
+    wait(
+        "overload_after",
+        &mut limits.overload_after,
+        "How long requests may go on waiting, without the queue being empty in between, before that is an overload: then the newest goes first and none waits longer than overload_wait.",
+    );
+    wait(
+        "overload_wait",
+        &mut limits.overload_wait,
+        "How long a request may wait for a worker during an overload; then it gets 503.",
+    );
+    wait(
+        "service_timeout",
+        &mut limits.service_timeout,
+        "How long a worker may take to begin its answer; then the client gets 504. The worker counts as busy until it answers.",
+    );
+    wait(
+        "body_timeout",
+        &mut limits.body_timeout,
+        "How long a worker may be silent in the middle of an answer before it is cut.",
+    );
+    wait("connect_timeout", &mut limits.connect_timeout, "To connect to a worker.");
+    wait(
+        "retry_worker_after",
+        &mut limits.retry_worker_after,
+        "How long a worker that can't be reached is left alone.",
+    );
+    keys.duration(
+        Key::fixed("stream_idle_timeout", "How long a WebSocket or an event stream may be silent in both directions before it is cut."),
+        MILLISECOND..=DAY,
+        &mut limits.stream_idle_timeout,
+    );
+}

@@ -1,0 +1,118 @@
+//! The front as the binary serves it, between plain sockets and workers that answer with their name.
+
+mod worker;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::process::Signal;
+
+use self::worker::Worker;
+use crate::http::get;
+use crate::weir::{Site, Weir};
+
+const BASE: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
+                    [console]\nlisten = \"127.0.0.1:0\"\n\
+                    [front]\nlisten = \"127.0.0.1:0\"\ncores = 2\n";
+
+fn app(name: &str, more: &str, workers: &[&Worker]) -> String {
+    let upstreams: Vec<String> =
+        workers.iter().map(|worker| format!("\"{}\"", worker.address)).collect();
+    let upstreams = upstreams.join(", ");
+    format!("[[front.apps]]\nname = \"{name}\"\nupstreams = [{upstreams}]\n{more}")
+}
+
+fn start(settings: &str, arguments: &[&str]) -> Weir {
+    let site = Site::new("");
+    site.write(settings);
+    site.start_with(|command| {
+        command.env("WEIR_REALTIME_SECRET", "a secret of enough characters").args(arguments);
+    })
+}
+
+/// The body of an answer.
+fn body(address: SocketAddr, path: &str, headers: &str) -> String {
+    get(address, path, headers).1
+}
+
+#[test]
+fn each_app_is_served_by_its_own_workers_in_turn() {
+    let (shop, cart) = (Worker::start("shop"), [Worker::start("one"), Worker::start("two")]);
+    let settings = format!(
+        "{BASE}{}{}",
+        app("shop", "", &[&shop]),
+        app("cart", "paths = [\"/cart\"]\n", &[&cart[0], &cart[1]])
+    );
+    let weir = start(&settings, &[]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    let mut served: Vec<String> = (0..4).map(|_| body(weir.front(), "/cart/1", "")).collect();
+    served.sort();
+    assert_eq!(served, ["one /cart/1", "one /cart/1", "two /cart/1", "two /cart/1"]);
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_app_answers_total{app=\"cart\",status=\"2xx\"} 4"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn realtime_keeps_its_paths_where_it_has_apps_and_only_there() {
+    let shop = Worker::start("shop");
+    let settings = format!("{BASE}{}", app("shop", "", &[&shop]));
+    let weir = start(&settings, &[]);
+    assert_eq!(body(weir.front(), "/apps/1/channels", ""), "shop /apps/1/channels");
+    assert!(weir.stop().success());
+    let realtime = "[[realtime.apps]]\nid = \"1\"\nkey = \"demo-key\"\n\
+                    secret = { env = \"WEIR_REALTIME_SECRET\" }\n";
+    let weir = start(&format!("{settings}{realtime}"), &[]);
+    let (status, _) = get(weir.front(), "/apps/1/channels", "");
+    assert_eq!(status, "HTTP/1.1 401 Unauthorized");
+    assert_eq!(body(weir.front(), "/application", ""), "shop /application");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn workers_come_and_go_with_a_reload() {
+    let (old, new) = (Worker::start("old"), Worker::start("new"));
+    let mut weir = start(&format!("{BASE}{}", app("shop", "", &[&old])), &[]);
+    assert_eq!(body(weir.front(), "/", ""), "old /");
+    let other = app("other", "hosts = [\"other.example\"]\n", &[&old]);
+    weir.site.write(&format!("{BASE}{}{other}", app("shop", "", &[&new])));
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("front.apps changed: needs a restart");
+    weir.wait_for_log("settings reloaded");
+    assert_eq!(body(weir.front(), "/", ""), "new /");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_front_alone_is_a_process_of_its_own() {
+    let shop = Worker::start("shop");
+    let settings = format!("{BASE}{}", app("shop", "", &[&shop]));
+    let weir = start(&settings, &["--only", "front"]);
+    assert!(weir.serves("front") && !weir.serves("jobs") && !weir.serves("console"));
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    assert!(weir.stop().success());
+    let weir = start(&settings, &["--only", "realtime"]);
+    let (status, text) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(text.contains("[[front.apps]]"), "{text}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_request_in_hand_is_answered_before_the_end() {
+    let slow = Worker::start("slow");
+    let mut weir = start(&format!("{BASE}{}", app("shop", "", &[&slow])), &[]);
+    let mut client = TcpStream::connect(weir.front()).expect("to connect");
+    client.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").expect("to write");
+    slow.has_request();
+    weir.signal(Signal::TERM);
+    weir.wait_for_log("ending");
+    slow.go_on();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("to read");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("slow /wait"),
+        "{answer}"
+    );
+    assert!(weir.wait().success());
+}
