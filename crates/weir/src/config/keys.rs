@@ -258,7 +258,7 @@ impl<'a> Keys<'a> {
     where
         T: FromStr<Err: Display> + Display,
     {
-        self.read(key, "list of texts", field, show_texts, to_texts);
+        self.read(key, "list of texts", field, |texts| show_texts(texts), to_texts);
     }
 
     /// The same, of which there must be one at least.
@@ -495,7 +495,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn show_texts<T: Display>(texts: &Vec<T>) -> String {
+fn show_texts<T: Display>(texts: &[T]) -> String {
     let entries: Vec<_> = texts.iter().map(|text| quoted(&text.to_string())).collect();
     format!("[{}]", entries.join(", "))
 }
