@@ -22,6 +22,8 @@ pub struct Request {
 pub enum Command {
     /// A probed worker answers.
     Ready { generation: u64 },
+    /// Nothing is sent any more to a worker that is to leave.
+    LetGo { generation: u64 },
     /// Starts what is stopped or given up, with a clean record. No slot: all.
     Start { group: String, slot: Option<u32> },
     /// Asks workers to end and leaves their slots empty. No slot: all.
@@ -160,6 +162,8 @@ pub enum Address {
 pub enum WorkerPhase {
     Starting,
     Ready,
+    /// It is to end: nothing new is to be sent to it, which [`Command::LetGo`] confirms.
+    Leaving,
     /// It ends: nothing new is to be sent to it.
     Draining,
     /// It is about to be killed.

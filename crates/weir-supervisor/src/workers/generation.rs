@@ -26,6 +26,8 @@ pub(crate) struct Times {
     /// The service says when it is ready, and only then does the start deadline run.
     pub(crate) is_probed: bool,
     pub(crate) stop_deadline: Duration,
+    /// How long the service has to let go of a probed worker.
+    pub(crate) let_go_deadline: Duration,
     /// None: evictions kill at once.
     pub(crate) dump_wait: Option<Duration>,
     pub(crate) watchdog: Option<Duration>,
@@ -45,6 +47,10 @@ pub(crate) struct Moment {
 pub(crate) enum Phase {
     Starting,
     Ready,
+    /// To be asked to end once the service sends it nothing more, but no later than then.
+    Leaving {
+        stop_at: Duration,
+    },
     /// Asked to end, or about to by itself.
     Draining {
         kill_at: Duration,
@@ -62,6 +68,8 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Start(u64),
+    /// Tell the service to let go of it.
+    AskToLetGo(u64),
     /// Ask it to end.
     Stop(u64),
     /// Ask it for a dump, before it is killed for this reason.
@@ -97,6 +105,7 @@ impl Times {
             },
             is_probed: spec.readiness == Readiness::Probed,
             stop_deadline: spec.stop_deadline,
+            let_go_deadline: spec.let_go_deadline,
             dump_wait: spec.dump.map(|dump| dump.wait),
             watchdog: spec.watchdog,
             retry_after: spec.retry_after,
@@ -127,12 +136,26 @@ impl Generation {
         self.alive_at = now;
     }
 
-    /// Asks it to end, gracefully.
+    /// Asks it to end, gracefully: one that serves what the service sends it only after the service
+    /// has let go of it, or a request could reach a worker that has stopped listening.
     pub(crate) fn drain(&mut self, now: Duration, times: &Times) -> Option<Action> {
         if self.is_ending() {
             return None;
         }
         self.is_dismissed = true;
+        if times.is_probed && self.phase == Phase::Ready {
+            self.phase = Phase::Leaving { stop_at: now.saturating_add(times.let_go_deadline) };
+            return Some(Action::AskToLetGo(self.number));
+        }
+        self.leave(now, times);
+        Some(Action::Stop(self.number))
+    }
+
+    /// The service sends it nothing more.
+    pub(crate) fn let_go(&mut self, now: Duration, times: &Times) -> Option<Action> {
+        if !matches!(self.phase, Phase::Leaving { .. }) {
+            return None;
+        }
         self.leave(now, times);
         Some(Action::Stop(self.number))
     }
@@ -167,6 +190,10 @@ impl Generation {
                 ready_at.or_else(|| self.start_deadline(moment, times))
             }
             Phase::Ready => times.watchdog.map(|limit| self.alive_at + limit),
+            // Without a service nobody sends it anything.
+            Phase::Leaving { stop_at } => {
+                Some(if moment.prober_since.is_some() { stop_at } else { moment.now })
+            }
             Phase::Draining { kill_at } | Phase::Dumping { kill_at, .. } => Some(kill_at),
             Phase::Killed => None,
         }
@@ -189,6 +216,7 @@ impl Generation {
                 let reason = format!("no sign of life within watchdog ({limit:?})");
                 self.evict(&reason, moment.now, times)
             }
+            Phase::Leaving { .. } => self.let_go(moment.now, times),
             Phase::Draining { .. } => {
                 let limit = times.stop_deadline;
                 Some(self.kill(&format!("still running at its stop_deadline ({limit:?})")))

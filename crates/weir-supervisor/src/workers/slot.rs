@@ -249,6 +249,12 @@ impl Slot {
         Ok(Some(Action::Start(number)))
     }
 
+    /// The service sends nothing more to a generation.
+    pub(crate) fn let_go(&mut self, number: u64, now: Duration) -> Option<Action> {
+        let times = self.times.clone();
+        self.find(number)?.let_go(now, &times)
+    }
+
     /// Kills one generation, after a dump if there is one. It is started anew unless somebody is
     /// there to take its place.
     pub(crate) fn evict(&mut self, number: u64, reason: &str, now: Duration) -> Option<Action> {

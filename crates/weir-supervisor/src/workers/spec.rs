@@ -47,6 +47,9 @@ pub struct GroupSpec {
     pub start_deadline: Duration,
     /// Asks a worker to end, gracefully.
     pub stop_signal: WorkerSignal,
+    /// A probed worker is asked to end once the service says that it sends it nothing more
+    /// ([`Command::LetGo`](crate::control::Command::LetGo)), or after this.
+    pub let_go_deadline: Duration,
     /// From there to SIGKILL for the whole process group.
     pub stop_deadline: Duration,
     /// Sent before an eviction, so that the worker says what it is doing.
@@ -155,6 +158,8 @@ impl GroupSpec {
             // Large applications need half a minute to load on a busy machine.
             start_deadline: Duration::from_secs(60),
             stop_signal: WorkerSignal::TERM,
+            // The service needs a moment only: requests in hand are finished by the worker itself.
+            let_go_deadline: Duration::from_secs(5),
             // As gunicorn's graceful_timeout; what takes longer has its own setting.
             stop_deadline: Duration::from_secs(30),
             dump: None,

@@ -41,6 +41,12 @@ impl Fleet {
         }
         match command {
             Command::Ready { generation } => self.believe_ready(generation, now),
+            Command::LetGo { generation } => {
+                let place = self.find_generation(generation)?;
+                let action = self.slot_mut(place).let_go(generation, now);
+                self.perform(place.group, action.into_iter().collect(), now);
+                Ok(())
+            }
             Command::Start { group, slot } => self.start_slots(&group, slot, now),
             Command::Stop { group, slot } => self.stop_slots(&group, slot, now),
             Command::Restart { group, slot } => {

@@ -25,6 +25,9 @@ impl Fleet {
             match action {
                 Action::Start(generation) => self.start(group, generation, now),
                 Action::Announce(generation) => self.announce(generation, "ready", now),
+                Action::AskToLetGo(generation) => {
+                    self.announce(generation, "to be let go of", now);
+                }
                 Action::Stop(generation) => {
                     let signal = self.groups[group].blueprint.spec.stop_signal;
                     self.signal(generation, signal.0);

@@ -249,6 +249,7 @@ fn phase(phase: &Phase) -> WorkerPhase {
     match phase {
         Phase::Starting => WorkerPhase::Starting,
         Phase::Ready => WorkerPhase::Ready,
+        Phase::Leaving { .. } => WorkerPhase::Leaving,
         Phase::Draining { .. } => WorkerPhase::Draining,
         Phase::Dumping { .. } => WorkerPhase::Evicting,
         Phase::Killed => WorkerPhase::Killed,

@@ -21,6 +21,7 @@ impl Running {
             start_deadline: 10 * SECOND,
             ready_after: None,
             is_probed: false,
+            let_go_deadline: 5 * SECOND,
             stop_deadline: 20 * SECOND,
             dump_wait: None,
             watchdog: None,

@@ -13,6 +13,7 @@ fn times() -> Times {
         start_deadline: 10 * SECOND,
         ready_after: None,
         is_probed: false,
+        let_go_deadline: 5 * SECOND,
         stop_deadline: 20 * SECOND,
         dump_wait: Some(3 * SECOND),
         watchdog: None,
@@ -241,4 +242,32 @@ fn a_silent_worker_is_evicted_by_its_watchdog() {
     let reason = "no sign of life within watchdog (5s)";
     assert_eq!(place.after(SECOND), [Action::Dump(1, reason.into())]);
     assert_eq!(place.after(3 * SECOND), [kill(1, reason)]);
+}
+
+#[test]
+fn a_probed_worker_is_asked_to_end_when_the_service_has_let_go_of_it() {
+    let probed = || Times { is_probed: true, ..times() };
+    let replaced = || {
+        let mut place = Place::serving(probed());
+        place.prober_since = Some(SECOND);
+        assert_eq!(place.replace(), Ok(Some(Action::Start(2))));
+        assert_eq!(place.ready(2), [Action::Announce(2), Action::AskToLetGo(1)]);
+        place
+    };
+    let mut place = replaced();
+    assert_eq!(place.after(4 * SECOND), []);
+    assert_eq!(place.slot.let_go(1, place.now), Some(Action::Stop(1)));
+    assert_eq!(place.slot.let_go(1, place.now), None, "once");
+    assert_eq!(place.slot.let_go(2, place.now), None, "it is to stay");
+
+    let mut place = replaced();
+    assert_eq!(place.after(5 * SECOND), [Action::Stop(1)], "the service does not say so");
+
+    let mut place = replaced();
+    place.prober_since = None;
+    assert_eq!(place.after(Duration::ZERO), [Action::Stop(1)], "the service is gone");
+
+    let mut place = Place::new(probed());
+    assert_eq!(place.turn(), [Action::Start(1)]);
+    assert_eq!(place.slot.stop(place.now), [Action::Stop(1)], "nothing is sent to it yet");
 }
