@@ -19,7 +19,7 @@ use crate::dispatch::{
 };
 use crate::metrics::AppMetrics;
 use crate::settings::{AppLimits, AppSettings};
-use crate::view::{AppView, WorkerState, WorkerView};
+use crate::view::{AppView, OverdueView, WorkerState, WorkerView};
 
 /// A worker that requests are sent to.
 #[derive(Debug)]
@@ -181,12 +181,45 @@ impl App {
         }
     }
 
+    /// The worker at `address` gets nothing new.
+    pub(crate) fn drain(&self, address: &Address) {
+        let mut state = self.state();
+        let keys: Vec<_> =
+            state.current().filter(|it| it.address == *address).map(|it| it.key).collect();
+        for key in keys {
+            state.dispatcher.drain_worker(key);
+        }
+    }
+
+    /// Whether a worker at `address` is given requests, or still has some.
+    pub(crate) fn has_worker(&self, address: &Address) -> bool {
+        let state = self.state();
+        let loads = state.dispatcher.loads();
+        loads.iter().any(|(key, _)| state.workers[key].address == *address)
+    }
+
+    /// Workers with requests that run for `age` or longer.
+    pub(crate) fn overdue(&self, age: Duration) -> Vec<OverdueView> {
+        let now = self.clock.now();
+        let state = self.state();
+        let loads: HashMap<_, _> = state.dispatcher.loads().into_iter().collect();
+        let overdue = state.dispatcher.overdue(age, now).into_iter();
+        overdue
+            .map(|one| OverdueView {
+                address: state.workers[&one.worker].address.clone(),
+                oldest: now.since(one.oldest),
+                bystanders: loads[&one.worker].requests.saturating_sub(one.requests),
+            })
+            .collect()
+    }
+
     /// What an operator sees.
     pub(crate) fn view(&self) -> AppView {
         let now = self.clock.now();
         let state = self.state();
         let dispatcher = &state.dispatcher;
-        let oldest: HashMap<_, _> = dispatcher.overdue(Duration::ZERO, now).into_iter().collect();
+        let running = dispatcher.overdue(Duration::ZERO, now).into_iter();
+        let oldest: HashMap<_, _> = running.map(|one| (one.worker, one.oldest)).collect();
         let workers = dispatcher.loads().into_iter().map(|(key, load)| WorkerView {
             address: state.workers[&key].address.to_string(),
             requests: load.requests,

@@ -1,6 +1,7 @@
 //! All apps, shared by all cores.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_base::clock::Clock;
 
@@ -9,7 +10,7 @@ use crate::app::App;
 use crate::metrics::FrontMetrics;
 use crate::routes::Routes;
 use crate::settings::AppSettings;
-use crate::view::AppView;
+use crate::view::{AppView, OverdueView};
 
 /// The name is nobody's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +72,27 @@ impl Apps {
     pub fn set_workers(&self, app: &str, addresses: &[Address]) -> Result<(), NoSuchApp> {
         self.app(app)?.set_workers(addresses);
         Ok(())
+    }
+
+    /// The worker of an app at `address` gets nothing new.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn drain(&self, app: &str, address: &Address) -> Result<(), NoSuchApp> {
+        self.app(app)?.drain(address);
+        Ok(())
+    }
+
+    /// Whether a worker of an app is given requests, or still has some.
+    #[must_use]
+    pub fn has_worker(&self, app: &str, address: &Address) -> bool {
+        self.app(app).is_ok_and(|app| app.has_worker(address))
+    }
+
+    /// Workers of an app with requests that run for `age` or longer.
+    #[must_use]
+    pub fn overdue(&self, app: &str, age: Duration) -> Vec<OverdueView> {
+        self.app(app).map(|app| app.overdue(age)).unwrap_or_default()
     }
 
     fn app(&self, name: &str) -> Result<&Arc<App>, NoSuchApp> {

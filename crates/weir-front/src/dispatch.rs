@@ -105,6 +105,16 @@ struct Running {
     since: Timestamp,
 }
 
+/// A worker with requests over an age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overdue {
+    pub(crate) worker: WorkerKey,
+    /// Since when the oldest runs.
+    pub(crate) oldest: Timestamp,
+    /// How many are over the age.
+    pub(crate) requests: u32,
+}
+
 /// The slots of an app's workers and the requests that wait for one; `T` stands for a request.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T> {
@@ -275,15 +285,20 @@ impl<T> Dispatcher<T> {
         self.is_paused
     }
 
-    /// Workers with a request (no stream) that runs for `age` or longer, and since when the oldest
-    /// of each does.
-    pub(crate) fn overdue(&self, age: Duration, now: Timestamp) -> Vec<(WorkerKey, Timestamp)> {
-        let mut overdue: Vec<(WorkerKey, Timestamp)> = Vec::new();
+    /// Workers with requests (no streams) that run for `age` or longer.
+    pub(crate) fn overdue(&self, age: Duration, now: Timestamp) -> Vec<Overdue> {
+        let mut overdue: Vec<Overdue> = Vec::new();
         let requests = self.running.iter().filter(|(_, running)| running.class == Class::Request);
         for (_, running) in requests.filter(|(_, running)| now.since(running.since) >= age) {
-            match overdue.iter_mut().find(|(worker, _)| *worker == running.worker) {
-                Some((_, since)) => *since = running.since.min(*since),
-                None => overdue.push((running.worker, running.since)),
+            match overdue.iter_mut().find(|known| known.worker == running.worker) {
+                Some(known) => {
+                    known.oldest = running.since.min(known.oldest);
+                    known.requests += 1;
+                }
+                None => {
+                    let Running { worker, since: oldest, .. } = *running;
+                    overdue.push(Overdue { worker, oldest, requests: 1 });
+                }
             }
         }
         overdue

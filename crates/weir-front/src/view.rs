@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::address::Address;
+
 /// One app now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppView {
@@ -31,6 +33,16 @@ pub struct WorkerView {
     /// How long its oldest request (no stream) has been running.
     pub oldest_request: Option<Duration>,
     pub state: WorkerState,
+}
+
+/// A worker with requests that run for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverdueView {
+    pub address: Address,
+    /// How long the oldest of them has been running.
+    pub oldest: Duration,
+    /// Requests of the same worker that don't run for too long.
+    pub bystanders: u32,
 }
 
 /// Whether a worker is given requests.

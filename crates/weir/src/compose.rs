@@ -7,10 +7,12 @@ mod pages;
 mod realtime;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::future::pending;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
-use weir_front::{Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy};
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
@@ -30,6 +32,7 @@ use self::cores::{Cores, Sockets};
 use self::jobs::Jobs;
 use self::pages::Pages;
 use self::realtime::Realtime;
+use self::workers::Workers;
 use crate::config::Settings;
 use crate::front::Front;
 use crate::part::Part;
@@ -47,6 +50,8 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    /// Those who steer the apps' workers.
+    workers: Shutdown,
     /// Says that WebSockets and streams of events are to be closed.
     draining: CancellationToken,
     http: Shutdown,
@@ -81,13 +86,28 @@ impl Weir {
             jobs: None,
             cores: None,
             realtime: None,
+            workers: Shutdown::new(),
             draining: CancellationToken::new(),
             http: Shutdown::new(),
         };
+        if let Some(channel) = inherited.control() {
+            weir.steer_workers(settings, channel)?;
+        }
         if let Some(sockets) = Sockets::take(&mut inherited)? {
             weir.serve(settings, only, sockets, &mut registry).await?;
         }
         Ok((weir, Unopened { only: only.to_vec(), inherited, registry }))
+    }
+
+    /// Steers the workers that the parent runs.
+    fn steer_workers(&self, settings: &Settings, channel: UnixStream) -> anyhow::Result<()> {
+        let apps = settings.front.apps.iter();
+        let processes =
+            apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
+        let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
+        let workers = Workers::new(channel, apps, processes.collect(), probes)?;
+        self.workers.spawn(workers.run());
+        Ok(())
     }
 
     /// Serves the sockets of the cores.
@@ -216,8 +236,9 @@ impl Weir {
     /// Workers of apps come and go; a new app needs a restart, as do other limits.
     fn reload_apps(&self, settings: &Settings) -> Option<String> {
         let mut is_new = false;
-        for app in &settings.front.apps {
-            is_new |= self.apps.set_workers(&app.name, &app.workers).is_err();
+        for app in settings.front.apps.iter().filter(|app| app.processes.is_none()) {
+            let AppSettings { name, workers, .. } = &app.settings;
+            is_new |= self.apps.set_workers(name, workers).is_err();
         }
         is_new.then(|| "front.apps".to_owned())
     }
@@ -245,6 +266,8 @@ impl Weir {
             }
         };
         let (jobs, cores, drained) = tokio::join!(jobs, cores, self.http.drain(deadline));
+        // Whatever is left of them has nobody to speak for any more.
+        self.workers.drain(Duration::ZERO).await;
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
@@ -258,7 +281,8 @@ impl Weir {
 
 /// The apps of the front, where it is wanted.
 fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
-    let apps = if Part::Front.is_among(only) { settings.front.apps.clone() } else { Vec::new() };
+    let all = settings.front.apps.iter().map(|app| app.settings.clone());
+    let apps = if Part::Front.is_among(only) { all.collect() } else { Vec::new() };
     Apps::new(apps, clock, &FrontMetrics::register(registry))
 }
 

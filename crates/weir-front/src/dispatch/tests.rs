@@ -228,7 +228,8 @@ fn workers_with_a_request_over_an_age_are_found() {
     dispatcher.take(Class::Stream, at(0)).expect("a slot, which nobody counts");
     let other = dispatcher.take(Class::Request, at(5)).expect("a slot");
     assert_eq!((old.worker, other.worker), (workers[0], workers[1]));
-    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [(workers[0], at(0))]);
+    let overdue = Overdue { worker: workers[0], oldest: at(0), requests: 1 };
+    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [overdue]);
     end(&mut dispatcher, old, at(7));
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
 }

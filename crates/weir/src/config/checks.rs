@@ -1,5 +1,6 @@
 //! What no single key can tell: settings that contradict each other, or are sound but dangerous.
 
+mod front;
 mod realtime;
 
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     let limits = &jobs.settings.limits;
     reject_shared_addresses(settings, report);
     realtime::mistakes(settings, report);
+    front::mistakes(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =
             "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";

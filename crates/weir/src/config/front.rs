@@ -1,15 +1,17 @@
 //! `[front]`: the HTTP door: realtime and apps are behind it.
 
 mod apps;
+mod processes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
-use weir_front::AppSettings;
 use weir_net::TlsFiles;
 use weir_net::server::Limits;
 
+pub(crate) use self::apps::App;
+pub(crate) use self::processes::Processes;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
 
@@ -28,7 +30,7 @@ pub(crate) struct Front {
     /// Listening sockets of each core.
     pub(crate) sockets_per_core: usize,
     pub(crate) limits: Limits,
-    pub(crate) apps: Vec<AppSettings>,
+    pub(crate) apps: Vec<App>,
 }
 
 impl Default for Front {

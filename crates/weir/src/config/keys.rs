@@ -238,7 +238,8 @@ impl<'a> Keys<'a> {
         self.require(key.name);
     }
 
-    fn require(&mut self, name: &str) {
+    /// Reports that the file lacks this key.
+    pub(crate) fn require(&mut self, name: &str) {
         if !self.is_set(name) && !self.context.describe {
             self.mistake(format!("{} is missing", self.full(name)));
         }
@@ -261,8 +262,8 @@ impl<'a> Keys<'a> {
         self.read(key, "list of texts", field, |texts| show_texts(texts), to_texts);
     }
 
-    /// The same, of which there must be one at least.
-    pub(crate) fn required_texts<T>(&mut self, key: Key, field: &mut Vec<T>)
+    /// The same; the list is not empty, if it is there.
+    pub(crate) fn some_texts<T>(&mut self, key: Key, field: &mut Vec<T>)
     where
         T: FromStr<Err: Display> + Display,
     {
@@ -271,7 +272,6 @@ impl<'a> Keys<'a> {
             texts if texts.is_empty() => Err("the list is empty".to_owned()),
             texts => Ok(texts),
         });
-        self.require(key.name);
     }
 
     pub(crate) fn text(&mut self, key: Key, field: &mut String) {
@@ -332,6 +332,15 @@ impl<'a> Keys<'a> {
             field.as_ref().map_or_else(none, |path| quoted(&path.display().to_string()))
         };
         self.read(key, "path", field, show, |value| Ok(Some(folder.join(to_path(value)?))));
+    }
+
+    pub(crate) fn optional_text(&mut self, key: Key, field: &mut Option<String>) {
+        let show = |field: &Option<String>| field.as_ref().map_or_else(none, |text| quoted(text));
+        self.read(key, "text", field, show, |value| match value.as_str() {
+            Some("") => Err("the text is empty".to_owned()),
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(expected("a text", value)),
+        });
     }
 
     /// `{ env = "NAME" }` or `{ file = "PATH" }`.

@@ -35,6 +35,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::front::Front;
+pub(crate) use self::front::Processes;
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};
@@ -112,6 +113,12 @@ impl Settings {
     /// Where it is kept what is switched off.
     pub(crate) fn switches_file(&self) -> PathBuf {
         self.data_dir.join("switches.json")
+    }
+
+    /// Where the apps' workers have their sockets. In full, for they run elsewhere.
+    pub(crate) fn run_folder(&self) -> PathBuf {
+        let folder = self.data_dir.join("run");
+        std::path::absolute(&folder).unwrap_or(folder)
     }
 
     /// Where the admin API listens.

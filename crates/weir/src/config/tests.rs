@@ -119,7 +119,7 @@ fn what_comes_in_a_later_version_is_rejected_by_name() {
 [[front.apps]]
 name = "shop"
 upstreams = ["127.0.0.1:3000"]
-workers = 16
+mode = "sockets"
 [jobs.resources]
 ffmpeg = 2
 [[jobs.cron]]
@@ -131,7 +131,7 @@ schedule = "0 3 * * *"
 processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
-    weir.toml:5:1: front.apps[0].workers is not in this version of Weir yet
+    weir.toml:5:1: front.apps[0].mode is not in this version of Weir yet
     weir.toml:6:7: jobs.resources is not in this version of Weir yet
     weir.toml:8:8: jobs.cron is not in this version of Weir yet
     weir.toml:10:2: gems is not in this version of Weir yet
@@ -411,20 +411,36 @@ fn the_front_opens_when_it_is_set_or_has_something_to_serve() {
 fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
     let text = "[[front.apps]]\nname = \"a b\"\nupstreams = [\"localhost:1\"]\n\
                 [[front.apps]]\nupstreams = []\nhosts = [\"https://a\"]\npaths = [\"shop\"]\n\
-                [[front.apps]]\nname = \"a b\"\ncommand = [\"puma\"]\nconcurrency = 0\n";
+                [[front.apps]]\nname = \"a b\"\ncommand = [\"puma\"]\nconcurrency = 0\n\
+                [[front.apps]]\nname = \"both\"\ncommand = [\"puma\", \"{socket}\"]\n\
+                upstreams = [\"127.0.0.1:1\"]\ndump_signal = \"LATER\"\nready_path = \"up\"\n\
+                [[front.apps]]\nname = \"own\"\nupstreams = [\"127.0.0.1:1\"]\nworkers = 2\n";
     insta::assert_snapshot!(mistakes(text), @r#"
-    weir.toml:2:8: front.apps[0].name: it stands in commands, so write letters, digits, - and _ only
+    weir.toml:2:8: front.apps[0].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
     weir.toml:3:13: front.apps[0].upstreams: "localhost:1" is neither unix:/PATH nor IP:PORT
     weir.toml:4:1: front.apps[1].name is missing
     weir.toml:5:13: front.apps[1].upstreams: the list is empty
     weir.toml:6:9: front.apps[1].hosts: write names like "shop.example", without scheme, port or path
     weir.toml:7:9: front.apps[1].paths: write paths like "/shop"
-    weir.toml:8:1: front.apps[2].upstreams is missing
+    weir.toml:9:8: front.apps[2].name: "a b" can't name a group of workers: 1 to 32 small letters, digits, - and _
     weir.toml:9:8: front.apps[2].name: "a b" is another app's name already
-    weir.toml:9:8: front.apps[2].name: it stands in commands, so write letters, digits, - and _ only
-    weir.toml:10:1: front.apps[2].command is not in this version of Weir yet
+    weir.toml:10:11: front.apps[2].command: nothing says where a worker is to listen; write {socket}, {port} or {fd} in it
     weir.toml:11:15: front.apps[2].concurrency: must be from 1 to 1000000
+    weir.toml:14:11: front.apps[3].command: either a command or upstreams: who starts the workers?
+    weir.toml:16:15: front.apps[3].dump_signal: "LATER" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
+    weir.toml:17:14: front.apps[3].ready_path: write a path like "/health"
+    weir.toml:21:11: front.apps[4].workers: only where Weir starts the workers: there is no command
     "#);
+}
+
+#[test]
+fn workers_that_could_not_be_started_are_mistakes() {
+    let text = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\", \"{sockets}\"]\n\
+                folder = \"/no/such/folder\"\n";
+    insta::assert_snapshot!(mistakes(text), @r"
+    weir.toml:3:11: front.apps[0].command: unknown placeholder {sockets}; this group has {index} {name} {socket}; write {{ for a brace
+    weir.toml:4:10: front.apps[0].folder: /no/such/folder is no folder
+    ");
 }
 
 #[test]
@@ -482,7 +498,7 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
 fn whole(section: &str) -> String {
     let heading = reference::heading(section);
     if section == "front.apps[]" {
-        return "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n".to_owned();
+        return "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n".to_owned();
     }
     match section.strip_prefix("realtime.apps[]") {
         Some("") => APP.to_owned(),

@@ -5,6 +5,7 @@ mod handover;
 mod listeners;
 mod lock;
 mod salvage;
+mod workers;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -45,9 +46,14 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;
+    let only = handover.flags.only.clone();
     let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
-    let outcome = Supervisor::new(vec![child], requests, notify()?, stderr).run(&mut parent);
+    let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
+    let outcome = match workers::fleet(settings, &only)? {
+        Some(fleet) => supervisor.with_workers(fleet).adopting_orphans()?.run(&mut parent),
+        None => supervisor.run(&mut parent),
+    };
     // Gone with the service; a stale file would only puzzle.
     let _ = std::fs::remove_file(admin_socket);
     drop(lock);

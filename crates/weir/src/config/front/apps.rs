@@ -4,9 +4,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use weir_front::{AppLimits, AppSettings};
+use weir_supervisor::workers::GroupName;
 
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
+use super::processes::Processes;
+
+/// An app, and how its workers are started.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub(crate) settings: AppSettings,
+    /// None: something else starts them.
+    pub(crate) processes: Option<Processes>,
+}
 
 /// More of anything than a machine holds.
 const COUNT_MAX: u64 = 1_000_000;
@@ -17,7 +27,7 @@ pub(super) struct Known(HashSet<String>);
 
 impl Known {
     /// One app. Without its name or workers it is none, but a mistake.
-    pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> AppSettings {
+    pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> App {
         let mut app = AppSettings {
             name: String::new(),
             hosts: Vec::new(),
@@ -31,31 +41,27 @@ impl Known {
         );
         self.check_name(keys, &app.name);
         read_routes(keys, &mut app);
-        keys.required_texts(
-            Key::live("upstreams", "Required. Where the app's workers listen, one address for each process: \"unix:/PATH\" or \"IP:PORT\". A worker that is taken away finishes what it has."),
+        keys.some_texts(
+            Key::live("upstreams", "Where the app's workers listen, one address for each process: \"unix:/PATH\" or \"IP:PORT\". A worker that is taken away finishes what it has. Required, unless there is a command."),
             &mut app.workers,
         );
+        let processes = Processes::read(keys);
+        if keys.is_set("command") && keys.is_set("upstreams") {
+            keys.mistake_at("command", "either a command or upstreams: who starts the workers?");
+        } else if !keys.is_set("command") {
+            keys.require("upstreams");
+        }
         read_counts(keys, &mut app.limits);
         read_waits(keys, &mut app.limits);
-        keys.later(&[
-            "command",
-            "workers",
-            "mode",
-            "listen",
-            "queues",
-            "queues_per_worker",
-            "shed",
-        ]);
-        app
+        keys.later(&["mode", "listen", "queues", "queues_per_worker", "shed"]);
+        App { settings: app, processes }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if !name.bytes().all(is_plain) {
-            keys.mistake_at(
-                "name",
-                "it stands in commands, so write letters, digits, - and _ only",
-            );
+        if let Err(error) = name.parse::<GroupName>()
+            && !name.is_empty()
+        {
+            keys.mistake_at("name", &error.to_string());
         }
         if !name.is_empty() && !self.0.insert(name.to_owned()) {
             keys.mistake_at("name", &format!("{name:?} is another app's name already"));

@@ -1,0 +1,230 @@
+//! The apps' workers that the parent runs: the service's part of it. It probes those that start,
+//! gives requests to those that are ready, lets go of those that are to leave, and has those
+//! evicted that are stuck.
+//!
+//! The parent's reports say how things are, not what has changed, so nothing here can get out of
+//! step: what an app's workers are follows from the generations that are ready.
+
+mod probe;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+use weir_base::shutdown::Shutdown;
+use weir_front::{Address, Apps};
+use weir_supervisor::control::{
+    self, Command, Lines, REPORT_BYTES_MAX, Report, Request, WorkerPhase, WorkerState, encode,
+};
+
+use crate::config::Processes;
+
+/// How often it is looked whether a worker that is to leave has finished, or one is stuck.
+const LOOK: Duration = Duration::from_millis(20);
+/// Workers that have answered their probe and were not heard yet.
+const READY_MAX: usize = 64;
+/// What one read of reports can take.
+const READ_BYTES: usize = 16 << 10;
+
+/// Steers the workers of all apps.
+pub(super) struct Workers {
+    reports: OwnedReadHalf,
+    requests: OwnedWriteHalf,
+    apps: Arc<Apps>,
+    processes: BTreeMap<String, Processes>,
+    /// All that the parent has reported and that have not ended.
+    known: BTreeMap<u64, Worker>,
+    answered: mpsc::Sender<u64>,
+    ready: mpsc::Receiver<u64>,
+    probes: Shutdown,
+    last_id: u64,
+}
+
+/// A generation of a worker.
+struct Worker {
+    app: String,
+    address: Address,
+    phase: WorkerPhase,
+    /// Its eviction was asked for.
+    is_evicted: bool,
+}
+
+impl Workers {
+    /// Over the parent's control channel; `processes` by the names of their apps.
+    pub(super) fn new(
+        channel: UnixStream,
+        apps: Arc<Apps>,
+        processes: BTreeMap<String, Processes>,
+        probes: Shutdown,
+    ) -> anyhow::Result<Self> {
+        channel.set_nonblocking(true).context("the parent's control channel")?;
+        let stream = tokio::net::UnixStream::from_std(channel)?;
+        let (reports, requests) = stream.into_split();
+        let (answered, ready) = mpsc::channel(READY_MAX);
+        let known = BTreeMap::new();
+        Ok(Self { reports, requests, apps, processes, known, answered, ready, probes, last_id: 0 })
+    }
+
+    /// Until the parent is gone, or the service ends.
+    pub(super) async fn run(mut self) {
+        let ending = self.probes.clone();
+        let steered = tokio::select! {
+            steered = self.steer() => steered,
+            () = ending.requested() => return,
+        };
+        if let Err(error) = steered {
+            tracing::error!(%error, "the workers can't be steered any more");
+        }
+    }
+
+    async fn steer(&mut self) -> io::Result<()> {
+        let mut lines = Lines::new(REPORT_BYTES_MAX);
+        let mut chunk = vec![0; READ_BYTES];
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                read = self.reports.read(&mut chunk) => match read? {
+                    0 => return Ok(()),
+                    count => {
+                        lines.add(&chunk[..count]);
+                        self.hear(&mut lines).await?;
+                    }
+                },
+                Some(generation) = self.ready.recv() => {
+                    self.ask(Command::Ready { generation }).await?;
+                }
+                _ = looks.tick() => self.look().await?,
+            }
+        }
+    }
+
+    async fn hear(&mut self, lines: &mut Lines) -> io::Result<()> {
+        while let Some(line) = lines.next_line().map_err(io::Error::other)? {
+            match serde_json::from_slice(&line)? {
+                Report::SnapshotBegins => self.known.clear(),
+                Report::SnapshotEnds => self.give_all(),
+                Report::Worker(worker) => self.note(worker),
+                Report::Refused { reason, .. } => tracing::warn!(reason, "refused by the parent"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, state: WorkerState) {
+        let WorkerState { group: app, generation, address: Some(address), phase, .. } = state
+        else {
+            return;
+        };
+        if let WorkerPhase::Ended { .. } = phase {
+            self.known.remove(&generation);
+            return self.give(&app);
+        }
+        let address = match address {
+            control::Address::Unix(path) => Address::Unix(path),
+            control::Address::Port(port) => Address::Tcp(([127, 0, 0, 1], port).into()),
+        };
+        let is_new = !self.known.contains_key(&generation);
+        if is_new && phase == WorkerPhase::Starting {
+            self.probe(&app, generation, address.clone());
+        }
+        let is_evicted = self.known.get(&generation).is_some_and(|known| known.is_evicted);
+        let worker = Worker { app: app.clone(), address, phase, is_evicted };
+        self.known.insert(generation, worker);
+        self.give(&app);
+    }
+
+    fn probe(&self, app: &str, generation: u64, address: Address) {
+        let Some(processes) = self.processes.get(app) else { return };
+        let path = processes.ready_path.clone();
+        let (deadline, answered) = (processes.start_deadline, self.answered.clone());
+        let probing = async move {
+            let probing = probe::until_ready(&address, path.as_deref());
+            if tokio::time::timeout(deadline, probing).await.is_ok() {
+                // Nobody hears it when the service ends.
+                let _ = answered.send(generation).await;
+            }
+        };
+        let ending = self.probes.clone();
+        self.probes.spawn(async move {
+            tokio::select! {
+                () = probing => {}
+                () = ending.requested() => {}
+            }
+        });
+    }
+
+    fn give_all(&self) {
+        for app in self.processes.keys() {
+            self.give(app);
+        }
+    }
+
+    /// Makes those that are ready the workers of the app.
+    fn give(&self, app: &str) {
+        let ready = self.known.values().filter(|worker| {
+            worker.app == app && worker.phase == WorkerPhase::Ready && !worker.is_evicted
+        });
+        let addresses: Vec<Address> = ready.map(|worker| worker.address.clone()).collect();
+        if let Err(error) = self.apps.set_workers(app, &addresses) {
+            tracing::warn!(%error, "workers of an app that is not served here");
+        }
+    }
+
+    /// Lets go of those that have finished, and has those evicted that are stuck.
+    async fn look(&mut self) -> io::Result<()> {
+        let leaving = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Leaving);
+        let idle = leaving.filter(|(_, it)| !self.apps.has_worker(&it.app, &it.address));
+        let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
+        for generation in finished {
+            self.ask(Command::LetGo { generation }).await?;
+        }
+        for (generation, reason) in self.stuck() {
+            tracing::warn!(generation, reason, "evicted");
+            if let Some(worker) = self.known.get_mut(&generation) {
+                worker.is_evicted = true;
+            }
+            self.ask(Command::Evict { generation, reason }).await?;
+        }
+        Ok(())
+    }
+
+    /// Those with a request that is too old. They get nothing new; their other requests may finish,
+    /// within the same time once more.
+    fn stuck(&self) -> Vec<(u64, String)> {
+        let mut stuck = Vec::new();
+        for (app, processes) in &self.processes {
+            let Some(age) = processes.evict_after else { continue };
+            for overdue in self.apps.overdue(app, age) {
+                let is_it = |(_, worker): &(&u64, &Worker)| {
+                    worker.app == *app && worker.address == overdue.address && !worker.is_evicted
+                };
+                let Some((generation, _)) = self.known.iter().find(is_it) else { continue };
+                // Known by its name, for it is one of the app's.
+                let _ = self.apps.drain(app, &overdue.address);
+                if overdue.bystanders == 0 || overdue.oldest >= 2 * age {
+                    let seconds = overdue.oldest.as_secs_f64();
+                    stuck.push((
+                        *generation,
+                        format!("a request has been running for {seconds:.1} s"),
+                    ));
+                }
+            }
+        }
+        stuck
+    }
+
+    async fn ask(&mut self, command: Command) -> io::Result<()> {
+        self.last_id += 1;
+        let line = encode(&Request { id: self.last_id, command })?;
+        self.requests.write_all(&line).await
+    }
+}

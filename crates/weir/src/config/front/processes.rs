@@ -1,0 +1,191 @@
+//! The keys of `[[front.apps]]` by which Weir starts the app's processes itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_supervisor::RestartPolicy;
+use weir_supervisor::workers::{
+    BoundBy, Dump, GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, Sockets,
+    WorkerSignal,
+};
+
+use super::super::keys::{Key, Keys, WAIT};
+
+/// The keys that mean nothing without a command.
+const OWN_KEYS: [&str; 9] = [
+    "workers",
+    "folder",
+    "user",
+    "ready_path",
+    "start_deadline",
+    "stop_deadline",
+    "dump_signal",
+    "dump_wait",
+    "evict_after",
+];
+
+/// What is run as an app's workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Processes {
+    pub(crate) command: Vec<String>,
+    pub(crate) count: u32,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) user: Option<String>,
+    /// Asked for before a worker counts as ready; None: it is ready when it can be connected to.
+    pub(crate) ready_path: Option<String>,
+    pub(crate) start_deadline: Duration,
+    pub(crate) stop_deadline: Duration,
+    /// None: no request is too old.
+    pub(crate) evict_after: Option<Duration>,
+    pub(crate) dump_signal: Option<String>,
+    pub(crate) dump_wait: Duration,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            count: 1,
+            folder: None,
+            user: None,
+            ready_path: None,
+            start_deadline: Duration::from_secs(60),
+            stop_deadline: Duration::from_secs(30),
+            evict_after: None,
+            dump_signal: None,
+            dump_wait: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Processes {
+    /// None: the app has no command.
+    pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let mut own = Self::default();
+        keys.some_texts(
+            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). Also \"{index}\" and \"{name}\". No shell has a part in it."),
+            &mut own.command,
+        );
+        keys.number(
+            Key::fixed("workers", "Processes of the command."),
+            1..=u64::from(PROCESSES_MAX),
+            &mut own.count,
+        );
+        keys.optional_path(
+            Key::fixed("folder", "Where the command runs. None: where Weir does."),
+            &mut own.folder,
+        );
+        read_text(
+            keys,
+            "user",
+            "Whom the command runs as; only root may ask. None: whoever runs Weir.",
+            &mut own.user,
+        );
+        read_text(
+            keys,
+            "ready_path",
+            "A worker is ready when it answers a GET of this path with a status below 500. None: when it can be connected to.",
+            &mut own.ready_path,
+        );
+        own.read_waits(keys);
+        read_text(
+            keys,
+            "dump_signal",
+            "Sent to a worker before it is evicted, so that it says what it is doing: \"USR1\". None: it is killed at once.",
+            &mut own.dump_signal,
+        );
+        own.check(keys);
+        keys.is_set("command").then_some(own)
+    }
+
+    fn read_waits(&mut self, keys: &mut Keys<'_>) {
+        let mut wait = |name, field: &mut Duration, doc| {
+            keys.duration(Key::fixed(name, doc), WAIT, field);
+        };
+        wait(
+            "start_deadline",
+            &mut self.start_deadline,
+            "A worker that is not ready within this long is killed and started anew.",
+        );
+        wait(
+            "stop_deadline",
+            &mut self.stop_deadline,
+            "A worker that has been asked to end (SIGTERM) and still runs after this long is killed, with all processes that it has started.",
+        );
+        wait(
+            "dump_wait",
+            &mut self.dump_wait,
+            "How long a worker has after dump_signal before it is killed.",
+        );
+        keys.optional_duration(
+            Key::fixed("evict_after", "A worker with a request older than this is killed and replaced. Its other requests get this long to end. None: never."),
+            WAIT,
+            &mut self.evict_after,
+        );
+    }
+
+    fn check(&self, keys: &mut Keys<'_>) {
+        let has_command = keys.is_set("command");
+        for name in OWN_KEYS {
+            if keys.is_set(name) && !has_command {
+                keys.mistake_at(name, "only where Weir starts the workers: there is no command");
+            }
+        }
+        let signal = self.dump_signal.as_ref().map(|signal| signal.parse::<WorkerSignal>());
+        if let Some(Err(error)) = signal {
+            keys.mistake_at("dump_signal", &error.to_string());
+        }
+        if self.ready_path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+            keys.mistake_at("ready_path", "write a path like \"/health\"");
+        }
+        if keys.is_set("command") && self.sockets().is_none() {
+            keys.mistake_at(
+                "command",
+                "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
+            );
+        }
+    }
+
+    /// What a worker gets to listen on, by the first of its arguments that says so.
+    fn sockets(&self) -> Option<Sockets> {
+        let says = |text: &str| self.command.iter().any(|argument| argument.contains(text));
+        if says("{socket}") {
+            Some(Sockets::UnixSocket(BoundBy::Worker))
+        } else if says("{fd}") {
+            Some(Sockets::UnixSocket(BoundBy::Parent))
+        } else {
+            says("{port}").then_some(Sockets::Port)
+        }
+    }
+
+    /// For the parent.
+    pub(crate) fn group(
+        &self,
+        app: &str,
+        restart: &RestartPolicy,
+    ) -> Result<GroupSpec, GroupNameError> {
+        let name: GroupName = app.parse()?;
+        let dump = self.dump_signal.as_ref().and_then(|signal| signal.parse().ok());
+        Ok(GroupSpec {
+            processes: self.count,
+            folder: self.folder.clone(),
+            user: self.user.clone(),
+            sockets: self.sockets().unwrap_or(Sockets::None),
+            readiness: Readiness::Probed,
+            start_deadline: self.start_deadline,
+            stop_deadline: self.stop_deadline,
+            dump: dump.map(|signal| Dump { signal, wait: self.dump_wait }),
+            restart: restart.clone(),
+            ..GroupSpec::new(name, self.command.clone())
+        })
+    }
+}
+
+fn read_text(
+    keys: &mut Keys<'_>,
+    name: &'static str,
+    doc: &'static str,
+    field: &mut Option<String>,
+) {
+    keys.optional_text(Key::fixed(name, doc), field);
+}

@@ -1,0 +1,27 @@
+"""An app's worker on a unix socket: one request at a time, answered with the process's number."""
+
+import os
+import socket
+import sys
+import time
+
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(64)
+while True:
+    connection, _ = listener.accept()
+    head = b""
+    while b"\r\n\r\n" not in head:
+        piece = connection.recv(4096)
+        if not piece:
+            break
+        head += piece
+    if head.startswith(b"GET /stuck "):
+        time.sleep(600)
+    body = b"%d" % os.getpid()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    try:
+        connection.sendall(answer % (len(body), body))
+    except OSError:
+        pass
+    connection.close()

@@ -1,0 +1,103 @@
+//! An app whose workers Weir starts itself: a small server in Python, three times.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{BASE, body};
+use crate::http::get;
+use crate::weir::{Site, Weir, is_running};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const APP: &str = include_str!("app.py");
+
+/// Weir with three workers, all of which serve.
+fn start(more: &str) -> Weir {
+    let site = Site::new("");
+    std::fs::write(site.path().join("app.py"), APP).expect("written");
+    let folder = site.path().display();
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = 3\nfolder = \"{folder}\"\n\
+         command = [\"python3\", \"app.py\", \"{{socket}}\"]\n{more}"
+    ));
+    let weir = site.start();
+    until(|| serving(&weir).len() == 3);
+    weir
+}
+
+#[expect(clippy::disallowed_methods, reason = "real processes take real time")]
+fn until(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never was so");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The workers that answer some requests.
+fn serving(weir: &Weir) -> BTreeSet<i32> {
+    (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).expect("a number"), Signal::KILL).expect("killed");
+}
+
+#[test]
+fn a_worker_that_dies_is_replaced_and_the_others_serve_meanwhile() {
+    let weir = start("");
+    let before = serving(&weir);
+    let killed = *before.first().expect("a worker");
+    kill(killed);
+    until(|| {
+        let now = serving(&weir);
+        now.len() == 3 && !now.contains(&killed)
+    });
+    let after = serving(&weir);
+    assert_eq!(before.intersection(&after).count(), 2, "the others are those of before");
+    assert!(weir.stop().success());
+    assert!(after.iter().all(|&pid| !is_running(Pid::from_raw(pid).expect("a number"))));
+}
+
+#[test]
+fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
+    let weir = start("evict_after = \"300ms\"\n");
+    let before = serving(&weir);
+    let (status, _) = get(weir.front(), "/stuck", "");
+    assert_eq!(status, "HTTP/1.1 502 Bad Gateway");
+    until(|| serving(&weir).len() == 3);
+    assert_eq!(before.intersection(&serving(&weir)).count(), 2);
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let failed = "weir_front_app_failures_total{app=\"shop\",reason=\"broken\"} 1";
+    assert!(metrics.contains(failed), "{metrics}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn workers_outlive_a_service_process_that_dies() {
+    let mut weir = start("");
+    let before = serving(&weir);
+    kill(weir.service().as_raw_nonzero().get());
+    weir.wait_for_log("restarting");
+    weir.wait_for_log("ready");
+    until(|| serving(&weir).len() == 3);
+    assert_eq!(serving(&weir), before);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
+    let site = Site::new("");
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\nqueue_timeout = \"200ms\"\n\
+         command = [\"python3\", \"no-such-app.py\", \"{{socket}}\"]\n"
+    ));
+    let mut weir = site.start();
+    weir.wait_for_log("no-such-app.py");
+    let (status, text) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    assert!(text.contains("(queue_timeout)"), "{text}");
+    assert!(weir.stop().success());
+}
