@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand};
+use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand};
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Turn off at run time what can be spared: events of realtime, by name
     #[command(subcommand)]
     Switch(SwitchCommand),
+    /// See and steer the workers of the front's apps
+    #[command(subcommand)]
+    Workers(WorkersCommand),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -14,11 +14,12 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::bail;
 use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
@@ -38,6 +39,7 @@ use crate::front::Front;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::status::Facts;
+use crate::workers_admin::{self, Asked, Reported};
 
 /// All parts, running.
 pub(crate) struct Weir {
@@ -50,7 +52,10 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
-    /// Those who steer the apps' workers.
+    /// What the parent has reported of the apps' workers, and the way to tell it something.
+    reported: Arc<Mutex<Reported>>,
+    orders: Option<mpsc::Sender<Asked>>,
+    /// Those who steer the workers.
     workers: Shutdown,
     /// Says that WebSockets and streams of events are to be closed.
     draining: CancellationToken,
@@ -86,6 +91,8 @@ impl Weir {
             jobs: None,
             cores: None,
             realtime: None,
+            reported: Arc::default(),
+            orders: None,
             workers: Shutdown::new(),
             draining: CancellationToken::new(),
             http: Shutdown::new(),
@@ -100,12 +107,15 @@ impl Weir {
     }
 
     /// Steers the workers that the parent runs.
-    fn steer_workers(&self, settings: &Settings, channel: UnixStream) -> anyhow::Result<()> {
+    fn steer_workers(&mut self, settings: &Settings, channel: UnixStream) -> anyhow::Result<()> {
         let apps = settings.front.apps.iter();
         let processes =
             apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
         let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
-        let workers = Workers::new(channel, apps, processes.collect(), probes)?;
+        let reported = Arc::clone(&self.reported);
+        let (workers, orders) =
+            Workers::new(channel, apps, reported, processes.collect(), probes, &self.clock)?;
+        self.orders = Some(orders);
         self.workers.spawn(workers.run());
         Ok(())
     }
@@ -161,6 +171,12 @@ impl Weir {
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
+            front: workers_admin::Front {
+                clock: self.clock.clone(),
+                apps: Arc::clone(&self.apps),
+                reported: Arc::clone(&self.reported),
+                orders: self.orders.clone(),
+            },
             facts: Facts {
                 clock: self.clock.clone(),
                 started: self.clock.now(),

@@ -27,6 +27,7 @@ mod realtime_admin;
 mod reload;
 mod run;
 mod status;
+mod workers_admin;
 
 use std::process::ExitCode;
 

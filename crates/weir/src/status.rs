@@ -21,6 +21,7 @@ use crate::compose::Addresses;
 use crate::config::Settings;
 use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
+use crate::workers_admin;
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +68,7 @@ impl Facts {
 pub(crate) fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
+    front: workers_admin::Front,
     facts: Facts,
     body_bytes_max: usize,
 ) -> Router {
@@ -76,6 +78,7 @@ pub(crate) fn api(
         None => without_jobs::router(&facts.only),
     };
     realtime_admin::router(realtime)
+        .merge(workers_admin::router(front))
         .nest("/jobs", of_jobs)
         .route("/status", get(status).with_state((jobs, hub, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))

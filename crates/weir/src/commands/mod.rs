@@ -9,10 +9,12 @@ mod reference;
 mod status;
 mod switch;
 mod up;
+mod workers;
 
 pub(crate) use self::jobs::JobsCommand;
 pub(crate) use self::realtime::RealtimeCommand;
 pub(crate) use self::switch::SwitchCommand;
+pub(crate) use self::workers::WorkersCommand;
 
 use crate::cli::Command;
 use crate::exit::Exit;
@@ -27,6 +29,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Jobs(command) => jobs::run(command),
         Command::Realtime(command) => realtime::run(command),
         Command::Switch(command) => switch::run(command),
+        Command::Workers(command) => workers::run(command),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),

@@ -21,6 +21,7 @@ use crate::parent::ADMIN;
 use crate::part::Part;
 use crate::realtime_admin;
 use crate::status::{self, Facts};
+use crate::workers_admin;
 
 /// What they show.
 pub(super) struct Pages<'a> {
@@ -29,6 +30,7 @@ pub(super) struct Pages<'a> {
     /// The way into the job server, where it is served; realtime likewise.
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<realtime_admin::Realtime>,
+    pub(super) front: workers_admin::Front,
     pub(super) facts: Facts,
     pub(super) live: Live,
     pub(super) registry: Registry,
@@ -37,11 +39,17 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, jobs, realtime, facts, live, registry } = self;
+        let Self { settings, clock, jobs, realtime, front, facts, live, registry } = self;
         let jobs_url = facts.jobs_url(settings);
         let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
-        let api = status::api(jobs.clone(), realtime.clone(), facts, settings.admin.body_bytes_max);
+        let api = status::api(
+            jobs.clone(),
+            realtime.clone(),
+            front,
+            facts,
+            settings.admin.body_bytes_max,
+        );
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());

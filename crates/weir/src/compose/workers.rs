@@ -10,14 +10,15 @@ mod probe;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
+use weir_base::clock::Clock;
 use weir_base::shutdown::Shutdown;
 use weir_front::{Address, Apps};
 use weir_supervisor::control::{
@@ -25,11 +26,14 @@ use weir_supervisor::control::{
 };
 
 use crate::config::Processes;
+use crate::workers_admin::{Asked, Reported};
 
 /// How often it is looked whether a worker that is to leave has finished, or one is stuck.
 const LOOK: Duration = Duration::from_millis(20);
 /// Workers that have answered their probe and were not heard yet.
 const READY_MAX: usize = 64;
+/// Orders that wait to be passed on.
+const ORDERS_MAX: usize = 16;
 /// What one read of reports can take.
 const READ_BYTES: usize = 16 << 10;
 
@@ -41,9 +45,15 @@ pub(super) struct Workers {
     processes: BTreeMap<String, Processes>,
     /// All that the parent has reported and that have not ended.
     known: BTreeMap<u64, Worker>,
+    /// The same, for operators.
+    reported: Arc<Mutex<Reported>>,
     answered: mpsc::Sender<u64>,
     ready: mpsc::Receiver<u64>,
+    orders: mpsc::Receiver<Asked>,
+    /// Those who wait for the parent's answer, by the number of their request.
+    asked: BTreeMap<u64, oneshot::Sender<Result<(), String>>>,
     probes: Shutdown,
+    clock: Clock,
     last_id: u64,
 }
 
@@ -57,19 +67,37 @@ struct Worker {
 }
 
 impl Workers {
-    /// Over the parent's control channel; `processes` by the names of their apps.
+    /// Over the parent's control channel; `processes` by the names of their apps. Also the way for
+    /// operators' orders.
     pub(super) fn new(
         channel: UnixStream,
         apps: Arc<Apps>,
+        reported: Arc<Mutex<Reported>>,
         processes: BTreeMap<String, Processes>,
         probes: Shutdown,
-    ) -> anyhow::Result<Self> {
+        clock: &Clock,
+    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;
         let (reports, requests) = stream.into_split();
         let (answered, ready) = mpsc::channel(READY_MAX);
-        let known = BTreeMap::new();
-        Ok(Self { reports, requests, apps, processes, known, answered, ready, probes, last_id: 0 })
+        let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
+        let workers = Self {
+            reports,
+            requests,
+            apps,
+            processes,
+            known: BTreeMap::new(),
+            reported,
+            answered,
+            ready,
+            orders,
+            asked: BTreeMap::new(),
+            probes,
+            clock: clock.clone(),
+            last_id: 0,
+        };
+        Ok((workers, give_orders))
     }
 
     /// Until the parent is gone, or the service ends.
@@ -101,6 +129,12 @@ impl Workers {
                 Some(generation) = self.ready.recv() => {
                     self.ask(Command::Ready { generation }).await?;
                 }
+                Some(Asked { command, answer }) = self.orders.recv() => {
+                    // Those who have given up waiting; the rest is bounded by their patience.
+                    self.asked.retain(|_, answer| !answer.is_closed());
+                    self.asked.insert(self.last_id + 1, answer);
+                    self.ask(command).await?;
+                }
                 _ = looks.tick() => self.look().await?,
             }
         }
@@ -108,15 +142,32 @@ impl Workers {
 
     async fn hear(&mut self, lines: &mut Lines) -> io::Result<()> {
         while let Some(line) = lines.next_line().map_err(io::Error::other)? {
-            match serde_json::from_slice(&line)? {
+            let report = serde_json::from_slice(&line)?;
+            let now = self.clock.now();
+            self.reported.lock().unwrap_or_else(PoisonError::into_inner).note(&report, now);
+            match report {
                 Report::SnapshotBegins => self.known.clear(),
                 Report::SnapshotEnds => self.give_all(),
                 Report::Worker(worker) => self.note(worker),
-                Report::Refused { reason, .. } => tracing::warn!(reason, "refused by the parent"),
+                Report::Done { id } => self.tell(id, Ok(())),
+                Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
+                Report::Refused { id: None, reason } => {
+                    tracing::warn!(reason, "refused by the parent");
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Tells who asked for it what came of a request.
+    fn tell(&mut self, id: u64, outcome: Result<(), String>) {
+        match (self.asked.remove(&id), outcome) {
+            // Whoever has given up waiting needs no answer.
+            (Some(answer), outcome) => drop(answer.send(outcome)),
+            (None, Err(reason)) => tracing::warn!(reason, "refused by the parent"),
+            (None, Ok(())) => {}
+        }
     }
 
     fn note(&mut self, state: WorkerState) {

@@ -1,9 +1,12 @@
 //! An app whose workers Weir starts itself: a small server in Python, three times.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 use super::{BASE, body};
 use crate::http::get;
@@ -84,6 +87,75 @@ fn workers_outlive_a_service_process_that_dies() {
     weir.wait_for_log("ready");
     until(|| serving(&weir).len() == 3);
     assert_eq!(serving(&weir), before);
+    assert!(weir.stop().success());
+}
+
+/// What `weir workers list` says of the app.
+fn listed(weir: &Weir) -> Value {
+    let apps: Value =
+        serde_json::from_str(&weir.site.ok(&["workers", "list", "--json"])).expect("JSON");
+    apps[0].clone()
+}
+
+#[test]
+fn a_rolling_restart_loses_no_request() {
+    let weir = start("");
+    let before = serving(&weir);
+    let front = weir.front();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients = [(); 4].map(|()| {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || {
+            let mut statuses = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                statuses.push(get(front, "/", "").0);
+            }
+            statuses
+        })
+    });
+    let told = weir.site.ok(&["workers", "restart", "shop"]);
+    assert_eq!(told, "the workers of shop are replaced one after the other\n");
+    until(|| listed(&weir)["rolling"] == "finished");
+    until(|| serving(&weir).is_disjoint(&before));
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        let statuses = client.join().expect("a client");
+        assert!(!statuses.is_empty());
+        assert!(statuses.iter().all(|status| status == "HTTP/1.1 200 OK"), "{statuses:?}");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn workers_are_listed_scaled_signalled_and_paused() {
+    let mut weir = start("");
+    let app = listed(&weir);
+    assert_eq!((&app["name"], &app["processes"]), (&json!("shop"), &json!(3)));
+    let pids: BTreeSet<i32> = (0..3)
+        .filter_map(|index| i32::try_from(app["workers"][index]["pid"].as_i64()?).ok())
+        .collect();
+    assert_eq!(pids, serving(&weir));
+    assert_eq!(weir.site.ok(&["workers", "scale", "shop", "1"]), "shop is to have 1 workers\n");
+    until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
+    assert_eq!(serving(&weir).len(), 1);
+    // The server in Python knows no USR1, and dies of it.
+    weir.site.ok(&["workers", "dump", "shop", "0"]);
+    weir.wait_for_log("was killed by signal 10");
+    until(|| serving(&weir).len() == 1);
+
+    weir.site.ok(&["workers", "pause", "shop"]);
+    let front = weir.front();
+    let waiting = std::thread::spawn(move || get(front, "/", "").0);
+    until(|| listed(&weir)["requests_waiting"] == 1);
+    assert_eq!(listed(&weir)["is_paused"], true);
+    weir.site.ok(&["workers", "resume", "shop"]);
+    assert_eq!(waiting.join().expect("a client"), "HTTP/1.1 200 OK");
+    insta::assert_snapshot!(weir.site.shown(&["workers", "restart", "cart"]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: there is no app cart (weir workers list shows all)
+    ");
     assert!(weir.stop().success());
 }
 

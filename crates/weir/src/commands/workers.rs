@@ -1,0 +1,176 @@
+//! `weir workers ..`: the front's apps and who serves them.
+
+use clap::{Args, Subcommand};
+use serde::de::IgnoredAny;
+
+use super::status::seconds;
+use crate::admin_client::{self, AdminClient};
+use crate::cli::Target;
+use crate::exit::Exit;
+use crate::output;
+use crate::workers_admin::{AppRow, Order, WorkerRow};
+
+/// The verbs of `weir workers`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkersCommand {
+    /// List the workers of all apps, and what they do
+    List(ListArguments),
+    /// Replace workers one after the other, without losing a request
+    Restart(RestartArguments),
+    /// Run more or fewer workers, until Weir is started again
+    Scale(ScaleArguments),
+    /// Send a worker a signal, so that it says what it is doing
+    Dump(DumpArguments),
+    /// Let all requests of an app wait, within the limits of its queue
+    Pause(AppArguments),
+    /// Serve those who waited through a pause
+    Resume(AppArguments),
+}
+
+/// `weir workers list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `weir workers pause`, `weir workers resume`.
+#[derive(Debug, Args)]
+pub(crate) struct AppArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+}
+
+/// `weir workers restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+    /// Only this one, by its number
+    #[arg(long, value_name = "NUMBER")]
+    worker: Option<u32>,
+}
+
+/// `weir workers scale`.
+#[derive(Debug, Args)]
+pub(crate) struct ScaleArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+    /// How many are to run
+    processes: u32,
+}
+
+/// `weir workers dump`.
+#[derive(Debug, Args)]
+pub(crate) struct DumpArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+    /// The worker's number
+    worker: u32,
+    /// The signal at which it says what it is doing
+    #[arg(long, default_value = "USR1")]
+    signal: String,
+}
+
+const PATH: &str = "/v1/workers";
+
+pub(super) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
+    admin_client::block_on(async {
+        match command {
+            WorkersCommand::List(arguments) => list(&arguments).await,
+            WorkersCommand::Restart(RestartArguments { target, app, worker }) => {
+                let done = match worker {
+                    Some(worker) => format!("worker {worker} of {app} is being replaced"),
+                    None => format!("the workers of {app} are replaced one after the other"),
+                };
+                order(&target, &Order::Restart { app, worker }, &done).await
+            }
+            WorkersCommand::Scale(ScaleArguments { target, app, processes }) => {
+                let done = format!("{app} is to have {processes} workers");
+                order(&target, &Order::Scale { app, processes }, &done).await
+            }
+            WorkersCommand::Dump(DumpArguments { target, app, worker, signal }) => {
+                let done = format!("worker {worker} of {app} was sent {signal}; see the log");
+                order(&target, &Order::Signal { app, worker, signal }, &done).await
+            }
+            WorkersCommand::Pause(AppArguments { target, app }) => {
+                let done = format!("requests of {app} wait");
+                order(&target, &Order::Pause { app }, &done).await
+            }
+            WorkersCommand::Resume(AppArguments { target, app }) => {
+                let done = format!("requests of {app} are served");
+                order(&target, &Order::Resume { app }, &done).await
+            }
+        }
+    })
+}
+
+async fn order(target: &Target, order: &Order, done: &str) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(target).await?;
+    let _: IgnoredAny = client.post(PATH, order).await?;
+    output::line(done);
+    Ok(Exit::Fine)
+}
+
+async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let apps: Vec<AppRow> = client.get(PATH).await?;
+    if arguments.json {
+        output::json(&apps)?;
+    } else if apps.is_empty() {
+        output::line("no apps: [[front.apps]] names them");
+    } else {
+        for app in &apps {
+            output::line(&headline(app));
+            let rows: Vec<Vec<String>> = app.workers.iter().map(row).collect();
+            output::table(&HEAD, &rows);
+            for problem in app.workers.iter().filter_map(|worker| worker.problem.as_ref()) {
+                output::line(problem);
+            }
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+const HEAD: [&str; 8] = ["WORKER", "STATE", "PID", "AGE", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
+
+fn headline(app: &AppRow) -> String {
+    let mut words = vec![format!("{}: {} waiting", app.name, app.requests_waiting)];
+    if app.is_paused {
+        words.push("paused".to_owned());
+    }
+    if app.is_overloaded {
+        words.push("overloaded".to_owned());
+    }
+    words.extend(app.rolling.as_ref().map(|rolling| format!("rolling restart {rolling}")));
+    words.join(", ")
+}
+
+fn row(worker: &WorkerRow) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let running = match worker.streams {
+        0 => worker.requests.to_string(),
+        streams => format!("{} + {streams} streams", worker.requests),
+    };
+    vec![
+        or_dash(worker.worker.map(|number| number.to_string())),
+        worker.state.clone(),
+        or_dash(worker.pid.map(|pid| pid.to_string())),
+        or_dash(worker.age_seconds.map(seconds)),
+        running,
+        or_dash(worker.oldest_request_seconds.map(seconds)),
+        worker.given.to_string(),
+        or_dash(worker.address.clone()),
+    ]
+}

@@ -1,0 +1,345 @@
+//! The admin API of the front's apps and their workers, for the command line, scripts and tests.
+//! Mounted under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET workers` | a list of [`AppRow`] |
+//! | `POST workers`: an [`Order`] | `{}` once the parent follows it, or why it does not |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use weir_base::admin_api::{Input, Problem};
+use weir_base::clock::{Clock, Timestamp};
+use weir_front::view::{AppView, WorkerState as Serving, WorkerView};
+use weir_front::{Apps, NoSuchApp};
+use weir_supervisor::control::{
+    Address, Command, GroupState, Report, RollingState, SlotState, Vacancy, WorkerPhase,
+    WorkerState,
+};
+
+/// How long the parent may take to say whether it follows an order.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the routes stand on.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    pub(crate) clock: Clock,
+    pub(crate) apps: Arc<Apps>,
+    /// What the parent has reported.
+    pub(crate) reported: Arc<Mutex<Reported>>,
+    /// To the parent. None: it runs no workers.
+    pub(crate) orders: Option<mpsc::Sender<Asked>>,
+}
+
+/// A command for the parent, and who waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) command: Command,
+    pub(crate) answer: oneshot::Sender<Result<(), String>>,
+}
+
+/// What the parent has reported.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) groups: BTreeMap<String, GroupState>,
+    pub(crate) slots: BTreeMap<(String, u32), SlotState>,
+    workers: BTreeMap<u64, Process>,
+}
+
+/// A process, and when it was started.
+#[derive(Debug)]
+struct Process {
+    state: WorkerState,
+    started: Timestamp,
+}
+
+impl Reported {
+    /// How things are, as far as the parent has said, just now.
+    pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
+        match report {
+            Report::SnapshotBegins => *self = Self::default(),
+            Report::Group(group) => {
+                self.groups.insert(group.group.clone(), group.clone());
+            }
+            Report::Slot(slot) => {
+                let place = (slot.group.clone(), slot.slot);
+                if slot.vacancy == Some(Vacancy::Removed) {
+                    self.slots.remove(&place);
+                } else {
+                    self.slots.insert(place, slot.clone());
+                }
+            }
+            Report::Worker(worker) if matches!(worker.phase, WorkerPhase::Ended { .. }) => {
+                self.workers.remove(&worker.generation);
+            }
+            Report::Worker(worker) => {
+                let started = now - Duration::from_millis(worker.started_ms_ago);
+                let state = worker.clone();
+                self.workers.insert(worker.generation, Process { state, started });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An app.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AppRow {
+    pub(crate) name: String,
+    /// How many workers Weir is to run; None: something else runs them.
+    pub(crate) processes: Option<u32>,
+    pub(crate) requests_waiting: usize,
+    pub(crate) streams_waiting: usize,
+    pub(crate) is_paused: bool,
+    pub(crate) is_overloaded: bool,
+    /// How even the workers' counts are: 1 is even. No aim by itself.
+    pub(crate) jain_index: Option<f64>,
+    /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
+    pub(crate) rolling: Option<String>,
+    pub(crate) workers: Vec<WorkerRow>,
+}
+
+/// A worker, or the place of one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct WorkerRow {
+    /// Its place among the workers of its app; None: something else runs it.
+    pub(crate) worker: Option<u32>,
+    pub(crate) pid: Option<i32>,
+    pub(crate) address: Option<String>,
+    /// `starting`, `serving`, `unreachable`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    pub(crate) state: String,
+    /// Since its process was started.
+    pub(crate) age_seconds: Option<f64>,
+    pub(crate) requests: u32,
+    pub(crate) streams: u32,
+    /// Requests and streams that it was given.
+    pub(crate) given: u64,
+    pub(crate) oldest_request_seconds: Option<f64>,
+    /// Why there is no worker, with its last lines of output.
+    pub(crate) problem: Option<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Order {
+    /// One worker, or all of them one after the other: a successor is started, and the old one ends
+    /// once that is ready.
+    Restart {
+        app: String,
+        worker: Option<u32>,
+    },
+    Scale {
+        app: String,
+        processes: u32,
+    },
+    /// A signal to one worker.
+    Signal {
+        app: String,
+        worker: u32,
+        signal: String,
+    },
+    /// Requests wait.
+    Pause {
+        app: String,
+    },
+    Resume {
+        app: String,
+    },
+}
+
+impl Order {
+    fn app(&self) -> &str {
+        match self {
+            Self::Restart { app, .. }
+            | Self::Scale { app, .. }
+            | Self::Signal { app, .. }
+            | Self::Pause { app }
+            | Self::Resume { app } => app,
+        }
+    }
+}
+
+/// The routes.
+pub(crate) fn router(front: Front) -> Router {
+    Router::new().route("/workers", get(list).post(follow)).with_state(front)
+}
+
+async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
+    let reported = front.reported();
+    let now = front.clock.now();
+    Json(front.apps.view().into_iter().map(|view| app_row(view, &reported, now)).collect())
+}
+
+async fn follow(
+    State(front): State<Front>,
+    Input(order): Input<Order>,
+) -> Result<Json<BTreeMap<String, String>>, Problem> {
+    if !front.apps.view().iter().any(|app| app.name == order.app()) {
+        return Err(no_such_app(NoSuchApp(order.app().to_owned())));
+    }
+    tracing::info!(?order, "an order for workers");
+    let command = match order {
+        Order::Pause { app } => {
+            front.apps.pause(&app).map_err(no_such_app)?;
+            return Ok(Json(BTreeMap::new()));
+        }
+        Order::Resume { app } => {
+            front.apps.resume(&app).map_err(no_such_app)?;
+            return Ok(Json(BTreeMap::new()));
+        }
+        Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
+        Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
+        Order::Scale { app: group, processes } => Command::Scale { group, processes },
+        Order::Signal { app, worker, signal } => {
+            let generation = front.generation(&app, worker)?;
+            Command::Signal { generation, signal }
+        }
+    };
+    front.ask(command).await?;
+    Ok(Json(BTreeMap::new()))
+}
+
+impl Front {
+    fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest process in a worker's place.
+    fn generation(&self, app: &str, worker: u32) -> Result<u64, Problem> {
+        let reported = self.reported();
+        let states = reported.workers.values().map(|process| &process.state);
+        let mut there = states.filter(|it| it.group == app && it.slot == worker);
+        there.next_back().map(|it| it.generation).ok_or_else(|| {
+            let error = format!("{app} has no worker {worker} now");
+            Problem::new(StatusCode::NOT_FOUND, error, "weir workers list shows who is there")
+        })
+    }
+
+    async fn ask(&self, command: Command) -> Result<(), Problem> {
+        let Some(orders) = &self.orders else {
+            let hint = "only workers with a command in [[front.apps]] are Weir's own";
+            return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
+        };
+        let (answer, answered) = oneshot::channel();
+        let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait", "");
+        orders.try_send(Asked { command, answer }).map_err(busy)?;
+        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
+            Ok(Err(_)) | Err(_) => {
+                let error = "the parent process has not answered";
+                Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "see the log"))
+            }
+        }
+    }
+}
+
+fn no_such_app(error: NoSuchApp) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, error.to_string(), "weir workers list shows all")
+}
+
+fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
+    let jain_index = view.jain_index();
+    let group = reported.groups.get(&view.name);
+    let mut workers: Vec<WorkerRow> = match group {
+        Some(_) => own_workers(&view, reported, now),
+        None => view.workers.iter().map(|load| loaded(WorkerRow::default(), load)).collect(),
+    };
+    workers.sort_by_key(|row| (row.worker, row.pid));
+    AppRow {
+        processes: group.map(|group| group.processes),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
+        name: view.name,
+        requests_waiting: view.requests_waiting,
+        streams_waiting: view.streams_waiting,
+        is_paused: view.is_paused,
+        is_overloaded: view.is_overloaded,
+        jain_index,
+        workers,
+    }
+}
+
+/// Processes, and places without one.
+fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
+    let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
+    let processes = processes.map(|worker| {
+        let row = process_row(worker, now);
+        match view.workers.iter().find(|load| Some(&load.address) == row.address.as_ref()) {
+            Some(load) => loaded(row, load),
+            None => row,
+        }
+    });
+    let vacant = reported.slots.values().filter(|slot| slot.group == view.name);
+    processes.chain(vacant.filter_map(vacancy_row)).collect()
+}
+
+fn process_row(Process { state: worker, started }: &Process, now: Timestamp) -> WorkerRow {
+    let state = match &worker.phase {
+        WorkerPhase::Starting => "starting",
+        WorkerPhase::Ready => "serving",
+        WorkerPhase::Leaving | WorkerPhase::Draining => "draining",
+        WorkerPhase::Evicting | WorkerPhase::Killed => "evicting",
+        WorkerPhase::Ended { .. } => "ended",
+    };
+    let address = worker.address.as_ref().map(|address| match address {
+        Address::Unix(path) => format!("unix:{}", path.display()),
+        Address::Port(port) => format!("127.0.0.1:{port}"),
+    });
+    WorkerRow {
+        worker: Some(worker.slot),
+        pid: Some(worker.pid),
+        address,
+        state: state.to_owned(),
+        age_seconds: Some(now.since(*started).as_secs_f64()),
+        ..WorkerRow::default()
+    }
+}
+
+/// None: a worker is there.
+fn vacancy_row(slot: &SlotState) -> Option<WorkerRow> {
+    let (state, problem) = match slot.vacancy.as_ref()? {
+        Vacancy::Stopped => ("stopped", None),
+        Vacancy::Waiting { .. } => ("waiting", None),
+        Vacancy::Failed { reason, .. } => ("failed", Some(reason.clone())),
+        Vacancy::Removed => return None,
+    };
+    let (worker, state) = (Some(slot.slot), state.to_owned());
+    Some(WorkerRow { worker, state, problem, ..WorkerRow::default() })
+}
+
+fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
+    let serving = match load.state {
+        Serving::Serving => "serving",
+        Serving::Unreachable => "unreachable",
+        Serving::Draining => "draining",
+    };
+    let state = if row.state.is_empty() { serving.to_owned() } else { row.state };
+    WorkerRow {
+        address: Some(load.address.clone()),
+        state,
+        requests: load.requests,
+        streams: load.streams,
+        given: load.given,
+        oldest_request_seconds: load.oldest_request.map(|oldest| oldest.as_secs_f64()),
+        ..row
+    }
+}
+
+fn rolling(rolling: &RollingState) -> String {
+    match rolling {
+        RollingState::Running { done } => format!("running ({done} done)"),
+        RollingState::Finished => "finished".to_owned(),
+        RollingState::Failed { reason } => format!("failed: {reason}"),
+    }
+}
