@@ -51,6 +51,13 @@ impl Blueprint {
         })
     }
 
+    /// Whether the command itself says which descriptors it is to take. Then `LISTEN_FDS` does not
+    /// say so as well: gunicorn, told twice, takes one twice and fails.
+    pub(crate) fn names_descriptors(&self) -> bool {
+        let placeholder = format!("{{{FD}");
+        self.spec.command.iter().any(|argument| argument.contains(&placeholder))
+    }
+
     /// `shop-3`: in logs, in the output, as `{name}`.
     pub(crate) fn worker_name(&self, index: usize) -> String {
         format!("{}-{index}", self.spec.name)

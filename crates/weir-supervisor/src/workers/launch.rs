@@ -70,7 +70,8 @@ pub(crate) fn launch(
     let environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
     let arguments = arguments(blueprint, &values)?;
     let program = arguments[0].clone();
-    let image = image(arguments, environment, !descriptors.is_empty());
+    let has_listen_fds = environment.contains_key(OsStr::new(LISTEN_FDS));
+    let image = image(arguments, environment, has_listen_fds);
     let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, fd)| *fd).collect();
     let spawned = spawn(blueprint, image, &descriptors);
     let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
@@ -79,6 +80,9 @@ pub(crate) fn launch(
     let (started_at, kill_reason) = (now, None);
     Ok(Process { place, name, pid, pidfd, output, notify, endpoint, started_at, kill_reason })
 }
+
+/// How many descriptors a program is given (`sd_listen_fds(3)`).
+const LISTEN_FDS: &str = "LISTEN_FDS";
 
 fn values(blueprint: &Blueprint, index: usize, endpoint: &Endpoint, descriptors: usize) -> Values {
     let mut values = endpoint.values(descriptors);
@@ -114,9 +118,9 @@ fn environment(
     for (name, value) in blueprint.identity.iter().flat_map(login_variables) {
         set(name, value.into());
     }
-    if !descriptors.is_empty() {
+    if !descriptors.is_empty() && !blueprint.names_descriptors() {
         let names: Vec<&str> = descriptors.iter().map(|(name, _)| *name).collect();
-        set("LISTEN_FDS", descriptors.len().to_string().into());
+        set(LISTEN_FDS, descriptors.len().to_string().into());
         set("LISTEN_FDNAMES", names.join(":").into());
     }
     if let Some(notify) = notify {

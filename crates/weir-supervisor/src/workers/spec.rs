@@ -76,8 +76,9 @@ pub enum Sockets {
     /// Nothing: job workers.
     None,
     /// All workers inherit the same listening sockets, at 3, 4 .. with `LISTEN_FDS`, `LISTEN_PID`
-    /// and `LISTEN_FDNAMES` as `sd_listen_fds(3)` wants them. `{fd}` and `{fd0}` are the number of
-    /// the first, `{fd1}` of the second and so on. Connections that wait outlive every worker.
+    /// and `LISTEN_FDNAMES` as `sd_listen_fds(3)` wants them, unless the command names them itself:
+    /// `{fd}` and `{fd0}` are the number of the first, `{fd1}` of the second and so on. Connections
+    /// that wait outlive every worker.
     Inherited(Vec<ListeningSocket>),
     /// Each generation of a worker has a unix socket of its own, at `{socket}`.
     UnixSocket(BoundBy),

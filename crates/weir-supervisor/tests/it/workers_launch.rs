@@ -35,14 +35,23 @@ fn listening(count: usize) -> Sockets {
 
 #[test]
 fn inherited_sockets_are_described_to_the_process_that_runs_the_program() {
-    let mut spec = printing("$$ $LISTEN_PID $LISTEN_FDS $LISTEN_FDNAMES $BOUND $0 $1");
-    spec.command.extend(["fd://{fd}".into(), "{fd0},{fd1}".into()]);
+    let mut spec = printing("$$ $LISTEN_PID $LISTEN_FDS $LISTEN_FDNAMES $BOUND");
     spec.environment.push(("BOUND".into(), "fd://{fd1}".into()));
     spec.sockets = listening(2);
     let mut rig = Rig::start(vec![spec]);
     let lines = printed(&mut rig);
     let (pid, rest) = lines[0].split_once(' ').expect("words");
-    assert_eq!(rest, format!("{pid} 2 web0:web1 fd://4 fd://3 3,4"));
+    assert_eq!(rest, format!("{pid} 2 web0:web1 fd://4"));
+    rig.end_well();
+}
+
+#[test]
+fn a_command_that_names_its_descriptors_is_not_told_of_them_twice() {
+    let mut spec = printing("[$LISTEN_PID$LISTEN_FDS$LISTEN_FDNAMES] $0 $1");
+    spec.command.extend(["fd://{fd}".into(), "{fd0},{fd1}".into()]);
+    spec.sockets = listening(2);
+    let mut rig = Rig::start(vec![spec]);
+    assert_eq!(printed(&mut rig), ["[] fd://3 3,4"]);
     rig.end_well();
 }
 

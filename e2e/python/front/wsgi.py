@@ -1,0 +1,19 @@
+"""A WSGI app for gunicorn."""
+
+import os
+import time
+
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/stuck":
+        time.sleep(600)
+    body = str(os.getpid()).encode()
+    if path == "/echo":
+        # gunicorn ends the input at the body's end, also where it came in chunks.
+        body = environ["wsgi.input"].read()
+    if path == "/headers":
+        names = ["HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_HOST", "HTTP_X_REQUEST_START"]
+        body = "\n".join(environ.get(name, "-") for name in names).encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
