@@ -62,8 +62,11 @@ impl Proxy {
         Rc::new(Self { apps, pool: Pool::default(), start: RequestStart::default(), core, drain })
     }
 
-    /// The core's own work, until the core's end.
+    /// The core's own work, until the core's end; without apps there is none.
     pub async fn run(self: Rc<Self>) {
+        if self.apps.is_empty() {
+            return;
+        }
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
