@@ -154,10 +154,11 @@ fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
     assert_eq!(order(&mut dispatcher, permit, 4), [4, 5, 6]);
 
     let (mut dispatcher, permit) = busy();
-    for waiter in [1, 2, 2, 3] {
-        queue(&mut dispatcher, wish(waiter), u32::from(waiter), 0);
+    for (client, waiter) in [(1, 1), (2, 2), (2, 22), (3, 3)] {
+        queue(&mut dispatcher, wish(client), waiter, 0);
     }
-    assert_eq!(order(&mut dispatcher, permit, 9), [3, 2, 1, 2], "the newest client first");
+    let expected = [3, 22, 1, 2];
+    assert_eq!(order(&mut dispatcher, permit, 9), expected, "the newest client, its newest first");
 }
 
 #[test]
