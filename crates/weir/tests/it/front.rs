@@ -84,6 +84,17 @@ fn workers_come_and_go_with_a_reload() {
     assert!(weir.stop().success());
 }
 
+/// Whoever looks at three in the morning has another environment than the service.
+#[test]
+fn commands_need_none_of_the_service_s_secrets() {
+    let realtime = "[[realtime.apps]]\nid = \"1\"\nkey = \"demo-key\"\n\
+                    secret = { env = \"WEIR_REALTIME_SECRET\" }\n";
+    let weir = start(&format!("{BASE}{realtime}"), &[]);
+    assert!(weir.site.ok(&["status"]).contains("realtime"));
+    assert_eq!(weir.site.ok(&["workers", "list"]), "no apps: [[front.apps]] names them\n");
+    assert!(weir.stop().success());
+}
+
 #[test]
 fn the_front_alone_is_a_process_of_its_own() {
     let shop = Worker::start("shop");
