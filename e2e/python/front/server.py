@@ -6,27 +6,55 @@ import os
 import queue
 import re
 import signal
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
+from datetime import datetime, timedelta, timezone
+from ipaddress import ip_address
 from pathlib import Path
+
+import websocket
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 HERE = Path(__file__).resolve().parent
 # Longest wait for anything.
 DEADLINE_SECONDS = 30
 
 
+def certify(folder):
+    """Writes cert.pem and key.pem for 127.0.0.1; answers the certificate's path, which is its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "weir-e2e")])
+    now = datetime.now(timezone.utc)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = builder.add_extension(addresses, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(private)
+    return str(folder / "cert.pem")
+
+
 class Weir:
     """Runs Weir with an app that is started by `command`; to be closed."""
 
-    def __init__(self, command, workers=3, more=""):
+    def __init__(self, command, workers=3, more="", tls=False):
         self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-")
+        self.certificate = certify(Path(self._folder.name)) if tls else None
+        front = '[front.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
         self.program = os.environ["WEIR_BIN"]
         self.config = Path(self._folder.name) / "weir.toml"
         self.config.write_text(
             f'data_dir = "{self._folder.name}/data"\n[console]\nlisten = "127.0.0.1:0"\n'
             '[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n[front]\nlisten = "127.0.0.1:0"\n'
+            f'{front}[[realtime.apps]]\nid = "1"\nkey = "demo-key"\nsecret = {{ env = "WEIR_E2E_SECRET" }}\n'
             f'[[front.apps]]\nname = "app"\nworkers = {workers}\nfolder = "{HERE}"\n'
             f"command = {json.dumps(command)}\n{more}"
         )
@@ -35,6 +63,7 @@ class Weir:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, "WEIR_E2E_SECRET": "correct-horse-battery"},
         )
         self._ready, self._seen = queue.Queue(), []
         threading.Thread(target=self._read, daemon=True).start()
@@ -53,9 +82,21 @@ class Weir:
             if found := re.search(r"\bweir ready .*\bfront=(\S+)", line):
                 self._ready.put(found.group(1))
 
+    def connection(self):
+        where = {"host": self.host, "port": int(self.port), "timeout": DEADLINE_SECONDS}
+        if not self.certificate:
+            return http.client.HTTPConnection(**where)
+        return http.client.HTTPSConnection(**where, context=ssl.create_default_context(cafile=self.certificate))
+
+    def socket(self, path):
+        scheme = "wss" if self.certificate else "ws"
+        trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": self.certificate}
+        url = f"{scheme}://{self.host}:{self.port}{path}"
+        return websocket.create_connection(url, timeout=DEADLINE_SECONDS, sslopt=trust if self.certificate else None)
+
     def get(self, path="/", connection=None):
         """Status and body."""
-        own = connection or http.client.HTTPConnection(self.host, int(self.port), timeout=DEADLINE_SECONDS)
+        own = connection or self.connection()
         try:
             own.request("GET", path)
             answer = own.getresponse()
@@ -65,7 +106,7 @@ class Weir:
                 own.close()
 
     def post(self, path, body, chunked=False):
-        own = http.client.HTTPConnection(self.host, int(self.port), timeout=DEADLINE_SECONDS)
+        own = self.connection()
         try:
             own.request("POST", path, body=iter([body]) if chunked else body, encode_chunked=chunked)
             answer = own.getresponse()
@@ -79,7 +120,10 @@ class Weir:
         return {int(body) for status, body in answers if status == 200}
 
     def command(self, *arguments):
-        command = [self.program, "workers", *arguments, "--config", str(self.config)]
+        return self.run("workers", *arguments)
+
+    def run(self, *arguments):
+        command = [self.program, *arguments, "--config", str(self.config)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def listed(self):

@@ -1,6 +1,6 @@
 """Application servers behind the front, as Weir starts them."""
 
-import http.client
+import json
 import os
 import signal
 import sys
@@ -8,9 +8,7 @@ import threading
 import unittest
 from pathlib import Path
 
-import websocket
-
-from server import DEADLINE_SECONDS, Weir
+from server import Weir
 
 BIN = Path(sys.executable).parent
 GUNICORN = [str(BIN / "gunicorn"), "--workers", "1", "--log-level", "warning"]
@@ -44,7 +42,7 @@ class EachServer(unittest.TestCase):
             with self.subTest(name):
                 weir = start(self, name)
                 # Every request of a connection is routed by itself.
-                connection = http.client.HTTPConnection(weir.host, int(weir.port), timeout=DEADLINE_SECONDS)
+                connection = weir.connection()
                 pids = {weir.get("/pid", connection)[1] for _ in range(6)}
                 self.assertEqual(len(pids), 3)
                 connection.close()
@@ -101,7 +99,7 @@ class Streams(unittest.TestCase):
         for name in ("uvicorn", "hypercorn"):
             with self.subTest(name):
                 weir = start(self, name)
-                socket = websocket.create_connection(f"ws://{weir.host}:{weir.port}/cable", timeout=DEADLINE_SECONDS)
+                socket = weir.socket("/cable")
                 for text in ("hello", "x" * 100_000):
                     socket.send(text)
                     self.assertEqual(socket.recv(), text.upper())
@@ -112,7 +110,7 @@ class Streams(unittest.TestCase):
         for name in ("uvicorn", "hypercorn"):
             with self.subTest(name):
                 weir = start(self, name)
-                connection = http.client.HTTPConnection(weir.host, int(weir.port), timeout=DEADLINE_SECONDS)
+                connection = weir.connection()
                 connection.request("GET", "/events", headers={"Accept": "text/event-stream"})
                 answer = connection.getresponse()
                 self.assertEqual(answer.getheader("Content-Type"), "text/event-stream")
@@ -120,6 +118,33 @@ class Streams(unittest.TestCase):
                 self.assertEqual(lines, [b"data: 0\n", b"\n", b"data: 1\n"])
                 connection.close()
                 weir.close()
+
+
+class Tls(unittest.TestCase):
+    def setUp(self):
+        command, more = COMMANDS["uvicorn"]
+        self.weir = Weir(command, more=more, tls=True)
+        self.addCleanup(self.weir.close)
+
+    def test_requests_and_sockets_of_an_app(self):
+        body = b"x" * 300_000
+        self.assertEqual(self.weir.post("/echo", body), (200, body))
+        socket = self.weir.socket("/cable")
+        socket.send("y" * 200_000)
+        self.assertEqual(socket.recv(), "Y" * 200_000)
+        socket.close()
+
+    def test_realtime_with_more_waiting_than_a_socket_takes(self):
+        socket = self.weir.socket("/app/demo-key?protocol=7")
+        self.assertEqual(json.loads(socket.recv())["event"], "pusher:connection_established")
+        socket.send(json.dumps({"event": "pusher:subscribe", "data": {"channel": "news"}}))
+        self.assertEqual(json.loads(socket.recv())["event"], "pusher_internal:subscription_succeeded")
+        events = [f"{number} " + "x" * 9_000 for number in range(25)]
+        for data in events:
+            self.weir.run("realtime", "publish", "1", "news", "flood", json.dumps(data))
+        heard = [json.loads(socket.recv())["data"] for _ in events]
+        self.assertEqual([json.loads(data) if data.startswith('"') else data for data in heard], events)
+        socket.close()
 
 
 if __name__ == "__main__":
