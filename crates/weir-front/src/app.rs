@@ -181,16 +181,6 @@ impl App {
         }
     }
 
-    /// The worker at `address` gets nothing new.
-    pub(crate) fn drain(&self, address: &Address) {
-        let mut state = self.state();
-        let keys: Vec<_> =
-            state.current().filter(|it| it.address == *address).map(|it| it.key).collect();
-        for key in keys {
-            state.dispatcher.drain_worker(key);
-        }
-    }
-
     /// Whether a worker at `address` is given requests, or still has some.
     pub(crate) fn has_worker(&self, address: &Address) -> bool {
         let state = self.state();

@@ -74,15 +74,6 @@ impl Apps {
         Ok(())
     }
 
-    /// The worker of an app at `address` gets nothing new.
-    ///
-    /// # Errors
-    /// There is no such app.
-    pub fn drain(&self, app: &str, address: &Address) -> Result<(), NoSuchApp> {
-        self.app(app)?.drain(address);
-        Ok(())
-    }
-
     /// Whether a worker of an app is given requests, or still has some.
     #[must_use]
     pub fn has_worker(&self, app: &str, address: &Address) -> bool {

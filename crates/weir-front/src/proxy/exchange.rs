@@ -84,6 +84,7 @@ impl Proxy {
 
     async fn try_workers(self: &Rc<Self>, prepared: Prepared) -> Result<Response<Body>, Failed> {
         let Prepared { app, wish, mut since, mut request } = prepared;
+        let mut may_reuse = true;
         for _ in 0..app.limits.attempts_max {
             let slot = match app.free_slot(wish, since) {
                 Some(slot) => slot,
@@ -93,7 +94,8 @@ impl Proxy {
                     slot
                 }
             };
-            let connection = match self.pool.idle(&slot.worker) {
+            let idle = if may_reuse { self.pool.idle(&slot.worker) } else { None };
+            let connection = match idle {
                 Some(connection) => connection,
                 // Boxed: most requests have no use for its size.
                 None => match Box::pin(connect(&app, &slot.worker)).await {
@@ -107,7 +109,11 @@ impl Proxy {
                     app.metrics.answered(response.status(), app.now().since(since));
                     return Ok(self.pass_on(response, slot, connection));
                 }
-                Sent::Again(same) => request = same,
+                Sent::Again(same) => {
+                    request = same;
+                    // The others may have ended with that one.
+                    may_reuse = false;
+                }
                 Sent::Failed(failed) => return Err(failed),
             }
         }

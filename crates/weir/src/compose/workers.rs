@@ -7,7 +7,7 @@
 
 mod probe;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +45,12 @@ pub(super) struct Workers {
     processes: BTreeMap<String, Processes>,
     /// All that the parent has reported and that have not ended.
     known: BTreeMap<u64, Worker>,
+    /// All of them are being reported anew: until the end some are missing.
+    is_in_snapshot: bool,
+    /// Those of them that are to get nothing more, for they are stuck.
+    stuck: BTreeSet<u64>,
+    /// Those of these whose eviction was asked for.
+    evicted: BTreeSet<u64>,
     /// The same, for operators.
     reported: Arc<Mutex<Reported>>,
     answered: mpsc::Sender<u64>,
@@ -62,8 +68,6 @@ struct Worker {
     app: String,
     address: Address,
     phase: WorkerPhase,
-    /// Its eviction was asked for.
-    is_evicted: bool,
 }
 
 impl Workers {
@@ -88,6 +92,9 @@ impl Workers {
             apps,
             processes,
             known: BTreeMap::new(),
+            is_in_snapshot: false,
+            stuck: BTreeSet::new(),
+            evicted: BTreeSet::new(),
             reported,
             answered,
             ready,
@@ -146,8 +153,11 @@ impl Workers {
             let now = self.clock.now();
             self.reported.lock().unwrap_or_else(PoisonError::into_inner).note(&report, now);
             match report {
-                Report::SnapshotBegins => self.known.clear(),
-                Report::SnapshotEnds => self.give_all(),
+                Report::SnapshotBegins => {
+                    self.known.clear();
+                    self.is_in_snapshot = true;
+                }
+                Report::SnapshotEnds => self.end_snapshot(),
                 Report::Worker(worker) => self.note(worker),
                 Report::Done { id } => self.tell(id, Ok(())),
                 Report::Refused { id: Some(id), reason } => self.tell(id, Err(reason)),
@@ -177,6 +187,8 @@ impl Workers {
         };
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
+            self.stuck.remove(&generation);
+            self.evicted.remove(&generation);
             return self.give(&app);
         }
         let address = match address {
@@ -187,9 +199,7 @@ impl Workers {
         if is_new && phase == WorkerPhase::Starting {
             self.probe(&app, generation, address.clone());
         }
-        let is_evicted = self.known.get(&generation).is_some_and(|known| known.is_evicted);
-        let worker = Worker { app: app.clone(), address, phase, is_evicted };
-        self.known.insert(generation, worker);
+        self.known.insert(generation, Worker { app: app.clone(), address, phase });
         self.give(&app);
     }
 
@@ -213,7 +223,10 @@ impl Workers {
         });
     }
 
-    fn give_all(&self) {
+    fn end_snapshot(&mut self) {
+        self.is_in_snapshot = false;
+        self.stuck.retain(|generation| self.known.contains_key(generation));
+        self.evicted.retain(|generation| self.known.contains_key(generation));
         for app in self.processes.keys() {
             self.give(app);
         }
@@ -221,10 +234,14 @@ impl Workers {
 
     /// Makes those that are ready the workers of the app.
     fn give(&self, app: &str) {
-        let ready = self.known.values().filter(|worker| {
-            worker.app == app && worker.phase == WorkerPhase::Ready && !worker.is_evicted
+        if self.is_in_snapshot {
+            return;
+        }
+        let ready = self.known.iter().filter(|(generation, worker)| {
+            let is_ready = worker.app == app && worker.phase == WorkerPhase::Ready;
+            is_ready && !self.stuck.contains(generation)
         });
-        let addresses: Vec<Address> = ready.map(|worker| worker.address.clone()).collect();
+        let addresses: Vec<Address> = ready.map(|(_, worker)| worker.address.clone()).collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }
@@ -238,39 +255,39 @@ impl Workers {
         for generation in finished {
             self.ask(Command::LetGo { generation }).await?;
         }
-        for (generation, reason) in self.stuck() {
+        for (generation, reason) in self.find_stuck() {
             tracing::warn!(generation, reason, "evicted");
-            if let Some(worker) = self.known.get_mut(&generation) {
-                worker.is_evicted = true;
-            }
+            self.evicted.insert(generation);
             self.ask(Command::Evict { generation, reason }).await?;
         }
         Ok(())
     }
 
-    /// Those with a request that is too old. They get nothing new; their other requests may finish,
-    /// within the same time once more.
-    fn stuck(&self) -> Vec<(u64, String)> {
-        let mut stuck = Vec::new();
-        for (app, processes) in &self.processes {
-            let Some(age) = processes.evict_after else { continue };
+    /// Those to evict: with a request that is too old and no other that may still finish, for which
+    /// there is the same time once more. From the first look on they get nothing new.
+    fn find_stuck(&mut self) -> Vec<(u64, String)> {
+        let mut found = Vec::new();
+        let aged = self.processes.iter().filter_map(|(app, it)| Some((app, it.evict_after?)));
+        for (app, age) in aged {
+            let mut is_new = false;
             for overdue in self.apps.overdue(app, age) {
                 let is_it = |(_, worker): &(&u64, &Worker)| {
-                    worker.app == *app && worker.address == overdue.address && !worker.is_evicted
+                    worker.app == *app && worker.address == overdue.address
                 };
-                let Some((generation, _)) = self.known.iter().find(is_it) else { continue };
-                // Known by its name, for it is one of the app's.
-                let _ = self.apps.drain(app, &overdue.address);
-                if overdue.bystanders == 0 || overdue.oldest >= 2 * age {
+                let Some((&generation, _)) = self.known.iter().find(is_it) else { continue };
+                is_new |= self.stuck.insert(generation);
+                let is_over = overdue.bystanders == 0 || overdue.oldest >= 2 * age;
+                if is_over && !self.evicted.contains(&generation) {
                     let seconds = overdue.oldest.as_secs_f64();
-                    stuck.push((
-                        *generation,
-                        format!("a request has been running for {seconds:.1} s"),
-                    ));
+                    let reason = format!("a request has been running for {seconds:.1} s");
+                    found.push((generation, reason));
                 }
             }
+            if is_new {
+                self.give(app);
+            }
         }
-        stuck
+        found
     }
 
     async fn ask(&mut self, command: Command) -> io::Result<()> {

@@ -1,15 +1,13 @@
-"""An app's worker on a unix socket: one request at a time, answered with the process's number."""
+"""An app's worker on a unix socket: a thread for each request, answered with the process's number."""
 
 import os
 import socket
 import sys
+import threading
 import time
 
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen(64)
-while True:
-    connection, _ = listener.accept()
+
+def answer(connection):
     head = b""
     while b"\r\n\r\n" not in head:
         piece = connection.recv(4096)
@@ -18,6 +16,8 @@ while True:
         head += piece
     if head.startswith(b"GET /stuck "):
         time.sleep(600)
+    if head.startswith(b"GET /slow "):
+        time.sleep(1.5)
     body = b"%d" % os.getpid()
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
     try:
@@ -25,3 +25,11 @@ while True:
     except OSError:
         pass
     connection.close()
+
+
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(64)
+while True:
+    connection, _ = listener.accept()
+    threading.Thread(target=answer, args=[connection], daemon=True).start()

@@ -78,6 +78,42 @@ fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
     assert!(weir.stop().success());
 }
 
+/// Also when the parent reports something of the app meanwhile.
+#[test]
+fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
+    let weir = start("concurrency = 2\nevict_after = \"2s\"\n");
+    let (front, before) = (weir.front(), serving(&weir));
+    let all_workers = |is_so: &dyn Fn(&Value) -> bool| {
+        until(|| listed(&weir)["workers"].as_array().is_some_and(|all| all.iter().all(is_so)));
+    };
+    let ask = |path| [(); 3].map(|()| std::thread::spawn(move || get(front, path, "")));
+    let stuck = ask("/stuck");
+    // The slow ones take 1.5 s: they end after the stuck ones are too old, and are not so themselves.
+    all_workers(&|worker| worker["oldest_request_seconds"].as_f64().is_some_and(|age| age > 1.0));
+    let slow = ask("/slow");
+    all_workers(&|worker| worker["requests"] == 2);
+    weir.site.ok(&["workers", "scale", "shop", "4"]);
+    until(|| {
+        listed(&weir)["workers"][0]["oldest_request_seconds"].as_f64().is_none_or(|age| age > 2.1)
+    });
+    let fresh: Vec<i32> = (0..4).map(|_| body(front, "/", "").parse().expect("a number")).collect();
+    assert!(fresh.iter().all(|pid| !before.contains(pid)), "{fresh:?} of {before:?}");
+    let bystanders: BTreeSet<i32> = slow
+        .into_iter()
+        .map(|client| client.join().expect("a client"))
+        .map(|(status, body)| {
+            assert_eq!(status, "HTTP/1.1 200 OK");
+            body.parse().expect("a number")
+        })
+        .collect();
+    assert_eq!(bystanders, before);
+    for client in stuck {
+        assert_eq!(client.join().expect("a client").0, "HTTP/1.1 502 Bad Gateway");
+    }
+    until(|| serving(&weir).len() == 4 && serving(&weir).is_disjoint(&bystanders));
+    assert!(weir.stop().success());
+}
+
 #[test]
 fn workers_outlive_a_service_process_that_dies() {
     let mut weir = start("");
