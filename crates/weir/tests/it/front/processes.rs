@@ -81,7 +81,7 @@ fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
 /// Also when the parent reports something of the app meanwhile.
 #[test]
 fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
-    let weir = start("concurrency = 2\nevict_after = \"2s\"\n");
+    let weir = start("concurrency = 3\nevict_after = \"2s\"\n");
     let (front, before) = (weir.front(), serving(&weir));
     let all_workers = |is_so: &dyn Fn(&Value) -> bool| {
         until(|| listed(&weir)["workers"].as_array().is_some_and(|all| all.iter().all(is_so)));
@@ -96,7 +96,12 @@ fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
     until(|| {
         listed(&weir)["workers"][0]["oldest_request_seconds"].as_f64().is_none_or(|age| age > 2.1)
     });
-    let fresh: Vec<i32> = (0..4).map(|_| body(front, "/", "").parse().expect("a number")).collect();
+    // More than the new worker takes at once: there is room at the old ones.
+    let fresh = [(); 8].map(|()| std::thread::spawn(move || body(front, "/slow", "")));
+    let fresh: Vec<i32> = fresh
+        .into_iter()
+        .map(|client| client.join().expect("a client").parse().expect("a number"))
+        .collect();
     assert!(fresh.iter().all(|pid| !before.contains(pid)), "{fresh:?} of {before:?}");
     let bystanders: BTreeSet<i32> = slow
         .into_iter()
