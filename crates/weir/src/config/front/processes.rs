@@ -12,12 +12,13 @@ use weir_supervisor::workers::{
 use super::super::keys::{Key, Keys, WAIT};
 
 /// The keys that mean nothing without a command.
-const OWN_KEYS: [&str; 9] = [
+const OWN_KEYS: [&str; 10] = [
     "workers",
     "folder",
     "user",
     "ready_path",
     "start_deadline",
+    "finish_timeout",
     "stop_deadline",
     "dump_signal",
     "dump_wait",
@@ -34,6 +35,7 @@ pub(crate) struct Processes {
     /// Asked for before a worker counts as ready; None: it is ready when it can be connected to.
     pub(crate) ready_path: Option<String>,
     pub(crate) start_deadline: Duration,
+    pub(crate) finish_timeout: Duration,
     pub(crate) stop_deadline: Duration,
     /// None: no request is too old.
     pub(crate) evict_after: Option<Duration>,
@@ -50,6 +52,7 @@ impl Default for Processes {
             user: None,
             ready_path: None,
             start_deadline: Duration::from_secs(60),
+            finish_timeout: Duration::from_secs(5),
             stop_deadline: Duration::from_secs(30),
             evict_after: None,
             dump_signal: None,
@@ -106,6 +109,11 @@ impl Processes {
             "start_deadline",
             &mut self.start_deadline,
             "A worker that is not ready within this long is killed and started anew.",
+        );
+        wait(
+            "finish_timeout",
+            &mut self.finish_timeout,
+            "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (SIGTERM).",
         );
         wait(
             "stop_deadline",
@@ -173,6 +181,7 @@ impl Processes {
             sockets: self.sockets().unwrap_or(Sockets::None),
             readiness: Readiness::Probed,
             start_deadline: self.start_deadline,
+            let_go_deadline: self.finish_timeout,
             stop_deadline: self.stop_deadline,
             dump: dump.map(|signal| Dump { signal, wait: self.dump_wait }),
             restart: restart.clone(),
