@@ -56,17 +56,24 @@ pub enum WorkerState {
 }
 
 impl AppView {
-    /// Jain's fairness index over the workers' counts: 1 is even, 1/n is all to one. (R. Jain,
-    /// D. Chiu, W. Hawe, DEC-TR-301, 1984.) None: nothing was given yet. Even counts are no aim by
-    /// themselves: to be shown beside latencies only.
+    /// How even the workers' counts are: [`jain_index`].
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
     pub fn jain_index(&self) -> Option<f64> {
-        let given = || self.workers.iter().map(|worker| worker.given as f64);
-        let squares: f64 = given().map(|count| count * count).sum();
-        let sum: f64 = given().sum();
-        (squares > 0.0).then(|| sum * sum / (self.workers.len() as f64 * squares))
+        let given: Vec<u64> = self.workers.iter().map(|worker| worker.given).collect();
+        jain_index(&given)
     }
+}
+
+/// Jain's fairness index over workers' counts: 1 is even, 1/n is all to one. (R. Jain, D. Chiu,
+/// W. Hawe, DEC-TR-301, 1984.) None: nothing was given yet. Even counts are no aim by themselves: to
+/// be shown beside latencies only.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
+pub fn jain_index(given: &[u64]) -> Option<f64> {
+    let counts = || given.iter().map(|count| *count as f64);
+    let squares: f64 = counts().map(|count| count * count).sum();
+    let sum: f64 = counts().sum();
+    (squares > 0.0).then(|| sum * sum / (given.len() as f64 * squares))
 }
 
 #[cfg(test)]

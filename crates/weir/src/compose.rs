@@ -33,11 +33,12 @@ use self::cores::{Cores, Sockets};
 use self::jobs::Jobs;
 use self::pages::Pages;
 use self::realtime::Realtime;
-use self::workers::Workers;
+use self::workers::{Served, Workers};
 use crate::config::Settings;
 use crate::front::Front;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
+use crate::sockets::SocketApps;
 use crate::status::Facts;
 use crate::workers_admin::{self, Asked, Reported};
 
@@ -52,6 +53,8 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    /// Apps whose workers take connections themselves.
+    sockets: Arc<SocketApps>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
     orders: Option<mpsc::Sender<Asked>>,
@@ -87,6 +90,7 @@ impl Weir {
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
             apps: apps(settings, only, &clock, &mut registry),
+            sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)?),
             clock,
             jobs: None,
             cores: None,
@@ -108,13 +112,18 @@ impl Weir {
 
     /// Steers the workers that the parent runs.
     fn steer_workers(&mut self, settings: &Settings, channel: UnixStream) -> anyhow::Result<()> {
-        let apps = settings.front.apps.iter();
-        let processes =
-            apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
-        let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
-        let reported = Arc::clone(&self.reported);
-        let (workers, orders) =
-            Workers::new(channel, apps, reported, processes.collect(), probes, &self.clock)?;
+        let processes = settings.front.apps.iter().filter_map(|app| {
+            let AppSettings { name, hosts, .. } = &app.settings;
+            let host = hosts.first().cloned().unwrap_or_else(|| "localhost".to_owned());
+            Some((name.clone(), (app.processes.clone()?, host)))
+        });
+        let served = Served {
+            apps: Arc::clone(&self.apps),
+            sockets: Arc::clone(&self.sockets),
+            processes: processes.collect(),
+        };
+        let (reported, probes) = (Arc::clone(&self.reported), self.workers.clone());
+        let (workers, orders) = Workers::new(channel, served, reported, probes, &self.clock)?;
         self.orders = Some(orders);
         self.workers.spawn(workers.run());
         Ok(())
@@ -174,6 +183,7 @@ impl Weir {
             front: workers_admin::Front {
                 clock: self.clock.clone(),
                 apps: Arc::clone(&self.apps),
+                sockets: Arc::clone(&self.sockets),
                 reported: Arc::clone(&self.reported),
                 orders: self.orders.clone(),
             },
@@ -297,7 +307,8 @@ impl Weir {
 
 /// The apps of the front, where it is wanted.
 fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
-    let all = settings.front.apps.iter().map(|app| app.settings.clone());
+    let proxied = settings.front.apps.iter().filter(|app| app.sockets.is_none());
+    let all = proxied.map(|app| app.settings.clone());
     let apps = if Part::Front.is_among(only) { all.collect() } else { Vec::new() };
     Apps::new(apps, clock, &FrontMetrics::register(registry))
 }

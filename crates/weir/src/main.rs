@@ -6,6 +6,7 @@
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
 //! - [`alive`]: what the service tells its parent while it serves.
 //! - [`front`]: what each core does with HTTP.
+//! - [`sockets`]: apps whose workers take connections themselves.
 //! - [`status`], [`realtime_admin`]: the admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
@@ -26,6 +27,7 @@ mod process_metrics;
 mod realtime_admin;
 mod reload;
 mod run;
+mod sockets;
 mod status;
 mod workers_admin;
 

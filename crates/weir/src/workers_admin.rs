@@ -8,6 +8,8 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod shared;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,8 @@ use weir_supervisor::control::{
     WorkerState,
 };
 
+use crate::sockets::SocketApps;
+
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,6 +39,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Front {
     pub(crate) clock: Clock,
     pub(crate) apps: Arc<Apps>,
+    /// Those whose workers take connections themselves.
+    pub(crate) sockets: Arc<SocketApps>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
     /// To the parent. None: it runs no workers.
@@ -96,6 +102,12 @@ impl Reported {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AppRow {
     pub(crate) name: String,
+    /// `proxy` or `sockets`
+    pub(crate) mode: String,
+    /// With sockets: which of them a connection gets to.
+    pub(crate) selection: Option<String>,
+    /// With sockets: where the workers listen.
+    pub(crate) listen: Option<String>,
     /// How many workers Weir is to run; None: something else runs them.
     pub(crate) processes: Option<u32>,
     pub(crate) requests_waiting: usize,
@@ -178,18 +190,25 @@ pub(crate) fn router(front: Front) -> Router {
 async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
     let reported = front.reported();
     let now = front.clock.now();
-    Json(front.apps.view().into_iter().map(|view| app_row(view, &reported, now)).collect())
+    let proxied = front.apps.view().into_iter().map(|view| app_row(view, &reported, now));
+    let shared = front.sockets.iter().map(|(name, app)| shared::row(name, app, &reported, now));
+    Json(proxied.chain(shared).collect())
 }
 
 async fn follow(
     State(front): State<Front>,
     Input(order): Input<Order>,
 ) -> Result<Json<BTreeMap<String, String>>, Problem> {
-    if !front.apps.view().iter().any(|app| app.name == order.app()) {
+    let is_proxied = front.apps.view().iter().any(|app| app.name == order.app());
+    if !is_proxied && front.sockets.get(order.app()).is_none() {
         return Err(no_such_app(NoSuchApp(order.app().to_owned())));
     }
     tracing::info!(?order, "an order for workers");
     let command = match order {
+        Order::Pause { .. } | Order::Resume { .. } if !is_proxied => {
+            let error = "its workers take connections themselves: Weir can't let them wait";
+            return Err(Problem::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that"));
+        }
         Order::Pause { app } => {
             front.apps.pause(&app).map_err(no_such_app)?;
             return Ok(Json(BTreeMap::new()));
@@ -261,6 +280,9 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         processes: group.map(|group| group.processes),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
         name: view.name,
+        mode: "proxy".to_owned(),
+        selection: None,
+        listen: None,
         requests_waiting: view.requests_waiting,
         streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
@@ -295,6 +317,7 @@ fn process_row(Process { state: worker, started }: &Process, now: Timestamp) -> 
     let address = worker.address.as_ref().map(|address| match address {
         Address::Unix(path) => format!("unix:{}", path.display()),
         Address::Port(port) => format!("127.0.0.1:{port}"),
+        Address::Shared { record } => format!("record {record}"),
     });
     WorkerRow {
         worker: Some(worker.slot),

@@ -2,6 +2,7 @@
 
 mod apps;
 mod processes;
+mod sockets;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
@@ -12,6 +13,7 @@ use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
 pub(crate) use self::processes::Processes;
+pub(crate) use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
 

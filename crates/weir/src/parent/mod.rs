@@ -5,6 +5,7 @@ mod handover;
 mod listeners;
 mod lock;
 mod salvage;
+mod shared_sockets;
 mod workers;
 
 use std::os::fd::AsFd;
@@ -19,6 +20,8 @@ pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
+use self::shared_sockets::Groups;
+pub(crate) use self::shared_sockets::of_app;
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -41,16 +44,18 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         salvage::run(&settings.jobs.settings.directory)?;
     }
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
-    let ready_line = listeners.ready_line();
-    let addresses = listeners.urls();
+    let groups = Groups::bind(settings, &handover.flags.only)?;
+    let ready_line = listeners.ready_line() + &groups.ready_words();
+    let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
-    let child = child(settings, listeners, &lock, &text)?;
+    let mut child = child(settings, listeners, &lock, &text)?;
+    child.descriptors.extend(groups.descriptors()?);
     let only = handover.flags.only.clone();
     let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
-    let outcome = match workers::fleet(settings, &only)? {
+    let outcome = match workers::fleet(settings, &only, groups)? {
         Some(fleet) => supervisor.with_workers(fleet).adopting_orphans()?.run(&mut parent),
         None => supervisor.run(&mut parent),
     };

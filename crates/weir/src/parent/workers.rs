@@ -4,15 +4,20 @@
 use anyhow::Context;
 use weir_supervisor::workers::{Fleet, GroupSpec};
 
+use super::shared_sockets::Groups;
 use crate::config::Settings;
 use crate::part::Part;
 
 /// The workers of all apps that have a command. None: there are none, or apps are not wanted here.
-pub(super) fn fleet(settings: &Settings, only: &[Part]) -> anyhow::Result<Option<Fleet>> {
+pub(super) fn fleet(
+    settings: &Settings,
+    only: &[Part],
+    mut sockets: Groups,
+) -> anyhow::Result<Option<Fleet>> {
     if !Part::Front.is_among(only) {
         return Ok(None);
     }
-    let groups: anyhow::Result<Vec<GroupSpec>> = groups(settings).collect();
+    let groups: anyhow::Result<Vec<GroupSpec>> = groups(settings, &mut sockets).collect();
     let groups = groups?;
     if groups.is_empty() {
         return Ok(None);
@@ -21,10 +26,14 @@ pub(super) fn fleet(settings: &Settings, only: &[Part]) -> anyhow::Result<Option
 }
 
 /// What is run.
-fn groups(settings: &Settings) -> impl Iterator<Item = anyhow::Result<GroupSpec>> {
+fn groups(
+    settings: &Settings,
+    sockets: &mut Groups,
+) -> impl Iterator<Item = anyhow::Result<GroupSpec>> {
     let apps = settings.front.apps.iter();
     apps.filter_map(|app| {
         let processes = app.processes.as_ref()?;
-        Some(processes.group(&app.settings.name, &settings.supervisor.restart).map_err(Into::into))
+        let (name, restart) = (&app.settings.name, &settings.supervisor.restart);
+        Some(processes.group(name, restart, sockets.take(name)).map_err(Into::into))
     })
 }

@@ -9,6 +9,7 @@ use weir_supervisor::workers::GroupName;
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
+use super::sockets::SharedSockets;
 
 /// An app, and how its workers are started.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct App {
     pub(crate) settings: AppSettings,
     /// None: something else starts them.
     pub(crate) processes: Option<Processes>,
+    /// None: requests get to its workers through the proxy.
+    pub(crate) sockets: Option<SharedSockets>,
 }
 
 /// More of anything than a machine holds.
@@ -53,8 +56,12 @@ impl Known {
         }
         read_counts(keys, &mut app.limits);
         read_waits(keys, &mut app.limits);
-        keys.later(&["mode", "listen", "queues", "queues_per_worker", "shed"]);
-        App { settings: app, processes }
+        let sockets = SharedSockets::read(keys, processes.as_ref());
+        if let (Some(processes), None) = (&processes, &sockets) {
+            processes.check_reach(keys);
+        }
+        keys.later(&["shed"]);
+        App { settings: app, processes, sockets }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_supervisor::RestartPolicy;
+use weir_supervisor::selection::SocketGroup;
 use weir_supervisor::workers::{
     BoundBy, Dump, GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, Sockets,
     WorkerSignal,
@@ -12,11 +13,13 @@ use weir_supervisor::workers::{
 use super::super::keys::{Key, Keys, WAIT};
 
 /// The keys that mean nothing without a command.
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 12] = [
     "workers",
     "folder",
     "user",
     "ready_path",
+    "warm_up",
+    "warm_up_host",
     "start_deadline",
     "finish_timeout",
     "stop_deadline",
@@ -34,6 +37,10 @@ pub(crate) struct Processes {
     pub(crate) user: Option<String>,
     /// Asked for before a worker counts as ready; None: it is ready when it can be connected to.
     pub(crate) ready_path: Option<String>,
+    /// Paths that it is asked for before that.
+    pub(crate) warm_up: Vec<String>,
+    /// As which host; None: the app's first.
+    pub(crate) warm_up_host: Option<String>,
     pub(crate) start_deadline: Duration,
     pub(crate) finish_timeout: Duration,
     pub(crate) stop_deadline: Duration,
@@ -51,6 +58,8 @@ impl Default for Processes {
             folder: None,
             user: None,
             ready_path: None,
+            warm_up: Vec::new(),
+            warm_up_host: None,
             start_deadline: Duration::from_secs(60),
             finish_timeout: Duration::from_secs(5),
             stop_deadline: Duration::from_secs(30),
@@ -66,7 +75,7 @@ impl Processes {
     pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
         let mut own = Self::default();
         keys.some_texts(
-            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). Also \"{index}\" and \"{name}\". No shell has a part in it."),
+            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). With mode = \"sockets\": \"{fd}\" or \"{fd0}\", \"{fd1}\" .., unless it reads LISTEN_FDS. Also \"{index}\" and \"{name}\". No shell has a part in it."),
             &mut own.command,
         );
         keys.number(
@@ -90,6 +99,7 @@ impl Processes {
             "A worker is ready when it answers a GET of this path with a status below 500. None: when it can be connected to.",
             &mut own.ready_path,
         );
+        own.read_warm_up(keys);
         own.read_waits(keys);
         read_text(
             keys,
@@ -99,6 +109,32 @@ impl Processes {
         );
         own.check(keys);
         keys.is_set("command").then_some(own)
+    }
+
+    fn read_warm_up(&mut self, keys: &mut Keys<'_>) {
+        keys.texts(
+            Key::fixed("warm_up", "Paths that a new worker is asked for (GET), one after the other, before it gets its first request. What fails is logged and does no harm; all of it may take as long as nine tenths of start_deadline leave."),
+            &mut self.warm_up,
+        );
+        if self.warm_up.iter().any(|path| !is_path(path)) {
+            keys.mistake_at("warm_up", "write paths like \"/products\"");
+        }
+        if self.warm_up.len() > WARM_UP_MAX {
+            keys.mistake_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
+        }
+        read_text(
+            keys,
+            "warm_up_host",
+            "The Host of these requests. None: the first of hosts, or \"localhost\".",
+            &mut self.warm_up_host,
+        );
+        if self
+            .warm_up_host
+            .as_ref()
+            .is_some_and(|host| !host.bytes().all(|it| it.is_ascii_graphic()))
+        {
+            keys.mistake_at("warm_up_host", "write a name like \"shop.example\"");
+        }
     }
 
     fn read_waits(&mut self, keys: &mut Keys<'_>) {
@@ -143,10 +179,14 @@ impl Processes {
         if let Some(Err(error)) = signal {
             keys.mistake_at("dump_signal", &error.to_string());
         }
-        if self.ready_path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
             keys.mistake_at("ready_path", "write a path like \"/health\"");
         }
-        if keys.is_set("command") && self.sockets().is_none() {
+    }
+
+    /// Where the proxy is to reach a worker must stand in its command.
+    pub(super) fn check_reach(&self, keys: &mut Keys<'_>) {
+        if self.sockets().is_none() {
             keys.mistake_at(
                 "command",
                 "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
@@ -167,10 +207,12 @@ impl Processes {
     }
 
     /// For the parent.
+    /// With `shared`, all share those sockets, instead of what their arguments say.
     pub(crate) fn group(
         &self,
         app: &str,
         restart: &RestartPolicy,
+        shared: Option<SocketGroup>,
     ) -> Result<GroupSpec, GroupNameError> {
         let name: GroupName = app.parse()?;
         let dump = self.dump_signal.as_ref().and_then(|signal| signal.parse().ok());
@@ -178,7 +220,10 @@ impl Processes {
             processes: self.count,
             folder: self.folder.clone(),
             user: self.user.clone(),
-            sockets: self.sockets().unwrap_or(Sockets::None),
+            sockets: match shared {
+                Some(group) => Sockets::Group(Box::new(group)),
+                None => self.sockets().unwrap_or(Sockets::None),
+            },
             readiness: Readiness::Probed,
             start_deadline: self.start_deadline,
             let_go_deadline: self.finish_timeout,
@@ -188,6 +233,14 @@ impl Processes {
             ..GroupSpec::new(name, self.command.clone())
         })
     }
+}
+
+/// Paths of one warm-up.
+const WARM_UP_MAX: usize = 100;
+
+/// What can stand in the first line of a request.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn read_text(

@@ -31,7 +31,7 @@ fn start(more: &str) -> Weir {
 }
 
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "it never was so");
@@ -44,7 +44,7 @@ fn serving(weir: &Weir) -> BTreeSet<i32> {
     (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
 }
 
-fn kill(pid: i32) {
+pub(super) fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).expect("a number"), Signal::KILL).expect("killed");
 }
 
@@ -132,7 +132,7 @@ fn workers_outlive_a_service_process_that_dies() {
 }
 
 /// What `weir workers list` says of the app.
-fn listed(weir: &Weir) -> Value {
+pub(super) fn listed(weir: &Weir) -> Value {
     let apps: Value =
         serde_json::from_str(&weir.site.ok(&["workers", "list", "--json"])).expect("JSON");
     apps[0].clone()
