@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 use weir_base::clock::Timestamp;
@@ -28,6 +29,9 @@ use crate::parent::of_app;
 /// Between two looks at who accepted a connection, at first and at last.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
+/// What a probe says at once: from a socket with `TCP_DEFER_ACCEPT` (unicorn's) nobody accepts a
+/// connection that says nothing. Every request that follows begins with it.
+pub(crate) const BEGUN: &str = "G";
 /// Between two tries to be accepted by the right worker, at first and at last: it may take long to
 /// load, and the others have requests to serve.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -226,7 +230,8 @@ impl SocketApp {
         self.metrics.evicted();
     }
 
-    /// A connection by that socket which this very worker has accepted; until there is one.
+    /// A connection by that socket which this very worker has accepted, and in which [`BEGUN`] was
+    /// said; until there is one.
     pub(crate) async fn connect(&self, socket: usize, seat: Seat) -> TcpStream {
         let (mut at_once, mut pause) = (1, PAUSE);
         loop {
@@ -277,7 +282,9 @@ impl SocketApp {
         client.bind(SocketAddr::new(target.ip(), 0))?;
         let _turn = self.steering.lock().await;
         self.group.steer(client.local_addr()?, socket)?;
-        timeout(CONNECT_TIMEOUT, client.connect(target)).await?
+        let mut stream = timeout(CONNECT_TIMEOUT, client.connect(target)).await??;
+        stream.write_all(BEGUN.as_bytes()).await?;
+        Ok(stream)
     }
 
     /// Where the sockets are reached from this machine.

@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 use weir_front::Address;
 
-use crate::sockets::{Seat, SocketApp, SocketApps};
+use crate::sockets::{BEGUN, Seat, SocketApp, SocketApps};
 
 /// Between two probes.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -83,7 +83,7 @@ impl Probe {
         let asking = async {
             let stream = self.connect().await?;
             match &self.ready_path {
-                Some(path) => ask(stream, path, "localhost").await.map(|status| status < 500),
+                Some(path) => self.ask(stream, path, "localhost").await.map(|it| it < 500),
                 None => Ok(true),
             }
         };
@@ -92,7 +92,7 @@ impl Probe {
 
     async fn warm_up(&self) {
         for path in &self.warm_up {
-            let asking = async { ask(self.connect().await?, path, &self.host).await };
+            let asking = async { self.ask(self.connect().await?, path, &self.host).await };
             match asking.await {
                 Ok(status) if status < 400 => {
                     tracing::debug!(worker = self.name, path, status, "warmed up")
@@ -115,18 +115,22 @@ impl Probe {
             }
         })
     }
-}
 
-/// Asks for `path`, and reads the answer to its end. Answers its status.
-async fn ask(mut stream: Box<dyn Stream>, path: &str, host: &str) -> io::Result<u16> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    // `HTTP/1.1 200`
-    let mut head = [0; 12];
-    stream.read_exact(&mut head).await?;
-    let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse().ok());
-    let status = status.filter(|_| head.starts_with(b"HTTP/1."));
-    let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.x"))?;
-    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
-    Ok(status)
+    /// Asks for `path`, and reads the answer to its end. Answers its status.
+    async fn ask(&self, mut stream: Box<dyn Stream>, path: &str, host: &str) -> io::Result<u16> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let rest = match self.way {
+            Way::Own(_) => request.as_str(),
+            Way::Shared(..) => request.strip_prefix(BEGUN).unwrap_or(&request),
+        };
+        stream.write_all(rest.as_bytes()).await?;
+        // `HTTP/1.1 200`
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await?;
+        let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse().ok());
+        let status = status.filter(|_| head.starts_with(b"HTTP/1."));
+        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.x"))?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+        Ok(status)
+    }
 }

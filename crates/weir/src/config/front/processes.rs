@@ -13,7 +13,7 @@ use weir_supervisor::workers::{
 use super::super::keys::{Key, Keys, WAIT};
 
 /// The keys that mean nothing without a command.
-const OWN_KEYS: [&str; 12] = [
+const OWN_KEYS: [&str; 13] = [
     "workers",
     "folder",
     "user",
@@ -22,6 +22,7 @@ const OWN_KEYS: [&str; 12] = [
     "warm_up_host",
     "start_deadline",
     "finish_timeout",
+    "stop_signal",
     "stop_deadline",
     "dump_signal",
     "dump_wait",
@@ -43,6 +44,7 @@ pub(crate) struct Processes {
     pub(crate) warm_up_host: Option<String>,
     pub(crate) start_deadline: Duration,
     pub(crate) finish_timeout: Duration,
+    pub(crate) stop_signal: String,
     pub(crate) stop_deadline: Duration,
     /// None: no request is too old.
     pub(crate) evict_after: Option<Duration>,
@@ -62,6 +64,7 @@ impl Default for Processes {
             warm_up_host: None,
             start_deadline: Duration::from_secs(60),
             finish_timeout: Duration::from_secs(5),
+            stop_signal: "TERM".to_owned(),
             stop_deadline: Duration::from_secs(30),
             evict_after: None,
             dump_signal: None,
@@ -107,6 +110,10 @@ impl Processes {
             "Sent to a worker before it is evicted, so that it says what it is doing: \"USR1\". None: it is killed at once.",
             &mut own.dump_signal,
         );
+        keys.text(
+            Key::fixed("stop_signal", "Asks a worker to end, finishing what it has: \"QUIT\" for unicorn, to which TERM means at once."),
+            &mut own.stop_signal,
+        );
         own.check(keys);
         keys.is_set("command").then_some(own)
     }
@@ -149,12 +156,12 @@ impl Processes {
         wait(
             "finish_timeout",
             &mut self.finish_timeout,
-            "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (SIGTERM).",
+            "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (stop_signal).",
         );
         wait(
             "stop_deadline",
             &mut self.stop_deadline,
-            "A worker that has been asked to end (SIGTERM) and still runs after this long is killed, with all processes that it has started.",
+            "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with all processes that it has started.",
         );
         wait(
             "dump_wait",
@@ -175,9 +182,12 @@ impl Processes {
                 keys.mistake_at(name, "only where Weir starts the workers: there is no command");
             }
         }
-        let signal = self.dump_signal.as_ref().map(|signal| signal.parse::<WorkerSignal>());
-        if let Some(Err(error)) = signal {
-            keys.mistake_at("dump_signal", &error.to_string());
+        let signals =
+            [("dump_signal", self.dump_signal.as_ref()), ("stop_signal", Some(&self.stop_signal))];
+        for (name, signal) in signals {
+            if let Some(Err(error)) = signal.map(|signal| signal.parse::<WorkerSignal>()) {
+                keys.mistake_at(name, &error.to_string());
+            }
         }
         if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
             keys.mistake_at("ready_path", "write a path like \"/health\"");
@@ -227,6 +237,7 @@ impl Processes {
             readiness: Readiness::Probed,
             start_deadline: self.start_deadline,
             let_go_deadline: self.finish_timeout,
+            stop_signal: self.stop_signal.parse().unwrap_or(WorkerSignal::TERM),
             stop_deadline: self.stop_deadline,
             dump: dump.map(|signal| Dump { signal, wait: self.dump_wait }),
             restart: restart.clone(),
