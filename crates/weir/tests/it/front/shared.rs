@@ -40,14 +40,18 @@ fn start(workers: usize, word: &str, more: &str) -> Weir {
 }
 
 /// None: the kernel refuses.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn start_join_idle(more: &str) -> Option<Weir> {
     let weir = start(3, "keeps", &format!("selection = \"join-idle\"\n{more}"));
-    if listed(&weir)["selection"] == "join-idle" {
-        return Some(weir);
+    (!is_refused(&weir)).then_some(weir)
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn is_refused(weir: &Weir) -> bool {
+    let selection = listed(weir)["selection"].as_str().unwrap_or_default().to_owned();
+    if selection.contains("refused") {
+        eprintln!("SKIPPED: {selection}");
     }
-    eprintln!("SKIPPED: {}", listed(&weir)["selection"]);
-    None
+    selection.contains("refused")
 }
 
 fn workers(weir: &Weir) -> Vec<Value> {
@@ -167,6 +171,25 @@ fn with_join_idle_a_word_that_was_left_behind_is_repaired() {
     assert!(weir.stop().success());
 }
 
+/// With join-idle as with round-robin: else a connection would wait until the worker is back.
+#[test]
+fn a_dead_worker_that_does_not_come_back_gets_nothing() {
+    for settings in ["selection = \"join-idle\"\n", "selection = \"round-robin\"\nqueues = 3\n"] {
+        let weir = start(3, "keeps", settings);
+        if is_refused(&weir) {
+            continue;
+        }
+        std::fs::remove_file(weir.site.path().join("shared.py")).expect("removed");
+        let mut left = pids(&weir);
+        let dead = left.pop_first().expect("a worker");
+        kill(dead);
+        until(|| states(&weir).iter().filter(|state| *state == "serving").count() == 2);
+        let served: BTreeSet<i32> = (0..9).map(|_| ask(weir.app("shop"), "/")).collect();
+        assert_eq!(served, left);
+        assert!(weir.stop().success());
+    }
+}
+
 #[test]
 fn a_rolling_restart_and_a_change_of_scale_lose_no_request() {
     for settings in ["", "queues = 3\n", "selection = \"join-idle\"\n"] {
@@ -204,6 +227,20 @@ fn a_request_that_is_too_old_by_its_word_ends_its_worker() {
     until(|| states(&weir) == vec!["serving"; 2]);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(metrics.contains("weir_front_worker_evictions_total{app=\"shop\"} 1"), "{metrics}");
+    assert!(weir.stop().success());
+}
+
+/// Others answer at the same address, but a probe is believed only if the new worker accepted it.
+#[test]
+fn a_successor_that_never_listens_replaces_nobody() {
+    let weir = start(2, "keeps", "start_deadline = \"2s\"\n");
+    let before = pids(&weir);
+    let hangs = "import time\ntime.sleep(600)\n";
+    std::fs::write(weir.site.path().join("shared.py"), hangs).expect("written");
+    weir.site.ok(&["workers", "restart", "shop"]);
+    until(|| listed(&weir)["rolling"].as_str().is_some_and(|it| it.starts_with("failed")));
+    assert_eq!(pids(&weir), before);
+    ask(weir.app("shop"), "/");
     assert!(weir.stop().success());
 }
 
