@@ -90,7 +90,7 @@ impl Weir {
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
             apps: apps(settings, only, &clock, &mut registry),
-            sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)?),
+            sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
             cores: None,

@@ -15,7 +15,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 use weir_base::clock::Timestamp;
-use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 use weir_supervisor::selection::busy::State;
 use weir_supervisor::selection::{Selection, SocketGroup};
@@ -24,7 +23,7 @@ use self::metrics::AppMetrics;
 pub(crate) use self::metrics::SocketMetrics;
 use self::owner::Owner;
 use crate::config::{App, Settings};
-use crate::parent::of_app;
+use crate::parent;
 
 /// Between two looks at who accepted a connection, at first and at last.
 const LOOK: Duration = Duration::from_millis(1);
@@ -74,25 +73,28 @@ pub(crate) struct Seat {
 }
 
 impl SocketApps {
-    /// Those whose sockets were inherited.
+    /// Those whose sockets were inherited. One that can't be made sense of is left out: its workers
+    /// serve all the same.
     pub(crate) fn take(
         settings: &Settings,
         inherited: &mut Inherited,
         registry: &mut Registry,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let mut metrics = None;
         let mut apps = BTreeMap::new();
         for app in &settings.front.apps {
+            let adopted = parent::adopt(app, |name| inherited.take(name)).transpose();
+            let Some(group) = adopted else { continue };
             let name = &app.settings.name;
-            let Some(records) = inherited.take(&of_app(&format!("{name}.busy"))) else { continue };
-            let sockets =
-                (0..).map_while(|number| inherited.take(&of_app(&format!("{name}.{number}"))));
-            let sockets = sockets.collect();
             let metrics = metrics.get_or_insert_with(|| SocketMetrics::register(registry)).of(name);
-            let app = SocketApp::new(app, sockets, records, metrics);
-            apps.insert(name.clone(), app.with_context(|| format!("the sockets of {name}"))?);
+            match group.and_then(|group| SocketApp::new(app, group, metrics)) {
+                Ok(app) => drop(apps.insert(name.clone(), app)),
+                Err(error) => {
+                    tracing::error!(app = name, "its workers can't be watched: {error:#}")
+                }
+            }
         }
-        Ok(Self(apps))
+        Self(apps)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&SocketApp> {
@@ -105,26 +107,12 @@ impl SocketApps {
 }
 
 impl SocketApp {
-    fn new(
-        app: &App,
-        sockets: Vec<std::os::fd::OwnedFd>,
-        records: std::os::fd::OwnedFd,
-        metrics: AppMetrics,
-    ) -> anyhow::Result<Self> {
-        let (Some(shared), Some(processes)) = (&app.sockets, &app.processes) else {
-            anyhow::bail!("it has no mode = \"sockets\"");
-        };
-        let wanted = shared.plan(processes);
-        let is_whole = sockets.len() == wanted.sockets();
-        let plan = if is_whole { wanted } else { wanted.reduced() };
-        let first = sockets.first().context("there are none")?.try_clone()?;
-        let Listener::Tcp(listener) = Listener::adopt(&app.settings.name, first)? else {
-            anyhow::bail!("a unix socket");
-        };
+    fn new(app: &App, group: SocketGroup, metrics: AppMetrics) -> anyhow::Result<Self> {
+        let shared = app.sockets.as_ref().context("it has no mode = \"sockets\"")?;
         Ok(Self {
-            listen: listener.local_addr()?,
-            group: SocketGroup::adopt(&app.settings.name, plan, sockets, records)?,
-            wanted: wanted.selection,
+            listen: parent::address(&group)?,
+            group,
+            wanted: shared.selection,
             claim_timeout: shared.claim_timeout,
             metrics,
             steering: tokio::sync::Mutex::default(),

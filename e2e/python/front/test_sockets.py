@@ -14,14 +14,14 @@ from server import Weir
 BIN = Path(sys.executable).parent
 GUNICORN = [str(BIN / "gunicorn"), "--workers", "1", "--log-level", "warning"]
 HYPERCORN = [str(BIN / "hypercorn"), "asgi:app"]
-PUMA = ["puma", "-q", "-C", "puma.rb", "-w", "0", "-t", "1:1", "--bind-to-activated-sockets", "only", "config.ru"]
+PUMA = ["puma", "-q", "-C", "puma.rb", "-w", "0", "-t", "1:1", "--bind-to-activated-sockets", "only", "shared.ru"]
 SEVERAL = "queues = 3\nqueues_per_worker = 2\n"
 COMMANDS = {
     # Those that listen on whatever they are given.
     "gunicorn": ([*GUNICORN, "shared_wsgi:app"], SEVERAL),
     "gunicorn, told where": ([*GUNICORN, "-b", "fd://{fd0}", "-b", "fd://{fd1}", "wsgi:app"], SEVERAL),
     "hypercorn": ([*HYPERCORN, "-b", "fd://{fd0}", "-b", "fd://{fd1}"], SEVERAL),
-    "unicorn": (["unicorn", "-E", "none", "config.ru"], SEVERAL + 'stop_signal = "QUIT"\n'),
+    "unicorn": (["unicorn", "-E", "none", "shared.ru"], SEVERAL + 'stop_signal = "QUIT"\n'),
     "node": (["node", "shared.js"], SEVERAL),
     # Those that take one.
     "puma": (PUMA, ""),
@@ -31,7 +31,7 @@ COMMANDS = {
 CLOSES_UNREAD = {"hypercorn", "uvicorn"}
 JOIN_IDLE = {
     "gunicorn": ([*GUNICORN, "shared_wsgi:app"], ""),
-    "unicorn": (["unicorn", "-E", "none", "config.ru"], 'stop_signal = "QUIT"\n'),
+    "unicorn": (["unicorn", "-E", "none", "shared.ru"], 'stop_signal = "QUIT"\n'),
     # Node maps the kernel's memory with the package koffi, which is not among those that the tests install.
     "node": (["node", "shared.js"], ""),
 }

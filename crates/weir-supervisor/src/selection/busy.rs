@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
+use super::Plan;
 use crate::system::{self, Mapping};
 use crate::workers::PROCESSES_MAX;
 
@@ -38,7 +39,9 @@ pub(super) const RECORD_BYTES: usize = 32;
 const RECORDS: usize = HEADER + (PER_SLOT * PROCESSES_MAX as usize).next_power_of_two();
 const WORDS_PER_RECORD: usize = RECORD_BYTES / size_of::<u64>();
 
-/// Words of the header: the record to begin with, counted from the first worker's.
+/// The record of the header that holds the plan.
+const PLAN: usize = 1;
+/// Words of the other: the record to begin with, counted from the first worker's.
 pub(super) const TURN: usize = 0;
 /// Whose connections get to `TARGET`; 0: nobody's.
 pub(super) const PROBE: usize = 1;
@@ -94,7 +97,7 @@ impl Records {
     }
 
     /// Those that another process has made.
-    pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
+    pub(super) fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
         let words = NonZero::new(RECORDS * WORDS_PER_RECORD).unwrap_or(NonZero::<usize>::MIN);
         let mapping = Mapping::of(&descriptor, words)?;
         Ok(Self { descriptor, mapping })
@@ -137,6 +140,18 @@ impl Records {
     pub(crate) fn set_door(&self, record: usize, socket: Option<usize>) {
         let door = socket.map_or(0, |socket| socket as u64 + 1);
         self.word(record, DOOR).store(door, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_plan(&self, plan: &Plan) {
+        for (word, value) in plan.words().into_iter().enumerate() {
+            self.word(PLAN, word).store(value, Ordering::SeqCst);
+        }
+    }
+
+    /// That of whoever made the memory; None: there is none that could be.
+    pub(super) fn plan(&self) -> Option<Plan> {
+        let word = |word| self.word(PLAN, word).load(Ordering::SeqCst);
+        Plan::from_words([word(0), word(1), word(2), word(3)])
     }
 
     /// Connections from `source` get to `socket`.

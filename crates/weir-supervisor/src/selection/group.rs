@@ -96,17 +96,18 @@ impl Prepared {
 }
 
 impl SocketGroup {
-    /// Those of another process, from what its [`descriptors`](Self::descriptors) were.
-    pub fn adopt(
-        name: &str,
-        plan: Plan,
-        sockets: Vec<OwnedFd>,
-        records: OwnedFd,
-    ) -> io::Result<Self> {
-        Ok(Self::of(name, plan, sockets, Records::adopt(records)?))
+    /// Those of another process, from what its [`descriptors`](Self::descriptors) were. The plan is
+    /// that of their beginning, whatever the settings say now.
+    pub fn adopt(name: &str, sockets: Vec<OwnedFd>, records: OwnedFd) -> io::Result<Self> {
+        let records = Records::adopt(records)?;
+        let plan = records.plan().filter(|plan| plan.sockets() == sockets.len());
+        let plan =
+            plan.ok_or_else(|| io::Error::other("its memory and its sockets don't match"))?;
+        Ok(Self::of(name, plan, sockets, records))
     }
 
     fn of(name: &str, plan: Plan, sockets: Vec<OwnedFd>, records: Records) -> Self {
+        records.set_plan(&plan);
         let named = |(number, socket)| (format!("{name}.{number}"), socket);
         let sockets = sockets.into_iter().enumerate().map(named).collect();
         Self { name: name.to_owned(), plan, sockets, records }

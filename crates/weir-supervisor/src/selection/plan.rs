@@ -1,5 +1,7 @@
 //! How many sockets there are, and who listens on which. Pure.
 
+use crate::workers::PROCESSES_MAX;
+
 /// Which socket a connection gets to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -27,6 +29,8 @@ pub struct Plan {
 }
 
 impl Selection {
+    const ALL: [Self; 4] = [Self::Kernel, Self::Random, Self::RoundRobin, Self::JoinIdle];
+
     /// As it stands in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -62,6 +66,30 @@ impl Plan {
     #[must_use]
     pub fn reduced(self) -> Self {
         Self { is_reduced: true, ..self }
+    }
+
+    /// For [`Plan::from_words`].
+    pub(super) fn words(&self) -> [u64; 4] {
+        let selection = Selection::ALL.iter().position(|it| *it == self.selection);
+        let counts = [self.workers, self.queues, self.per_worker].map(|count| count as u64);
+        let [workers, queues, per_worker] = counts;
+        let selection = selection.unwrap_or_default() as u64;
+        [2 * selection + u64::from(self.is_reduced), workers, queues, per_worker]
+    }
+
+    /// The plan that became these words. None: none did.
+    pub(super) fn from_words([selection, workers, queues, per_worker]: [u64; 4]) -> Option<Self> {
+        let count = |count: u64| {
+            let count = usize::try_from(count).ok()?;
+            (1..=PROCESSES_MAX as usize).contains(&count).then_some(count)
+        };
+        Some(Self {
+            selection: *Selection::ALL.get(usize::try_from(selection / 2).ok()?)?,
+            workers: count(workers)?,
+            queues: count(queues)?,
+            per_worker: count(per_worker)?,
+            is_reduced: selection % 2 == 1,
+        })
     }
 
     /// What is in effect.
@@ -185,6 +213,17 @@ mod tests {
             let workers = plan.workers_min() - 1;
             let polled = |socket| (0..workers).any(|slot| plan.slice(slot).contains(&socket));
             prop_assert!(!(0..plan.sockets()).all(polled));
+        }
+
+        #[test]
+        fn a_plan_comes_back_from_its_words(plan in plans()) {
+            prop_assert_eq!(Plan::from_words(plan.words()), Some(plan));
+        }
+
+        #[test]
+        fn no_words_are_too_odd(words in any::<[u64; 4]>()) {
+            let plan = Plan::from_words(words);
+            prop_assert!(plan.is_none_or(|plan| plan.queues <= PROCESSES_MAX as usize));
         }
 
         #[test]

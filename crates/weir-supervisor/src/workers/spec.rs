@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::signals::WorkerSignal;
@@ -84,7 +85,7 @@ pub enum Sockets {
     /// The same with a [slice](crate::selection::Plan::slice) of the group's sockets for each worker,
     /// and beside them its [record](crate::selection::busy), as `WEIR_BUSY_FD` and
     /// `WEIR_BUSY_INDEX`.
-    Group(Box<SocketGroup>),
+    Group(Arc<SocketGroup>),
     /// Each generation of a worker has a unix socket of its own, at `{socket}`.
     UnixSocket(BoundBy),
     /// Each generation of a worker has a loopback port of its own: `{port}`, for servers that can

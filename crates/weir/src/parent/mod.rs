@@ -21,7 +21,7 @@ use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
 use self::shared_sockets::Groups;
-pub(crate) use self::shared_sockets::of_app;
+pub(crate) use self::shared_sockets::{address, adopt};
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -44,7 +44,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         salvage::run(&settings.jobs.settings.directory)?;
     }
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
-    let groups = Groups::bind(settings, &handover.flags.only)?;
+    let groups = Groups::bind(settings, &handover.flags.only, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let admin_socket = settings.admin_socket();
@@ -55,7 +55,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
-    let outcome = match workers::fleet(settings, &only, groups)? {
+    let outcome = match workers::fleet(settings, &only, &groups)? {
         Some(fleet) => supervisor.with_workers(fleet).adopting_orphans()?.run(&mut parent),
         None => supervisor.run(&mut parent),
     };

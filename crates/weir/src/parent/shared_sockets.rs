@@ -2,7 +2,9 @@
 //! open for good.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use anyhow::Context;
 use weir_net::{BindOptions, ListenAddress, Listener};
@@ -12,27 +14,36 @@ use crate::config::{App, Settings, SharedSockets};
 use crate::part::Part;
 
 /// The name of a descriptor of an app's group, for the service.
-pub(crate) fn of_app(name: &str) -> String {
+fn of_app(name: &str) -> String {
     format!("app.{name}")
 }
 
-/// By the names of their apps.
-#[derive(Debug, Default)]
+/// All of them, by the names of their apps. Everything in it outlives workers and services;
+/// [`Groups::descriptors`] lists it.
+#[derive(Debug)]
 pub(crate) struct Groups {
-    groups: BTreeMap<String, (ListenAddress, SocketGroup)>,
+    groups: BTreeMap<String, (SocketAddr, Arc<SocketGroup>)>,
 }
 
 impl Groups {
-    /// Binds those of all apps with `mode = "sockets"`, if apps are wanted here.
-    pub(crate) fn bind(settings: &Settings, only: &[Part]) -> anyhow::Result<Self> {
+    /// Those of all apps with `mode = "sockets"`, if apps are wanted here. `kept` gives those that
+    /// are open already, by the names of [`Groups::descriptors`]; the others are bound.
+    pub(crate) fn bind(
+        settings: &Settings,
+        only: &[Part],
+        mut kept: impl FnMut(&str) -> Option<OwnedFd>,
+    ) -> anyhow::Result<Self> {
         let mut groups = BTreeMap::new();
         let apps = if Part::Front.is_among(only) { settings.front.apps.as_slice() } else { &[] };
         for (index, app) in apps.iter().enumerate() {
             let (Some(sockets), Some(processes)) = (&app.sockets, &app.processes) else { continue };
-            let plan = sockets.plan(processes);
-            let bound = bind(app, sockets, plan);
-            let bound = bound.with_context(|| format!("front.apps[{index}].listen"))?;
-            groups.insert(app.settings.name.clone(), bound);
+            let bound = match adopt(app, &mut kept)? {
+                Some(group) => Ok(group),
+                None => bind(app, sockets, sockets.plan(processes)),
+            };
+            let group = bound.with_context(|| format!("front.apps[{index}].listen"))?;
+            let address = address(&group)?;
+            groups.insert(app.settings.name.clone(), (address, Arc::new(group)));
         }
         Ok(Self { groups })
     }
@@ -57,16 +68,32 @@ impl Groups {
     }
 
     /// That of an app, for its workers.
-    pub(crate) fn take(&mut self, app: &str) -> Option<SocketGroup> {
-        self.groups.remove(app).map(|(_, group)| group)
+    pub(crate) fn get(&self, app: &str) -> Option<Arc<SocketGroup>> {
+        self.groups.get(app).map(|(_, group)| Arc::clone(group))
     }
 }
 
-fn bind(
+/// The group of an app out of descriptors that are open already, by their names. None: there are
+/// none.
+pub(crate) fn adopt(
     app: &App,
-    sockets: &SharedSockets,
-    plan: Plan,
-) -> anyhow::Result<(ListenAddress, SocketGroup)> {
+    mut take: impl FnMut(&str) -> Option<OwnedFd>,
+) -> anyhow::Result<Option<SocketGroup>> {
+    let name = &app.settings.name;
+    let Some(records) = take(&of_app(&format!("{name}.busy"))) else { return Ok(None) };
+    let sockets = (0..).map_while(|number| take(&of_app(&format!("{name}.{number}"))));
+    let group = SocketGroup::adopt(name, sockets.collect(), records);
+    group.map(Some).with_context(|| format!("the sockets of {name}"))
+}
+
+/// Where a group listens, with the port that the system chose.
+pub(crate) fn address(group: &SocketGroup) -> anyhow::Result<SocketAddr> {
+    let (_, first) = group.descriptors().next().context("no sockets")?;
+    let address = rustix::net::getsockname(first)?.try_into();
+    address.context("the socket is none of TCP")
+}
+
+fn bind(app: &App, sockets: &SharedSockets, plan: Plan) -> anyhow::Result<SocketGroup> {
     let name = &app.settings.name;
     let prepared = match Prepared::new(plan, sockets.listen.is_ipv6()) {
         Ok(prepared) => prepared,
@@ -81,12 +108,10 @@ fn bind(
     let backlog = u16::try_from(share).unwrap_or(u16::MAX);
     let options = BindOptions { backlog, ..BindOptions::default() };
     let bound = Listener::bind_group(&wanted, count, options)?;
-    let address = bound.first().map_or(Ok(wanted), Listener::address)?;
     let bound = bound.into_iter().map(OwnedFd::from).collect();
     let joined = prepared.join(name, bound);
-    let group = joined.with_context(|| {
+    joined.with_context(|| {
         let selection = sockets.selection.name();
         format!("selection = \"{selection}\" can't be had here; use \"kernel\"")
-    })?;
-    Ok((address, group))
+    })
 }

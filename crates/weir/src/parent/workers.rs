@@ -12,12 +12,12 @@ use crate::part::Part;
 pub(super) fn fleet(
     settings: &Settings,
     only: &[Part],
-    mut sockets: Groups,
+    sockets: &Groups,
 ) -> anyhow::Result<Option<Fleet>> {
     if !Part::Front.is_among(only) {
         return Ok(None);
     }
-    let groups: anyhow::Result<Vec<GroupSpec>> = groups(settings, &mut sockets).collect();
+    let groups: anyhow::Result<Vec<GroupSpec>> = groups(settings, sockets).collect();
     let groups = groups?;
     if groups.is_empty() {
         return Ok(None);
@@ -28,12 +28,12 @@ pub(super) fn fleet(
 /// What is run.
 fn groups(
     settings: &Settings,
-    sockets: &mut Groups,
+    sockets: &Groups,
 ) -> impl Iterator<Item = anyhow::Result<GroupSpec>> {
     let apps = settings.front.apps.iter();
     apps.filter_map(|app| {
         let processes = app.processes.as_ref()?;
         let (name, restart) = (&app.settings.name, &settings.supervisor.restart);
-        Some(processes.group(name, restart, sockets.take(name)).map_err(Into::into))
+        Some(processes.group(name, restart, sockets.get(name)).map_err(Into::into))
     })
 }

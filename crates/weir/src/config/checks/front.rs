@@ -1,6 +1,8 @@
 //! The same for the apps' workers: whether they could be started at all, and whether they could
 //! listen on what they would get.
 
+use std::sync::Arc;
+
 use weir_supervisor::selection::{Prepared, SocketGroup};
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
@@ -25,10 +27,10 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
 }
 
 /// The group without its sockets. None: not even that much memory can be had.
-fn unbound(processes: &Processes, sockets: &SharedSockets) -> Option<SocketGroup> {
+fn unbound(processes: &Processes, sockets: &SharedSockets) -> Option<Arc<SocketGroup>> {
     let plan = sockets.plan(processes).reduced();
     let prepared = Prepared::new(plan, sockets.listen.is_ipv6()).ok()?;
-    prepared.join("", Vec::new()).ok()
+    prepared.join("", Vec::new()).ok().map(Arc::new)
 }
 
 /// The key that becomes this part of a group's specification.

@@ -1,6 +1,7 @@
 //! The keys of `[[front.apps]]` by which Weir starts the app's processes itself.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_supervisor::RestartPolicy;
@@ -222,7 +223,7 @@ impl Processes {
         &self,
         app: &str,
         restart: &RestartPolicy,
-        shared: Option<SocketGroup>,
+        shared: Option<Arc<SocketGroup>>,
     ) -> Result<GroupSpec, GroupNameError> {
         let name: GroupName = app.parse()?;
         let dump = self.dump_signal.as_ref().and_then(|signal| signal.parse().ok());
@@ -231,7 +232,7 @@ impl Processes {
             folder: self.folder.clone(),
             user: self.user.clone(),
             sockets: match shared {
-                Some(group) => Sockets::Group(Box::new(group)),
+                Some(group) => Sockets::Group(group),
                 None => self.sockets().unwrap_or(Sockets::None),
             },
             readiness: Readiness::Probed,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::processes::{kill, listed, until};
@@ -24,13 +25,17 @@ const ADAPTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/busy
 fn site(workers: usize, word: &str, more: &str) -> Site {
     let site = Site::new("");
     std::fs::write(site.path().join("shared.py"), APP).expect("written");
+    write(&site, workers, word, more);
+    site
+}
+
+fn write(site: &Site, workers: usize, word: &str, more: &str) {
     let folder = site.path().display();
     site.write(&format!(
         "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = {workers}\nfolder = \"{folder}\"\n\
          mode = \"sockets\"\nlisten = \"127.0.0.1:0\"\n\
          command = [\"python3\", \"shared.py\", \"{ADAPTERS}\", \"{word}\"]\n{more}"
     ));
-    site
 }
 
 fn start(workers: usize, word: &str, more: &str) -> Weir {
@@ -273,16 +278,24 @@ fn without_privileges_all_share_one_socket_and_everybody_is_told() {
     assert!(weir.stop().success());
 }
 
+/// Also if the settings would have other sockets by now: those that there are stay.
 #[test]
 fn workers_outlive_a_service_process_that_dies_and_serve_meanwhile() {
     let mut weir = start(2, "keeps", "");
     let before = pids(&weir);
+    write(&weir.site, 2, "keeps", "queues = 2\n");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
     kill(weir.service().as_raw_nonzero().get());
     ask(weir.app("shop"), "/");
     weir.wait_for_log("restarting");
     weir.wait_for_log("ready");
     until(|| states(&weir) == ["serving"; 2]);
     assert_eq!(pids(&weir), before);
+    assert_eq!(workers(&weir)[1]["address"], format!("{} (queue 0)", weir.app("shop")));
+    // One that is started now gets the same socket.
+    weir.site.ok(&["workers", "scale", "shop", "3"]);
+    until(|| states(&weir) == ["serving"; 3]);
     assert!(weir.stop().success());
 }
 
