@@ -1,5 +1,6 @@
 //! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
 
+mod budget;
 mod slot;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use hashbrown::HashMap;
 use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 
+pub(crate) use self::budget::{Budget, Lease};
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
@@ -38,6 +40,8 @@ pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
     pub(crate) metrics: AppMetrics,
+    /// For bodies of clients that are slower than the workers.
+    pub(crate) buffers: Budget,
     clock: Clock,
     /// std: held for a decision in memory, never across an await.
     state: Mutex<State>,
@@ -58,7 +62,8 @@ impl App {
             overload_wait: limits.overload_wait,
         });
         let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
-        let app = Arc::new(Self { name: settings.name, limits, metrics, clock, state });
+        let buffers = Budget::new(limits.buffers_max);
+        let app = Arc::new(Self { name: settings.name, limits, metrics, buffers, clock, state });
         for address in settings.workers {
             app.add_worker(address);
         }
@@ -138,6 +143,7 @@ impl App {
             state.dispatcher.end_suspensions(now);
             let State { dispatcher, workers } = &mut *state;
             workers.retain(|key, _| dispatcher.knows(*key));
+            self.metrics.buffered(self.buffers.used());
             self.metrics.waiting(Class::ALL.map(|class| state.dispatcher.waiting(class)));
             state.dispatcher.expire(now)
         };

@@ -4,6 +4,7 @@
 //! - [`apps`]: all apps, shared by the cores; an [`app`] has workers and a queue;
 //! - [`dispatch`]: which worker serves which request, and when; pure;
 //! - [`view`]: what an operator sees;
+//! - [`upstream`]: HTTP/1.1 to workers;
 //! - [`proxy`]: HTTP in, HTTP to the worker, on one core.
 
 mod address;
@@ -15,6 +16,7 @@ mod metrics;
 mod proxy;
 mod routes;
 mod settings;
+mod upstream;
 pub mod view;
 
 pub use address::{Address, AddressError};

@@ -98,6 +98,7 @@ pub struct FrontMetrics {
     refusals: Family<ReasonLabel, Counter>,
     failures: Family<ReasonLabel, Counter>,
     waiting: Family<ClassLabel, Gauge>,
+    buffered: Family<AppLabel, Gauge>,
 }
 
 impl FrontMetrics {
@@ -110,6 +111,7 @@ impl FrontMetrics {
             refusals: Family::default(),
             failures: Family::default(),
             waiting: Family::default(),
+            buffered: Family::default(),
         };
         registry.register(
             "weir_front_app_queue_seconds",
@@ -141,6 +143,11 @@ impl FrontMetrics {
             "Requests and streams that wait for a slot",
             metrics.waiting.clone(),
         );
+        registry.register(
+            "weir_front_app_buffered_bytes",
+            "Bytes of bodies that are kept for clients slower than the workers",
+            metrics.buffered.clone(),
+        );
         metrics
     }
 
@@ -159,6 +166,7 @@ impl FrontMetrics {
             }),
             refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
             failures: Failure::ALL.map(|failure| counter(&self.failures, failure.name())),
+            buffered: self.buffered.get_or_create(&AppLabel { app: app() }).clone(),
             waiting: Class::ALL.map(|class| {
                 let label = ClassLabel { app: app(), class: class_name(class) };
                 self.waiting.get_or_create(&label).clone()
@@ -180,6 +188,7 @@ pub(crate) struct AppMetrics {
     refusals: [Counter; 3],
     failures: [Counter; 5],
     waiting: [Gauge; 2],
+    buffered: Gauge,
 }
 
 impl AppMetrics {
@@ -208,6 +217,11 @@ impl AppMetrics {
         if let Some(failure) = failure {
             self.failed(failure);
         }
+    }
+
+    /// So many bytes of bodies are kept.
+    pub(crate) fn buffered(&self, bytes: usize) {
+        self.buffered.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// So many of each class wait.

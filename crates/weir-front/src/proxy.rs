@@ -1,19 +1,19 @@
 //! Proxy mode on one core: a request in, the answer of a worker out.
 //!
 //! Every request is judged ([`head`]), routed, given a slot ([`crate::app`]), sent ([`exchange`])
-//! and its answer passed on ([`body`]) by itself, whatever connection it came on. WebSockets and
+//! and its answer passed on ([`relay`]) by itself, whatever connection it came on. WebSockets and
 //! other upgrades become two joined sockets ([`socket`]).
 
 mod answer;
-mod body;
+mod deadlines;
 mod exchange;
 mod head;
-mod pool;
+mod relay;
+mod request_body;
 mod socket;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::ACCEPT;
@@ -23,18 +23,16 @@ use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
-use self::body::RequestBody;
+use self::deadlines::{Deadlines, TICK};
 use self::exchange::Failed;
 use self::head::{Forwarded, RequestStart, Target};
-use self::pool::Pool;
+use self::request_body::RequestBody;
 use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Class, Client, Priority, Refusal, Wish};
 use crate::drain::Drain;
 use crate::metrics::Failure;
-
-/// How exact waits in queues are.
-const TICK: Duration = Duration::from_millis(20);
+use crate::upstream::Pool;
 
 /// One core's part of the front.
 #[derive(Debug)]
@@ -42,6 +40,7 @@ pub struct Proxy {
     apps: Arc<Apps>,
     pool: Pool,
     start: RequestStart,
+    deadlines: Deadlines,
     core: CoreIndex,
     drain: Drain,
 }
@@ -52,14 +51,24 @@ struct Prepared {
     app: Arc<App>,
     wish: Wish,
     since: Timestamp,
-    request: Box<Request<RequestBody>>,
+    parts: Parts,
+    target: Target,
+    forwarded: Forwarded,
+    body: RequestBody,
 }
 
 impl Proxy {
     /// The part of `core`.
     #[must_use]
     pub fn new(apps: Arc<Apps>, core: CoreIndex, drain: Drain) -> Rc<Self> {
-        Rc::new(Self { apps, pool: Pool::default(), start: RequestStart::default(), core, drain })
+        Rc::new(Self {
+            apps,
+            pool: Pool::default(),
+            start: RequestStart::default(),
+            deadlines: Deadlines::default(),
+            core,
+            drain,
+        })
     }
 
     /// The core's own work, until the core's end; without apps there is none.
@@ -71,6 +80,7 @@ impl Proxy {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.deadlines.tick();
             self.pool.forget_closed();
             // One core does it for all.
             if self.core == CoreIndex(0) {
@@ -105,8 +115,8 @@ impl Proxy {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-    ) -> Result<Prepared, Box<Response<Body>>> {
-        let (mut parts, body) = request.into_parts();
+    ) -> Result<Box<Prepared>, Box<Response<Body>>> {
+        let (parts, body) = request.into_parts();
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -119,9 +129,9 @@ impl Proxy {
         }
         let wish = wish(&parts, peer);
         let since = app.now();
-        head::rewrite(&mut parts, &target, Forwarded { peer, start: self.start.at(since) });
-        let request = Box::new(Request::from_parts(parts, RequestBody::new(body, bytes_max)));
-        Ok(Prepared { app: Arc::clone(app), wish, since, request })
+        let forwarded = Forwarded { peer, start: self.start.at(since) };
+        let (app, body) = (Arc::clone(app), RequestBody::new(body, bytes_max));
+        Ok(Box::new(Prepared { app, wish, since, parts, target, forwarded, body }))
     }
 
     /// Takes over a connection that is to become something else than HTTP.

@@ -59,6 +59,10 @@ pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
         Failed::BadBody => {
             (StatusCode::BAD_REQUEST, "the request's body broke off or is damaged\n")
         }
+        Failed::SlowBody => (
+            StatusCode::REQUEST_TIMEOUT,
+            "the request's body did not arrive in time (body_timeout)\n",
+        ),
         Failed::Unreachable => (StatusCode::BAD_GATEWAY, "no worker of this app can be reached\n"),
         Failed::Broken => {
             (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")

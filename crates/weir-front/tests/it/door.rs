@@ -38,8 +38,12 @@ impl Service for Behind {
         Rc::clone(&self.0).run().await;
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
-        Rc::clone(&self.0).answer(request, peer).await
+    fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Body>> {
+        Rc::clone(&self.0).answer(request, peer)
     }
 }
 

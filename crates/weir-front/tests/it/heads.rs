@@ -100,8 +100,8 @@ async fn of_two_lengths_the_worker_sees_one() {
     let mut client = door.send(smuggled).await;
     let mut connection = worker.accept().await;
     let head = connection.head().await;
-    assert!(head.contains("transfer-encoding: chunked") && !head.contains("content-length"));
-    connection.until("0\r\n\r\n").await;
+    // The body is its chunks, of which there is none.
+    assert!(head.contains("content-length: 0") && !head.contains("transfer-encoding"), "{head}");
     connection.answer("first").await;
     client.until("first").await;
     // Nothing that follows is believed (RFC 9112, section 6.1).

@@ -52,6 +52,7 @@ impl Known {
             keys.require("upstreams");
         }
         read_counts(keys, &mut app.limits);
+        read_buffers(keys, &mut app.limits);
         read_waits(keys, &mut app.limits);
         keys.later(&["mode", "listen", "queues", "queues_per_worker", "shed"]);
         App { settings: app, processes }
@@ -125,6 +126,32 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     );
 }
 
+fn read_buffers(keys: &mut Keys<'_>, limits: &mut AppLimits) {
+    let mut size = |name, field: &mut usize, doc| {
+        keys.size(Key::fixed(name, doc), 0..=1 << 40, field);
+    };
+    size(
+        "request_buffer",
+        &mut limits.request_buffer_bytes,
+        "Bytes of a request's body that are read before it is given to a worker, so that a slow client holds none. What is beyond is passed on as it comes; 0: all of it.",
+    );
+    size(
+        "answer_buffer",
+        &mut limits.answer_buffer_bytes,
+        "Bytes of an answer that are read from the worker ahead of a slow client.",
+    );
+    size(
+        "buffers_max",
+        &mut limits.buffers_max,
+        "Bytes of all bodies that are kept so for the app. When they are used up, workers wait for their clients.",
+    );
+    size(
+        "answer_head_bytes_max",
+        &mut limits.answer_head_bytes_max,
+        "Bytes of the head of a worker's answer; a longer one gives 502.",
+    );
+}
+
 fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     let mut wait = |name, field: &mut Duration, doc| {
         keys.duration(Key::fixed(name, doc), WAIT, field);
@@ -152,7 +179,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     wait(
         "body_timeout",
         &mut limits.body_timeout,
-        "How long a worker may be silent in the middle of an answer before it is cut.",
+        "How long a worker may be silent in the middle of an answer before it is cut, or a client in the middle of its body: 408.",
     );
     wait("connect_timeout", &mut limits.connect_timeout, "To connect to a worker.");
     wait(
