@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::address::Address;
+use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
 
 /// One app.
@@ -16,7 +19,30 @@ pub struct AppSettings {
     pub paths: Vec<String>,
     /// Where its workers listen.
     pub workers: Vec<Address>,
+    /// What goes before or behind the others; the first that fits counts.
+    pub priorities: Vec<PriorityRule>,
+    /// What is refused while a queue of jobs is behind.
+    pub shed: Vec<ShedSettings>,
+    /// What whoever asks is shown during maintenance: HTML. None: a page of our own.
+    pub maintenance_page: Option<Bytes>,
     pub limits: AppLimits,
+}
+
+impl AppSettings {
+    /// An app with this name and all else as it is by default.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            workers: Vec::new(),
+            priorities: Vec::new(),
+            shed: Vec::new(),
+            maintenance_page: None,
+            limits: AppLimits::default(),
+        }
+    }
 }
 
 /// The limits of one app.

@@ -5,6 +5,7 @@ mod end;
 mod jobs;
 mod pages;
 mod realtime;
+mod shedding;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -17,14 +18,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
-use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings};
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
@@ -34,7 +35,7 @@ use self::jobs::Jobs;
 use self::pages::Pages;
 use self::realtime::Realtime;
 use self::workers::Workers;
-use crate::config::Settings;
+use crate::config::{App, Settings};
 use crate::front::Front;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
@@ -86,7 +87,7 @@ impl Weir {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
-            apps: apps(settings, only, &clock, &mut registry),
+            apps: apps(settings, only, &clock, &mut registry)?,
             clock,
             jobs: None,
             cores: None,
@@ -136,12 +137,14 @@ impl Weir {
         let shards = self.realtime.as_ref().map(Realtime::shards);
         let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
         let drain_window = settings.realtime.settings.drain_window;
+        let proxy_settings =
+            ProxySettings { trusted_proxies: settings.front.trusted_proxies.clone().into() };
         let front_listener = sockets.front_listener();
         let service = move |core| {
             let drain = Drain { begun: draining.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
-                proxy: Proxy::new(Arc::clone(&apps), core, drain),
+                proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),
                 front_listener,
             })
         };
@@ -164,6 +167,10 @@ impl Weir {
                 jobs = opening => jobs?,
                 why = ended(&mut self.cores) => bail!(why),
             });
+        }
+        if let Some(jobs) = &self.jobs {
+            let stopping = self.draining.clone();
+            self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         let pages = Pages {
@@ -296,10 +303,31 @@ impl Weir {
 }
 
 /// The apps of the front, where it is wanted.
-fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
-    let all = settings.front.apps.iter().map(|app| app.settings.clone());
-    let apps = if Part::Front.is_among(only) { all.collect() } else { Vec::new() };
-    Apps::new(apps, clock, &FrontMetrics::register(registry))
+fn apps(
+    settings: &Settings,
+    only: &[Part],
+    clock: &Clock,
+    registry: &mut Registry,
+) -> anyhow::Result<Arc<Apps>> {
+    let all = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
+    let apps: anyhow::Result<Vec<_>> = all.map(with_page).collect();
+    Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
+}
+
+/// Bytes of a page that is kept in memory.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
+fn with_page(app: &App) -> anyhow::Result<AppSettings> {
+    let mut settings = app.settings.clone();
+    if let Some(path) = &app.maintenance_page {
+        let page = format!("maintenance_page of {}: {}", settings.name, path.display());
+        let bytes = std::fs::metadata(path).with_context(|| page.clone())?.len();
+        if bytes > PAGE_BYTES_MAX {
+            bail!("{page}: longer than {PAGE_BYTES_MAX} bytes");
+        }
+        settings.maintenance_page = Some(std::fs::read(path).context(page)?.into());
+    }
+    Ok(settings)
 }
 
 /// Resolves when the cores have ended by themselves; never where there are none.

@@ -19,13 +19,13 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
+use weir_net::server::{Head, Refused, Stream, Upgrade};
 
 use super::exchange::{Failed, connect};
 use super::head::{self, BodyHead, Forwarded, Target};
 use super::{Proxy, answer};
 use crate::app::{App, Slot};
-use crate::dispatch::{Class, Client, Priority, Wish};
+use crate::dispatch::{Class, Wish};
 use crate::drain::Drain;
 use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
@@ -47,14 +47,18 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
     };
     let app = Arc::clone(app);
-    let start = proxy.start.at(app.now());
-    let forwarded = Forwarded { peer: upgrade.peer, start };
+    let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
+    let wish = match super::wish(&app, &parts, origin) {
+        Ok(wish) => Wish { class: Class::Stream, ..wish },
+        Err(refused) => return Err(upgrade.refuse(refused.status(), answer::COME_BACK)),
+    };
+    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()) };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
-    let Upgrade { stream, rest, peer, .. } = upgrade;
+    let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
     let request = Wanted { method: parts.method.clone(), head };
-    drop(spawn_local(serve(app, client, request, peer, proxy.drain.clone())));
+    drop(spawn_local(serve(app, client, wish, request, proxy.drain.clone())));
     Ok(())
 }
 
@@ -106,9 +110,7 @@ impl Early {
     }
 }
 
-async fn serve(app: Arc<App>, mut client: Early, request: Wanted, peer: Peer, drain: Drain) {
-    let wish =
-        Wish { class: Class::Stream, priority: Priority::Normal, client: Client::of(peer.address) };
+async fn serve(app: Arc<App>, mut client: Early, wish: Wish, request: Wanted, drain: Drain) {
     let Some(asked) = client.during(ask(&app, wish, request)).await else {
         return app.metrics.failed(crate::metrics::Failure::ClientGone);
     };

@@ -14,7 +14,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_base::clock::Clock;
-use weir_front::{Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{
+    Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
@@ -64,13 +66,11 @@ impl Door {
     }
 
     pub(crate) fn to(limits: AppLimits, workers: Vec<Address>) -> Self {
-        let app = AppSettings {
-            name: "app".to_owned(),
-            hosts: Vec::new(),
-            paths: Vec::new(),
-            workers,
-            limits,
-        };
+        let app = AppSettings { workers, limits, ..AppSettings::new("app") };
+        Self::of(app, ProxySettings::default())
+    }
+
+    pub(crate) fn of(app: AppSettings, settings: ProxySettings) -> Self {
         let clock = Clock::system();
         let mut registry = Registry::default();
         let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
@@ -93,7 +93,12 @@ impl Door {
             clock,
             metrics: NetMetrics::register(&mut registry),
             service: move |core: CoreIndex| {
-                Rc::new(Behind(Proxy::new(Arc::clone(&shared), core, drain.clone())))
+                Rc::new(Behind(Proxy::new(
+                    Arc::clone(&shared),
+                    settings.clone(),
+                    core,
+                    drain.clone(),
+                )))
             },
             stop,
         })

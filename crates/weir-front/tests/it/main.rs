@@ -4,5 +4,6 @@ mod bodies;
 mod door;
 mod heads;
 mod queueing;
+mod rules;
 mod sockets;
 mod workers;

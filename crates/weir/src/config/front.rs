@@ -2,11 +2,13 @@
 
 mod apps;
 mod processes;
+mod rules;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use weir_front::TrustedProxy;
 use weir_net::TlsFiles;
 use weir_net::server::Limits;
 
@@ -29,6 +31,7 @@ pub(crate) struct Front {
     pub(crate) cores: Option<u32>,
     /// Listening sockets of each core.
     pub(crate) sockets_per_core: usize,
+    pub(crate) trusted_proxies: Vec<TrustedProxy>,
     pub(crate) limits: Limits,
     pub(crate) apps: Vec<App>,
 }
@@ -43,6 +46,7 @@ impl Default for Front {
             tls: None,
             cores: None,
             sockets_per_core: 8,
+            trusted_proxies: Vec::new(),
             limits,
             apps: Vec::new(),
         }
@@ -76,6 +80,10 @@ impl Front {
             Key::fixed("sockets_per_core", "Listening sockets of each core. Each has a backlog of its own (supervisor.backlog, which the kernel caps at net.core.somaxconn): together they hold the clients that come back in the same second."),
             1..=64,
             &mut self.sockets_per_core,
+        );
+        keys.parsed_texts(
+            Key::fixed("trusted_proxies", "Proxies in front of Weir whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (\"10.0.0.0/8\"), or \"unix\"."),
+            &mut self.trusted_proxies,
         );
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));

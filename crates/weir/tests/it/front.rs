@@ -128,3 +128,37 @@ fn a_request_in_hand_is_answered_before_the_end() {
     );
     assert!(weir.wait().success());
 }
+
+/// Asks until the answer has this status.
+fn until_status(weir: &Weir, path: &str, status: &str) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while get(weir.front(), path, "").0 != format!("HTTP/1.1 {status}") {
+        assert!(std::time::Instant::now() < deadline, "{path} never was {status}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
+    let shop = Worker::start("shop");
+    let rule = "maintenance_page = \"back.html\"\n[[front.apps.shed]]\npath = \"/inbox\"\n\
+                queue = \"ingress\"\nover = \"1ms\"\nretry_after = \"90s\"\n";
+    let site = Site::new("");
+    site.write(&format!("{BASE}{}", app("shop", rule, &[&shop])));
+    std::fs::write(site.path().join("back.html"), "<p>moving house</p>").expect("to write a page");
+    let weir = site.start();
+    assert_eq!(body(weir.front(), "/inbox", ""), "shop /inbox");
+    weir.site.ok(&["jobs", "push", "Deliver", "--queue", "ingress"]);
+    until_status(&weir, "/inbox", "503 Service Unavailable");
+    assert_eq!(body(weir.front(), "/home", ""), "shop /home");
+    assert!(weir.site.ok(&["workers", "list"]).contains("refusing for queue ingress"));
+    weir.site.ok(&["jobs", "clear", "ingress", "--yes"]);
+    until_status(&weir, "/inbox", "200 OK");
+
+    weir.site.ok(&["workers", "maintenance", "shop", "on"]);
+    assert_eq!(body(weir.front(), "/", ""), "<p>moving house</p>");
+    assert!(weir.site.ok(&["workers", "list"]).contains("in maintenance"));
+    weir.site.ok(&["workers", "maintenance", "shop", "off"]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    assert!(weir.stop().success());
+}

@@ -1,6 +1,7 @@
 //! `[[front.apps]]`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_front::{AppLimits, AppSettings};
@@ -9,6 +10,7 @@ use weir_supervisor::workers::GroupName;
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
+use super::rules;
 
 /// An app, and how its workers are started.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub(crate) struct App {
     pub(crate) settings: AppSettings,
     /// None: something else starts them.
     pub(crate) processes: Option<Processes>,
+    /// Shown during maintenance.
+    pub(crate) maintenance_page: Option<PathBuf>,
 }
 
 /// More of anything than a machine holds.
@@ -28,13 +32,8 @@ pub(super) struct Known(HashSet<String>);
 impl Known {
     /// One app. Without its name or workers it is none, but a mistake.
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> App {
-        let mut app = AppSettings {
-            name: String::new(),
-            hosts: Vec::new(),
-            paths: Vec::new(),
-            workers: Vec::new(),
-            limits: AppLimits::default(),
-        };
+        let mut app = AppSettings::new("");
+        let mut maintenance_page = None;
         keys.required_text(
             Key::fixed("name", "Required. Names the app in logs, metrics and commands."),
             &mut app.name,
@@ -51,11 +50,16 @@ impl Known {
         } else if !keys.is_set("command") {
             keys.require("upstreams");
         }
+        rules::read(keys, &mut app);
+        keys.optional_path(
+            Key::fixed("maintenance_page", "The HTML file that whoever asks is shown during maintenance, with 503 (weir workers maintenance APP on). None: a plain page of Weir's own."),
+            &mut maintenance_page,
+        );
         read_counts(keys, &mut app.limits);
         read_buffers(keys, &mut app.limits);
         read_waits(keys, &mut app.limits);
-        keys.later(&["mode", "listen", "queues", "queues_per_worker", "shed"]);
-        App { settings: app, processes }
+        keys.later(&["mode", "listen", "queues", "queues_per_worker"]);
+        App { settings: app, processes, maintenance_page }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {
