@@ -23,6 +23,7 @@ pub struct NoSuchApp(pub String);
 pub struct Apps {
     apps: Vec<Arc<App>>,
     routes: Routes,
+    clock: Clock,
 }
 
 impl Apps {
@@ -38,7 +39,7 @@ impl Apps {
             routes.add(&hosts, &paths, &app);
             apps.push(app);
         }
-        Arc::new(Self { apps, routes })
+        Arc::new(Self { apps, routes, clock: clock.clone() })
     }
 
     /// What an operator sees.
@@ -113,6 +114,10 @@ impl Apps {
     fn app(&self, name: &str) -> Result<&Arc<App>, NoSuchApp> {
         let found = self.apps.iter().find(|app| app.name == name);
         found.ok_or_else(|| NoSuchApp(name.to_owned()))
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn is_empty(&self) -> bool {

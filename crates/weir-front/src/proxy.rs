@@ -7,6 +7,7 @@
 mod answer;
 mod deadlines;
 mod exchange;
+mod gzip;
 mod head;
 mod origin;
 mod relay;
@@ -26,10 +27,11 @@ use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::Failed;
-use self::head::{Forwarded, RequestStart, Target};
+use self::head::{Forwarded, RequestId, RequestStart, Target};
 use self::origin::Origin;
 pub use self::origin::{TrustedProxies, TrustedProxy, TrustedProxyError};
 use self::request_body::RequestBody;
+use crate::access_log::{AccessLog, Entry};
 use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Class, Client, Refusal, Wish};
@@ -43,6 +45,8 @@ use crate::upstream::Pool;
 pub struct ProxySettings {
     /// Whose word about clients counts.
     pub trusted_proxies: TrustedProxies,
+    /// None: requests are not logged.
+    pub access_log: Option<AccessLog>,
 }
 
 /// One core's part of the front.
@@ -120,21 +124,38 @@ impl Proxy {
         peer: Peer,
     ) -> impl Future<Output = Response<Body>> {
         // Judged here and not in the future, which then holds little but a pointer to the request.
-        let prepared = self.prepare(request, peer);
+        let (parts, body) = request.into_parts();
+        let mut entry = self.entry(&parts, peer);
+        let prepared = self.prepare(parts, body, peer);
+        if let (Some(entry), Ok(prepared)) = (&mut entry, &prepared) {
+            entry.for_app(&prepared.app.name, prepared.forwarded.id.as_bytes());
+        }
         async move {
-            match prepared {
+            let answer = match prepared {
                 Ok(prepared) => self.exchange(prepared).await,
                 Err(refused) => *refused,
+            };
+            match entry {
+                Some(entry) => entry.follow(answer),
+                None => answer,
             }
         }
     }
 
+    /// For the access log, if there is one.
+    fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<Entry>> {
+        let log = self.settings.access_log.as_ref()?;
+        let mut entry = Box::new(Entry::new(log, self.apps.clock(), request));
+        entry.of_client(self.settings.trusted_proxies.origin(peer, &request.headers).address);
+        Some(entry)
+    }
+
     fn prepare(
         &self,
-        request: Request<Incoming>,
+        parts: Parts,
+        body: Incoming,
         peer: Peer,
     ) -> Result<Box<Prepared>, Box<Response<Body>>> {
-        let (parts, body) = request.into_parts();
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -148,7 +169,8 @@ impl Proxy {
             return Err(Box::new(answer::failed(Failed::TooLarge)));
         }
         let since = app.now();
-        let forwarded = Forwarded { origin, start: self.start.at(since) };
+        let forwarded =
+            Forwarded { origin, start: self.start.at(since), id: RequestId::of(&parts.headers) };
         let (app, body) = (Arc::clone(app), RequestBody::new(body, bytes_max));
         Ok(Box::new(Prepared { app, wish, since, parts, target, forwarded, body }))
     }

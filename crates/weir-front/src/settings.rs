@@ -89,6 +89,23 @@ pub struct AppLimits {
     pub keep_alive_max: Option<usize>,
     /// How long a stream may be silent in both directions.
     pub stream_idle_timeout: Duration,
+    /// None: answers go out as they are.
+    pub gzip: Option<Gzip>,
+}
+
+/// How answers are compressed for clients that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gzip {
+    /// Shorter ones are not.
+    pub bytes_min: u64,
+    /// From 1 (fast) to 9 (small).
+    pub level: u32,
+}
+
+impl Default for Gzip {
+    fn default() -> Self {
+        Self { bytes_min: 1 << 10, level: 4 }
+    }
 }
 
 /// Idle connections where a worker serves several requests at once: a core rarely has more running
@@ -128,6 +145,7 @@ impl Default for AppLimits {
             answer_head_bytes_max: 64 << 10,
             keep_alive_max: None,
             stream_idle_timeout: Duration::from_secs(60 * 60),
+            gzip: None,
         }
     }
 }

@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
-use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings};
+use weir_front::{
+    AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+};
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
@@ -53,6 +55,7 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    access_log: Option<AccessLog>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
     orders: Option<mpsc::Sender<Asked>>,
@@ -92,6 +95,7 @@ impl Weir {
             jobs: None,
             cores: None,
             realtime: None,
+            access_log: None,
             reported: Arc::default(),
             orders: None,
             workers: Shutdown::new(),
@@ -137,8 +141,14 @@ impl Weir {
         let shards = self.realtime.as_ref().map(Realtime::shards);
         let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
         let drain_window = settings.realtime.settings.drain_window;
-        let proxy_settings =
-            ProxySettings { trusted_proxies: settings.front.trusted_proxies.clone().into() };
+        let log_metrics = AccessLogMetrics::register(registry);
+        let log = settings.front.access_log.clone().filter(|_| Part::Front.is_among(only));
+        let log = log.map(|log| AccessLog::open(log, log_metrics)).transpose();
+        self.access_log = log.context("front.access_log.path")?;
+        let proxy_settings = ProxySettings {
+            trusted_proxies: settings.front.trusted_proxies.clone().into(),
+            access_log: self.access_log.clone(),
+        };
         let front_listener = sockets.front_listener();
         let service = move |core| {
             let drain = Drain { begun: draining.clone(), window: drain_window };
@@ -245,6 +255,9 @@ impl Weir {
         };
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
+        }
+        if let Some(log) = &self.access_log {
+            log.reopen();
         }
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),

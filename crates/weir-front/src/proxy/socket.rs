@@ -22,8 +22,9 @@ use tokio::time::timeout;
 use weir_net::server::{Head, Refused, Stream, Upgrade};
 
 use super::exchange::{Failed, connect};
-use super::head::{self, BodyHead, Forwarded, Target};
+use super::head::{self, BodyHead, Forwarded, RequestId, Target};
 use super::{Proxy, answer};
+use crate::access_log::Entry;
 use crate::app::{App, Slot};
 use crate::dispatch::{Class, Wish};
 use crate::drain::Drain;
@@ -52,12 +53,17 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         Ok(wish) => Wish { class: Class::Stream, ..wish },
         Err(refused) => return Err(upgrade.refuse(refused.status(), answer::COME_BACK)),
     };
-    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()) };
+    let id = RequestId::of(&parts.headers);
+    let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
+        entry.for_app(&app.name, id.as_bytes());
+        entry
+    });
+    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()), id };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Wanted { method: parts.method.clone(), head };
+    let request = Wanted { method: parts.method.clone(), head, entry };
     drop(spawn_local(serve(app, client, wish, request, proxy.drain.clone())));
     Ok(())
 }
@@ -79,6 +85,8 @@ fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
 struct Wanted {
     method: Method,
     head: Vec<u8>,
+    /// For the access log.
+    entry: Option<Box<Entry>>,
 }
 
 /// The client's side before the worker has agreed.
@@ -110,10 +118,17 @@ impl Early {
     }
 }
 
-async fn serve(app: Arc<App>, mut client: Early, wish: Wish, request: Wanted, drain: Drain) {
+async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted, drain: Drain) {
+    let entry = request.entry.take();
     let Some(asked) = client.during(ask(&app, wish, request)).await else {
         return app.metrics.failed(crate::metrics::Failure::ClientGone);
     };
+    if let Some(entry) = entry {
+        entry.answered(match &asked {
+            Ok((answer, ..)) => answer.status,
+            Err(failed) => answer::wording(*failed).0,
+        });
+    }
     let ended = match asked {
         Ok((answer, exchange, slot)) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
             agree(&app, client, answer, exchange.into_connection(), slot, drain).await
@@ -143,7 +158,7 @@ async fn ask(
     wish: Wish,
     request: Wanted,
 ) -> Result<(Answer, Exchange, Slot), Failed> {
-    let Wanted { method, head } = request;
+    let Wanted { method, head, .. } = request;
     for _ in 0..app.limits.attempts_max {
         let slot = app.slot(wish, app.now()).await?;
         let Some(connection) = connect(app, &slot.worker).await else { continue };

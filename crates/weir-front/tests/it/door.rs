@@ -219,6 +219,19 @@ impl Peers {
         self.until("\r\n\r\n").await
     }
 
+    /// The bytes of the next chunk; none: the last one.
+    pub(crate) async fn chunk(&mut self) -> Vec<u8> {
+        let size = self.until("\r\n").await;
+        let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
+        while self.read.len() < size + 2 {
+            let count = self.socket.read_buf(&mut self.read).await.expect("to read");
+            assert!(count > 0, "ended in a chunk");
+        }
+        let mut chunk: Vec<u8> = self.read.drain(..size + 2).collect();
+        chunk.truncate(size);
+        chunk
+    }
+
     /// The status of an answer whose body is `text`.
     pub(crate) async fn status_and(&mut self, text: &str) -> u16 {
         let head = self.head().await;

@@ -1,5 +1,6 @@
 //! The proxy on a port of its own, between clients and workers that the test turns by hand.
 
+mod access_log;
 mod bodies;
 mod door;
 mod heads;

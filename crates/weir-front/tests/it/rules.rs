@@ -100,7 +100,7 @@ async fn everybody_is_shown_the_page_of_a_maintenance() {
 async fn a_trusted_proxy_speaks_for_its_clients() {
     let worker = Worker::listen().await;
     let trusted: TrustedProxy = "127.0.0.0/8".parse().expect("a network");
-    let settings = ProxySettings { trusted_proxies: vec![trusted].into() };
+    let settings = ProxySettings { trusted_proxies: vec![trusted].into(), access_log: None };
     let door = Door::of(app(&worker), settings);
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 198.51.100.7\r\n\
         X-Forwarded-Proto: https\r\nX-Forwarded-Port: 99\r\n\r\n";

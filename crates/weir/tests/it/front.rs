@@ -164,3 +164,26 @@ fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
     assert_eq!(body(weir.front(), "/", ""), "shop /");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn requests_are_logged_and_a_reload_opens_the_file_anew() {
+    let shop = Worker::start("shop");
+    let site = Site::new("");
+    let log = "[front.access_log]\npath = \"access.log\"\nformat = \"common\"\n";
+    site.write(&format!("{BASE}{log}{}", app("shop", "gzip = true\n", &[&shop])));
+    let mut weir = site.start();
+    let path = weir.site.path().join("access.log");
+    assert_eq!(body(weir.front(), "/cart", ""), "shop /cart");
+    std::fs::rename(&path, path.with_extension("1")).expect("to move it");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
+    assert_eq!(body(weir.front(), "/again", ""), "shop /again");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_access_log_dropped_total 0"), "{metrics}");
+    let site = weir.end();
+    let lines = std::fs::read_to_string(site.path().join("access.log")).expect("a new file");
+    assert!(
+        lines.contains("\"GET /again HTTP/1.1\" 200 11") && !lines.contains("/cart"),
+        "{lines}"
+    );
+}

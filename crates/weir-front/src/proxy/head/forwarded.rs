@@ -20,10 +20,34 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 pub(in crate::proxy) struct Forwarded {
     pub(in crate::proxy) origin: Origin,
     pub(in crate::proxy) start: Start,
+    pub(in crate::proxy) id: RequestId,
+}
+
+/// What names a request in all logs. One that a client sent is kept if it is short and plain.
+#[derive(Clone, Debug)]
+pub(in crate::proxy) enum RequestId {
+    Given(HeaderValue),
+    New([u8; 32]),
+}
+
+impl RequestId {
+    pub(in crate::proxy) fn of(headers: &HeaderMap) -> Self {
+        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
+            Some(id) => Self::Given(id.clone()),
+            None => Self::New(new_id()),
+        }
+    }
+
+    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(id) => id.as_bytes(),
+            Self::New(id) => id,
+        }
+    }
 }
 
 impl Forwarded {
-    pub(super) fn write(&self, head: &mut Vec<u8>, headers: &HeaderMap, target: &Target) {
+    pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
         let protocol = if self.origin.is_tls { "https" } else { "http" };
         if let Some(address) = self.origin.address {
             // Writing to memory can't fail.
@@ -33,11 +57,7 @@ impl Forwarded {
         write_field(head, "x-forwarded-host", target.host.as_bytes());
         write_forwarded(head, self.origin, protocol, target.host.as_bytes());
         write_field(head, "x-request-start", &self.start);
-        // One that a client sent is kept if it is short and plain.
-        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
-            Some(id) => write_field(head, "x-request-id", id.as_bytes()),
-            None => write_field(head, "x-request-id", &new_id()),
-        }
+        write_field(head, "x-request-id", self.id.as_bytes());
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_front::{AppLimits, AppSettings};
+use weir_front::{AppLimits, AppSettings, Gzip};
 use weir_supervisor::workers::GroupName;
 
 use super::super::keys::{Key, Keys, WAIT};
@@ -57,6 +57,7 @@ impl Known {
         );
         read_counts(keys, &mut app.limits);
         read_buffers(keys, &mut app.limits);
+        app.limits.gzip = read_gzip(keys);
         read_waits(keys, &mut app.limits);
         keys.later(&["mode", "listen", "queues", "queues_per_worker"]);
         App { settings: app, processes, maintenance_page }
@@ -128,6 +129,25 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         0..=1 << 40,
         &mut limits.request_bytes_max,
     );
+}
+
+/// None: answers go out as they are.
+fn read_gzip(keys: &mut Keys<'_>) -> Option<Gzip> {
+    let (mut is_on, mut gzip) = (false, Gzip::default());
+    keys.flag(
+        Key::fixed(
+            "gzip",
+            "Compress answers that are text, for clients that take it, unless the app has.",
+        ),
+        &mut is_on,
+    );
+    keys.size(
+        Key::fixed("gzip_min", "Shorter answers are not compressed."),
+        0..=1 << 30,
+        &mut gzip.bytes_min,
+    );
+    keys.number(Key::fixed("gzip_level", "From 1 (fast) to 9 (small)."), 1..=9, &mut gzip.level);
+    is_on.then_some(gzip)
 }
 
 fn read_buffers(keys: &mut Keys<'_>, limits: &mut AppLimits) {
