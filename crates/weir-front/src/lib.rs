@@ -13,6 +13,7 @@ mod app;
 mod apps;
 mod dispatch;
 mod drain;
+pub mod measure;
 mod metrics;
 mod proxy;
 mod routes;

@@ -5,6 +5,7 @@
 //! other upgrades become two joined sockets ([`socket`]).
 
 mod answer;
+mod by_hand;
 mod deadlines;
 mod exchange;
 mod gzip;
@@ -25,6 +26,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
+pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::Failed;
 use self::head::{Forwarded, RequestId, RequestStart, Target};

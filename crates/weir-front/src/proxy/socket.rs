@@ -69,7 +69,7 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
-fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
+pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;

@@ -1,5 +1,6 @@
 //! The front as the binary serves it, between plain sockets and workers that answer with their name.
 
+mod hostile;
 mod processes;
 mod worker;
 
