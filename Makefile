@@ -45,9 +45,10 @@ bench: ## measure the job server and realtime (BENCH_CENTRIFUGO=PATH: Centrifugo
 	scripts/bench
 	scripts/bench-realtime
 
-long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections
+long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
+	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 docs: ## write the pages of docs/reference that come from the code

@@ -1,5 +1,7 @@
 //! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
 
+mod budget;
+mod maintenance;
 mod slot;
 
 use std::fmt;
@@ -11,6 +13,8 @@ use hashbrown::HashMap;
 use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 
+pub(crate) use self::budget::{Budget, Lease};
+pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
@@ -18,6 +22,7 @@ use crate::dispatch::{
     Class, Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
 };
 use crate::metrics::AppMetrics;
+use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
 use crate::view::{AppView, OverdueView, WorkerState, WorkerView};
 
@@ -37,7 +42,12 @@ static WORKERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
+    pub(crate) priorities: Vec<PriorityRule>,
+    pub(crate) shed: Vec<ShedRule>,
+    pub(crate) maintenance: Maintenance,
     pub(crate) metrics: AppMetrics,
+    /// For bodies of clients that are slower than the workers.
+    pub(crate) buffers: Budget,
     clock: Clock,
     /// std: held for a decision in memory, never across an await.
     state: Mutex<State>,
@@ -58,8 +68,22 @@ impl App {
             overload_wait: limits.overload_wait,
         });
         let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
-        let app = Arc::new(Self { name: settings.name, limits, metrics, clock, state });
-        for address in settings.workers {
+        let buffers = Budget::new(limits.buffers_max);
+        let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
+        let shed = shed.into_iter().map(ShedRule::new).collect();
+        let maintenance = Maintenance::new(maintenance_page);
+        let app = Arc::new(Self {
+            name,
+            limits,
+            priorities,
+            shed,
+            maintenance,
+            metrics,
+            buffers,
+            clock,
+            state,
+        });
+        for address in workers {
             app.add_worker(address);
         }
         app
@@ -138,6 +162,7 @@ impl App {
             state.dispatcher.end_suspensions(now);
             let State { dispatcher, workers } = &mut *state;
             workers.retain(|key, _| dispatcher.knows(*key));
+            self.metrics.buffered(self.buffers.used());
             self.metrics.waiting(Class::ALL.map(|class| state.dispatcher.waiting(class)));
             state.dispatcher.expire(now)
         };
@@ -223,9 +248,16 @@ impl App {
             requests_waiting: dispatcher.waiting(Class::Request),
             streams_waiting: dispatcher.waiting(Class::Stream),
             is_paused: dispatcher.is_paused(),
+            is_in_maintenance: self.maintenance.is_on(),
+            shedding: self.shedding(),
             is_overloaded: dispatcher.is_overloaded(Class::Request, now),
             workers: workers.collect(),
         }
+    }
+
+    fn shedding(&self) -> Vec<String> {
+        let on = self.shed.iter().filter(|rule| rule.is_on());
+        on.map(|rule| rule.settings.queue.clone()).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

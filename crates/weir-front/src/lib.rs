@@ -4,22 +4,29 @@
 //! - [`apps`]: all apps, shared by the cores; an [`app`] has workers and a queue;
 //! - [`dispatch`]: which worker serves which request, and when; pure;
 //! - [`view`]: what an operator sees;
+//! - [`upstream`]: HTTP/1.1 to workers;
 //! - [`proxy`]: HTTP in, HTTP to the worker, on one core.
 
+mod access_log;
 mod address;
 mod app;
 mod apps;
 mod dispatch;
 mod drain;
+pub mod measure;
 mod metrics;
 mod proxy;
 mod routes;
+mod rules;
 mod settings;
+mod upstream;
 pub mod view;
 
+pub use access_log::{AccessLog, AccessLogMetrics, AccessLogSettings, LogFormat};
 pub use address::{Address, AddressError};
 pub use apps::{Apps, NoSuchApp};
 pub use drain::Drain;
 pub use metrics::FrontMetrics;
-pub use proxy::Proxy;
-pub use settings::{AppLimits, AppSettings};
+pub use proxy::{Proxy, ProxySettings, TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use rules::{Matcher, PriorityRule, ShedSettings};
+pub use settings::{AppLimits, AppSettings, Gzip};

@@ -52,11 +52,21 @@ pub(crate) enum Failure {
     Late,
     /// The client has gone before the answer.
     ClientGone,
+    /// A rule refuses it while a queue of jobs is behind.
+    Shed,
+    Maintenance,
 }
 
 impl Failure {
-    const ALL: [Self; 5] =
-        [Self::BadRequest, Self::Unreachable, Self::Broken, Self::Late, Self::ClientGone];
+    const ALL: [Self; 7] = [
+        Self::BadRequest,
+        Self::Unreachable,
+        Self::Broken,
+        Self::Late,
+        Self::ClientGone,
+        Self::Shed,
+        Self::Maintenance,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -65,6 +75,8 @@ impl Failure {
             Self::Broken => "broken",
             Self::Late => "service_timeout",
             Self::ClientGone => "client_gone",
+            Self::Shed => "shed",
+            Self::Maintenance => "maintenance",
         }
     }
 }
@@ -98,6 +110,7 @@ pub struct FrontMetrics {
     refusals: Family<ReasonLabel, Counter>,
     failures: Family<ReasonLabel, Counter>,
     waiting: Family<ClassLabel, Gauge>,
+    buffered: Family<AppLabel, Gauge>,
 }
 
 impl FrontMetrics {
@@ -110,6 +123,7 @@ impl FrontMetrics {
             refusals: Family::default(),
             failures: Family::default(),
             waiting: Family::default(),
+            buffered: Family::default(),
         };
         registry.register(
             "weir_front_app_queue_seconds",
@@ -141,6 +155,11 @@ impl FrontMetrics {
             "Requests and streams that wait for a slot",
             metrics.waiting.clone(),
         );
+        registry.register(
+            "weir_front_app_buffered_bytes",
+            "Bytes of bodies that are kept for clients slower than the workers",
+            metrics.buffered.clone(),
+        );
         metrics
     }
 
@@ -159,6 +178,7 @@ impl FrontMetrics {
             }),
             refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
             failures: Failure::ALL.map(|failure| counter(&self.failures, failure.name())),
+            buffered: self.buffered.get_or_create(&AppLabel { app: app() }).clone(),
             waiting: Class::ALL.map(|class| {
                 let label = ClassLabel { app: app(), class: class_name(class) };
                 self.waiting.get_or_create(&label).clone()
@@ -178,8 +198,9 @@ pub(crate) struct AppMetrics {
     service: Histogram,
     answers: [Counter; 5],
     refusals: [Counter; 3],
-    failures: [Counter; 5],
+    failures: [Counter; 7],
     waiting: [Gauge; 2],
+    buffered: Gauge,
 }
 
 impl AppMetrics {
@@ -208,6 +229,11 @@ impl AppMetrics {
         if let Some(failure) = failure {
             self.failed(failure);
         }
+    }
+
+    /// So many bytes of bodies are kept.
+    pub(crate) fn buffered(&self, bytes: usize) {
+        self.buffered.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// So many of each class wait.

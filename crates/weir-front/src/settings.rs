@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::address::Address;
+use crate::rules::{PriorityRule, ShedSettings};
+use crate::upstream::HeadLimits;
 
 /// One app.
 #[derive(Clone, Debug)]
@@ -15,7 +19,30 @@ pub struct AppSettings {
     pub paths: Vec<String>,
     /// Where its workers listen.
     pub workers: Vec<Address>,
+    /// What goes before or behind the others; the first that fits counts.
+    pub priorities: Vec<PriorityRule>,
+    /// What is refused while a queue of jobs is behind.
+    pub shed: Vec<ShedSettings>,
+    /// What whoever asks is shown during maintenance: HTML. None: a page of our own.
+    pub maintenance_page: Option<Bytes>,
     pub limits: AppLimits,
+}
+
+impl AppSettings {
+    /// An app with this name and all else as it is by default.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            workers: Vec::new(),
+            priorities: Vec::new(),
+            shed: Vec::new(),
+            maintenance_page: None,
+            limits: AppLimits::default(),
+        }
+    }
 }
 
 /// The limits of one app.
@@ -35,7 +62,8 @@ pub struct AppLimits {
     pub overload_wait: Duration,
     /// From a worker's request to the head of its answer: 504.
     pub service_timeout: Duration,
-    /// How long a worker may be silent in the middle of an answer.
+    /// How long a worker may be silent in the middle of an answer, or a client in the middle of a
+    /// body.
     pub body_timeout: Duration,
     /// To connect to a worker.
     pub connect_timeout: Duration,
@@ -46,12 +74,38 @@ pub struct AppLimits {
     pub retry_worker_after: Duration,
     /// Bytes of a request's body: 413.
     pub request_bytes_max: u64,
+    /// Bytes of a request's body that are read before it goes to a worker. The rest of a longer one
+    /// is passed on as it comes.
+    pub request_buffer_bytes: usize,
+    /// Bytes of an answer that are read from a worker ahead of its client.
+    pub answer_buffer_bytes: usize,
+    /// Bytes of all bodies that are kept so. When they are used up, workers wait for their clients.
+    pub buffers_max: usize,
+    /// Bytes of the head of a worker's answer. A longer one is no answer.
+    pub answer_head_bytes_max: usize,
     /// Idle connections to a worker that each core keeps open; 0: a connection for each request.
     /// None: 16, or 0 where `concurrency` is 1: a worker that serves one connection at a time would
     /// wait on an idle one while another core connects.
     pub keep_alive_max: Option<usize>,
     /// How long a stream may be silent in both directions.
     pub stream_idle_timeout: Duration,
+    /// None: answers go out as they are.
+    pub gzip: Option<Gzip>,
+}
+
+/// How answers are compressed for clients that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gzip {
+    /// Shorter ones are not.
+    pub bytes_min: u64,
+    /// From 1 (fast) to 9 (small).
+    pub level: u32,
+}
+
+impl Default for Gzip {
+    fn default() -> Self {
+        Self { bytes_min: 1 << 10, level: 4 }
+    }
 }
 
 /// Idle connections where a worker serves several requests at once: a core rarely has more running
@@ -59,6 +113,10 @@ pub struct AppLimits {
 const KEEP_ALIVE_MAX: usize = 16;
 
 impl AppLimits {
+    pub(crate) fn head_limits(&self) -> HeadLimits {
+        HeadLimits { bytes_max: self.answer_head_bytes_max }
+    }
+
     pub(crate) fn keep_alive(&self) -> usize {
         let default = if self.concurrency == 1 { 0 } else { KEEP_ALIVE_MAX };
         self.keep_alive_max.unwrap_or(default)
@@ -81,8 +139,13 @@ impl Default for AppLimits {
             attempts_max: 3,
             retry_worker_after: Duration::from_millis(500),
             request_bytes_max: 100 << 20,
+            request_buffer_bytes: 256 << 10,
+            answer_buffer_bytes: 1 << 20,
+            buffers_max: 64 << 20,
+            answer_head_bytes_max: 64 << 10,
             keep_alive_max: None,
             stream_idle_timeout: Duration::from_secs(60 * 60),
+            gzip: None,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What each core does with HTTP: realtime at `/app/`, `/apps/` and `/users/` where it has apps, the
 //! front's apps at all else.
 
+use std::future::{Future, ready};
 use std::rc::Rc;
 
 use axum::http::HeaderValue;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
+use tokio_util::either::Either;
 use weir_front::Proxy;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
@@ -65,14 +67,20 @@ impl Service for Front {
         tokio::join!(realtime, Rc::clone(&self.proxy).run());
     }
 
-    async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    fn http(
+        self: Rc<Self>,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Body>> {
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
-            return Rc::clone(realtime).answer(request, peer).await;
+            // Boxed, for its size would be that of each request to an app, too.
+            let answer = Box::pin(Rc::clone(realtime).answer(request, peer));
+            return Either::Right(Either::Left(answer));
         }
         if self.has_apps_at(peer) {
-            return Rc::clone(&self.proxy).answer(request, peer).await;
+            return Either::Left(Rc::clone(&self.proxy).answer(request, peer));
         }
-        nothing_here()
+        Either::Right(Either::Right(ready(nothing_here())))
     }
 }
 

@@ -114,6 +114,9 @@ pub(crate) struct AppRow {
     pub(crate) streams_waiting: usize,
     pub(crate) is_paused: bool,
     pub(crate) is_overloaded: bool,
+    pub(crate) is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub(crate) shedding: Vec<String>,
     /// How even the workers' counts are: 1 is even. No aim by itself.
     pub(crate) jain_index: Option<f64>,
     /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
@@ -168,6 +171,11 @@ pub(crate) enum Order {
     Resume {
         app: String,
     },
+    /// Everybody is shown the maintenance page, or no more.
+    Maintenance {
+        app: String,
+        is_on: bool,
+    },
 }
 
 impl Order {
@@ -177,7 +185,8 @@ impl Order {
             | Self::Scale { app, .. }
             | Self::Signal { app, .. }
             | Self::Pause { app }
-            | Self::Resume { app } => app,
+            | Self::Resume { app }
+            | Self::Maintenance { app, .. } => app,
         }
     }
 }
@@ -205,8 +214,8 @@ async fn follow(
     }
     tracing::info!(?order, "an order for workers");
     let command = match order {
-        Order::Pause { .. } | Order::Resume { .. } if !is_proxied => {
-            let error = "its workers take connections themselves: Weir can't let them wait";
+        Order::Pause { .. } | Order::Resume { .. } | Order::Maintenance { .. } if !is_proxied => {
+            let error = "its workers take connections themselves: Weir sees none of their requests";
             return Err(Problem::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that"));
         }
         Order::Pause { app } => {
@@ -215,6 +224,10 @@ async fn follow(
         }
         Order::Resume { app } => {
             front.apps.resume(&app).map_err(no_such_app)?;
+            return Ok(Json(BTreeMap::new()));
+        }
+        Order::Maintenance { app, is_on } => {
+            front.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
             return Ok(Json(BTreeMap::new()));
         }
         Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
@@ -287,6 +300,8 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
         is_overloaded: view.is_overloaded,
+        is_in_maintenance: view.is_in_maintenance,
+        shedding: view.shedding,
         jain_index,
         workers,
     }

@@ -6,29 +6,29 @@
 //!
 //! A worker that was given a request is busy until it answers, whether or not anybody still waits:
 //! a slot that is given away before would send the next request to a worker that is stuck. So an
-//! exchange whose client is gone goes on alone ([`Pending`]).
+//! exchange whose client is gone goes on alone ([`Running`]).
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
-use hyper::{Method, Request, Response};
+use hyper::http::request::Parts;
+use hyper::{Method, Response};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_net::server::Body;
 
-use super::body::{AnswerBody, BodyState, Held, RequestBody};
-use super::pool::Connection;
-use super::{Prepared, Proxy, answer, head, pool};
+use super::deadlines::Deadlines;
+use super::head::{self, BodyHead};
+use super::relay::Relay;
+use super::request_body::RequestBody;
+use super::{Prepared, Proxy, answer, gzip};
+use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
 use crate::metrics::Failure;
+use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
 /// Why a request has no worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub(super) enum Failed {
     Refused(Refusal),
     TooLarge,
     BadBody,
+    SlowBody,
     Unreachable,
     Broken,
     Late,
@@ -46,7 +47,7 @@ impl Failed {
         match self {
             // Counted where it was refused.
             Self::Refused(_) => None,
-            Self::TooLarge | Self::BadBody => Some(Failure::BadRequest),
+            Self::TooLarge | Self::BadBody | Self::SlowBody => Some(Failure::BadRequest),
             Self::Unreachable => Some(Failure::Unreachable),
             Self::Broken => Some(Failure::Broken),
             Self::Late => Some(Failure::Late),
@@ -54,24 +55,9 @@ impl Failed {
     }
 }
 
-/// What came of sending a request to one worker.
-enum Sent {
-    Answer(Box<Answered>),
-    /// It reached nobody, or may be repeated.
-    Again(Box<Request<RequestBody>>),
-    Failed(Failed),
-}
-
-/// A worker's answer, of which the head has come.
-struct Answered {
-    response: Response<Incoming>,
-    slot: Slot,
-    connection: Connection,
-}
-
 impl Proxy {
     /// The answer of a worker, or one that says why there is none.
-    pub(super) async fn exchange(self: &Rc<Self>, prepared: Prepared) -> Response<Body> {
+    pub(super) async fn exchange(self: &Rc<Self>, prepared: Box<Prepared>) -> Response<Body> {
         let app = Arc::clone(&prepared.app);
         match self.try_workers(prepared).await {
             Ok(response) => response,
@@ -82,60 +68,117 @@ impl Proxy {
         }
     }
 
-    async fn try_workers(self: &Rc<Self>, prepared: Prepared) -> Result<Response<Body>, Failed> {
-        let Prepared { app, wish, mut since, mut request } = prepared;
-        let mut may_reuse = true;
+    async fn try_workers(&self, mut prepared: Box<Prepared>) -> Result<Response<Body>, Failed> {
+        let app = Arc::clone(&prepared.app);
+        if !prepared.body.is_whole() {
+            // Boxed: most requests have no use for its size.
+            Box::pin(prepared.body.read_ahead(&app)).await?;
+            prepared.since = app.now();
+        }
+        let (mut may_reuse, arrived) = (true, prepared.since);
         for _ in 0..app.limits.attempts_max {
-            let slot = match app.free_slot(wish, since) {
+            let slot = match app.free_slot(prepared.wish, prepared.since) {
                 Some(slot) => slot,
                 None => {
-                    let slot = app.slot(wish, since).await?;
-                    since = app.now();
+                    let slot = app.slot(prepared.wish, prepared.since).await?;
+                    prepared.since = app.now();
                     slot
                 }
             };
             let idle = if may_reuse { self.pool.idle(&slot.worker) } else { None };
             let connection = match idle {
                 Some(connection) => connection,
-                // Boxed: most requests have no use for its size.
                 None => match Box::pin(connect(&app, &slot.worker)).await {
                     Some(connection) => connection,
                     None => continue,
                 },
             };
-            match send(&app, request, slot, connection).await {
-                Sent::Answer(answered) => {
-                    let Answered { response, slot, connection } = *answered;
-                    app.metrics.answered(response.status(), app.now().since(since));
-                    return Ok(self.pass_on(response, slot, connection));
+            if let Some((answer, exchange, slot)) =
+                self.ask(&mut prepared, slot, connection).await?
+            {
+                let service = app.now().since(prepared.since);
+                app.metrics.answered(answer.status, service);
+                let timing = self.settings.access_log.is_some().then(|| Timing {
+                    queue: prepared.since.since(arrived),
+                    service,
+                    worker: slot.worker.address.to_string(),
+                });
+                let mut response = self.pass_on(answer, exchange, slot);
+                if let Some(gzip) =
+                    app.limits.gzip.filter(|_| prepared.parts.method != Method::HEAD)
+                {
+                    let is_accepted = gzip::is_accepted(&prepared.parts.headers);
+                    response = gzip::apply(&gzip, is_accepted, response);
                 }
-                Sent::Again(same) => {
-                    request = same;
-                    // The others may have ended with that one.
-                    may_reuse = false;
+                if let Some(timing) = timing {
+                    response.extensions_mut().insert(timing);
                 }
-                Sent::Failed(failed) => return Err(failed),
+                return Ok(response);
             }
+            // The others may have ended with that one.
+            may_reuse = false;
         }
         Err(Failed::Unreachable)
     }
 
-    fn pass_on(
+    /// Asks one worker. None: the request reached nobody, or may be repeated.
+    async fn ask(
         &self,
-        response: Response<Incoming>,
+        prepared: &mut Prepared,
         slot: Slot,
         connection: Connection,
-    ) -> Response<Body> {
-        let (mut parts, incoming) = response.into_parts();
-        head::remove_hop_by_hop(&mut parts.headers);
+    ) -> Result<Option<(Answer, Exchange, Slot)>, Failed> {
+        let Prepared { app, parts, target, forwarded, body, .. } = prepared;
+        let (framed, length) = body.framed();
+        let body_head = match (framed, length) {
+            (Framed::Chunked, _) => BodyHead::Chunked,
+            (Framed::Length, None | Some(0)) => BodyHead::None,
+            (Framed::Length, Some(length)) => BodyHead::Length(length),
+        };
+        let mut bytes = head::write(parts, target, forwarded, body_head);
+        body.write(&mut bytes, framed);
+        let may_repeat = may_be_repeated(parts, body, &connection);
+        let limits = app.limits.head_limits();
+        let method = parts.method.clone();
+        let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
+        let mut running = Running { exchange: Some((exchange, slot)) };
+        match running.answer(app, &self.deadlines).await? {
+            Ok(answer) => {
+                Ok(running.exchange.take().map(|(exchange, slot)| (answer, exchange, slot)))
+            }
+            Err(trouble) => {
+                let exchange = running.exchange.take();
+                match trouble {
+                    Trouble::Body(bad) => Err(bad.into()),
+                    Trouble::Unsent => {
+                        body.rest = exchange.and_then(|(exchange, _)| exchange.into_body());
+                        Ok(None)
+                    }
+                    Trouble::Ended if may_repeat => Ok(None),
+                    Trouble::Ended => Err(Failed::Broken),
+                    Trouble::Bad(bad) => {
+                        tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
+                        Err(Failed::Broken)
+                    }
+                }
+            }
+        }
+    }
+
+    fn pass_on(&self, mut answer: Answer, exchange: Exchange, slot: Slot) -> Response<Body> {
+        let reader = exchange.into_reader(&mut answer);
+        let headers = answer.headers;
         let limits = &slot.app().limits;
-        let (patience, drain) = if is_event_stream(&parts.headers) {
+        let (patience, drain) = if is_event_stream(&headers) {
             (limits.stream_idle_timeout, Some(self.drain.clone()))
         } else {
             (limits.body_timeout, None)
         };
-        let held = Held { slot, connection, pool: self.pool.clone() };
-        Response::from_parts(parts, Body::new(AnswerBody::new(incoming, held, patience, drain)))
+        let relay = Relay { reader, slot, pool: self.pool.clone(), patience, drain };
+        let mut response = Response::new(relay.start());
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = headers;
+        response
     }
 }
 
@@ -145,8 +188,8 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// None: the worker can't be reached, and is left alone for a while.
-async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
-    match timeout(app.limits.connect_timeout, pool::connect(&worker.address)).await {
+pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
+    match timeout(app.limits.connect_timeout, Connection::open(&worker.address)).await {
         Ok(Ok(connection)) => Some(connection),
         Ok(Err(_)) | Err(_) => {
             app.suspend(worker);
@@ -155,105 +198,59 @@ async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
     }
 }
 
-async fn send(
-    app: &App,
-    request: Box<Request<RequestBody>>,
-    slot: Slot,
-    mut connection: Connection,
-) -> Sent {
-    let body = request.body().state();
-    let again = may_be_repeated(&request, &connection).then(|| copy(&request));
-    let answering = Box::pin(connection.sender.try_send_request(*request));
-    let mut pending = Pending { exchange: Some(Exchange { answering, slot, connection }) };
-    let Ok(answered) = timeout(app.limits.service_timeout, &mut pending).await else {
-        return Sent::Failed(Failed::Late);
-    };
-    let mut error = match answered {
-        Ok(answered) => return Sent::Answer(answered),
-        Err(error) => error,
-    };
-    match (body.get(), error.take_message(), again) {
-        (BodyState::TooLarge, ..) => Sent::Failed(Failed::TooLarge),
-        (BodyState::Broken, ..) => Sent::Failed(Failed::BadBody),
-        (_, Some(request), _) => Sent::Again(Box::new(request)),
-        (_, None, Some(request)) => Sent::Again(request),
-        (_, None, None) => {
-            tracing::debug!(app = app.name, error = %error.error(), "no answer");
-            Sent::Failed(Failed::Broken)
-        }
-    }
-}
-
-/// Idempotent methods: RFC 9110, section 9.2.2. One with a body is not repeated, for the body is
-/// gone.
-fn may_be_repeated(request: &Request<RequestBody>, connection: &Connection) -> bool {
-    let method = request.method();
-    connection.is_reused
-        && request.body().is_empty()
-        && method.is_idempotent()
-        && method != Method::TRACE
-}
-
-fn copy(request: &Request<RequestBody>) -> Box<Request<RequestBody>> {
-    let mut again = Box::new(Request::new(RequestBody::empty()));
-    *again.method_mut() = request.method().clone();
-    *again.uri_mut() = request.uri().clone();
-    *again.version_mut() = request.version();
-    *again.headers_mut() = request.headers().clone();
-    again
-}
-
-type Answering =
-    Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>>>>;
-
-/// A request that a worker has.
-struct Exchange {
-    answering: Answering,
-    slot: Slot,
-    connection: Connection,
+/// Idempotent methods: RFC 9110, section 9.2.2. One whose body is gone can't be repeated.
+fn may_be_repeated(request: &Parts, body: &RequestBody, connection: &Connection) -> bool {
+    let method = &request.method;
+    connection.is_reused && body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 
 /// A request that a worker has and somebody waits for. If nobody does any more, it goes on alone
 /// until the worker answers or hangs up.
-struct Pending {
-    /// None: answered.
-    exchange: Option<Exchange>,
+struct Running {
+    /// None: it is over.
+    exchange: Option<(Exchange, Slot)>,
 }
 
-impl Future for Pending {
-    type Output = Result<Box<Answered>, Box<TrySendError<Request<RequestBody>>>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(exchange) = &mut self.exchange else { return Poll::Pending };
-        let Poll::Ready(answered) = exchange.answering.as_mut().poll(context) else {
-            return Poll::Pending;
-        };
-        let Some(Exchange { slot, connection, .. }) = self.exchange.take() else {
-            return Poll::Pending;
-        };
-        Poll::Ready(match answered {
-            Ok(response) => Ok(Box::new(Answered { response, slot, connection })),
-            Err(error) => Err(Box::new(error)),
-        })
+impl Running {
+    /// The head of the answer, unless the worker or the client is too slow.
+    async fn answer(
+        &mut self,
+        app: &App,
+        deadlines: &Deadlines,
+    ) -> Result<Result<Answer, Trouble>, Failed> {
+        let patience = app.limits.service_timeout;
+        let Some((exchange, _)) = &mut self.exchange else { return Err(Failed::Broken) };
+        let mut sent = exchange.sent();
+        loop {
+            let answer = poll_fn(|context| exchange.poll_answer(context));
+            if let Ok(answer) = deadlines.within(patience, answer).await {
+                return Ok(answer);
+            }
+            // A long body may take its time while it moves.
+            if exchange.sent() == sent || !exchange.is_sending() {
+                break;
+            }
+            sent = exchange.sent();
+        }
+        let is_clients_fault = exchange.waits_for_client();
+        self.go_on_alone();
+        Err(if is_clients_fault { Failed::SlowBody } else { Failed::Late })
     }
-}
 
-impl Drop for Pending {
-    fn drop(&mut self) {
-        let Some(exchange) = self.exchange.take() else { return };
-        exchange.slot.app().metrics.failed(Failure::ClientGone);
+    fn go_on_alone(&mut self) {
+        let Some((exchange, slot)) = self.exchange.take() else { return };
         drop(spawn_local(async move {
-            let Exchange { answering, slot, connection } = exchange;
-            // The answer's body is cut off with its connection.
-            drop(answering.await);
-            drop(connection);
+            exchange.outlive_client().await;
             drop(slot);
         }));
     }
 }
 
-impl fmt::Debug for Pending {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Pending").finish_non_exhaustive()
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((_, slot)) = &self.exchange {
+            slot.app().metrics.failed(Failure::ClientGone);
+            self.go_on_alone();
+        }
     }
 }

@@ -6,24 +6,20 @@
 mod forwarded;
 
 use hyper::header::{
-    self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
+    TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode, Uri, Version};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, StatusCode, Version};
 
-pub(super) use self::forwarded::{Forwarded, RequestStart};
+pub(super) use self::forwarded::{Forwarded, RequestId, RequestStart};
 
-/// Headers that end at the next hop (RFC 9110, section 7.6.1), besides those that `Connection`
-/// names.
-const HOP_BY_HOP: [HeaderName; 6] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
+/// Fields that give a message its meaning, whatever `Connection` says.
+const END_NOWHERE: [HeaderName; 4] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE];
+
+/// Most heads that a worker gets are shorter.
+const HEAD_BYTES_USUAL: usize = 1 << 10;
 
 /// Why a request is not passed on.
 #[derive(Debug)]
@@ -89,53 +85,115 @@ fn is_host(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte))
 }
 
-/// Makes of the head what a worker gets.
-pub(super) fn rewrite(parts: &mut Parts, target: &Target, forwarded: Forwarded) {
-    // hyper writes the framing that the body has.
-    remove_hop_by_hop(&mut parts.headers);
-    // hyper has said "100 Continue" by the time there is a body to pass on.
-    parts.headers.remove(EXPECT);
-    remove_ambiguous(&mut parts.headers);
-    parts.version = Version::HTTP_11;
-    if parts.uri.authority().is_some() {
-        let path = parts.uri.path_and_query().cloned();
-        parts.uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
-        parts.headers.insert(HOST, target.host.clone());
-    }
-    if parts.headers.get(HOST).is_none() {
-        parts.headers.insert(HOST, target.host.clone());
-    }
-    forwarded.add(&mut parts.headers, &target.host);
+/// What a worker is told of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyHead<'a> {
+    None,
+    Length(u64),
+    Chunked,
+    /// The connection is to become something else, of this protocol.
+    Upgrade(&'a HeaderValue),
 }
 
-/// Removes what is meant for one connection only.
-pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    // Most messages have none, and looking is cheaper than removing.
-    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
-        return;
-    }
-    if let Some(connection) = headers.remove(CONNECTION) {
-        let names = connection.to_str().unwrap_or_default().split(',');
-        for name in names.filter_map(|name| HeaderName::try_from(name.trim()).ok()) {
-            // Those that give a message its meaning end nowhere.
-            if ![HOST, CONTENT_LENGTH, header::AUTHORIZATION, header::COOKIE].contains(&name) {
-                headers.remove(name);
-            }
+/// The bytes of the head that a worker gets: written anew, so it has one meaning.
+pub(super) fn write(
+    parts: &Parts,
+    target: &Target,
+    forwarded: &Forwarded,
+    body: BodyHead<'_>,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
+    let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    head.extend_from_slice(parts.method.as_str().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(path.as_bytes());
+    head.extend_from_slice(b" HTTP/1.1\r\n");
+    write_field(&mut head, "host", target.host.as_bytes());
+    let ends_here = named_by_connection(&parts.headers);
+    for (name, value) in &parts.headers {
+        if !is_ours(name.as_str()) && !ends_here.contains(name) && name != COOKIE {
+            write_field(&mut head, name.as_str(), value.as_bytes());
         }
     }
-    for name in &HOP_BY_HOP {
-        headers.remove(name);
+    write_cookies(&mut head, &parts.headers);
+    forwarded.write(&mut head, target);
+    write_body_head(&mut head, &parts.method, body);
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn write_body_head(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
+    let expects_body = [Method::POST, Method::PUT, Method::PATCH].contains(method);
+    match body {
+        BodyHead::None if expects_body => write_field(head, "content-length", b"0"),
+        BodyHead::None => {}
+        BodyHead::Length(length) => {
+            write_field(head, "content-length", length.to_string().as_bytes());
+        }
+        BodyHead::Chunked => write_field(head, "transfer-encoding", b"chunked"),
+        BodyHead::Upgrade(protocol) => {
+            write_field(head, "connection", b"upgrade");
+            write_field(head, "upgrade", protocol.as_bytes());
+        }
+    }
+}
+
+/// HTTP/2 may have parted them; here there is one field (RFC 9113, section 8.2.3).
+fn write_cookies(head: &mut Vec<u8>, headers: &HeaderMap) {
+    let mut cookies = headers.get_all(COOKIE).iter();
+    let Some(first) = cookies.next() else { return };
+    head.extend_from_slice(b"cookie: ");
+    head.extend_from_slice(first.as_bytes());
+    for cookie in cookies {
+        head.extend_from_slice(b"; ");
+        head.extend_from_slice(cookie.as_bytes());
+    }
+    head.extend_from_slice(b"\r\n");
+}
+
+fn write_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    head.extend_from_slice(name.as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Fields that no worker gets from a client: they end here, or we write them.
+fn is_ours(name: &str) -> bool {
+    match name {
+        "host" | "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer"
+        | "transfer-encoding" | "upgrade" | "content-length" | "http2-settings" => true,
+        // hyper has said "100 Continue" by the time there is a body to pass on.
+        "expect" => true,
+        // What a client says of itself and of the way here is no evidence.
+        "forwarded" | "x-real-ip" | "x-request-start" | "x-request-id" => true,
+        _ => name.starts_with("x-forwarded-") || is_ambiguous(name),
     }
 }
 
 /// `X_Forwarded_For` and `X-Forwarded-For` are one to CGI and its heirs, WSGI and Rack: who could
 /// send the first could forge the second.
-fn remove_ambiguous(headers: &mut HeaderMap) {
-    if headers.keys().any(|name| name.as_str().contains('_')) {
-        let names: Vec<_> =
-            headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
-        for name in names {
-            headers.remove(name);
+fn is_ambiguous(name: &str) -> bool {
+    name.as_bytes().contains(&b'_')
+}
+
+/// Fields that the sender means for the next hop alone. Those that give a message its meaning end
+/// nowhere.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let mut names = Vec::new();
+    for value in headers.get_all(CONNECTION) {
+        for token in value.as_bytes().split(|byte| *byte == b',') {
+            let token = token.trim_ascii();
+            let is_plain = [&b"close"[..], b"keep-alive", b"upgrade", b""]
+                .iter()
+                .any(|plain| token.eq_ignore_ascii_case(plain));
+            if is_plain {
+                continue;
+            }
+            names.extend(
+                HeaderName::from_bytes(token).ok().filter(|name| !END_NOWHERE.contains(name)),
+            );
         }
     }
+    names
 }

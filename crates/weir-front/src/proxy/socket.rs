@@ -1,6 +1,6 @@
 //! Upgraded connections: a WebSocket's two sockets, joined.
 //!
-//! The worker is asked with hyper, so that its answer is read as HTTP: only after a 101 are the two
+//! The worker's answer is read as HTTP: only after a 101 are the two
 //! sockets one. Anything else is passed on as the answer that it is, and the connection ends: a
 //! worker that declines can't be sent the client's next request by accident.
 
@@ -13,22 +13,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request;
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, Request, StatusCode, Uri, Version};
+use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
+use weir_net::server::{Head, Refused, Stream, Upgrade};
 
-use super::body::RequestBody;
-use super::exchange::Failed;
-use super::head::{self, Forwarded, Target};
-use super::{Proxy, answer, pool};
+use super::exchange::{Failed, connect};
+use super::head::{self, BodyHead, Forwarded, RequestId, Target};
+use super::{Proxy, answer};
+use crate::access_log::Entry;
 use crate::app::{App, Slot};
-use crate::dispatch::{Class, Client, Priority, Wish};
+use crate::dispatch::{Class, Wish};
 use crate::drain::Drain;
+use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
@@ -37,7 +37,7 @@ const DECLINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
 pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
-    let Some(mut parts) = parts_of(upgrade.head) else {
+    let Some(parts) = parts_of(upgrade.head) else {
         return Err(upgrade.refuse(StatusCode::BAD_REQUEST, "the request's head is malformed"));
     };
     let target = match Target::of(&parts) {
@@ -48,22 +48,28 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
     };
     let app = Arc::clone(app);
-    let protocol = parts.headers.get(UPGRADE).cloned();
-    let start = proxy.start.at(app.now());
-    head::rewrite(&mut parts, &target, Forwarded { peer: upgrade.peer, start });
-    if let Some(protocol) = protocol {
-        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        parts.headers.insert(UPGRADE, protocol);
-    }
-    let Upgrade { stream, rest, peer, .. } = upgrade;
+    let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
+    let wish = match super::wish(&app, &parts, origin) {
+        Ok(wish) => Wish { class: Class::Stream, ..wish },
+        Err(refused) => return Err(upgrade.refuse(refused.status(), answer::COME_BACK)),
+    };
+    let id = RequestId::of(&parts.headers);
+    let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
+        entry.for_app(&app.name, id.as_bytes());
+        entry
+    });
+    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()), id };
+    let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
+    let head = head::write(&parts, &target, &forwarded, protocol);
+    let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Request::from_parts(parts, RequestBody::empty());
-    drop(spawn_local(serve(app, client, request, peer, proxy.drain.clone())));
+    let request = Wanted { method: parts.method.clone(), head, entry };
+    drop(spawn_local(serve(app, client, wish, request, proxy.drain.clone())));
     Ok(())
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
-fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
+pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;
@@ -73,6 +79,14 @@ fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
         parts.headers.append(name, HeaderValue::from_bytes(header.value).ok()?);
     }
     Some(parts)
+}
+
+/// What a worker is asked.
+struct Wanted {
+    method: Method,
+    head: Vec<u8>,
+    /// For the access log.
+    entry: Option<Box<Entry>>,
 }
 
 /// The client's side before the worker has agreed.
@@ -104,24 +118,24 @@ impl Early {
     }
 }
 
-async fn serve(
-    app: Arc<App>,
-    mut client: Early,
-    request: Request<RequestBody>,
-    peer: Peer,
-    drain: Drain,
-) {
-    let wish =
-        Wish { class: Class::Stream, priority: Priority::Normal, client: Client::of(peer.address) };
+async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted, drain: Drain) {
+    let entry = request.entry.take();
     let Some(asked) = client.during(ask(&app, wish, request)).await else {
         return app.metrics.failed(crate::metrics::Failure::ClientGone);
     };
+    if let Some(entry) = entry {
+        entry.answered(match &asked {
+            Ok((answer, ..)) => answer.status,
+            Err(failed) => answer::wording(*failed).0,
+        });
+    }
     let ended = match asked {
-        Ok((response, slot)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            agree(&app, client, response, slot, drain).await
+        Ok((answer, exchange, slot)) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+            agree(&app, client, answer, exchange.into_connection(), slot, drain).await
         }
-        Ok((response, slot)) => {
-            let declining = wire::pass_on(&mut client.stream, response);
+        Ok((mut answer, exchange, slot)) => {
+            let reader = exchange.into_reader(&mut answer);
+            let declining = wire::pass_on(&mut client.stream, answer, reader);
             let ended = timeout(DECLINE_TIMEOUT, declining).await;
             drop(slot);
             ended.unwrap_or(Ok(()))
@@ -138,29 +152,28 @@ async fn serve(
     }
 }
 
-/// A worker's answer, and the slot that it holds.
+/// A worker's answer, where the rest of it is, and the slot that it holds.
 async fn ask(
     app: &Arc<App>,
     wish: Wish,
-    mut request: Request<RequestBody>,
-) -> Result<(Response<Incoming>, Slot), Failed> {
+    request: Wanted,
+) -> Result<(Answer, Exchange, Slot), Failed> {
+    let Wanted { method, head, .. } = request;
     for _ in 0..app.limits.attempts_max {
         let slot = app.slot(wish, app.now()).await?;
-        let connecting = pool::connect_for_upgrade(&slot.worker.address);
-        let Ok(Ok(mut sender)) = timeout(app.limits.connect_timeout, connecting).await else {
-            app.suspend(&slot.worker);
-            continue;
-        };
+        let Some(connection) = connect(app, &slot.worker).await else { continue };
         let since = app.now();
-        match timeout(app.limits.service_timeout, sender.try_send_request(request)).await {
-            Ok(Ok(response)) => {
-                app.metrics.answered(response.status(), app.now().since(since));
-                return Ok((response, slot));
+        let (bytes, limits) = (head.clone(), app.limits.head_limits());
+        let mut exchange =
+            Exchange::new(connection, method.clone(), bytes, None, Framed::Length, limits);
+        let answer = poll_fn(|context| exchange.poll_answer(context));
+        match timeout(app.limits.service_timeout, answer).await {
+            Ok(Ok(answer)) => {
+                app.metrics.answered(answer.status, app.now().since(since));
+                return Ok((answer, exchange, slot));
             }
-            Ok(Err(mut error)) => match error.take_message() {
-                Some(same) => request = same,
-                None => return Err(Failed::Broken),
-            },
+            Ok(Err(Trouble::Unsent)) => {}
+            Ok(Err(_)) => return Err(Failed::Broken),
             Err(_) => return Err(Failed::Late),
         }
     }
@@ -171,14 +184,15 @@ async fn ask(
 async fn agree(
     app: &App,
     mut client: Early,
-    mut response: Response<Incoming>,
+    answer: Answer,
+    worker: Connection,
     slot: Slot,
     drain: Drain,
 ) -> io::Result<()> {
-    let upgrading = hyper::upgrade::on(&mut response);
-    wire::write_head(&mut client.stream, &response).await?;
-    let worker = TokioIo::new(upgrading.await.map_err(io::Error::other)?);
-    let joined = join::run(client.stream, &client.bytes, worker, app.limits.stream_idle_timeout);
+    wire::write_head(&mut client.stream, &answer).await?;
+    client.stream.write_all(&answer.rest).await?;
+    let patience = app.limits.stream_idle_timeout;
+    let joined = join::run(client.stream, &client.bytes, worker.socket, patience);
     let ended = tokio::select! {
         ended = joined => ended,
         () = drain.turn() => Ok(()),

@@ -47,7 +47,8 @@ pub(super) async fn serve<S: Service>(
         .serve_connection(TokioIo::new(replay), routing);
     let stopping = Box::pin(core.stopping().clone().cancelled_owned());
     let patience = Patience::default();
-    let mut driven = Driven { connection, progress, stopping: Some(stopping), patience };
+    let stopping = Some(stopping);
+    let mut driven = Driven { connection, progress, stopping, listens_for_stop: false, patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => note_error(&core, result),
         Event::Upgrade(request) => {
@@ -103,6 +104,8 @@ struct Driven<S: Service> {
     progress: Rc<Progress>,
     /// None: told.
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// The end has a waker of this task.
+    listens_for_stop: bool,
     patience: Patience,
 }
 
@@ -117,6 +120,11 @@ impl<S: Service> Driven<S> {
                 return Poll::Ready(Event::Upgrade(request));
             }
             let Some(stopping) = &mut self.stopping else { break };
+            // Who has asked once is woken; asking again costs more than a look.
+            if self.listens_for_stop && !core.stopping().is_cancelled() {
+                break;
+            }
+            self.listens_for_stop = true;
             if stopping.as_mut().poll(context).is_pending() {
                 break;
             }
@@ -146,7 +154,22 @@ struct Routing<S> {
     progress: Rc<Progress>,
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<InHand>, Infallible>>>>;
+/// A request that the service answers.
+struct Answering {
+    answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
+    progress: Rc<Progress>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<InHand>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.answer.as_mut().poll(context).map(|answer| {
+            let progress = Rc::clone(&self.progress);
+            Ok(answer.map(|body| InHand { body, progress }))
+        })
+    }
+}
 
 impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<InHand>;
@@ -157,12 +180,13 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
         self.progress.begin_request();
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
-            return Box::pin(pending());
+            return Answering { answer: Box::pin(pending()), progress: Rc::clone(&self.progress) };
         }
         self.core.metrics().request();
         let progress = Rc::clone(&self.progress);
-        let answer = Rc::clone(self.core.service()).http(request, self.peer);
-        Box::pin(async move { Ok(answer.await.map(|body| InHand { body, progress })) })
+        // Boxed as it is: another future around it would hold it twice.
+        let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
+        Answering { answer, progress }
     }
 }
 

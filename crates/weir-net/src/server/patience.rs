@@ -17,7 +17,12 @@ pub(super) struct Patience {
 impl Patience {
     /// Resolves once `deadline` is over. Another deadline replaces it.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let is_new = self.timer.is_none();
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        // A timer that was asked wakes its task when it rings: until then there is nothing to ask.
+        if !is_new && !timer.is_elapsed() && timer.deadline() <= deadline {
+            return Poll::Pending;
+        }
         if timer.deadline() > deadline {
             timer.as_mut().reset(deadline);
         }

@@ -116,10 +116,6 @@ token = { env = "ABSENT" }
 #[test]
 fn what_comes_in_a_later_version_is_rejected_by_name() {
     let text = r#"
-[[front.apps]]
-name = "shop"
-upstreams = ["127.0.0.1:3000"]
-shed = { path = "/inbox" }
 [jobs.resources]
 ffmpeg = 2
 [[jobs.cron]]
@@ -131,13 +127,12 @@ schedule = "0 3 * * *"
 processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
-    weir.toml:5:1: front.apps[0].shed is not in this version of Weir yet
-    weir.toml:6:7: jobs.resources is not in this version of Weir yet
-    weir.toml:8:8: jobs.cron is not in this version of Weir yet
-    weir.toml:10:2: gems is not in this version of Weir yet
-    weir.toml:11:2: budget is not in this version of Weir yet
-    weir.toml:12:2: observe is not in this version of Weir yet
-    weir.toml:13:2: workers is not in this version of Weir yet
+    weir.toml:2:7: jobs.resources is not in this version of Weir yet
+    weir.toml:4:8: jobs.cron is not in this version of Weir yet
+    weir.toml:6:2: gems is not in this version of Weir yet
+    weir.toml:7:2: budget is not in this version of Weir yet
+    weir.toml:8:2: observe is not in this version of Weir yet
+    weir.toml:9:2: workers is not in this version of Weir yet
     ");
 }
 
@@ -501,8 +496,12 @@ fn whole(section: &str, name: &str) -> String {
     if section == "front.apps[]" && is_of_sockets.contains(&name) {
         return format!("{SHARED}workers = 4\n");
     }
-    if section == "front.apps[]" {
-        return "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n".to_owned();
+    let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
+    match section.strip_prefix("front.apps[]") {
+        Some("") => return shop.to_owned(),
+        Some(".shed[]") => return format!("{shop}{heading}\npath = \"/\"\nqueue = \"mail\""),
+        Some(_) => return format!("{shop}{heading}\npath = \"/\""),
+        None => {}
     }
     match section.strip_prefix("realtime.apps[]") {
         Some("") => APP.to_owned(),

@@ -27,6 +27,8 @@ pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timesta
         streams_waiting: 0,
         is_paused: false,
         is_overloaded: false,
+        is_in_maintenance: false,
+        shedding: Vec::new(),
         jain_index: jain_index(&served),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
         workers,

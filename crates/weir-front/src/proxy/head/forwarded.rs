@@ -1,55 +1,82 @@
 //! What a worker is told of the client and of the way here.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io::Write;
 use std::net::IpAddr;
 
-use hyper::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
-use weir_net::server::Peer;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+use super::{Target, write_field};
+use crate::proxy::origin::Origin;
+
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const X_REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
 
 /// A longer one is replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
-/// The longest text of an address: eight groups of four digits.
-const ADDRESS_BYTES_MAX: usize = 39;
 
 /// What a worker is told. What a client says of itself is no evidence, so all of it is ours.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
-    pub(in crate::proxy) peer: Peer,
-    pub(in crate::proxy) start: HeaderValue,
+    pub(in crate::proxy) origin: Origin,
+    pub(in crate::proxy) start: Start,
+    pub(in crate::proxy) id: RequestId,
 }
 
-impl Forwarded {
-    pub(super) fn add(self, headers: &mut HeaderMap, host: &HeaderValue) {
-        headers.remove(FORWARDED);
-        match self.peer.address.and_then(address) {
-            Some(address) => headers.insert(X_FORWARDED_FOR, address),
-            None => headers.remove(X_FORWARDED_FOR),
-        };
-        let protocol = if self.peer.is_tls { "https" } else { "http" };
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(protocol));
-        headers.insert(X_FORWARDED_HOST, host.clone());
-        headers.insert(X_REQUEST_START, self.start);
-        // One that a client sent is kept if it is short and plain.
-        if !headers.get(X_REQUEST_ID).is_some_and(is_plain) {
-            headers.insert(X_REQUEST_ID, new_id());
+/// What names a request in all logs. One that a client sent is kept if it is short and plain.
+#[derive(Clone, Debug)]
+pub(in crate::proxy) enum RequestId {
+    Given(HeaderValue),
+    New([u8; 32]),
+}
+
+impl RequestId {
+    pub(in crate::proxy) fn of(headers: &HeaderMap) -> Self {
+        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
+            Some(id) => Self::Given(id.clone()),
+            None => Self::New(new_id()),
+        }
+    }
+
+    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(id) => id.as_bytes(),
+            Self::New(id) => id,
         }
     }
 }
 
-fn address(address: IpAddr) -> Option<HeaderValue> {
-    let mut text = [0; ADDRESS_BYTES_MAX];
-    let mut left = &mut text[..];
-    write!(left, "{address}").ok()?;
-    let length = ADDRESS_BYTES_MAX - left.len();
-    HeaderValue::from_bytes(&text[..length]).ok()
+impl Forwarded {
+    pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
+        let protocol = if self.origin.is_tls { "https" } else { "http" };
+        if let Some(address) = self.origin.address {
+            // Writing to memory can't fail.
+            let _ = write!(head, "x-forwarded-for: {address}\r\n");
+        }
+        write_field(head, "x-forwarded-proto", protocol.as_bytes());
+        write_field(head, "x-forwarded-host", target.host.as_bytes());
+        write_forwarded(head, self.origin, protocol, target.host.as_bytes());
+        write_field(head, "x-request-start", &self.start);
+        write_field(head, "x-request-id", self.id.as_bytes());
+    }
+}
+
+/// The standard's field (RFC 7239), which newer frameworks read first.
+fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u8]) {
+    // Writing to memory can't fail.
+    let _ = match origin.address {
+        Some(IpAddr::V4(address)) => write!(head, "forwarded: for={address}"),
+        Some(IpAddr::V6(address)) => write!(head, "forwarded: for=\"[{address}]\""),
+        None => write!(head, "forwarded: for=unknown"),
+    };
+    let _ = write!(head, ";proto={protocol}");
+    if !host.is_empty() {
+        // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
+        head.extend_from_slice(b";host=\"");
+        head.extend_from_slice(host);
+        head.push(b'"');
+    }
+    head.extend_from_slice(b"\r\n");
 }
 
 fn is_plain(id: &HeaderValue) -> bool {
@@ -59,36 +86,45 @@ fn is_plain(id: &HeaderValue) -> bool {
 }
 
 /// 128 random bits in hexadecimal.
-fn new_id() -> HeaderValue {
+fn new_id() -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 32];
     for (pair, byte) in text.chunks_exact_mut(2).zip(fastrand::u128(..).to_be_bytes()) {
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    HeaderValue::from_bytes(&text).unwrap_or_else(|_| unreachable!("digits"))
+    text
 }
 
-/// The value of `X-Request-Start`, written once a millisecond: `t=` and seconds with three
-/// decimals, the form that nginx's `t=${msec}` made common.
+/// The value of `X-Request-Start`: `t=` and seconds with three decimals, the form that nginx's
+/// `t=${msec}` made common.
+pub(in crate::proxy) type Start = [u8; START_BYTES];
+
+/// Until the year 2286.
+const START_BYTES: usize = "t=1234567890.123".len();
+
+/// Writes the value once a millisecond.
 #[derive(Debug)]
-pub(in crate::proxy) struct RequestStart(RefCell<(u64, HeaderValue)>);
+pub(in crate::proxy) struct RequestStart(Cell<(u64, Start)>);
 
 impl Default for RequestStart {
     fn default() -> Self {
-        Self(RefCell::new((0, HeaderValue::from_static("t=0.000"))))
+        Self(Cell::new((0, *b"t=0000000000.000")))
     }
 }
 
 impl RequestStart {
-    pub(in crate::proxy) fn at(&self, now: Timestamp) -> HeaderValue {
-        let (millis, value) = &mut *self.0.borrow_mut();
-        if *millis != now.as_millis() {
-            *millis = now.as_millis();
-            let text = format!("t={}.{:03}", *millis / 1_000, *millis % 1_000);
-            *value = HeaderValue::try_from(text).unwrap_or_else(|_| unreachable!("digits"));
+    pub(in crate::proxy) fn at(&self, now: Timestamp) -> Start {
+        let (millis, value) = self.0.get();
+        if millis == now.as_millis() {
+            return value;
         }
-        value.clone()
+        let millis = now.as_millis();
+        let mut value = *b"t=0000000000.000";
+        // A clock beyond that year leaves the value as it is.
+        let _ = write!(&mut value[2..], "{:010}.{:03}", millis / 1_000, millis % 1_000);
+        self.0.set((millis, value));
+        value
     }
 }
 
@@ -99,15 +135,7 @@ mod tests {
     #[test]
     fn the_start_is_in_seconds_with_three_decimals() {
         let start = RequestStart::default();
-        assert_eq!(start.at(Timestamp::from_millis(1_234_567_890_007)), "t=1234567890.007");
-        assert_eq!(start.at(Timestamp::from_micros(1_234_567_890_008_999)), "t=1234567890.008");
-    }
-
-    #[test]
-    fn the_longest_address_fits() {
-        for text in ["192.0.2.1", "2001:db8:1111:2222:3333:4444:5555:6666", "::1"] {
-            let parsed: IpAddr = text.parse().expect("an address");
-            assert_eq!(address(parsed).expect("a value"), text);
-        }
+        assert_eq!(&start.at(Timestamp::from_millis(1_234_567_890_007)), b"t=1234567890.007");
+        assert_eq!(&start.at(Timestamp::from_micros(1_234_567_890_008_999)), b"t=1234567890.008");
     }
 }

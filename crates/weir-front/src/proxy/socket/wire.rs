@@ -1,38 +1,37 @@
 //! An answer's bytes on a raw socket, which hyper does not write there.
 
+use std::future::poll_fn;
 use std::io;
 
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::proxy::{answer, head};
+use crate::proxy::answer;
+use crate::upstream::{Answer, AnswerReader};
 
 /// Status and header fields as they are.
-pub(super) async fn write_head<S, B>(socket: &mut S, response: &Response<B>) -> io::Result<()>
+pub(super) async fn write_head<S>(socket: &mut S, answer: &Answer) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
 {
-    socket.write_all(&head_bytes(response.status(), response.headers())).await
+    socket.write_all(&head_bytes(answer.status, &answer.headers)).await
 }
 
-/// An answer that is no upgrade; the connection ends with it.
-pub(super) async fn pass_on<S>(socket: &mut S, response: Response<Incoming>) -> io::Result<()>
+/// An answer that is no upgrade; the connection ends with it, and so does a body without a length.
+pub(super) async fn pass_on<S>(
+    socket: &mut S,
+    answer: Answer,
+    mut reader: AnswerReader,
+) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
 {
-    let (mut parts, mut body) = response.into_parts();
-    head::remove_hop_by_hop(&mut parts.headers);
-    // Its end is the connection's, if it has no length.
-    parts.headers.remove(TRANSFER_ENCODING);
-    close_after(&mut parts.headers);
-    socket.write_all(&head_bytes(parts.status, &parts.headers)).await?;
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-            socket.write_all(&data).await?;
-        }
+    let mut headers = answer.headers;
+    close_after(&mut headers);
+    socket.write_all(&head_bytes(answer.status, &headers)).await?;
+    while let Some(data) = poll_fn(|context| reader.poll_data(context)).await {
+        socket.write_all(&data.map_err(io::Error::other)?).await?;
     }
     socket.shutdown().await
 }

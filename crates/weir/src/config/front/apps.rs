@@ -1,14 +1,16 @@
 //! `[[front.apps]]`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_front::{AppLimits, AppSettings};
+use weir_front::{AppLimits, AppSettings, Gzip};
 use weir_supervisor::workers::GroupName;
 
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
+use super::rules;
 use super::sockets::SharedSockets;
 
 /// An app, and how its workers are started.
@@ -19,6 +21,8 @@ pub(crate) struct App {
     pub(crate) processes: Option<Processes>,
     /// None: requests get to its workers through the proxy.
     pub(crate) sockets: Option<SharedSockets>,
+    /// Shown during maintenance.
+    pub(crate) maintenance_page: Option<PathBuf>,
 }
 
 /// More of anything than a machine holds.
@@ -31,13 +35,8 @@ pub(super) struct Known(HashSet<String>);
 impl Known {
     /// One app. Without its name or workers it is none, but a mistake.
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> App {
-        let mut app = AppSettings {
-            name: String::new(),
-            hosts: Vec::new(),
-            paths: Vec::new(),
-            workers: Vec::new(),
-            limits: AppLimits::default(),
-        };
+        let mut app = AppSettings::new("");
+        let mut maintenance_page = None;
         keys.required_text(
             Key::fixed("name", "Required. Names the app in logs, metrics and commands."),
             &mut app.name,
@@ -54,14 +53,20 @@ impl Known {
         } else if !keys.is_set("command") {
             keys.require("upstreams");
         }
+        rules::read(keys, &mut app);
+        keys.optional_path(
+            Key::fixed("maintenance_page", "The HTML file that whoever asks is shown during maintenance, with 503 (weir workers maintenance APP on). None: a plain page of Weir's own."),
+            &mut maintenance_page,
+        );
         read_counts(keys, &mut app.limits);
+        read_buffers(keys, &mut app.limits);
+        app.limits.gzip = read_gzip(keys);
         read_waits(keys, &mut app.limits);
         let sockets = SharedSockets::read(keys, processes.as_ref());
         if let (Some(processes), None) = (&processes, &sockets) {
             processes.check_reach(keys);
         }
-        keys.later(&["shed"]);
-        App { settings: app, processes, sockets }
+        App { settings: app, processes, sockets, maintenance_page }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {
@@ -132,6 +137,51 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     );
 }
 
+/// None: answers go out as they are.
+fn read_gzip(keys: &mut Keys<'_>) -> Option<Gzip> {
+    let (mut is_on, mut gzip) = (false, Gzip::default());
+    keys.flag(
+        Key::fixed(
+            "gzip",
+            "Compress answers that are text, for clients that take it, unless the app has.",
+        ),
+        &mut is_on,
+    );
+    keys.size(
+        Key::fixed("gzip_min", "Shorter answers are not compressed."),
+        0..=1 << 30,
+        &mut gzip.bytes_min,
+    );
+    keys.number(Key::fixed("gzip_level", "From 1 (fast) to 9 (small)."), 1..=9, &mut gzip.level);
+    is_on.then_some(gzip)
+}
+
+fn read_buffers(keys: &mut Keys<'_>, limits: &mut AppLimits) {
+    let mut size = |name, field: &mut usize, doc| {
+        keys.size(Key::fixed(name, doc), 0..=1 << 40, field);
+    };
+    size(
+        "request_buffer",
+        &mut limits.request_buffer_bytes,
+        "Bytes of a request's body that are read before it is given to a worker, so that a slow client holds none. What is beyond is passed on as it comes; 0: all of it.",
+    );
+    size(
+        "answer_buffer",
+        &mut limits.answer_buffer_bytes,
+        "Bytes of an answer that are read from the worker ahead of a slow client.",
+    );
+    size(
+        "buffers_max",
+        &mut limits.buffers_max,
+        "Bytes of all bodies that are kept so for the app. When they are used up, workers wait for their clients.",
+    );
+    size(
+        "answer_head_bytes_max",
+        &mut limits.answer_head_bytes_max,
+        "Bytes of the head of a worker's answer; a longer one gives 502.",
+    );
+}
+
 fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     let mut wait = |name, field: &mut Duration, doc| {
         keys.duration(Key::fixed(name, doc), WAIT, field);
@@ -159,7 +209,7 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     wait(
         "body_timeout",
         &mut limits.body_timeout,
-        "How long a worker may be silent in the middle of an answer before it is cut.",
+        "How long a worker may be silent in the middle of an answer before it is cut, or a client in the middle of its body: 408.",
     );
     wait("connect_timeout", &mut limits.connect_timeout, "To connect to a worker.");
     wait(

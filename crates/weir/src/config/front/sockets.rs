@@ -26,7 +26,7 @@ const OWN_KEYS: [&str; 6] =
     ["listen", "selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
 
 /// The keys of an app that the proxy serves.
-const PROXY_KEYS: [&str; 17] = [
+const PROXY_KEYS: [&str; 27] = [
     "hosts",
     "paths",
     "upstreams",
@@ -44,6 +44,16 @@ const PROXY_KEYS: [&str; 17] = [
     "connect_timeout",
     "retry_worker_after",
     "stream_idle_timeout",
+    "maintenance_page",
+    "priorities",
+    "shed",
+    "request_buffer",
+    "answer_buffer",
+    "buffers_max",
+    "answer_head_bytes_max",
+    "gzip",
+    "gzip_min",
+    "gzip_level",
 ];
 
 /// What the workers of an app listen on.

@@ -1,0 +1,243 @@
+//! The body of an answer, from a worker to a client.
+//!
+//! One that is not here as a whole is read by a task of its own, ahead of a client that is slower
+//! than the worker: the worker has its slot back when it has said all, not when the client has
+//! heard all. What is read goes on at once; nothing waits for more.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+use weir_net::server::{Body, BoxError};
+
+use crate::app::{Lease, Slot};
+use crate::drain::Drain;
+use crate::upstream::{AnswerReader, Pool, ReadError};
+
+/// How an answer is passed on.
+pub(super) struct Relay {
+    pub(super) reader: AnswerReader,
+    pub(super) slot: Slot,
+    pub(super) pool: Pool,
+    /// How long the worker may be silent.
+    pub(super) patience: Duration,
+    /// It ends when Weir does.
+    pub(super) drain: Option<Drain>,
+}
+
+impl Relay {
+    /// The body for the client.
+    pub(super) fn start(mut self) -> Body {
+        if let Some(whole) = self.reader.take_whole() {
+            self.let_go();
+            return Body::from(whole);
+        }
+        let length = self.reader.length();
+        let channel = Channel::default();
+        let body = RelayBody { channel: channel.clone(), bytes_left: length };
+        drop(spawn_local(self.run(channel)));
+        Body::new(body)
+    }
+
+    fn let_go(self) {
+        let Self { reader, slot, pool, .. } = self;
+        if let Some(connection) = reader.into_connection() {
+            pool.keep(&slot.worker, connection, slot.app().limits.keep_alive());
+        }
+    }
+
+    async fn run(mut self, channel: Channel) {
+        let ended = self.pump(&channel).await;
+        match ended {
+            None => {}
+            Some(Ok(())) => {
+                self.let_go();
+                channel.end(Ok(()));
+            }
+            Some(Err(error)) => {
+                drop(self);
+                channel.end(Err(error));
+            }
+        }
+    }
+
+    /// To the end of the body. None: the client has gone.
+    async fn pump(&mut self, channel: &Channel) -> Option<Result<(), BoxError>> {
+        let app = self.slot.app().clone();
+        let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match self.drain.take() {
+            Some(drain) => Some(Box::pin(drain.turn())),
+            None => None,
+        };
+        loop {
+            poll_fn(|context| channel.poll_room(context, app.limits.answer_buffer_bytes)).await?;
+            let reader = &mut self.reader;
+            let next = poll_fn(|context| {
+                if channel.poll_gone(context).is_ready() {
+                    return Poll::Ready(Next::Gone);
+                }
+                if let Some(drained) = &mut drained
+                    && drained.as_mut().poll(context).is_ready()
+                {
+                    return Poll::Ready(Next::Bytes(None));
+                }
+                reader.poll_data(context).map(Next::Bytes)
+            });
+            match timeout(self.patience, next).await {
+                Err(_) => return Some(Err("the worker was silent for too long".into())),
+                Ok(Next::Gone) => return None,
+                Ok(Next::Bytes(None)) => return Some(Ok(())),
+                Ok(Next::Bytes(Some(Err(error)))) => return Some(Err(error.into())),
+                Ok(Next::Bytes(Some(Ok(data)))) => {
+                    let lease = app.buffers.take(data.len());
+                    channel.push(data, lease);
+                }
+            }
+        }
+    }
+}
+
+enum Next {
+    Gone,
+    Bytes(Option<Result<Bytes, ReadError>>),
+}
+
+/// Between the task that reads and the body that hyper writes; clones are the same.
+#[derive(Clone, Default)]
+struct Channel(Rc<RefCell<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    pieces: VecDeque<(Bytes, Option<Lease>)>,
+    bytes: usize,
+    /// The budget gave nothing for the last piece: there is room when all is gone.
+    is_short: bool,
+    end: Option<Result<(), BoxError>>,
+    is_gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Channel {
+    fn push(&self, data: Bytes, lease: Option<Lease>) {
+        let mut shared = self.0.borrow_mut();
+        shared.bytes += data.len();
+        shared.is_short = lease.is_none();
+        shared.pieces.push_back((data, lease));
+        wake(shared.writer.take());
+    }
+
+    fn end(&self, end: Result<(), BoxError>) {
+        let mut shared = self.0.borrow_mut();
+        shared.end = Some(end);
+        wake(shared.writer.take());
+    }
+
+    /// None: the client has gone.
+    fn poll_room(&self, context: &mut Context<'_>, bytes_max: usize) -> Poll<Option<()>> {
+        let mut shared = self.0.borrow_mut();
+        if shared.is_gone {
+            return Poll::Ready(None);
+        }
+        let bytes_max = if shared.is_short { 1 } else { bytes_max.max(1) };
+        if shared.bytes < bytes_max {
+            return Poll::Ready(Some(()));
+        }
+        shared.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut shared = self.0.borrow_mut();
+        if shared.is_gone {
+            return Poll::Ready(());
+        }
+        shared.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        let mut shared = self.0.borrow_mut();
+        if let Some((data, lease)) = shared.pieces.pop_front() {
+            shared.bytes -= data.len();
+            drop(lease);
+            wake(shared.reader.take());
+            return Poll::Ready(Some(Ok(data)));
+        }
+        match shared.end.take() {
+            Some(Ok(())) => {
+                shared.end = Some(Ok(()));
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                shared.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// What the client's connection takes.
+struct RelayBody {
+    channel: Channel,
+    /// None: the worker has not said.
+    bytes_left: Option<u64>,
+}
+
+impl Drop for RelayBody {
+    fn drop(&mut self) {
+        let mut shared = self.channel.0.borrow_mut();
+        shared.is_gone = true;
+        wake(shared.reader.take());
+    }
+}
+
+impl HttpBody for RelayBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.channel.poll_next(context).map(|next| {
+            next.map(|data| {
+                data.map(|data| {
+                    if let Some(left) = &mut self.bytes_left {
+                        *left = left.saturating_sub(data.len() as u64);
+                    }
+                    Frame::data(data)
+                })
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes_left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.bytes_left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl fmt::Debug for RelayBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RelayBody").finish_non_exhaustive()
+    }
+}

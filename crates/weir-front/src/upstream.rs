@@ -1,0 +1,28 @@
+//! HTTP/1.1 to workers: one request at a time on a connection, driven by whoever waits for its
+//! answer.
+//!
+//! hyper's client gives each connection a task of its own, and a request goes to it and its answer
+//! comes back through channels. Here both sockets belong to one task: docs/benchmarks.md has what
+//! that saves. The parsing of heads is httparse's, as in hyper.
+
+mod answer;
+mod by_hand;
+mod chunked;
+mod connection;
+mod exchange;
+mod framing;
+mod outgoing;
+mod pool;
+mod reader;
+mod scratch;
+mod sending;
+mod socket;
+
+pub(crate) use self::answer::{Answer, HeadLimits};
+pub(crate) use self::by_hand::read as read_by_hand;
+pub(crate) use self::connection::Connection;
+pub(crate) use self::exchange::{Exchange, Trouble};
+pub(crate) use self::outgoing::{BadBody, Outgoing};
+pub(crate) use self::pool::Pool;
+pub(crate) use self::reader::{AnswerReader, ReadError};
+pub(crate) use self::sending::Framed;

@@ -1,0 +1,322 @@
+//! The head of a worker's answer.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use httparse::{ParserConfig, Status};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+
+use super::framing::Framing;
+
+/// Header fields of one answer.
+const HEADERS_MAX: usize = 128;
+
+/// What is asked of an answer's head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadLimits {
+    /// Bytes of one head.
+    pub(crate) bytes_max: usize,
+}
+
+/// A worker's answer, of which the head has come.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// Without what ends at the next hop (RFC 9110, section 7.6.1), unless it switches protocols.
+    pub(crate) headers: HeaderMap,
+    pub(super) framing: Framing,
+    /// What has come behind the head.
+    pub(crate) rest: Bytes,
+    /// The worker will read another request from this connection.
+    pub(super) may_keep: bool,
+}
+
+/// What is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadAnswer {
+    #[error("it is no HTTP/1")]
+    Syntax,
+    #[error("its head is longer than answer_head_bytes_max, or has more than 128 fields")]
+    TooLong,
+    #[error("its Content-Length is malformed or contradicts itself")]
+    Length,
+}
+
+/// Reads the head of the answer to a request with `method` at the start of `bytes`. None: there is
+/// more to come. Interim answers (1xx but 101) are skipped: whatever they announce was decided.
+pub(super) fn read(
+    bytes: &[u8],
+    method: &Method,
+    limits: HeadLimits,
+) -> Result<Option<Answer>, BadAnswer> {
+    let mut start = 0;
+    loop {
+        let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut head = httparse::Response::new(&mut []);
+        let text = &bytes[start..];
+        let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+            &mut head,
+            text,
+            &mut fields,
+        );
+        let length = match parsed {
+            Ok(Status::Complete(length)) if length <= limits.bytes_max => length,
+            Ok(Status::Partial) if text.len() <= limits.bytes_max => return Ok(None),
+            Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(BadAnswer::TooLong),
+            Err(_) => return Err(BadAnswer::Syntax),
+        };
+        let status = head.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or(BadAnswer::Syntax)?;
+        if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+            start += length;
+            continue;
+        }
+        let shared = Bytes::copy_from_slice(text);
+        let mut fields = Fields::with_capacity(head.headers.len());
+        for field in &*head.headers {
+            let start = field.value.as_ptr().addr() - text.as_ptr().addr();
+            let value = shared.slice(start..start + field.value.len());
+            fields.add(field.name, value, status == StatusCode::SWITCHING_PROTOCOLS)?;
+        }
+        let framing = fields.framing(status, method);
+        let may_keep = head.version == Some(1) && fields.may_outlive(&framing);
+        let headers = fields.into_headers();
+        return Ok(Some(Answer {
+            status,
+            headers,
+            framing,
+            rest: shared.slice(length..),
+            may_keep,
+        }));
+    }
+}
+
+/// The fields of a head, and what they say of the message itself.
+struct Fields {
+    headers: HeaderMap,
+    length: Option<u64>,
+    /// The last transfer coding is `chunked`. None: there is no coding.
+    is_chunked: Option<bool>,
+    wants_close: bool,
+    /// Fields that the worker means for us alone.
+    named: Vec<HeaderName>,
+}
+
+impl Fields {
+    fn with_capacity(fields: usize) -> Self {
+        let headers = HeaderMap::with_capacity(fields);
+        Self { headers, length: None, is_chunked: None, wants_close: false, named: Vec::new() }
+    }
+
+    /// `is_switch`: what ends at the next hop is kept.
+    fn add(&mut self, name: &str, value: Bytes, is_switch: bool) -> Result<(), BadAnswer> {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        let is_for_us = match name.len() {
+            2 => is("te"),
+            7 => is("upgrade"),
+            10 if is("connection") => {
+                self.connection(&value);
+                true
+            }
+            10 => is("keep-alive"),
+            14 if is("content-length") => {
+                self.add_length(&value)?;
+                false
+            }
+            16 => is("proxy-connection"),
+            17 if is("transfer-encoding") => {
+                self.is_chunked = Some(ends_chunked(&value));
+                true
+            }
+            _ => false,
+        };
+        if is_for_us && !is_switch {
+            return Ok(());
+        }
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadAnswer::Syntax)?;
+        let value = HeaderValue::from_maybe_shared(value).map_err(|_| BadAnswer::Syntax)?;
+        self.headers.append(name, value);
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if token.eq_ignore_ascii_case(b"close") {
+                self.wants_close = true;
+            } else if ![&b"keep-alive"[..], b"upgrade"]
+                .iter()
+                .any(|own| token.eq_ignore_ascii_case(own))
+            {
+                self.named.extend(HeaderName::from_bytes(token));
+            }
+        }
+    }
+
+    /// One length, however often it is said.
+    fn add_length(&mut self, value: &[u8]) -> Result<(), BadAnswer> {
+        for digits in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            let said = str::from_utf8(digits).ok().filter(|_| !digits.is_empty());
+            let said = said.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let said = said.and_then(|text| text.parse().ok()).ok_or(BadAnswer::Length)?;
+            if self.length.is_some_and(|length| length != said) {
+                return Err(BadAnswer::Length);
+            }
+            self.length = Some(said);
+        }
+        Ok(())
+    }
+
+    fn framing(&self, status: StatusCode, method: &Method) -> Framing {
+        let has_none = *method == Method::HEAD
+            || status == StatusCode::NO_CONTENT
+            || status == StatusCode::NOT_MODIFIED
+            || status == StatusCode::SWITCHING_PROTOCOLS;
+        match (self.is_chunked, self.length) {
+            _ if has_none => Framing::EMPTY,
+            (Some(true), _) => Framing::chunked(),
+            (None, Some(length)) => Framing::Length(length),
+            (Some(false), _) | (None, None) => Framing::UntilClose,
+        }
+    }
+
+    /// Whether the connection is of use after the body. One that says its end in two ways may mean
+    /// either: it ends (RFC 9112, section 6.3).
+    fn may_outlive(&self, framing: &Framing) -> bool {
+        let says_both = self.is_chunked.is_some() && self.length.is_some();
+        !self.wants_close && !says_both && !matches!(framing, Framing::UntilClose)
+    }
+
+    /// What a client gets.
+    fn into_headers(self) -> HeaderMap {
+        let Self { mut headers, is_chunked, named, .. } = self;
+        if is_chunked.is_some() {
+            headers.remove(CONTENT_LENGTH);
+        }
+        for name in named {
+            // A message keeps what gives it its meaning.
+            if name != CONTENT_LENGTH {
+                headers.remove(name);
+            }
+        }
+        headers
+    }
+}
+
+fn ends_chunked(codings: &[u8]) -> bool {
+    let last = codings.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+    last.trim_ascii().eq_ignore_ascii_case(b"chunked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024 };
+
+    fn answer(text: &str) -> Result<Option<Answer>, BadAnswer> {
+        read(text.as_bytes(), &Method::GET, LIMITS)
+    }
+
+    fn complete(text: &str) -> Answer {
+        answer(text).expect("an answer").expect("a whole head")
+    }
+
+    #[test]
+    fn a_head_is_read_with_what_is_behind_it() {
+        let got = complete("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhel");
+        assert_eq!((got.status, &got.rest[..], got.may_keep), (StatusCode::OK, &b"hel"[..], true));
+        assert!(matches!(got.framing, Framing::Length(5)));
+        let both: Vec<_> = got.headers.get_all("x-a").iter().collect();
+        assert_eq!(both, ["1", "2"]);
+    }
+
+    #[test]
+    fn interim_answers_are_skipped() {
+        let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        assert!(answer(text).expect("no error").is_none());
+        let got = complete(&format!("{text}HTTP/1.1 204 No Content\r\n\r\n"));
+        assert_eq!(got.status, StatusCode::NO_CONTENT);
+        assert!(got.framing.is_at_end() && !got.headers.contains_key("link"));
+    }
+
+    #[test]
+    fn the_end_of_a_body_is_where_the_standard_says() {
+        let framing_of = |fields: &str| {
+            let got = complete(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"));
+            let end = match got.framing {
+                Framing::Length(length) => length.to_string(),
+                Framing::Chunked(_) => "chunked".to_owned(),
+                Framing::UntilClose => "close".to_owned(),
+            };
+            (end, got.may_keep)
+        };
+        let table = [
+            ("Content-Length: 7\r\n", "7", true),
+            ("Content-Length: 7\r\nContent-Length: 7\r\n", "7", true),
+            ("Content-Length: 7, 7\r\n", "7", true),
+            ("Content-Length: 7\r\nConnection: x, Close\r\n", "7", false),
+            ("Transfer-Encoding: chunked\r\n", "chunked", true),
+            ("Transfer-Encoding: gzip, Chunked\r\n", "chunked", true),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 7\r\n", "chunked", false),
+            ("Transfer-Encoding: gzip\r\nContent-Length: 7\r\n", "close", false),
+            ("", "close", false),
+        ];
+        for (fields, end, may_keep) in table {
+            assert_eq!(framing_of(fields), (end.to_owned(), may_keep), "{fields}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+        let got = read(text, &Method::HEAD, LIMITS).expect("an answer").expect("a head");
+        assert!(got.framing.is_at_end() && got.may_keep);
+        assert_eq!(got.headers[CONTENT_LENGTH], "7");
+    }
+
+    #[test]
+    fn what_is_meant_for_the_next_hop_ends_here_unless_the_protocol_is_switched() {
+        let fields = "Connection: keep-alive, X-Hop, Content-Length\r\nKeep-Alive: timeout=5\r\n\
+                      X-Hop: 1\r\nTE: a\r\nProxy-Connection: b\r\nUpgrade: c\r\nX-End: 2\r\n\
+                      Content-Length: 0\r\n\r\n";
+        let got = complete(&format!("HTTP/1.1 200 OK\r\n{fields}"));
+        let mut names: Vec<_> = got.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["content-length", "x-end"]);
+        let fields = "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+        let got = complete(&format!("HTTP/1.1 101 Switching Protocols\r\n{fields}rest"));
+        assert_eq!((got.headers.len(), &got.rest[..]), (2, &b"rest"[..]));
+        assert!(got.framing.is_at_end());
+    }
+
+    #[test]
+    fn http_1_0_ends_with_its_answer() {
+        assert!(!complete("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx").may_keep);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_apart() {
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(1_024));
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A:b\r\n".repeat(HEADERS_MAX + 1));
+        let table = [
+            ("SSH-2.0-x\r\n", BadAnswer::Syntax),
+            ("HTTP/2 200\r\n\r\n", BadAnswer::Syntax),
+            ("HTTP/1.1 099 x\r\n\r\n", BadAnswer::Syntax),
+            ("HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", BadAnswer::Syntax),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +7\r\n\r\n", BadAnswer::Length),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Length: 8\r\n\r\n",
+                BadAnswer::Length,
+            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", BadAnswer::Length),
+            (&long, BadAnswer::TooLong),
+            (&long[..1_030], BadAnswer::TooLong),
+            (&many, BadAnswer::TooLong),
+        ];
+        for (text, error) in table {
+            let got = answer(text);
+            assert!(matches!(&got, Err(is) if *is == error), "{text:.60}: {got:?}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A core's idle connections to workers. A connection stays on its core.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+
+use super::connection::Connection;
+use crate::app::Worker;
+
+/// The idle connections of one core; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool(Rc<RefCell<HashMap<u64, Idle>>>);
+
+#[derive(Debug)]
+struct Idle {
+    worker: Weak<Worker>,
+    connections: Vec<Connection>,
+}
+
+impl Pool {
+    /// An idle connection to `worker`: the one that was used last, so the others can end.
+    pub(crate) fn idle(&self, worker: &Worker) -> Option<Connection> {
+        let mut pool = self.0.borrow_mut();
+        let idle = pool.get_mut(&worker.serial)?;
+        while let Some(mut connection) = idle.connections.pop() {
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose answer has ended, if fewer than `idle_max` are.
+    pub(crate) fn keep(&self, worker: &Arc<Worker>, mut connection: Connection, idle_max: usize) {
+        if idle_max == 0 || !connection.is_quiet() {
+            return;
+        }
+        connection.is_reused = true;
+        let mut pool = self.0.borrow_mut();
+        let idle = pool
+            .entry(worker.serial)
+            .or_insert_with(|| Idle { worker: Arc::downgrade(worker), connections: Vec::new() });
+        if idle.connections.len() < idle_max {
+            idle.connections.push(connection);
+        }
+    }
+
+    /// Lets go of connections that their worker has closed, and of workers that are no more.
+    pub(crate) fn forget_closed(&self) {
+        self.0.borrow_mut().retain(|_, idle| {
+            idle.connections.retain_mut(Connection::is_quiet);
+            idle.worker.strong_count() > 0 && !idle.connections.is_empty()
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! The body of a worker's answer.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+
+use super::chunked::BadChunk;
+use super::connection::Connection;
+use super::framing::Framing;
+use super::sending::Sending;
+
+/// Why a body broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("the worker hung up in the middle of its answer")]
+    Short,
+    #[error("the worker's connection failed: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Bad(#[from] BadChunk),
+}
+
+/// The body of an answer, and what is left of its request: a worker may answer before it has read
+/// all.
+#[derive(Debug)]
+pub(crate) struct AnswerReader {
+    connection: Connection,
+    sending: Sending,
+    framing: Framing,
+    /// Read and not taken.
+    rest: Bytes,
+    may_keep: bool,
+    has_closed: bool,
+}
+
+impl AnswerReader {
+    pub(super) fn new(
+        connection: Connection,
+        sending: Sending,
+        framing: Framing,
+        rest: Bytes,
+        may_keep: bool,
+    ) -> Self {
+        Self { connection, sending, framing, rest, may_keep, has_closed: false }
+    }
+
+    /// Bytes that are left, if the worker has said.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(left) => Some(left),
+            Framing::Chunked(_) | Framing::UntilClose => None,
+        }
+    }
+
+    /// All of the body, if it has come already.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        match &mut self.framing {
+            Framing::Length(left) if *left <= self.rest.len() as u64 => {
+                let length = usize::try_from(std::mem::take(left)).ok()?;
+                Some(self.rest.split_to(length))
+            }
+            _ => None,
+        }
+    }
+
+    /// The next bytes; None is the end.
+    pub(crate) fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, ReadError>>> {
+        if self.sending.poll(&mut self.connection.socket, context).is_err() {
+            // Its client is the one who waits for this answer, and will see that it has ended.
+            return Poll::Ready(Some(Err(ReadError::Short)));
+        }
+        loop {
+            match self.framing.next(&mut self.rest) {
+                Ok(Some(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(None) if self.framing.is_at_end() || self.has_closed => {
+                    return Poll::Ready(None);
+                }
+                Ok(None) => {}
+                Err(bad) => return Poll::Ready(Some(Err(bad.into()))),
+            }
+            match ready!(self.connection.poll_bytes(context)) {
+                Ok(bytes) if !bytes.is_empty() => self.rest = bytes,
+                Ok(_) if matches!(self.framing, Framing::UntilClose) => self.has_closed = true,
+                Ok(_) => return Poll::Ready(Some(Err(ReadError::Short))),
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+        }
+    }
+
+    /// The connection, if the worker will read another request from it.
+    pub(crate) fn into_connection(self) -> Option<Connection> {
+        let is_clean = self.framing.is_at_end() && self.rest.is_empty() && self.sending.is_done();
+        Some(self.connection).filter(|_| is_clean && self.may_keep)
+    }
+}

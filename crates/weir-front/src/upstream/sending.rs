@@ -1,0 +1,121 @@
+//! A request on its way to a worker.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+use super::outgoing::{BadBody, Outgoing};
+use super::socket::Socket;
+
+/// How a worker is told where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framed {
+    /// By a length in the head.
+    Length,
+    Chunked,
+}
+
+impl Framed {
+    /// Appends a piece of a body.
+    pub(crate) fn write(self, into: &mut Vec<u8>, data: &[u8]) {
+        match self {
+            Self::Length => into.extend_from_slice(data),
+            // An empty chunk would be the last.
+            Self::Chunked if data.is_empty() => {}
+            Self::Chunked => {
+                into.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+                into.extend_from_slice(data);
+                into.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    fn write_end(self, into: &mut Vec<u8>) {
+        if self == Self::Chunked {
+            into.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Sending {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// Bytes that have left, of all.
+    total: u64,
+    /// None: all of it is in `bytes`.
+    body: Option<Outgoing>,
+    framed: Framed,
+    /// The worker takes no more. It may have answered all the same.
+    is_refused: bool,
+}
+
+impl Sending {
+    /// `bytes`: the head, and of the body what has come already.
+    pub(super) fn new(bytes: Vec<u8>, body: Option<Outgoing>, framed: Framed) -> Self {
+        Self { bytes, sent: 0, total: 0, body, framed, is_refused: false }
+    }
+
+    /// Bytes that have left. With none, no worker knows of the request.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.body.is_none() && self.sent == self.bytes.len()
+    }
+
+    /// The worker has taken all that has come from the client, and there is more to come.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.body.is_some() && self.sent == self.bytes.len()
+    }
+
+    pub(super) fn into_body(self) -> Option<Outgoing> {
+        self.body
+    }
+
+    /// Sends what can be sent. A worker that takes no more is no error here: its answer says more.
+    pub(super) fn poll(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> Result<(), BadBody> {
+        while !self.is_refused {
+            if self.sent < self.bytes.len() {
+                match self.poll_bytes(socket, context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => self.is_refused = true,
+                    Poll::Pending => return Ok(()),
+                }
+                continue;
+            }
+            let Some(body) = &mut self.body else { return Ok(()) };
+            let Poll::Ready(data) = body.poll_data(context) else { return Ok(()) };
+            self.bytes.clear();
+            self.sent = 0;
+            match data {
+                Some(data) => self.framed.write(&mut self.bytes, &data?),
+                None => {
+                    self.framed.write_end(&mut self.bytes);
+                    self.body = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_bytes(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let written = Pin::new(socket).poll_write(context, &self.bytes[self.sent..]);
+        written.map_ok(|count| {
+            self.sent += count;
+            self.total += count as u64;
+        })
+    }
+}
