@@ -122,6 +122,16 @@ impl Child {
         self.running_mut()?.control.take()
     }
 
+    /// `process`, started beside the present generation, is the present one from now on; the one before
+    /// it is answered. It need not be ready: a generation before it was.
+    pub(crate) fn take_over(&mut self, process: Box<Process>) -> Option<Box<Process>> {
+        self.restarts.note_ready();
+        match std::mem::replace(&mut self.state, State::Running(process)) {
+            State::Running(before) => Some(before),
+            State::Waiting { .. } | State::Ended => None,
+        }
+    }
+
     /// Asks it to end; one that waits to be started isn't.
     pub(crate) fn stop(&mut self, now: Duration) {
         match &mut self.state {

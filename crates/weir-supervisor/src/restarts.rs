@@ -58,6 +58,11 @@ impl Restarts {
         Self { was_ready_once: true, ..Self::new(policy) }
     }
 
+    /// It was ready, in an earlier generation.
+    pub(crate) fn note_ready(&mut self) {
+        self.was_ready_once = true;
+    }
+
     /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
     ///
     /// A child that dies before anything was ever ready is given up at once: what is wrong then

@@ -21,7 +21,7 @@ use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
 use crate::silence::Look;
 use crate::spec::ChildSpec;
-use crate::workers::Fleet;
+use crate::workers::{Asker, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 use self::replacement::Replacement;
@@ -33,6 +33,15 @@ pub trait Events {
 
     /// The settings are to be read again. True: they are sound, tell the children.
     fn reload(&mut self) -> bool;
+
+    /// A new service process is about to be started beside the present one: what it is to find is
+    /// put in place. `Err`: it is not to be started, and why.
+    fn replacing(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The new process serves, or it failed and what it was to find is void.
+    fn replaced(&mut self, _is_done: bool) {}
 }
 
 /// Why the loop ended.
@@ -62,6 +71,12 @@ pub struct Supervisor {
     workers: Option<Fleet>,
     orphans: Option<Orphans>,
     replacement: Option<Replacement>,
+    /// Who waits to hear how the replacement goes.
+    asker: Option<Asker>,
+    /// The service has taken another's place and does not serve everything yet.
+    is_unproven: bool,
+    /// To be done when the replacement is decided: both would change the settings.
+    reload_waits: bool,
     /// None: the service can't run twice.
     replace_deadline: Option<Duration>,
 }
@@ -88,6 +103,9 @@ impl Supervisor {
             workers: None,
             orphans: None,
             replacement: None,
+            asker: None,
+            is_unproven: false,
+            reload_waits: false,
             replace_deadline: None,
         }
     }
@@ -109,9 +127,11 @@ impl Supervisor {
                 self.answer(request, now, events);
             }
             self.listen_to_children(now, events);
-            self.reap(now);
-            self.listen_to_replacement(now);
+            self.reap(now, events);
+            self.listen_to_replacement(now, events);
             self.listen_to_workers(now);
+            self.follow_wishes(now, events);
+            self.reload_late(events);
         }
     }
 
@@ -186,17 +206,20 @@ impl Supervisor {
                 tracing::info!("stopping");
                 self.stop(now);
             }
-            Request::Replace => self.replace_service(now),
-            Request::Reload => {
-                self.notify.reloading();
-                if !self.stopping && events.reload() {
-                    for process in self.children.iter().filter_map(Child::running) {
-                        process.signal(Signal::HUP);
-                    }
-                } else {
-                    self.notify.ready("serving; the settings are those of before");
-                }
+            Request::Replace => self.replace_service(now, None, events),
+            Request::Reload if self.is_being_replaced() => self.reload_waits = true,
+            Request::Reload => self.reload(events),
+        }
+    }
+
+    fn reload(&mut self, events: &mut dyn Events) {
+        self.notify.reloading();
+        if !self.stopping && events.reload() {
+            for process in self.children.iter().filter_map(Child::running) {
+                process.signal(Signal::HUP);
             }
+        } else {
+            self.notify.ready("serving; the settings are those of before");
         }
     }
 
@@ -229,11 +252,14 @@ impl Supervisor {
             process.output.pass_on(self.output.as_fd());
             for word in process.words() {
                 process.alive_at = now;
-                process.silence.broken(now);
                 if word == Word::Ready && process.ready_at.is_none() {
                     process.ready_at = Some(now);
                     became_ready = true;
                     tracing::info!(child = name, pid = process.pid.as_raw_nonzero(), "ready");
+                }
+                // Before, it may take as long as it needs.
+                if process.ready_at.is_some() {
+                    process.silence.broken(now);
                 }
                 reloaded |= word == Word::Reloaded;
             }
@@ -243,15 +269,17 @@ impl Supervisor {
         }
         if became_ready && self.children.iter().all(Child::is_ready) {
             self.notify.ready("serving");
+            self.note_proven(true, events);
             if !std::mem::replace(&mut self.announced, true) {
                 events.ready();
             }
         }
     }
 
-    fn reap(&mut self, now: Duration) {
+    fn reap(&mut self, now: Duration, events: &mut dyn Events) {
         for index in 0..self.children.len() {
             if let Some(death) = self.children[index].reap(now, self.output.as_fd()) {
+                self.note_proven(false, events);
                 self.report(index, &death, now);
             }
         }

@@ -23,6 +23,7 @@ mod spec;
 mod template;
 
 pub use check::{Mistake, mistakes};
+pub(crate) use fleet::{Asker, Wish};
 pub use fleet::{Fleet, FleetError};
 pub use signals::{UnknownSignal, WorkerSignal};
 pub use spec::{

@@ -30,6 +30,9 @@ pub(crate) enum Command {
     Init(InitArguments),
     /// Show how a running Weir is doing
     Status(StatusArguments),
+    /// Start a new process beside the present one, with the settings as they are now, and let it take
+    /// over without a gap
+    Restart(RestartArguments),
     /// Look at jobs and act on them
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -126,6 +129,16 @@ pub(crate) enum Template {
 /// `weir status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `weir restart`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Print JSON

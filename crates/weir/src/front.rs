@@ -2,10 +2,14 @@
 //! front's apps at all else.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::http::HeaderValue;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
+use tokio::time::{sleep, timeout};
 use weir_front::Proxy;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
@@ -21,6 +25,47 @@ pub(crate) struct Front {
     pub(crate) proxy: Rc<Proxy>,
     /// The listener at which apps are served; realtime is at all.
     pub(crate) front_listener: Option<usize>,
+    /// Requests to realtime on all cores.
+    pub(crate) publishers: Publishers,
+}
+
+/// Counts requests to realtime that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Publishers(Arc<AtomicUsize>);
+
+/// One of them.
+#[derive(Debug)]
+struct Publisher(Publishers);
+
+impl Publishers {
+    fn enter(&self) -> Publisher {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Publisher(self.clone())
+    }
+
+    /// Resolves when the cores, told to end `last_request` ago, can bring no new ones and those that
+    /// there were have their answers; or they take too long.
+    pub(crate) async fn leave(&self, last_request: Duration) {
+        sleep(last_request).await;
+        let are_gone = async {
+            while self.0.load(Ordering::SeqCst) > 0 {
+                sleep(PUBLISHERS_LOOK).await;
+            }
+        };
+        if timeout(PUBLISHERS_PATIENCE, are_gone).await.is_err() {
+            tracing::warn!("requests to realtime take too long; they will be told to try again");
+        }
+    }
+}
+
+const PUBLISHERS_LOOK: Duration = Duration::from_millis(5);
+/// Publishing waits for nobody; only a body may be slow to arrive.
+const PUBLISHERS_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Front {
@@ -67,6 +112,7 @@ impl Service for Front {
 
     async fn http(self: Rc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
+            let _publisher = self.publishers.enter();
             return Rc::clone(realtime).answer(request, peer).await;
         }
         if self.has_apps_at(peer) {

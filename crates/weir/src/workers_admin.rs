@@ -37,9 +37,12 @@ pub(crate) struct Front {
     pub(crate) apps: Arc<Apps>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
-    /// To the parent. None: it runs no workers.
-    pub(crate) orders: Option<mpsc::Sender<Asked>>,
+    pub(crate) orders: Orders,
 }
+
+/// The way to the parent. None: there is none (a test).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
 
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
@@ -227,14 +230,23 @@ impl Front {
     }
 
     async fn ask(&self, command: Command) -> Result<(), Problem> {
-        let Some(orders) = &self.orders else {
+        if self.reported().groups.is_empty() {
             let hint = "only workers with a command in [[front.apps]] are Weir's own";
             return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
-        };
+        }
+        self.orders.ask(command, ANSWER_TIMEOUT).await
+    }
+}
+
+impl Orders {
+    /// Tells the parent to do something; it has `patience` to say whether it does.
+    pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
+        let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
+        let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
         let (answer, answered) = oneshot::channel();
-        let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait", "");
-        orders.try_send(Asked { command, answer }).map_err(busy)?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+        let asked = orders.try_send(Asked { command, answer });
+        asked.map_err(|_| unavailable("too many orders wait"))?;
+        match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {

@@ -10,12 +10,15 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
@@ -45,9 +48,9 @@ pub(super) async fn serve<S: Service>(
         .header_read_timeout(None)
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing);
-    let stopping = Box::pin(core.stopping().clone().cancelled_owned());
+    let ending = Ending::Serving(Box::pin(core.stopping().clone().cancelled_owned()));
     let patience = Patience::default();
-    let mut driven = Driven { connection, progress, stopping: Some(stopping), patience };
+    let mut driven = Driven { connection, progress, ending, patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => note_error(&core, result),
         Event::Upgrade(request) => {
@@ -101,9 +104,19 @@ enum Event {
 struct Driven<S: Service> {
     connection: Connection<TokioIo<Replay>, Routing<S>>,
     progress: Rc<Progress>,
-    /// None: told.
-    stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    ending: Ending,
     patience: Patience,
+}
+
+/// How far a connection is on its way to the end of its core.
+enum Ending {
+    /// Until the core is told to end.
+    Serving(Pin<Box<WaitForCancellationFutureOwned>>),
+    /// It has nothing in hand, but its client may have sent a request already: that is answered, as
+    /// the last one. To close at once would lose it.
+    Lingering(Pin<Box<Sleep>>),
+    /// hyper is told to end.
+    Told,
 }
 
 impl<S: Service> Driven<S> {
@@ -116,17 +129,36 @@ impl<S: Service> Driven<S> {
             if let Some(request) = self.progress.take_upgrade() {
                 return Poll::Ready(Event::Upgrade(request));
             }
-            let Some(stopping) = &mut self.stopping else { break };
-            if stopping.as_mut().poll(context).is_pending() {
+            if !self.goes_on_ending(core, context) {
                 break;
             }
-            self.stopping = None;
-            Pin::new(&mut self.connection).graceful_shutdown();
         }
         let Some(deadline) = self.progress.deadline(&core.limits()) else {
             return Poll::Pending;
         };
         self.patience.poll(context, deadline.at).map(|()| Event::TooLate(deadline.limit))
+    }
+
+    /// Whether hyper was told something.
+    fn goes_on_ending(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
+        if let Ending::Serving(stopping) = &mut self.ending {
+            if stopping.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            let wait = if self.progress.is_in_hand() {
+                Duration::ZERO
+            } else {
+                core.limits().last_request_timeout
+            };
+            self.ending = Ending::Lingering(Box::pin(sleep(wait)));
+        }
+        let Ending::Lingering(over) = &mut self.ending else { return false };
+        if over.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.ending = Ending::Told;
+        Pin::new(&mut self.connection).graceful_shutdown();
+        true
     }
 
     /// The socket, and what was read from it beyond the requests that were routed.
@@ -160,9 +192,16 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
             return Box::pin(pending());
         }
         self.core.metrics().request();
-        let progress = Rc::clone(&self.progress);
+        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
         let answer = Rc::clone(self.core.service()).http(request, self.peer);
-        Box::pin(async move { Ok(answer.await.map(|body| InHand { body, progress })) })
+        Box::pin(async move {
+            let mut answer = answer.await;
+            if core.stopping().is_cancelled() {
+                // hyper closes behind it.
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| InHand { body, progress }))
+        })
     }
 }
 

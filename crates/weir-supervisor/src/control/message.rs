@@ -42,6 +42,9 @@ pub enum Command {
     Pause { group: String },
     /// Ends a pause.
     Resume { group: String },
+    /// Starts a new service process, which takes the place of the one that asks. Answered when it
+    /// does, or when it is clear that it won't.
+    ReplaceService,
 }
 
 /// From the parent to the service.

@@ -3,24 +3,26 @@
 mod commands;
 mod events;
 mod reports;
+mod services;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
-use self::reports::Cursor;
+use self::services::Line;
+pub(crate) use self::services::{Asker, Wish};
 use super::blueprint::Blueprint;
 use super::check::Mistake;
 use super::generation::{Moment, Numbers, Times};
 use super::group::{Group, Turn};
 use super::process::Process;
 use super::spec::{GroupName, GroupSpec};
-use super::{GROUPS_MAX, SERVICES_MAX, STARTS_PER_TURN_MAX};
-use crate::control::{Link, RollingState, Totals};
+use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
+use crate::control::{RollingState, Totals};
 use crate::printer::Printer;
 
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
@@ -33,6 +35,11 @@ pub struct Fleet {
     printer: Printer,
     /// To the service; to two of them while one is replaced.
     lines: Vec<Line>,
+    lines_made: u64,
+    /// What services have asked of the supervisor itself.
+    wishes: Vec<(Wish, Asker)>,
+    /// Which services send nothing more to these generations.
+    let_go: BTreeMap<u64, BTreeSet<u64>>,
     /// More was said than one turn follows.
     has_unread: bool,
     is_stopping: bool,
@@ -41,15 +48,6 @@ pub struct Fleet {
     pub(crate) totals: Totals,
     totals_sent: Totals,
     totals_at: Duration,
-}
-
-/// A connected service.
-#[derive(Debug)]
-struct Line {
-    link: Link,
-    connected_at: Duration,
-    /// How far its snapshot has come; None: it has one.
-    snapshot: Option<Cursor>,
 }
 
 /// One group.
@@ -110,6 +108,9 @@ impl Fleet {
             numbers: Numbers::default(),
             printer: Printer::default(),
             lines: Vec::new(),
+            lines_made: 0,
+            wishes: Vec::new(),
+            let_go: BTreeMap::new(),
             has_unread: false,
             is_stopping: false,
             was_killed: false,
@@ -117,19 +118,6 @@ impl Fleet {
             totals_sent: Totals::default(),
             totals_at: Duration::ZERO,
         }
-    }
-
-    /// `socket` leads to a service; it is sent a snapshot. The
-    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child. Of
-    /// more than [`SERVICES_MAX`] the oldest is disconnected.
-    pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let link = Link::new(socket)?;
-        if self.lines.len() == SERVICES_MAX {
-            self.lines.remove(0);
-        }
-        let (connected_at, snapshot) = (crate::monotonic(), Some(Cursor::default()));
-        self.lines.push(Line { link, connected_at, snapshot });
-        Ok(())
     }
 
     fn moment(&self, now: Duration) -> Moment {

@@ -47,6 +47,8 @@ pub(super) struct Workers {
     known: BTreeMap<u64, Worker>,
     /// All of them are being reported anew: until the end some are missing.
     is_in_snapshot: bool,
+    /// Told after the first snapshot.
+    are_known: Option<oneshot::Sender<()>>,
     /// Those of them that are to get nothing more, for they are stuck.
     stuck: BTreeSet<u64>,
     /// Those of these whose eviction was asked for.
@@ -72,7 +74,7 @@ struct Worker {
 
 impl Workers {
     /// Over the parent's control channel; `processes` by the names of their apps. Also the way for
-    /// operators' orders.
+    /// operators' orders, and the moment when all workers are known.
     pub(super) fn new(
         channel: UnixStream,
         apps: Arc<Apps>,
@@ -80,12 +82,13 @@ impl Workers {
         processes: BTreeMap<String, Processes>,
         probes: Shutdown,
         clock: &Clock,
-    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>)> {
+    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;
         let (reports, requests) = stream.into_split();
         let (answered, ready) = mpsc::channel(READY_MAX);
         let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
+        let (tell, are_known) = oneshot::channel();
         let workers = Self {
             reports,
             requests,
@@ -93,6 +96,7 @@ impl Workers {
             processes,
             known: BTreeMap::new(),
             is_in_snapshot: false,
+            are_known: Some(tell),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
             reported,
@@ -104,7 +108,7 @@ impl Workers {
             clock: clock.clone(),
             last_id: 0,
         };
-        Ok((workers, give_orders))
+        Ok((workers, give_orders, are_known))
     }
 
     /// Until the parent is gone, or the service ends.
@@ -230,6 +234,8 @@ impl Workers {
         for app in self.processes.keys() {
             self.give(app);
         }
+        // Nobody waits any more when it took too long.
+        let _ = self.are_known.take().map(|tell| tell.send(()));
     }
 
     /// Makes those that are ready the workers of the app.

@@ -153,6 +153,11 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
         "How long a connection may wait for its next request.",
     );
     wait(
+        "last_request_timeout",
+        &mut limits.last_request_timeout,
+        "When the service process ends or is replaced, a connection without a request in hand is kept this long: what its client has sent meanwhile is answered, as the last request.",
+    );
+    wait(
         "write_timeout",
         &mut limits.write_timeout,
         "How long a client may leave an answer unread before the connection is cut.",

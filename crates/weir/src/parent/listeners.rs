@@ -106,6 +106,11 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     wanted
 }
 
+/// Where to listen, by the names of descriptors.
+pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
+    wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
+}
+
 fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {
     let Wanted { name, address, sockets: count, has_tls } = wanted;
     let wanted = ListenAddress::Tcp(address);

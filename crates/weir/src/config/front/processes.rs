@@ -166,6 +166,11 @@ impl Processes {
         }
     }
 
+    /// What the parent makes use of; the rest is the service's.
+    pub(crate) fn for_parent(&self) -> Self {
+        Self { ready_path: None, evict_after: None, ..self.clone() }
+    }
+
     /// For the parent.
     pub(crate) fn group(
         &self,
