@@ -2,6 +2,7 @@
 //! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
 
 mod replacement;
+mod upgrade;
 mod workers;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::child::{self, Child, Death, State};
+use crate::carried::{Carrier, State};
+use crate::child::{self, Child, Death, State as Life};
 use crate::inherited::Word;
 use crate::monotonic;
 use crate::notify::Notify;
@@ -38,6 +40,12 @@ pub trait Events {
     /// put in place. `Err`: it is not to be started, and why.
     fn replacing(&mut self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
+    /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
+    fn upgrade(&mut self, _state: &State, _carrier: Carrier) -> String {
+        "this program can't be executed anew".to_owned()
     }
 
     /// The new process serves, or it failed and what it was to find is void.
@@ -70,13 +78,19 @@ pub struct Supervisor {
     watchdog_at: Option<Duration>,
     workers: Option<Fleet>,
     orphans: Option<Orphans>,
+    /// Those that an earlier program has reaped.
+    orphans_before: u64,
     replacement: Option<Replacement>,
     /// Who waits to hear how the replacement goes.
     asker: Option<Asker>,
     /// The service has taken another's place and does not serve everything yet.
     is_unproven: bool,
+    /// The service needs no group of workers that the settings don't have.
+    retires_groups: bool,
     /// To be done when the replacement is decided: both would change the settings.
     reload_waits: bool,
+    /// This program was executed anew: the service is to be replaced, and who asked for it.
+    is_upgraded: Option<Option<Asker>>,
     /// None: the service can't run twice.
     replace_deadline: Option<Duration>,
 }
@@ -102,10 +116,13 @@ impl Supervisor {
             gave_up: None,
             workers: None,
             orphans: None,
+            orphans_before: 0,
             replacement: None,
             asker: None,
             is_unproven: false,
+            retires_groups: false,
             reload_waits: false,
+            is_upgraded: None,
             replace_deadline: None,
         }
     }
@@ -131,6 +148,7 @@ impl Supervisor {
             self.listen_to_replacement(now, events);
             self.listen_to_workers(now);
             self.follow_wishes(now, events);
+            self.finish_upgrade(now, events);
             self.reload_late(events);
         }
     }
@@ -153,7 +171,7 @@ impl Supervisor {
                 continue;
             }
             match &mut child.state {
-                State::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
+                Life::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
                     let silent_ms = now.saturating_sub(process.alive_at).as_millis();
                     match process.silence.look(now) {
                         Look::Early => {}
@@ -167,7 +185,7 @@ impl Supervisor {
                         }
                     }
                 }
-                State::Running(process) => {
+                Life::Running(process) => {
                     tracing::warn!(child = name, "still running at its deadline; killed");
                     process.kill_at = Some(Duration::MAX);
                     process.signal(Signal::KILL);
@@ -207,6 +225,7 @@ impl Supervisor {
                 self.stop(now);
             }
             Request::Replace => self.replace_service(now, None, events),
+            Request::Upgrade => self.upgrade(now, None, events),
             Request::Reload if self.is_being_replaced() => self.reload_waits = true,
             Request::Reload => self.reload(events),
         }

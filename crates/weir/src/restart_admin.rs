@@ -3,6 +3,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `POST restart` | `{}` once a new service process takes over, or why none does |
+//! | `POST upgrade` | the same, after the parent has executed its program anew |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
@@ -32,11 +33,18 @@ type Answer = Result<Json<BTreeMap<String, String>>, Problem>;
 
 /// The routes.
 pub(crate) fn router(restart: Restart) -> Router {
-    Router::new().route("/restart", post(replace_service)).with_state(restart)
+    Router::new()
+        .route("/restart", post(replace_service))
+        .route("/upgrade", post(upgrade))
+        .with_state(restart)
 }
 
 async fn replace_service(State(restart): State<Restart>) -> Answer {
     restart.ask(Command::ReplaceService).await
+}
+
+async fn upgrade(State(restart): State<Restart>) -> Answer {
+    restart.ask(Command::Upgrade).await
 }
 
 impl Restart {

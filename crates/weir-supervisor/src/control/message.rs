@@ -45,6 +45,8 @@ pub enum Command {
     /// Starts a new service process, which takes the place of the one that asks. Answered when it
     /// does, or when it is clear that it won't.
     ReplaceService,
+    /// Executes the parent's program anew, whose file may be another one now, and then does the same.
+    Upgrade,
 }
 
 /// From the parent to the service.

@@ -73,7 +73,7 @@ impl Supervisor {
         }
     }
 
-    fn may_be_replaced(&self) -> Result<(), String> {
+    pub(super) fn may_be_replaced(&self) -> Result<(), String> {
         let service = self.children.first().filter(|_| self.replace_deadline.is_some());
         let Some(service) = service else { return Err("it can't run twice".into()) };
         if self.stopping {
@@ -108,6 +108,7 @@ impl Supervisor {
         for (wish, asker) in wishes.into_iter().flatten() {
             match wish {
                 Wish::ReplaceService => self.replace_service(now, Some(asker), events),
+                Wish::Upgrade => self.upgrade(now, Some(asker), events),
             }
         }
     }
@@ -127,10 +128,11 @@ impl Supervisor {
     pub(super) fn note_proven(&mut self, is_done: bool, events: &mut dyn Events) {
         if std::mem::take(&mut self.is_unproven) {
             events.replaced(is_done);
+            self.retires_groups |= is_done;
         }
     }
 
-    fn tell(&mut self, asker: Option<Asker>, outcome: Result<(), String>) {
+    pub(super) fn tell(&mut self, asker: Option<Asker>, outcome: Result<(), String>) {
         if let (Some(asker), Some(workers)) = (asker, &mut self.workers) {
             workers.grant(asker, outcome);
         }

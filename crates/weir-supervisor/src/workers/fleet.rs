@@ -2,6 +2,7 @@
 
 mod commands;
 mod events;
+mod handover;
 mod reports;
 mod services;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
+use self::reports::Cursor;
 use self::services::Line;
 pub(crate) use self::services::{Asker, Wish};
 use super::blueprint::Blueprint;
@@ -20,7 +22,7 @@ use super::check::Mistake;
 use super::generation::{Moment, Numbers, Times};
 use super::group::{Group, Turn};
 use super::process::Process;
-use super::spec::{GroupName, GroupSpec};
+use super::spec::{GroupName, GroupNameError, GroupSpec};
 use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
 use crate::control::{RollingState, Totals};
 use crate::printer::Printer;
@@ -56,6 +58,8 @@ struct Crew {
     blueprint: Blueprint,
     rules: Group,
     rolling: Option<RollingState>,
+    /// The settings don't have it any more: it is to end once no service needs it.
+    is_retired: bool,
 }
 
 /// Why groups can't be run.
@@ -65,16 +69,33 @@ pub enum FleetError {
     Mistakes(Vec<Mistake>),
     #[error("two groups of workers are called {0}; rename one")]
     TwiceTheName(GroupName),
+    #[error(transparent)]
+    Name(GroupNameError),
     #[error("{0} groups of workers are more than {GROUPS_MAX}")]
     TooManyGroups(usize),
     #[error("the folder for sockets of workers {group} can't be prepared: {error}")]
     RunFolder { group: GroupName, error: io::Error },
 }
 
+impl Crew {
+    fn name(&self) -> &str {
+        self.blueprint.spec.name.as_str()
+    }
+}
+
 impl Fleet {
     /// Nothing is started before the supervisor runs. `run_folder`: for unix sockets; workers of
     /// other users must be able to reach it, and no other Weir may use it.
     pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
+        Self::beside(groups, run_folder, |_| false)
+    }
+
+    /// The same; `runs`: groups of which workers run already, whose sockets must stay.
+    pub(crate) fn beside(
+        groups: Vec<GroupSpec>,
+        run_folder: &Path,
+        runs: impl Fn(&str) -> bool,
+    ) -> Result<Self, FleetError> {
         if groups.len() > GROUPS_MAX {
             return Err(FleetError::TooManyGroups(groups.len()));
         }
@@ -86,14 +107,16 @@ impl Fleet {
             }
             let rules = Group::new(Times::of(&spec), spec.processes);
             match Blueprint::new(spec, run_folder) {
-                Ok(blueprint) => crews.push(Crew { blueprint, rules, rolling: None }),
+                Ok(blueprint) => {
+                    crews.push(Crew { blueprint, rules, rolling: None, is_retired: false })
+                }
                 Err(found) => mistakes.extend(found),
             }
         }
         if !mistakes.is_empty() {
             return Err(FleetError::Mistakes(mistakes));
         }
-        for Crew { blueprint, .. } in &crews {
+        for Crew { blueprint, .. } in crews.iter().filter(|crew| !runs(crew.name())) {
             let prepared = blueprint.folder.prepare(blueprint.identity.as_ref());
             let group = || blueprint.spec.name.clone();
             prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;

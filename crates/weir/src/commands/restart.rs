@@ -1,4 +1,4 @@
-//! `weir restart`: asks a running Weir to replace itself, and tells what came of it.
+//! `weir restart`, `weir upgrade`: asks a running Weir to replace itself, and tells what came of it.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ struct Replaced {
     seconds: f64,
 }
 
-pub(super) fn run(arguments: &RestartArguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &RestartArguments, path: &str) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
-        let replaced = replace(&arguments.target, "/v1/restart").await?;
+        let replaced = replace(&arguments.target, path).await?;
         if arguments.json {
             output::json(&replaced)?;
         } else {

@@ -1,6 +1,7 @@
 //! What the parent itself took from the settings when it started, and a new service process can't
 //! change.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use crate::config::{Processes, Settings};
 /// It.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    data_dir: PathBuf,
+    pub(super) data_dir: PathBuf,
     sockets: Vec<(&'static str, SocketAddr)>,
     groups: Vec<(String, Processes)>,
 }
@@ -26,6 +27,11 @@ impl Held {
             sockets: listeners::addresses(settings),
             groups: groups.collect(),
         }
+    }
+
+    /// Where it listens, by the names of descriptors.
+    pub(super) fn addresses(&self) -> BTreeMap<String, SocketAddr> {
+        self.sockets.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect()
     }
 
     /// The settings of `fresh` that only a new parent would take.

@@ -6,12 +6,15 @@ mod held;
 mod listeners;
 mod lock;
 mod salvage;
+mod takeover;
+mod upgrade;
 mod workers;
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use weir_supervisor::carried::{Carrier, State};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
@@ -21,6 +24,8 @@ use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
+pub(crate) use self::takeover::{check, resume};
+use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -49,23 +54,35 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;
     let only = handover.flags.only.clone();
-    let held = Held::of(settings);
-    let mut parent = Parent { handover, before: None, held, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+    let mut parent = Parent {
+        handover,
+        before: None,
+        held: Held::of(settings),
+        program: Program::running()?,
+        text,
+        log,
+        ready_line,
+        addresses,
+    };
     let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
     let fleet = workers::fleet(settings, &only)?;
     let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
+    Ok(end(&outcome, &admin_socket, lock))
+}
+
+fn end(outcome: &Outcome, admin_socket: &Path, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
     let _ = std::fs::remove_file(admin_socket);
     drop(lock);
-    Ok(match outcome {
+    match outcome {
         Outcome::Stopped => Exit::Fine,
         Outcome::Killed => Exit::Failed,
         // The log has said why.
         Outcome::GaveUp(_) => Exit::Failed,
-    })
+    }
 }
 
 fn announce(handover: &Handover, loaded: &Loaded) {
@@ -115,6 +132,7 @@ struct Parent {
     /// Those of the service that is being replaced: they count again if the new one fails.
     before: Option<Handover>,
     held: Held,
+    program: Program,
     text: handover::Text,
     log: logging::Logging,
     ready_line: String,
@@ -151,6 +169,12 @@ impl Events for Parent {
         self.prepare_replacement().map_err(|error| format!("{error:#}"))
     }
 
+    fn upgrade(&mut self, state: &State, carrier: Carrier) -> String {
+        let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
+        let carried = Carried::new(handover, data_dir, self.held.addresses(), state);
+        format!("{:#}", self.program.become_anew(&carried, carrier))
+    }
+
     fn replaced(&mut self, is_done: bool) {
         let Some(before) = self.before.take().filter(|_| !is_done) else { return };
         match self.text.replace(&before) {
@@ -175,7 +199,9 @@ impl Parent {
         let differences = self.held.differences(&Held::of(&loaded.settings));
         if !differences.is_empty() {
             let what = differences.join(", ");
-            bail!("settings changed that the parent process holds: {what}; stop and start Weir");
+            bail!(
+                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir needs a stop and a start)"
+            );
         }
         self.text.replace(&fresh)?;
         self.before = Some(std::mem::replace(&mut self.handover, fresh));

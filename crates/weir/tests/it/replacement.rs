@@ -1,6 +1,7 @@
 //! The service process is replaced by the next one while everybody is served.
 
 mod load;
+mod upgrade;
 
 use std::collections::BTreeSet;
 

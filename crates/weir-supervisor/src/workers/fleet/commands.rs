@@ -88,7 +88,9 @@ impl Fleet {
                 self.report_group(group);
                 Ok(())
             }
-            Command::ReplaceService => Err("that is no command for workers".into()),
+            Command::ReplaceService | Command::Upgrade => {
+                Err("that is no command for workers".into())
+            }
         }
     }
 

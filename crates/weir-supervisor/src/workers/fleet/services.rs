@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Fleet;
 use super::reports::Cursor;
 use crate::control::{Command, Link, Report};
@@ -25,19 +27,21 @@ pub(super) struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     ReplaceService,
+    Upgrade,
 }
 
 impl Wish {
     pub(super) fn of(command: &Command) -> Option<Self> {
         match command {
             Command::ReplaceService => Some(Self::ReplaceService),
+            Command::Upgrade => Some(Self::Upgrade),
             _ => None,
         }
     }
 }
 
 /// The service that asked for something, and the number of its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     pub(super) line: u64,
     pub(super) id: u64,
