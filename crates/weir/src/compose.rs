@@ -32,7 +32,7 @@ use self::cores::{Cores, Sockets};
 use self::jobs::{Door, Jobs};
 use self::pages::Pages;
 use self::realtime::Realtime;
-use self::workers::Workers;
+use self::workers::{Workers, WorkersMetrics};
 use crate::config::Settings;
 use crate::front::{Front, Publishers};
 use crate::part::Part;
@@ -125,7 +125,8 @@ impl Weir {
         let histories = histories.transpose()?;
         let jobs_and_pages = Place::take(Of::JobsAndPages, &settings.data_dir)?;
         if let Some(channel) = inherited.control() {
-            weir.steer_workers(settings, channel).await?;
+            let metrics = WorkersMetrics::register(&mut registry);
+            weir.steer_workers(settings, channel, metrics).await?;
         }
         let only = only.to_vec();
         let unopened =
@@ -163,14 +164,23 @@ impl Weir {
         &mut self,
         settings: &Settings,
         channel: UnixStream,
+        metrics: WorkersMetrics,
     ) -> anyhow::Result<()> {
         let apps = settings.front.apps.iter();
         let processes =
             apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
         let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
         let reported = Arc::clone(&self.reported);
-        let (workers, orders, are_known) =
-            Workers::new(channel, apps, reported, processes.collect(), probes, &self.clock)?;
+        let outside = (metrics, self.draining.clone());
+        let (workers, orders, are_known) = Workers::new(
+            channel,
+            apps,
+            reported,
+            processes.collect(),
+            probes,
+            &self.clock,
+            outside,
+        )?;
         self.orders = Orders(Some(orders));
         self.workers.spawn(workers.run());
         // Requests find those that are there from the first one on.

@@ -11,7 +11,7 @@ use weir_net::TlsFiles;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
-pub(crate) use self::processes::Processes;
+pub(crate) use self::processes::{Processes, Recycling};
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
 

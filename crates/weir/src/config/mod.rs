@@ -35,7 +35,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::front::Front;
-pub(crate) use self::front::Processes;
+pub(crate) use self::front::{Processes, Recycling};
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};

@@ -1,6 +1,7 @@
 //! The front as the binary serves it, between plain sockets and workers that answer with their name.
 
 mod processes;
+mod recycling;
 mod worker;
 
 use std::io::{Read, Write};
