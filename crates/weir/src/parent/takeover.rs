@@ -19,7 +19,13 @@ use crate::logging;
 /// now.
 pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
     let carried = Carried::read(descriptor)?;
-    let loaded = load(handover, &carried)?;
+    sound(handover, &carried)?;
+    Ok(Exit::Fine)
+}
+
+/// The settings, if nothing speaks against them.
+fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
+    let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
     Listeners::check(settings, &handover.flags.only, &carried.addresses)?;
     for group in workers::groups(settings, &handover.flags.only)? {
@@ -28,7 +34,7 @@ pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Ex
             bail!("{mistake}");
         }
     }
-    Ok(Exit::Fine)
+    Ok(loaded)
 }
 
 /// Goes on. `fresh`: the settings as they are now.
@@ -39,12 +45,20 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let text = bound.remove(handover::DESCRIPTOR).context("the settings are missing")?;
     let text = handover::Text::resume(text);
     let lock = Lock::resume(bound.remove(lock::DESCRIPTOR).context("the lock is missing")?);
-    let loaded = load(&fresh, &carried)?;
+    // All was well a moment ago. Should it not be so any more, there is no way back: then those of
+    // the service, with the sockets that there are.
+    let (loaded, changed) = match sound(&fresh, &carried) {
+        Ok(loaded) => (loaded, None),
+        Err(error) => (load(&carried.handover, &carried)?, Some(error)),
+    };
     let (settings, only) = (&loaded.settings, &fresh.flags.only);
     let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
     // Where nobody is to listen any more.
     drop(bound);
     let log = logging::start(&settings.log, fresh.flags.is_coloured);
+    if let Some(error) = changed {
+        tracing::error!("settings changed a moment ago, those of before stay: {error:#}");
+    }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "goes on in place of the program before");
     let (ready_line, addresses) = (listeners.ready_line(), listeners.urls());
     let service = child(settings, listeners, &lock, &text)?;

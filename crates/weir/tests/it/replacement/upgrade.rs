@@ -76,6 +76,21 @@ fn upgrades_under_load_lose_nothing_and_keep_the_workers() {
 }
 
 #[test]
+fn a_rolling_restart_goes_on_through_an_upgrade() {
+    let weir = start();
+    let before = workers(&weir);
+    let load = Load::start(&weir);
+    weir.site.ok(&["workers", "restart", "shop", "--data-dir", "data"]);
+    replaced(&weir, "upgrade");
+    wait_until("all are replaced", || {
+        let now = workers(&weir);
+        now.len() == 3 && now.is_disjoint(&before)
+    });
+    load.stop(&weir);
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn the_new_parent_watches_and_ends_the_workers_of_the_old() {
     let mut weir = start();
     replace_program(&weir.site, copy);
