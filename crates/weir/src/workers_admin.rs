@@ -37,9 +37,12 @@ pub(crate) struct Front {
     pub(crate) apps: Arc<Apps>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
-    /// To the parent. None: it runs no workers.
-    pub(crate) orders: Option<mpsc::Sender<Asked>>,
+    pub(crate) orders: Orders,
 }
+
+/// The way to the parent. None: there is none (a test).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
 
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
@@ -54,6 +57,10 @@ pub(crate) struct Reported {
     pub(crate) groups: BTreeMap<String, GroupState>,
     pub(crate) slots: BTreeMap<(String, u32), SlotState>,
     workers: BTreeMap<u64, Process>,
+    /// Bytes of their memory when it was measured last.
+    pub(crate) sizes: BTreeMap<u64, u64>,
+    /// Those that are replaced because they have passed a limit, and which.
+    pub(crate) recycled: BTreeMap<u64, String>,
 }
 
 /// A process, and when it was started.
@@ -67,7 +74,11 @@ impl Reported {
     /// How things are, as far as the parent has said, just now.
     pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
         match report {
-            Report::SnapshotBegins => *self = Self::default(),
+            Report::SnapshotBegins => {
+                let (sizes, recycled) =
+                    (std::mem::take(&mut self.sizes), std::mem::take(&mut self.recycled));
+                *self = Self { sizes, recycled, ..Self::default() };
+            }
             Report::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
             }
@@ -81,6 +92,7 @@ impl Reported {
             }
             Report::Worker(worker) if matches!(worker.phase, WorkerPhase::Ended { .. }) => {
                 self.workers.remove(&worker.generation);
+                self.recycled.remove(&worker.generation);
             }
             Report::Worker(worker) => {
                 let started = now - Duration::from_millis(worker.started_ms_ago);
@@ -128,6 +140,11 @@ pub(crate) struct WorkerRow {
     /// Requests and streams that it was given.
     pub(crate) given: u64,
     pub(crate) oldest_request_seconds: Option<f64>,
+    /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
+    /// be known.
+    pub(crate) pss_bytes: Option<u64>,
+    /// Which limit it has passed, if it is replaced for that.
+    pub(crate) recycled: Option<String>,
     /// Why there is no worker, with its last lines of output.
     pub(crate) problem: Option<String>,
 }
@@ -240,14 +257,23 @@ impl Front {
     }
 
     async fn ask(&self, command: Command) -> Result<(), Problem> {
-        let Some(orders) = &self.orders else {
+        if self.reported().groups.is_empty() {
             let hint = "only workers with a command in [[front.apps]] are Weir's own";
             return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
-        };
+        }
+        self.orders.ask(command, ANSWER_TIMEOUT).await
+    }
+}
+
+impl Orders {
+    /// Tells the parent to do something; it has `patience` to say whether it does.
+    pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
+        let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
+        let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
         let (answer, answered) = oneshot::channel();
-        let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait", "");
-        orders.try_send(Asked { command, answer }).map_err(busy)?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+        let asked = orders.try_send(Asked { command, answer });
+        asked.map_err(|_| unavailable("too many orders wait"))?;
+        match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {
@@ -289,7 +315,12 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
 fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
-        let row = process_row(worker, now);
+        let generation = &worker.state.generation;
+        let row = WorkerRow {
+            pss_bytes: reported.sizes.get(generation).copied(),
+            recycled: reported.recycled.get(generation).cloned(),
+            ..process_row(worker, now)
+        };
         match view.workers.iter().find(|load| Some(&load.address) == row.address.as_ref()) {
             Some(load) => loaded(row, load),
             None => row,

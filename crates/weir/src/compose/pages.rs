@@ -20,6 +20,7 @@ use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
 use crate::part::Part;
 use crate::realtime_admin;
+use crate::restart_admin::Restart;
 use crate::status::{self, Facts};
 use crate::workers_admin;
 
@@ -31,6 +32,7 @@ pub(super) struct Pages<'a> {
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<realtime_admin::Realtime>,
     pub(super) front: workers_admin::Front,
+    pub(super) restart: Restart,
     pub(super) facts: Facts,
     pub(super) live: Live,
     pub(super) registry: Registry,
@@ -39,7 +41,7 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, jobs, realtime, front, facts, live, registry } = self;
+        let Self { settings, clock, jobs, realtime, front, restart, facts, live, registry } = self;
         let jobs_url = facts.jobs_url(settings);
         let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
@@ -47,6 +49,7 @@ impl Pages<'_> {
             jobs.clone(),
             realtime.clone(),
             front,
+            restart,
             facts,
             settings.admin.body_bytes_max,
         );

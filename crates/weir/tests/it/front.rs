@@ -2,6 +2,7 @@
 
 mod hostile;
 mod processes;
+mod recycling;
 mod worker;
 
 use std::io::{Read, Write};

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const APP: &str = include_str!("app.py");
 
 /// Weir with three workers, all of which serve.
-fn start(more: &str) -> Weir {
+pub(super) fn start(more: &str) -> Weir {
     let site = Site::new("");
     std::fs::write(site.path().join("app.py"), APP).expect("written");
     let folder = site.path().display();
@@ -31,7 +31,7 @@ fn start(more: &str) -> Weir {
 }
 
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "it never was so");
@@ -40,7 +40,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// The workers that answer some requests.
-fn serving(weir: &Weir) -> BTreeSet<i32> {
+pub(super) fn serving(weir: &Weir) -> BTreeSet<i32> {
     (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
 }
 
@@ -132,7 +132,7 @@ fn workers_outlive_a_service_process_that_dies() {
 }
 
 /// What `weir workers list` says of the app.
-fn listed(weir: &Weir) -> Value {
+pub(super) fn listed(weir: &Weir) -> Value {
     let apps: Value =
         serde_json::from_str(&weir.site.ok(&["workers", "list", "--json"])).expect("JSON");
     apps[0].clone()
