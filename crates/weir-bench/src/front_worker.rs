@@ -4,7 +4,7 @@
 //! It has one thread and one request at a time, as a forking server's worker has. A request says how long it takes
 //! (`GET /sleep?us=5000`); the worker sleeps for so long and answers with its name in `X-Worker`.
 
-mod busy_word;
+mod busy_record;
 mod inherited;
 mod listening;
 mod processes;
@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use rustix::fd::OwnedFd;
 
-use self::busy_word::BusyWord;
+use self::busy_record::BusyRecord;
 use self::serving::Server;
 use crate::output::Output;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &WorkerFlags, output: &mut Output) -> Result<bool> {
     let listeners = flags.listeners(output)?;
     let name = flags.name.clone().unwrap_or_else(|| std::process::id().to_string());
     let busy = match (flags.busy_fd, flags.busy_index) {
-        (Some(fd), Some(index)) => Some(BusyWord::of(fd, index)?),
+        (Some(fd), Some(index)) => Some(BusyRecord::of(fd, index)?),
         _ => None,
     };
     Server::new(listeners, &name, flags.keep_alive, busy)?.run()?;

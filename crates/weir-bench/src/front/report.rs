@@ -67,8 +67,14 @@ fn extra(run: &Run, settings: &LoadSettings) -> Map<String, Value> {
     add("workers_seen", fairness.map_or(0, |fairness| fairness.workers_seen).into());
     add("max_us", rounded(tally.latencies.longest_us()).into());
     add("mean_service_us", each_us(tally.service_asked, tally.requests).into());
-    if settings.requests_per_second.is_none() {
-        add_ceiling(tally, settings, &mut add);
+    match (settings.requests_per_second, settings.workers) {
+        (None, _) => add_ceiling(tally, settings, &mut add),
+        (Some(_), Some(workers)) => {
+            let possible = settings.duration.as_secs_f64() * as_number(workers as u64);
+            let offered = tally.service_asked.as_secs_f64() / possible;
+            add("offered_load", decimals(offered, 1e4).into());
+        }
+        (Some(_), None) => {}
     }
     add("waited_for_connection", tally.waited_for_connection.into());
     add("reconnects", tally.reconnects.into());

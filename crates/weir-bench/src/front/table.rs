@@ -26,8 +26,9 @@ const fn column(
 }
 
 /// Besides names and rates; those that no run has are left out.
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     column("of the ceiling", "of_ceiling", 1.0, 3),
+    column("offered load", "offered_load", 1.0, 2),
     column("p50 us", "p50_us", 1.0, 0),
     column("p95 us", "p95_us", 1.0, 0),
     column("p99 us", "p99_us", 1.0, 0),
@@ -44,11 +45,21 @@ const COLUMNS: [Column; 15] = [
     column("errors", "errors", 1.0, 0),
 ];
 
+/// Figures that are 0 unless something is wrong.
+const SELDOM: [&str; 2] = ["timeouts", "waited_for_connection"];
+
+impl Column {
+    fn is_worth_a_look(&self, run: &Value) -> bool {
+        let value = run[self.figure].as_f64();
+        value.is_some_and(|value| value > 0.0 || !SELDOM.contains(&self.figure))
+    }
+}
+
 /// `runs[server][round]`.
 pub(crate) fn of(settings: &LoadSettings, names: &[&str], runs: &[Vec<Envelope>]) -> String {
     let json: Vec<Vec<Value>> =
         runs.iter().map(|runs| runs.iter().map(as_json).collect()).collect();
-    let has = |column: &&Column| json.iter().flatten().any(|run| run[column.figure].is_number());
+    let has = |column: &&Column| json.iter().flatten().any(|run| column.is_worth_a_look(run));
     let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
     let mut text = heading(settings, names);
     let headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
@@ -109,6 +120,7 @@ mod tests {
     fn run(rate: f64, jain: Option<f64>) -> Envelope {
         let mut extra = Map::new();
         extra.insert("jain".to_owned(), jain.into());
+        extra.insert("timeouts".to_owned(), 0.into());
         Envelope {
             bench: "front",
             scenario: "noop",

@@ -1,9 +1,9 @@
-//! What a worker inherits from who starts it: listening sockets, and an array that it shares with others.
+//! What a worker inherits from who starts it: listening sockets, and records that it shares with others.
 
 #![expect(unsafe_code, reason = "inherited descriptors and shared memory have no safe interface")]
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -30,18 +30,21 @@ pub(super) fn listener(fd: i32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Word `index` of the array of 32-bit words behind descriptor `fd`, mapped until this process ends.
-pub(super) fn word(fd: i32, index: usize) -> Result<&'static AtomicU32> {
-    const WORD: usize = size_of::<AtomicU32>();
-    let bytes = index.checked_add(1).and_then(|words| words.checked_mul(WORD));
-    let bytes = bytes.with_context(|| format!("word {index} is out of reach"))?;
+/// Words of a record.
+const WORDS: usize = 4;
+
+/// Record `index` of the array behind descriptor `fd`, mapped until this process ends.
+pub(super) fn record(fd: i32, index: usize) -> Result<&'static [AtomicU64; WORDS]> {
+    const RECORD: usize = size_of::<[AtomicU64; WORDS]>();
+    let bytes = index.checked_add(1).and_then(|records| records.checked_mul(RECORD));
+    let bytes = bytes.with_context(|| format!("record {index} is out of reach"))?;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: borrowed for this call only; a number that is no descriptor makes it fail.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
     let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, borrowed, 0) };
-    let start = start.with_context(|| format!("mapping descriptor {fd}"))?.cast::<AtomicU32>();
-    // SAFETY: the mapping holds index + 1 words, begins at a page, is never unmapped, and all who share it access
+    let start = start.with_context(|| format!("mapping descriptor {fd}"))?;
+    // SAFETY: the mapping holds index + 1 records, begins at a page, is never unmapped, and all who share it access
     // whole words atomically.
-    Ok(unsafe { &*start.add(index) })
+    Ok(unsafe { &*start.cast::<[AtomicU64; WORDS]>().add(index) })
 }

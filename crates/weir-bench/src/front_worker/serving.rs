@@ -10,7 +10,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
 use rustix::time::Timespec;
 
-use super::busy_word::BusyWord;
+use super::busy_record::BusyRecord;
 use super::request;
 use crate::socket::{self, Moved};
 
@@ -28,7 +28,7 @@ pub(super) struct Server {
     /// By their numbers; a number is free when there is none.
     kept: Vec<Option<OwnedFd>>,
     keeps: bool,
-    busy: Option<BusyWord>,
+    busy: Option<BusyRecord>,
     answer: Vec<u8>,
     input: Vec<u8>,
 }
@@ -45,7 +45,7 @@ impl Server {
         listeners: Vec<OwnedFd>,
         name: &str,
         keeps: bool,
-        busy: Option<BusyWord>,
+        busy: Option<BusyRecord>,
     ) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (index, listener) in listeners.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Server {
         loop {
             while self.serve_next_connection()? {}
             if let Some(busy) = &self.busy {
-                busy.clear();
+                busy.rest();
             }
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -129,7 +129,7 @@ impl Server {
     /// One request and its answer. Nothing else happens meanwhile: that is what such a worker is.
     fn serve(&mut self, connection: &OwnedFd) -> Left {
         if let Some(busy) = &self.busy {
-            busy.set();
+            busy.begin();
         }
         let Some(service) = self.read_request(connection) else {
             return Left::Over;
@@ -138,6 +138,9 @@ impl Server {
             std::thread::sleep(service);
         }
         let sent = socket::write(connection, &self.answer) == Moved::Bytes(self.answer.len());
+        if let Some(busy) = &self.busy {
+            busy.answered();
+        }
         if sent && self.keeps { Left::Open } else { Left::Over }
     }
 

@@ -72,6 +72,7 @@ fn every_scenario_reports_the_envelope_and_how_requests_were_shared() {
         assert_eq!((number(&envelope, "timeouts"), number(&envelope, "errors")), (0, 0));
         assert_eq!(number(&envelope, "requests"), app.requests().len() as u64);
         assert_eq!(envelope["of_ceiling"].is_number(), scenario == "mixed", "{envelope}");
+        assert_eq!(envelope["offered_load"].is_number(), scenario == "bundler", "{envelope}");
     }
 }
 

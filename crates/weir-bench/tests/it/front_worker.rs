@@ -225,32 +225,36 @@ fn what_is_no_listening_socket_is_refused() {
 }
 
 #[test]
-fn the_busy_word_is_one_while_it_serves_and_zero_afterwards() {
+fn its_record_says_since_when_it_serves_and_that_it_is_idle_again() {
     const INDEX: u64 = 3;
-    let words = memfd_create("words", MemfdFlags::CLOEXEC).expect("made");
-    ftruncate(&words, 64).expect("sized");
-    let word = || {
-        let mut bytes = [0; 4];
-        pread(&words, &mut bytes, INDEX * 4).expect("read");
-        u32::from_ne_bytes(bytes)
+    const RECORD_BYTES: usize = 32;
+    let records = memfd_create("records", MemfdFlags::CLOEXEC).expect("made");
+    ftruncate(&records, 8 * RECORD_BYTES as u64).expect("sized");
+    let all = || {
+        let mut bytes = [0; 8 * RECORD_BYTES];
+        pread(&records, &mut bytes, 0).expect("read");
+        let words = bytes.chunks(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8")));
+        words.collect::<Vec<u64>>()
     };
+    let [state, answered] = [0, 1].map(|word| 3 * 4 + word);
     // As if a connection had been given to it that is gone.
-    pwrite(&words, &1_u32.to_ne_bytes(), INDEX * 4).expect("written");
+    pwrite(&records, &1_u64.to_ne_bytes(), INDEX * RECORD_BYTES as u64).expect("written");
     let (socket, address) = listener();
     let mut command = inheriting(&socket, "$$");
-    command.env("WEIR_BUSY_FD", inheritable(&words).to_string());
+    command.env("WEIR_BUSY_FD", inheritable(&records).to_string());
     command.env("WEIR_BUSY_INDEX", INDEX.to_string());
     let _worker = Worker::spawn(&mut command);
     let mut stream = connect(&address);
     ask(&mut stream, 0);
     assert!(answer(stream).ends_with("ok"));
-    until("it is free", || (word() == 0).then_some(()));
+    until("it is idle", || (all()[state] == 0).then_some(()));
+    assert_eq!(all()[answered], 1);
     let mut stream = connect(&address);
     ask(&mut stream, 60_000_000);
-    until("it is busy", || (word() == 1).then_some(()));
-    let mut others = [0; 64];
-    pread(&words, &mut others, 0).expect("read");
-    assert_eq!(others.iter().filter(|byte| **byte != 0).count(), 1, "only its own word");
+    until("it serves since it began", || (all()[state] > 1).then_some(()));
+    let others =
+        all().iter().enumerate().filter(|(word, value)| **value != 0 && *word / 4 != 3).count();
+    assert_eq!(others, 0, "only its own record: {:?}", all());
 }
 
 #[test]
