@@ -118,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_sent_before_it_is_due() {
+        let flags = ["--scenario", "noop", "--requests-per-second", "1"];
+        let start = now();
+        let mut schedule = Schedule::new(&LoadSettings::parsed(&flags, 1), start);
+        let due = schedule.next_due().expect("the first");
+        assert!(schedule.take(due - Duration::from_nanos(1)).is_none());
+        assert_eq!(schedule.take(due).map(|request| request.intended), Some(due));
+        assert!(schedule.next_due() > Some(due) && !schedule.is_over(due));
+    }
+
+    #[test]
     fn arrivals_and_service_times_are_the_same_each_time() {
         let (one, other) = (now(), now() + HOUR);
         let relative = |start: Instant| {

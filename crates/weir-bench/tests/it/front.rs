@@ -2,9 +2,10 @@
 //! hang, and that a Weir of its own is started and stopped.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -139,6 +140,28 @@ fn a_request_that_waits_for_a_connection_is_waiting_already() {
     assert!(number(&envelope, "waited_for_connection") > 0, "{envelope}");
     let longest = envelope["max_us"].as_f64().expect("a number");
     assert!(longest >= 200_000.0, "{envelope}");
+}
+
+/// A single worker, asked for three times as much as it can do: who comes last waits for all before.
+#[test]
+fn a_latency_includes_the_wait_that_others_cause() {
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_weir-bench"));
+    let worker = worker.args(["front-worker", "--port", "0"]).stdout(Stdio::piped());
+    let mut worker = worker.spawn().expect("it runs");
+    let mut line = String::new();
+    let output = worker.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut line).expect("where it listens");
+    let url = format!("http://{}", line.trim_end().trim_start_matches("listening on "));
+    let mut arguments = vec!["--json", "--target", &url, "--scenario", "mixed", "--seconds", "0.5"];
+    arguments.extend(["--requests-per-second", "200", "--connections", "1"]);
+    let (code, envelope, stderr) = report(&bench(&arguments));
+    worker.kill().expect("killed");
+    worker.wait().expect("ended");
+    assert_eq!(code, CLEAN, "{envelope} {stderr}");
+    let figure = |name: &str| envelope[name].as_f64().expect("a number");
+    let all_the_work_us = figure("mean_service_us") * figure("requests");
+    assert!(figure("max_us") >= all_the_work_us - 0.5e6, "{envelope}");
+    assert!(all_the_work_us > 1e6, "{envelope}");
 }
 
 #[test]
