@@ -173,13 +173,13 @@ mod tests {
 
     #[test]
     fn bundler_comes_at_four_fifths_of_what_the_workers_can_do() {
-        let all = ["--scenario", "bundler", "--workers", "16", "--seconds", "30"];
+        let all = ["--scenario", "bundler", "--workers", "16", "--seconds", "6"];
         let settings = flags(&all).checked(None).expect("valid");
         let mut schedule = Schedule::new(&settings, now());
         let later = now() + Duration::from_secs(3600);
         let requests = std::iter::from_fn(|| schedule.take(later));
         let work: Duration = requests.map(|request| request.service).sum();
-        let load = work.as_secs_f64() / (16.0 * 30.0);
+        let load = work.as_secs_f64() / (16.0 * 6.0);
         assert!((load - 0.8).abs() < 0.03, "{load}");
         assert_eq!(settings.connections, CONNECTIONS_OF_AN_OPEN_LOOP);
     }

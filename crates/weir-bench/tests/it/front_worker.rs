@@ -206,8 +206,11 @@ fn an_inherited_socket_is_served_and_one_for_somebody_else_is_not() {
     let mut stream = connect(&address);
     ask(&mut stream, 0);
     assert!(answer(stream).ends_with("ok"));
-    let output = inheriting(&socket, "1").output().expect("it runs");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_PID"), "{output:?}");
+    let mut stranger = Worker::spawn(inheriting(&socket, "1").stderr(Stdio::piped()));
+    let ended = || stranger.child.try_wait().expect("waited for");
+    assert_eq!(until("it has ended", ended).code(), Some(2));
+    let complaint = answer(stranger.child.stderr.take().expect("piped"));
+    assert!(complaint.contains("LISTEN_PID"), "{complaint}");
 }
 
 #[test]
