@@ -40,10 +40,11 @@ check: ## format, lints, dependency edges, licences, docs
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
 
-bench: ## measure the job server and realtime (BENCH_CENTRIFUGO=PATH: Centrifugo beside it)
+bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
 	cargo build --release --locked -p weir -p weir-bench
 	scripts/bench
 	scripts/bench-realtime
+	scripts/bench-front
 
 long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
