@@ -15,9 +15,9 @@ help: ## list the targets
 needed:
 	@scripts/prerequisites build
 
-up: needed web ## build Weir and start it, with its data in ./data
+up: needed web ## build Weir and start it with a sample app, with its data in ./data
 	cargo build --release --locked -p weir
-	@exec target/release/weir up
+	@exec scripts/up
 
 web: ## build the console's charts, where npm is
 	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi
