@@ -40,6 +40,7 @@ use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::status::Facts;
 use crate::workers_admin::{self, Asked, Reported};
+use crate::workers_metrics::WorkersMetrics;
 
 /// All parts, running.
 pub(crate) struct Weir {
@@ -166,17 +167,14 @@ impl Weir {
             });
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
+        let front = self.front_for_operators();
+        registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
-            front: workers_admin::Front {
-                clock: self.clock.clone(),
-                apps: Arc::clone(&self.apps),
-                reported: Arc::clone(&self.reported),
-                orders: self.orders.clone(),
-            },
+            front,
             facts: Facts {
                 clock: self.clock.clone(),
                 started: self.clock.now(),
@@ -189,6 +187,15 @@ impl Weir {
             registry,
         };
         pages.serve(&mut inherited, &self.http)
+    }
+
+    fn front_for_operators(&self) -> workers_admin::Front {
+        workers_admin::Front {
+            clock: self.clock.clone(),
+            apps: Arc::clone(&self.apps),
+            reported: Arc::clone(&self.reported),
+            orders: self.orders.clone(),
+        }
     }
 
     /// Resolves when a part has ended by itself, which none should.

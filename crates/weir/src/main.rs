@@ -28,6 +28,7 @@ mod reload;
 mod run;
 mod status;
 mod workers_admin;
+mod workers_metrics;
 
 use std::process::ExitCode;
 
