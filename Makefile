@@ -59,7 +59,7 @@ dist: needed web ## an archive to install from
 	@scripts/prerequisites web
 	cargo build --release --locked -p weir
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
-	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy $(DIST)/
+	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
 	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
 	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
 	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256

@@ -37,10 +37,10 @@ end
 
 run lambda { |env|
   case env["PATH_INFO"]
-  when "/echo" then [200, {"Content-Type" => "text/plain"}, [env["rack.input"].read]]
-  when "/parts" then [200, {"Content-Type" => "text/plain"}, PARTS.each]
-  when "/events" then [200, {"Content-Type" => "text/event-stream"}, events]
+  when "/echo" then [200, {"content-type" => "text/plain"}, [env["rack.input"].read]]
+  when "/parts" then [200, {"content-type" => "text/plain"}, PARTS.each]
+  when "/events" then [200, {"content-type" => "text/event-stream"}, events]
   when "/cable" then hijack(env)
-  else [200, {"Content-Type" => "text/plain"}, [Process.pid.to_s]]
+  else [200, {"content-type" => "text/plain"}, [Process.pid.to_s]]
   end
 }
