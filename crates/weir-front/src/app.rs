@@ -1,6 +1,7 @@
 //! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
 
 mod budget;
+mod maintenance;
 mod slot;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 
 pub(crate) use self::budget::{Budget, Lease};
+pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
@@ -20,6 +22,7 @@ use crate::dispatch::{
     Class, Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
 };
 use crate::metrics::AppMetrics;
+use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
 use crate::view::{AppView, OverdueView, WorkerState, WorkerView};
 
@@ -56,6 +59,9 @@ static WORKERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
+    pub(crate) priorities: Vec<PriorityRule>,
+    pub(crate) shed: Vec<ShedRule>,
+    pub(crate) maintenance: Maintenance,
     pub(crate) metrics: AppMetrics,
     /// For bodies of clients that are slower than the workers.
     pub(crate) buffers: Budget,
@@ -80,8 +86,21 @@ impl App {
         });
         let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
         let buffers = Budget::new(limits.buffers_max);
-        let app = Arc::new(Self { name: settings.name, limits, metrics, buffers, clock, state });
-        for address in settings.workers {
+        let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
+        let shed = shed.into_iter().map(ShedRule::new).collect();
+        let maintenance = Maintenance::new(maintenance_page);
+        let app = Arc::new(Self {
+            name,
+            limits,
+            priorities,
+            shed,
+            maintenance,
+            metrics,
+            buffers,
+            clock,
+            state,
+        });
+        for address in workers {
             app.add_worker(address);
         }
         app
@@ -251,10 +270,17 @@ impl App {
             requests_waiting: dispatcher.waiting(Class::Request),
             streams_waiting: dispatcher.waiting(Class::Stream),
             is_paused: dispatcher.is_paused(),
+            is_in_maintenance: self.maintenance.is_on(),
+            shedding: self.shedding(),
             is_overloaded: dispatcher.is_overloaded(Class::Request, now),
             workers: workers.collect(),
             totals: self.metrics.totals(),
         }
+    }
+
+    fn shedding(&self) -> Vec<String> {
+        let on = self.shed.iter().filter(|rule| rule.is_on());
+        on.map(|rule| rule.settings.queue.clone()).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

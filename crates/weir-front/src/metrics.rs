@@ -55,11 +55,21 @@ pub(crate) enum Failure {
     Late,
     /// The client has gone before the answer.
     ClientGone,
+    /// A rule refuses it while a queue of jobs is behind.
+    Shed,
+    Maintenance,
 }
 
 impl Failure {
-    const ALL: [Self; 5] =
-        [Self::BadRequest, Self::Unreachable, Self::Broken, Self::Late, Self::ClientGone];
+    const ALL: [Self; 7] = [
+        Self::BadRequest,
+        Self::Unreachable,
+        Self::Broken,
+        Self::Late,
+        Self::ClientGone,
+        Self::Shed,
+        Self::Maintenance,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -68,6 +78,8 @@ impl Failure {
             Self::Broken => "broken",
             Self::Late => "service_timeout",
             Self::ClientGone => "client_gone",
+            Self::Shed => "shed",
+            Self::Maintenance => "maintenance",
         }
     }
 }
@@ -194,7 +206,7 @@ pub(crate) struct AppMetrics {
     services: Arc<Latencies>,
     answers: [Counter; 5],
     refusals: [Counter; 3],
-    failures: [Counter; 5],
+    failures: [Counter; 7],
     waiting: [Gauge; 2],
     buffered: Gauge,
 }

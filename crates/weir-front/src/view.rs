@@ -15,6 +15,10 @@ pub struct AppView {
     pub streams_waiting: usize,
     /// Requests wait, and will until it is resumed.
     pub is_paused: bool,
+    /// Everybody is shown the maintenance page.
+    pub is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused now.
+    pub shedding: Vec<String>,
     /// More comes than can be served: the newest goes first, and the others are told soon.
     pub is_overloaded: bool,
     pub workers: Vec<WorkerView>,
@@ -126,6 +130,8 @@ mod tests {
             requests_waiting: 0,
             streams_waiting: 0,
             is_paused: false,
+            is_in_maintenance: false,
+            shedding: Vec::new(),
             is_overloaded: false,
             workers: given.iter().map(worker).collect(),
             totals: TotalsView::default(),

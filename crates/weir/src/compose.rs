@@ -5,6 +5,7 @@ mod end;
 mod jobs;
 mod pages;
 mod realtime;
+mod shedding;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -17,14 +18,16 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
-use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{
+    AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+};
 use weir_net::Listener;
 use weir_supervisor::inherited::Inherited;
 
@@ -34,7 +37,7 @@ use self::jobs::Jobs;
 use self::pages::Pages;
 use self::realtime::Realtime;
 use self::workers::Workers;
-use crate::config::Settings;
+use crate::config::{App, Settings};
 use crate::front::Front;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
@@ -53,6 +56,7 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    access_log: Option<AccessLog>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
     orders: Option<mpsc::Sender<Asked>>,
@@ -87,11 +91,12 @@ impl Weir {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
-            apps: apps(settings, only, &clock, &mut registry),
+            apps: apps(settings, only, &clock, &mut registry)?,
             clock,
             jobs: None,
             cores: None,
             realtime: None,
+            access_log: None,
             reported: Arc::default(),
             orders: None,
             workers: Shutdown::new(),
@@ -137,12 +142,20 @@ impl Weir {
         let shards = self.realtime.as_ref().map(Realtime::shards);
         let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
         let drain_window = settings.realtime.settings.drain_window;
+        let log_metrics = AccessLogMetrics::register(registry);
+        let log = settings.front.access_log.clone().filter(|_| Part::Front.is_among(only));
+        let log = log.map(|log| AccessLog::open(log, log_metrics)).transpose();
+        self.access_log = log.context("front.access_log.path")?;
+        let proxy_settings = ProxySettings {
+            trusted_proxies: settings.front.trusted_proxies.clone().into(),
+            access_log: self.access_log.clone(),
+        };
         let front_listener = sockets.front_listener();
         let service = move |core| {
             let drain = Drain { begun: draining.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
-                proxy: Proxy::new(Arc::clone(&apps), core, drain),
+                proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),
                 front_listener,
             })
         };
@@ -165,6 +178,10 @@ impl Weir {
                 jobs = opening => jobs?,
                 why = ended(&mut self.cores) => bail!(why),
             });
+        }
+        if let Some(jobs) = &self.jobs {
+            let stopping = self.draining.clone();
+            self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         let front = self.front_for_operators();
@@ -246,6 +263,9 @@ impl Weir {
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
         }
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.
@@ -303,10 +323,31 @@ impl Weir {
 }
 
 /// The apps of the front, where it is wanted.
-fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
-    let all = settings.front.apps.iter().map(|app| app.settings.clone());
-    let apps = if Part::Front.is_among(only) { all.collect() } else { Vec::new() };
-    Apps::new(apps, clock, &FrontMetrics::register(registry))
+fn apps(
+    settings: &Settings,
+    only: &[Part],
+    clock: &Clock,
+    registry: &mut Registry,
+) -> anyhow::Result<Arc<Apps>> {
+    let all = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
+    let apps: anyhow::Result<Vec<_>> = all.map(with_page).collect();
+    Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
+}
+
+/// Bytes of a page that is kept in memory.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
+fn with_page(app: &App) -> anyhow::Result<AppSettings> {
+    let mut settings = app.settings.clone();
+    if let Some(path) = &app.maintenance_page {
+        let page = format!("maintenance_page of {}: {}", settings.name, path.display());
+        let bytes = std::fs::metadata(path).with_context(|| page.clone())?.len();
+        if bytes > PAGE_BYTES_MAX {
+            bail!("{page}: longer than {PAGE_BYTES_MAX} bytes");
+        }
+        settings.maintenance_page = Some(std::fs::read(path).context(page)?.into());
+    }
+    Ok(settings)
 }
 
 /// Resolves when the cores have ended by themselves; never where there are none.

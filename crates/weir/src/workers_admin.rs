@@ -117,6 +117,9 @@ pub(crate) struct AppRow {
     pub(crate) streams_waiting: usize,
     pub(crate) is_paused: bool,
     pub(crate) is_overloaded: bool,
+    pub(crate) is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub(crate) shedding: Vec<String>,
     /// How even the workers' counts are: 1 is even. No aim by itself.
     pub(crate) jain_index: Option<f64>,
     /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
@@ -183,6 +186,11 @@ pub(crate) enum Order {
     Resume {
         app: String,
     },
+    /// Everybody is shown the maintenance page, or no more.
+    Maintenance {
+        app: String,
+        is_on: bool,
+    },
 }
 
 impl Order {
@@ -192,7 +200,8 @@ impl Order {
             | Self::Scale { app, .. }
             | Self::Signal { app, .. }
             | Self::Pause { app }
-            | Self::Resume { app } => app,
+            | Self::Resume { app }
+            | Self::Maintenance { app, .. } => app,
         }
     }
 }
@@ -238,6 +247,10 @@ impl Front {
             }
             Order::Resume { app } => {
                 self.apps.resume(&app).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Maintenance { app, is_on } => {
+                self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
                 return Ok(());
             }
             Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
@@ -308,6 +321,8 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
         is_overloaded: view.is_overloaded,
+        is_in_maintenance: view.is_in_maintenance,
+        shedding: view.shedding,
         jain_index,
         evictions,
         restarts: reported.counted.all_restarts(&view.name),

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::net::IpAddr;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
-use weir_net::server::Peer;
 
 use super::{Target, write_field};
+use crate::proxy::origin::Origin;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -17,26 +18,65 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// What a worker is told. What a client says of itself is no evidence, so all of it is ours.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
-    pub(in crate::proxy) peer: Peer,
+    pub(in crate::proxy) origin: Origin,
     pub(in crate::proxy) start: Start,
+    pub(in crate::proxy) id: RequestId,
+}
+
+/// What names a request in all logs. One that a client sent is kept if it is short and plain.
+#[derive(Clone, Debug)]
+pub(in crate::proxy) enum RequestId {
+    Given(HeaderValue),
+    New([u8; 32]),
+}
+
+impl RequestId {
+    pub(in crate::proxy) fn of(headers: &HeaderMap) -> Self {
+        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
+            Some(id) => Self::Given(id.clone()),
+            None => Self::New(new_id()),
+        }
+    }
+
+    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(id) => id.as_bytes(),
+            Self::New(id) => id,
+        }
+    }
 }
 
 impl Forwarded {
-    pub(super) fn write(&self, head: &mut Vec<u8>, headers: &HeaderMap, target: &Target) {
-        let protocol = if self.peer.is_tls { "https" } else { "http" };
-        if let Some(address) = self.peer.address {
+    pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
+        let protocol = if self.origin.is_tls { "https" } else { "http" };
+        if let Some(address) = self.origin.address {
             // Writing to memory can't fail.
             let _ = write!(head, "x-forwarded-for: {address}\r\n");
         }
         write_field(head, "x-forwarded-proto", protocol.as_bytes());
         write_field(head, "x-forwarded-host", target.host.as_bytes());
+        write_forwarded(head, self.origin, protocol, target.host.as_bytes());
         write_field(head, "x-request-start", &self.start);
-        // One that a client sent is kept if it is short and plain.
-        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
-            Some(id) => write_field(head, "x-request-id", id.as_bytes()),
-            None => write_field(head, "x-request-id", &new_id()),
-        }
+        write_field(head, "x-request-id", self.id.as_bytes());
     }
+}
+
+/// The standard's field (RFC 7239), which newer frameworks read first.
+fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u8]) {
+    // Writing to memory can't fail.
+    let _ = match origin.address {
+        Some(IpAddr::V4(address)) => write!(head, "forwarded: for={address}"),
+        Some(IpAddr::V6(address)) => write!(head, "forwarded: for=\"[{address}]\""),
+        None => write!(head, "forwarded: for=unknown"),
+    };
+    let _ = write!(head, ";proto={protocol}");
+    if !host.is_empty() {
+        // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
+        head.extend_from_slice(b";host=\"");
+        head.extend_from_slice(host);
+        head.push(b'"');
+    }
+    head.extend_from_slice(b"\r\n");
 }
 
 fn is_plain(id: &HeaderValue) -> bool {
