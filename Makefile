@@ -15,9 +15,9 @@ help: ## list the targets
 needed:
 	@scripts/prerequisites build
 
-up: needed web ## build Weir and start it, with its data in ./data
+up: needed web ## build Weir and start it with a sample app, with its data in ./data
 	cargo build --release --locked -p weir
-	@exec target/release/weir up
+	@exec scripts/up
 
 web: ## build the console's charts, where npm is
 	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi
@@ -61,7 +61,7 @@ dist: needed web ## an archive to install from
 	@scripts/prerequisites web
 	cargo build --release --locked -p weir
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
-	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy $(DIST)/
+	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
 	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
 	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
 	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256

@@ -131,6 +131,8 @@ pub(crate) struct InitArguments {
 pub(crate) enum Template {
     /// Every setting, commented out, with its default
     Default,
+    /// A web app whose processes Weir runs
+    Front,
     /// What a server that others reach should set
     Production,
 }

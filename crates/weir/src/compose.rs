@@ -35,7 +35,7 @@ use self::cores::{Cores, Sockets};
 use self::jobs::{Door, Jobs};
 use self::pages::Pages;
 use self::realtime::Realtime;
-use self::workers::{Workers, WorkersMetrics};
+use self::workers::{RecyclingMetrics, Workers};
 use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
 use crate::part::Part;
@@ -44,6 +44,7 @@ use crate::restart_admin::Restart;
 use crate::status::Facts;
 use crate::turn::{Of, Place, Turn};
 use crate::workers_admin::{self, Orders, Reported};
+use crate::workers_metrics::WorkersMetrics;
 
 /// All parts, running.
 pub(crate) struct Weir {
@@ -130,7 +131,7 @@ impl Weir {
         let histories = histories.transpose()?;
         let jobs_and_pages = Place::take(Of::JobsAndPages, &settings.data_dir)?;
         if let Some(channel) = inherited.control() {
-            let metrics = WorkersMetrics::register(&mut registry);
+            let metrics = RecyclingMetrics::register(&mut registry);
             weir.steer_workers(settings, channel, metrics).await?;
         }
         let only = only.to_vec();
@@ -169,7 +170,7 @@ impl Weir {
         &mut self,
         settings: &Settings,
         channel: UnixStream,
-        metrics: WorkersMetrics,
+        metrics: RecyclingMetrics,
     ) -> anyhow::Result<()> {
         let apps = settings.front.apps.iter();
         let processes =
@@ -258,17 +259,14 @@ impl Weir {
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
+        let front = self.front_for_operators();
+        registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
-            front: workers_admin::Front {
-                clock: self.clock.clone(),
-                apps: Arc::clone(&self.apps),
-                reported: Arc::clone(&self.reported),
-                orders: self.orders.clone(),
-            },
+            front,
             restart: Restart {
                 orders: self.orders.clone(),
                 deadline: settings.supervisor.replace_deadline,
@@ -285,6 +283,15 @@ impl Weir {
             registry,
         };
         pages.serve(&mut inherited, &self.http)
+    }
+
+    fn front_for_operators(&self) -> workers_admin::Front {
+        workers_admin::Front {
+            clock: self.clock.clone(),
+            apps: Arc::clone(&self.apps),
+            reported: Arc::clone(&self.reported),
+            orders: self.orders.clone(),
+        }
     }
 
     /// Resolves when a part has ended by itself, which none should.

@@ -31,6 +31,7 @@ mod run;
 mod status;
 mod turn;
 mod workers_admin;
+mod workers_metrics;
 
 use std::process::ExitCode;
 

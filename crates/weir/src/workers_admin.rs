@@ -8,6 +8,8 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,12 +22,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weir_base::admin_api::{Input, Problem};
 use weir_base::clock::{Clock, Timestamp};
-use weir_front::view::{AppView, WorkerState as Serving, WorkerView};
+use weir_front::view::{AppView, TotalsView, WorkerState as Serving, WorkerView};
 use weir_front::{Apps, NoSuchApp};
 use weir_supervisor::control::{
     Address, Command, GroupState, Report, RollingState, SlotState, Vacancy, WorkerPhase,
     WorkerState,
 };
+
+use self::counted::Counted;
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,6 +65,7 @@ pub(crate) struct Reported {
     pub(crate) sizes: BTreeMap<u64, u64>,
     /// Those that are replaced because they have passed a limit, and which.
     pub(crate) recycled: BTreeMap<u64, String>,
+    pub(crate) counted: Counted,
 }
 
 /// A process, and when it was started.
@@ -75,9 +80,8 @@ impl Reported {
     pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
         match report {
             Report::SnapshotBegins => {
-                let (sizes, recycled) =
-                    (std::mem::take(&mut self.sizes), std::mem::take(&mut self.recycled));
-                *self = Self { sizes, recycled, ..Self::default() };
+                let Self { sizes, recycled, counted, .. } = std::mem::take(self);
+                *self = Self { sizes, recycled, counted, ..Self::default() };
             }
             Report::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
@@ -90,16 +94,25 @@ impl Reported {
                     self.slots.insert(place, slot.clone());
                 }
             }
-            Report::Worker(worker) if matches!(worker.phase, WorkerPhase::Ended { .. }) => {
+            Report::Worker(worker) => {
+                self.counted.note(worker);
+                self.note_worker(worker, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_worker(&mut self, worker: &WorkerState, now: Timestamp) {
+        match worker.phase {
+            WorkerPhase::Ended { .. } => {
                 self.workers.remove(&worker.generation);
                 self.recycled.remove(&worker.generation);
             }
-            Report::Worker(worker) => {
+            _ => {
                 let started = now - Duration::from_millis(worker.started_ms_ago);
                 let state = worker.clone();
                 self.workers.insert(worker.generation, Process { state, started });
             }
-            _ => {}
         }
     }
 }
@@ -121,6 +134,12 @@ pub(crate) struct AppRow {
     pub(crate) jain_index: Option<f64>,
     /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
     pub(crate) rolling: Option<String>,
+    /// Workers that were killed for they were stuck, since this service process was started.
+    #[serde(default)]
+    pub(crate) evictions: u64,
+    /// Successors in all workers' places, likewise.
+    #[serde(default)]
+    pub(crate) restarts: u64,
     pub(crate) workers: Vec<WorkerRow>,
 }
 
@@ -139,12 +158,18 @@ pub(crate) struct WorkerRow {
     pub(crate) streams: u32,
     /// Requests and streams that it was given.
     pub(crate) given: u64,
+    /// How long these have waited for it, in all.
+    #[serde(default)]
+    pub(crate) waited_seconds: f64,
     pub(crate) oldest_request_seconds: Option<f64>,
     /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
     /// be known.
     pub(crate) pss_bytes: Option<u64>,
     /// Which limit it has passed, if it is replaced for that.
     pub(crate) recycled: Option<String>,
+    /// Successors in its place since this service process was started.
+    #[serde(default)]
+    pub(crate) restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub(crate) problem: Option<String>,
 }
@@ -202,45 +227,58 @@ pub(crate) fn router(front: Front) -> Router {
 }
 
 async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
-    let reported = front.reported();
-    let now = front.clock.now();
-    Json(front.apps.view().into_iter().map(|view| app_row(view, &reported, now)).collect())
+    Json(front.rows().into_iter().map(|(row, _)| row).collect())
 }
 
 async fn follow(
     State(front): State<Front>,
     Input(order): Input<Order>,
 ) -> Result<Json<BTreeMap<String, String>>, Problem> {
-    if !front.apps.view().iter().any(|app| app.name == order.app()) {
-        return Err(no_such_app(NoSuchApp(order.app().to_owned())));
-    }
-    tracing::info!(?order, "an order for workers");
-    let command = match order {
-        Order::Pause { app } => {
-            front.apps.pause(&app).map_err(no_such_app)?;
-            return Ok(Json(BTreeMap::new()));
-        }
-        Order::Resume { app } => {
-            front.apps.resume(&app).map_err(no_such_app)?;
-            return Ok(Json(BTreeMap::new()));
-        }
-        Order::Maintenance { app, is_on } => {
-            front.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
-            return Ok(Json(BTreeMap::new()));
-        }
-        Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
-        Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
-        Order::Scale { app: group, processes } => Command::Scale { group, processes },
-        Order::Signal { app, worker, signal } => {
-            let generation = front.generation(&app, worker)?;
-            Command::Signal { generation, signal }
-        }
-    };
-    front.ask(command).await?;
+    front.follow(order).await?;
     Ok(Json(BTreeMap::new()))
 }
 
 impl Front {
+    /// All apps, each with what was counted of it.
+    pub(crate) fn rows(&self) -> Vec<(AppRow, TotalsView)> {
+        let (views, now) = (self.apps.view(), self.clock.now());
+        let reported = self.reported();
+        let row = |mut view: AppView| {
+            let totals = std::mem::take(&mut view.totals);
+            (app_row(view, &reported, now), totals)
+        };
+        views.into_iter().map(row).collect()
+    }
+
+    pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
+        if !self.apps.view().iter().any(|app| app.name == order.app()) {
+            return Err(no_such_app(NoSuchApp(order.app().to_owned())));
+        }
+        tracing::info!(?order, "an order for workers");
+        let command = match order {
+            Order::Pause { app } => {
+                self.apps.pause(&app).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Resume { app } => {
+                self.apps.resume(&app).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Maintenance { app, is_on } => {
+                self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
+            Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
+            Order::Scale { app: group, processes } => Command::Scale { group, processes },
+            Order::Signal { app, worker, signal } => {
+                let generation = self.generation(&app, worker)?;
+                Command::Signal { generation, signal }
+            }
+        };
+        self.ask(command).await
+    }
+
     fn reported(&self) -> MutexGuard<'_, Reported> {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -290,16 +328,19 @@ fn no_such_app(error: NoSuchApp) -> Problem {
 
 fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
     let jain_index = view.jain_index();
+    let evictions = reported.counted.evictions(&view.name);
     let group = reported.groups.get(&view.name);
     let mut workers: Vec<WorkerRow> = match group {
         Some(_) => own_workers(&view, reported, now),
         None => view.workers.iter().map(|load| loaded(WorkerRow::default(), load)).collect(),
     };
     workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(&view.name, slot));
+    }
     AppRow {
         processes: group.map(|group| group.processes),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
-        name: view.name,
         requests_waiting: view.requests_waiting,
         streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
@@ -307,6 +348,9 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         is_in_maintenance: view.is_in_maintenance,
         shedding: view.shedding,
         jain_index,
+        evictions,
+        restarts: reported.counted.all_restarts(&view.name),
+        name: view.name,
         workers,
     }
 }
@@ -377,6 +421,7 @@ fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
         requests: load.requests,
         streams: load.streams,
         given: load.given,
+        waited_seconds: load.waited.as_secs_f64(),
         oldest_request_seconds: load.oldest_request.map(|oldest| oldest.as_secs_f64()),
         ..row
     }

@@ -24,6 +24,8 @@ use crate::restart_admin::Restart;
 use crate::status::{self, Facts};
 use crate::workers_admin;
 
+mod front;
+
 /// What they show.
 pub(super) struct Pages<'a> {
     pub(super) settings: &'a Settings,
@@ -43,6 +45,9 @@ impl Pages<'_> {
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
         let Self { settings, clock, jobs, realtime, front, restart, facts, live, registry } = self;
         let jobs_url = facts.jobs_url(settings);
+        let apps = Part::Front
+            .is_among(&facts.only)
+            .then(|| Arc::new(front::Operated::new(front.clone(), settings)));
         let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
         let api = status::api(
@@ -76,6 +81,7 @@ impl Pages<'_> {
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
+            front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));

@@ -30,7 +30,7 @@ use weir_supervisor::control::{
     self, Command, Lines, REPORT_BYTES_MAX, Report, Request, WorkerPhase, WorkerState, encode,
 };
 
-pub(super) use self::metrics::WorkersMetrics;
+pub(super) use self::metrics::RecyclingMetrics;
 use crate::config::Processes;
 use crate::workers_admin::{Asked, Reported};
 
@@ -74,7 +74,7 @@ pub(super) struct Workers {
     give_measured: mpsc::Sender<Sizes>,
     /// A worker was to be replaced by a fresh one, and when: not at once again if that failed.
     recycled: BTreeMap<u64, Timestamp>,
-    metrics: WorkersMetrics,
+    metrics: RecyclingMetrics,
     /// This process is on its way out: the next one looks after the workers.
     draining: CancellationToken,
 }
@@ -101,7 +101,7 @@ impl Workers {
         processes: BTreeMap<String, Processes>,
         probes: Shutdown,
         clock: &Clock,
-        (metrics, draining): (WorkersMetrics, CancellationToken),
+        (metrics, draining): (RecyclingMetrics, CancellationToken),
     ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;

@@ -21,12 +21,12 @@ struct LimitLabel {
 
 /// They.
 #[derive(Clone, Debug)]
-pub(in crate::compose) struct WorkersMetrics {
+pub(in crate::compose) struct RecyclingMetrics {
     recycled: Family<LimitLabel, Counter>,
     memory: Family<AppLabel, Gauge>,
 }
 
-impl WorkersMetrics {
+impl RecyclingMetrics {
     pub(in crate::compose) fn register(registry: &mut Registry) -> Self {
         let metrics = Self { recycled: Family::default(), memory: Family::default() };
         registry.register(
