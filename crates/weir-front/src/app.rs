@@ -33,6 +33,23 @@ pub(crate) struct Worker {
     /// Of all workers of all apps, for connections to it.
     pub(crate) serial: u64,
     pub(crate) address: Address,
+    /// How long its requests have waited for it, in all.
+    waited_us: AtomicU64,
+}
+
+impl Worker {
+    const fn new(key: WorkerKey, serial: u64, address: Address) -> Self {
+        Self { key, serial, address, waited_us: AtomicU64::new(0) }
+    }
+
+    fn note_wait(&self, waited: Duration) {
+        let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.waited_us.fetch_add(waited_us, Ordering::Relaxed);
+    }
+
+    fn waited(&self) -> Duration {
+        Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
+    }
 }
 
 /// The serials that were given.
@@ -109,7 +126,11 @@ impl App {
             Asked::Waits(_place, receiver) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
         };
         match &handed {
-            Ok(_) => self.metrics.queued(self.clock.now().since(since)),
+            Ok(slot) => {
+                let waited = self.clock.now().since(since);
+                slot.worker.note_wait(waited);
+                self.metrics.queued(waited);
+            }
             Err(refusal) => self.metrics.refused(*refusal),
         }
         handed
@@ -141,7 +162,7 @@ impl App {
             let mut state = self.state();
             let key = state.dispatcher.add_worker(slots, self.clock.now());
             let serial = WORKERS.fetch_add(1, Ordering::Relaxed);
-            state.workers.insert(key, Arc::new(Worker { key, serial, address }));
+            state.workers.insert(key, Arc::new(Worker::new(key, serial, address)));
             key
         };
         self.hand_out();
@@ -240,6 +261,7 @@ impl App {
             requests: load.requests,
             streams: load.streams,
             given: load.given,
+            waited: state.workers[&key].waited(),
             oldest_request: oldest.get(&key).map(|since| now.since(*since)),
             state: worker_state(load),
         });
@@ -252,6 +274,7 @@ impl App {
             shedding: self.shedding(),
             is_overloaded: dispatcher.is_overloaded(Class::Request, now),
             workers: workers.collect(),
+            totals: self.metrics.totals(),
         }
     }
 

@@ -4,11 +4,13 @@
 //! - [`take_descriptor`]: the child's side of it;
 //! - `signal_descriptor`, `next_signal`: signals as something to poll;
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
+//! - [`execute_anew`]: another program in this very process;
 //! - `identity`: users and groups by name;
 //! - `bpf`: programs that choose a socket, and memory that they share with workers;
 //! - `orphans`: descendants that lost their parent.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
+mod anew;
 mod bpf;
 mod exec;
 mod identity;
@@ -21,6 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Mutex;
 
+pub use anew::execute_anew;
 pub(crate) use bpf::{
     ClassicInstruction, Instruction, Mapping, attach, attach_classic, create_map, load_program,
     waiting,

@@ -213,11 +213,6 @@ impl SocketApp {
         self.metrics.seen(&ages, self.waiting());
     }
 
-    /// A worker was evicted.
-    pub(crate) fn evicted(&self) {
-        self.metrics.evicted();
-    }
-
     /// A connection by that socket which this very worker has accepted, and in which [`BEGUN`] was
     /// said; until there is one.
     pub(crate) async fn connect(&self, socket: usize, seat: Seat) -> TcpStream {

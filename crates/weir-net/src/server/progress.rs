@@ -60,6 +60,10 @@ impl Progress {
         self.idle_since.set(Instant::now());
     }
 
+    pub(super) fn is_in_hand(&self) -> bool {
+        self.in_hand.get()
+    }
+
     pub(super) fn begin_write(&self) {
         self.is_flushed.set(false);
     }

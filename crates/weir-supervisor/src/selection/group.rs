@@ -4,8 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
-
 use super::busy::{PER_SLOT, Records};
 use super::program::{Classic, NextWorker, classic};
 use super::{Plan, Selection};
@@ -40,14 +38,6 @@ pub struct SocketGroup {
     /// With their names.
     sockets: Vec<(String, OwnedFd)>,
     records: Records,
-}
-
-impl Refused {
-    /// Whether privileges are what it lacks.
-    #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.error.raw_os_error() == Some(Errno::PERM.raw_os_error())
-    }
 }
 
 impl Prepared {

@@ -1,9 +1,11 @@
 //! How many sockets there are, and who listens on which. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use crate::workers::PROCESSES_MAX;
 
 /// Which socket a connection gets to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     /// By the kernel's hash of the addresses.
     Kernel,

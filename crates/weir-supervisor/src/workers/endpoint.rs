@@ -55,6 +55,15 @@ impl Endpoint {
         Ok(Self { address, listener })
     }
 
+    /// One of an earlier program. Its worker's record is as that left it.
+    pub(crate) fn resume(address: Option<Address>, listener: Option<OwnedFd>) -> Self {
+        Self { address, listener }
+    }
+
+    pub(crate) fn listener(&self) -> Option<&OwnedFd> {
+        self.listener.as_ref()
+    }
+
     /// What the worker in that slot inherits to listen on, with names.
     pub(crate) fn descriptors<'a>(
         &'a self,

@@ -163,6 +163,11 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
             output::line(&headline(app));
             let rows: Vec<Vec<String>> = app.workers.iter().map(row).collect();
             output::table(&HEAD, &rows);
+            for worker in &app.workers {
+                if let (Some(number), Some(why)) = (worker.worker, &worker.recycled) {
+                    output::line(&format!("worker {number} is replaced by a fresh one: {why}"));
+                }
+            }
             for problem in app.workers.iter().filter_map(|worker| worker.problem.as_ref()) {
                 output::line(problem);
             }
@@ -171,7 +176,8 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-const HEAD: [&str; 8] = ["WORKER", "STATE", "PID", "AGE", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
+const HEAD: [&str; 9] =
+    ["WORKER", "STATE", "PID", "AGE", "MEMORY", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
 
 fn headline(app: &AppRow) -> String {
     let mut words = vec![format!("{}: {} waiting", app.name, app.requests_waiting)];
@@ -202,6 +208,7 @@ fn row(worker: &WorkerRow) -> Vec<String> {
         worker.state.clone(),
         or_dash(worker.pid.map(|pid| pid.to_string())),
         or_dash(worker.age_seconds.map(seconds)),
+        or_dash(worker.pss_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
         running,
         or_dash(worker.oldest_request_seconds.map(seconds)),
         worker.given.to_string(),

@@ -5,7 +5,11 @@
 //! The parent's reports say how things are, not what has changed, so nothing here can get out of
 //! step: what an app's workers are follows from the generations that are ready.
 
+mod freshen;
+mod memory;
+mod metrics;
 mod probe;
+mod recycling;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +23,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
-use weir_base::clock::Clock;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
 use weir_front::{Address, Apps};
 use weir_supervisor::control::{
     self, Command, Lines, REPORT_BYTES_MAX, Report, Request, WorkerPhase, WorkerState, encode,
 };
 
+pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
 use crate::config::Processes;
 use crate::sockets::{Seat, SocketApps};
@@ -56,6 +62,8 @@ pub(super) struct Workers {
     is_in_snapshot: bool,
     /// Those that were probed, or are being: once is enough.
     probed: BTreeSet<u64>,
+    /// Told after the first snapshot.
+    are_known: Option<oneshot::Sender<()>>,
     /// Those of them that are to get nothing more, for they are stuck.
     stuck: BTreeSet<u64>,
     /// Those of these whose eviction was asked for.
@@ -70,11 +78,24 @@ pub(super) struct Workers {
     probes: Shutdown,
     clock: Clock,
     last_id: u64,
+    /// Sizes of workers' memory, by generation.
+    measured: mpsc::Receiver<Sizes>,
+    give_measured: mpsc::Sender<Sizes>,
+    /// A worker was to be replaced by a fresh one, and when: not at once again if that failed.
+    recycled: BTreeMap<u64, Timestamp>,
+    metrics: RecyclingMetrics,
+    /// This process is on its way out: the next one looks after the workers.
+    draining: CancellationToken,
 }
+
+type Sizes = BTreeMap<u64, u64>;
 
 /// A generation of a worker.
 struct Worker {
     app: String,
+    slot: u32,
+    pid: i32,
+    started: Timestamp,
     way: Way,
     phase: WorkerPhase,
 }
@@ -107,14 +128,16 @@ pub(super) struct Served {
 }
 
 impl Workers {
-    /// Over the parent's control channel. Also the way for operators' orders.
+    /// Over the parent's control channel. Also the way for operators' orders, and the moment when all
+    /// workers are known.
     pub(super) fn new(
         channel: UnixStream,
         served: Served,
         reported: Arc<Mutex<Reported>>,
         probes: Shutdown,
         clock: &Clock,
-    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>)> {
+        (metrics, draining): (RecyclingMetrics, CancellationToken),
+    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;
         let (reports, requests) = stream.into_split();
@@ -122,6 +145,8 @@ impl Workers {
         let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
         let Served { apps, sockets, processes } = served;
         let hosts = processes.iter().map(|(app, (_, host))| (app.clone(), host.clone())).collect();
+        let (tell, are_known) = oneshot::channel();
+        let (give_measured, measured) = mpsc::channel(1);
         let workers = Self {
             reports,
             requests,
@@ -135,6 +160,7 @@ impl Workers {
             known: BTreeMap::new(),
             is_in_snapshot: false,
             probed: BTreeSet::new(),
+            are_known: Some(tell),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
             reported,
@@ -145,8 +171,13 @@ impl Workers {
             probes,
             clock: clock.clone(),
             last_id: 0,
+            measured,
+            give_measured,
+            recycled: BTreeMap::new(),
+            metrics,
+            draining,
         };
-        Ok((workers, give_orders))
+        Ok((workers, give_orders, are_known))
     }
 
     /// Until the parent is gone, or the service ends.
@@ -166,6 +197,8 @@ impl Workers {
         let mut chunk = vec![0; READ_BYTES];
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut samples = interval(self.sample_interval());
+        samples.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 read = self.reports.read(&mut chunk) => match read? {
@@ -185,6 +218,8 @@ impl Workers {
                     self.ask(command).await?;
                 }
                 _ = looks.tick() => self.look().await?,
+                _ = samples.tick() => self.measure(),
+                Some(sizes) = self.measured.recv() => self.recycle(&sizes).await?,
             }
         }
     }
@@ -223,29 +258,33 @@ impl Workers {
     }
 
     fn note(&mut self, state: WorkerState) {
-        let WorkerState { group: app, slot, generation, pid, address, phase, .. } = state;
+        let WorkerState { group: app, slot, generation, pid, address, started_ms_ago, phase } =
+            state;
         let Some(address) = address else { return };
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
             self.probed.remove(&generation);
             self.stuck.remove(&generation);
             self.evicted.remove(&generation);
+            self.recycled.remove(&generation);
             return self.give(&app);
         }
-        let slot = usize::try_from(slot).unwrap_or(usize::MAX);
+        let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let way = match address {
             control::Address::Unix(path) => Way::Own(Address::Unix(path)),
             control::Address::Port(port) => Way::Own(Address::Tcp(([127, 0, 0, 1], port).into())),
-            control::Address::Shared { record } => Way::Shared(Seat { slot, pid, record }),
+            control::Address::Shared { record } => Way::Shared(Seat { slot: place, pid, record }),
         };
         if phase == WorkerPhase::Starting && self.probed.insert(generation) {
             self.probe(&app, slot, generation, &way);
         }
-        self.known.insert(generation, Worker { app: app.clone(), way, phase });
+        let started = self.clock.now() - Duration::from_millis(started_ms_ago);
+        let worker = Worker { app: app.clone(), slot, pid, started, way, phase };
+        self.known.insert(generation, worker);
         self.give(&app);
     }
 
-    fn probe(&self, app: &str, slot: usize, generation: u64, way: &Way) {
+    fn probe(&self, app: &str, slot: u32, generation: u64, way: &Way) {
         let Some(processes) = self.processes.get(app) else { return };
         let host = processes.warm_up_host.as_ref().or_else(|| self.hosts.get(app));
         let probe = Probe {
@@ -282,9 +321,12 @@ impl Workers {
         self.probed.retain(|generation| self.known.contains_key(generation));
         self.stuck.retain(|generation| self.known.contains_key(generation));
         self.evicted.retain(|generation| self.known.contains_key(generation));
+        self.recycled.retain(|generation, _| self.known.contains_key(generation));
         for app in self.processes.keys() {
             self.give(app);
         }
+        // Nobody waits any more when it took too long.
+        let _ = self.are_known.take().map(|tell| tell.send(()));
     }
 
     /// Makes those that are ready the workers of the app.

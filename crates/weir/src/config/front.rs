@@ -14,7 +14,7 @@ use weir_net::TlsFiles;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
-pub(crate) use self::processes::Processes;
+pub(crate) use self::processes::{Processes, Recycling};
 pub(crate) use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
@@ -193,6 +193,11 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
         "idle_timeout",
         &mut limits.idle_timeout,
         "How long a connection may wait for its next request.",
+    );
+    wait(
+        "last_request_timeout",
+        &mut limits.last_request_timeout,
+        "When the service process ends or is replaced, a connection without a request in hand is kept this long: what its client has sent meanwhile is answered, as the last request.",
     );
     wait(
         "write_timeout",

@@ -2,26 +2,33 @@
 //! starts the service process with them and watches it; it serves nothing itself.
 
 mod handover;
+mod held;
 mod listeners;
 mod lock;
 mod salvage;
 mod shared_sockets;
+mod takeover;
+mod upgrade;
 mod workers;
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use weir_supervisor::carried::{Carrier, State};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
+use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
 use self::shared_sockets::Groups;
 pub(crate) use self::shared_sockets::{address, adopt};
+pub(crate) use self::takeover::{check, resume};
+use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -49,25 +56,37 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
-    let mut child = child(settings, listeners, &lock, &text)?;
-    child.descriptors.extend(groups.descriptors()?);
+    let child = child(settings, listeners, &groups, &lock, &text)?;
     let only = handover.flags.only.clone();
-    let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
-    let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
-    let outcome = match workers::fleet(settings, &only, &groups)? {
-        Some(fleet) => supervisor.with_workers(fleet).adopting_orphans()?.run(&mut parent),
-        None => supervisor.run(&mut parent),
+    let mut parent = Parent {
+        handover,
+        before: None,
+        held: Held::of(settings),
+        program: Program::running()?,
+        text,
+        log,
+        ready_line,
+        addresses,
     };
+    let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
+    let fleet = workers::fleet(settings, &only, &groups)?;
+    let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
+    let deadline = settings.supervisor.replace_deadline;
+    let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
+    Ok(end(&outcome, &admin_socket, lock))
+}
+
+fn end(outcome: &Outcome, admin_socket: &Path, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
     let _ = std::fs::remove_file(admin_socket);
     drop(lock);
-    Ok(match outcome {
+    match outcome {
         Outcome::Stopped => Exit::Fine,
         Outcome::Killed => Exit::Failed,
         // The log has said why.
         Outcome::GaveUp(_) => Exit::Failed,
-    })
+    }
 }
 
 fn announce(handover: &Handover, loaded: &Loaded) {
@@ -83,10 +102,12 @@ fn announce(handover: &Handover, loaded: &Loaded) {
 fn child(
     settings: &Settings,
     listeners: Listeners,
+    groups: &Groups,
     lock: &Lock,
     text: &handover::Text,
 ) -> anyhow::Result<ChildSpec> {
     let mut descriptors = listeners.into_descriptors();
+    descriptors.extend(groups.descriptors()?);
     descriptors.push((handover::DESCRIPTOR.to_owned(), text.descriptor()?));
     // A service that outlives its parent for a moment still holds the folder.
     descriptors.push((lock::DESCRIPTOR.to_owned(), lock.descriptor()?));
@@ -114,6 +135,10 @@ fn notify() -> anyhow::Result<Notify> {
 /// The parent's part in the lifecycle.
 struct Parent {
     handover: Handover,
+    /// Those of the service that is being replaced: they count again if the new one fails.
+    before: Option<Handover>,
+    held: Held,
+    program: Program,
     text: handover::Text,
     log: logging::Logging,
     ready_line: String,
@@ -135,12 +160,32 @@ impl Events for Parent {
         match self.read_again() {
             Ok(loaded) => {
                 self.log.set_level(loaded.settings.log.level);
+                self.before = None;
                 true
             }
             Err(error) => {
                 tracing::error!("settings not reloaded, those of before stay: {error:#}");
                 false
             }
+        }
+    }
+
+    /// The new process finds the settings as they are now.
+    fn replacing(&mut self) -> Result<(), String> {
+        self.prepare_replacement().map_err(|error| format!("{error:#}"))
+    }
+
+    fn upgrade(&mut self, state: &State, carrier: Carrier) -> String {
+        let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
+        let carried = Carried::new(handover, data_dir, &self.held, state);
+        format!("{:#}", self.program.become_anew(&carried, carrier))
+    }
+
+    fn replaced(&mut self, is_done: bool) {
+        let Some(before) = self.before.take().filter(|_| !is_done) else { return };
+        match self.text.replace(&before) {
+            Ok(()) => self.handover = before,
+            Err(error) => tracing::error!("settings of before are lost: {error:#}"),
         }
     }
 }
@@ -152,6 +197,22 @@ impl Parent {
         self.text.replace(&fresh)?;
         self.handover = fresh;
         Ok(loaded)
+    }
+
+    fn prepare_replacement(&mut self) -> anyhow::Result<()> {
+        let fresh = self.handover.read_again()?;
+        let loaded = fresh.load(&environment::variable)?;
+        let differences = self.held.differences(&Held::of(&loaded.settings));
+        if !differences.is_empty() {
+            let what = differences.join(", ");
+            bail!(
+                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
+            );
+        }
+        self.text.replace(&fresh)?;
+        self.before = Some(std::mem::replace(&mut self.handover, fresh));
+        self.log.set_level(loaded.settings.log.level);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use weir_net::{BindOptions, ListenAddress, Listener};
 use weir_supervisor::selection::{Plan, Prepared, SocketGroup};
 
@@ -34,8 +34,7 @@ impl Groups {
         mut kept: impl FnMut(&str) -> Option<OwnedFd>,
     ) -> anyhow::Result<Self> {
         let mut groups = BTreeMap::new();
-        let apps = if Part::Front.is_among(only) { settings.front.apps.as_slice() } else { &[] };
-        for (index, app) in apps.iter().enumerate() {
+        for (index, app) in apps(settings, only) {
             let (Some(sockets), Some(processes)) = (&app.sockets, &app.processes) else { continue };
             let bound = match adopt(app, &mut kept)? {
                 Some(group) => Ok(group),
@@ -46,6 +45,33 @@ impl Groups {
             groups.insert(app.settings.name.clone(), (address, Arc::new(group)));
         }
         Ok(Self { groups })
+    }
+
+    /// Whether an earlier program that holds `held` can be followed: workers that run can't be given
+    /// other sockets, and what is new can be bound.
+    pub(super) fn check(
+        settings: &Settings,
+        only: &[Part],
+        held: &BTreeMap<String, Option<SharedSockets>>,
+    ) -> anyhow::Result<()> {
+        for (index, app) in apps(settings, only).filter(|(_, app)| app.processes.is_some()) {
+            let now = app.sockets.as_ref().map(SharedSockets::for_parent);
+            match (held.get(&app.settings.name), now) {
+                (Some(before), now) if *before != now => bail!(
+                    "front.apps[{index}]: the workers of {} would have to listen on something else \
+                     (mode, listen, selection, queues, backlog); that needs a stop and a start, or \
+                     another name",
+                    app.settings.name
+                ),
+                (None, Some(sockets)) => {
+                    let wanted = ListenAddress::Tcp(sockets.listen);
+                    let bound = Listener::bind(&wanted, BindOptions::default());
+                    drop(bound.with_context(|| format!("front.apps[{index}].listen"))?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// For the line that scripts read.
@@ -71,6 +97,12 @@ impl Groups {
     pub(crate) fn get(&self, app: &str) -> Option<Arc<SocketGroup>> {
         self.groups.get(app).map(|(_, group)| Arc::clone(group))
     }
+}
+
+/// The apps of the settings with their places there, if apps are wanted here.
+fn apps<'a>(settings: &'a Settings, only: &[Part]) -> impl Iterator<Item = (usize, &'a App)> {
+    let is_wanted = Part::Front.is_among(only);
+    settings.front.apps.iter().enumerate().filter(move |_| is_wanted)
 }
 
 /// The group of an app out of descriptors that are open already, by their names. None: there are

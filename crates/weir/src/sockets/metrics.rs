@@ -22,7 +22,6 @@ pub(crate) struct SocketMetrics {
     oldest: Family<AppLabel, Gauge<f64, AtomicU64>>,
     waiting: Family<AppLabel, Gauge>,
     repairs: Family<AppLabel, Counter>,
-    evictions: Family<AppLabel, Counter>,
 }
 
 /// Those of one app.
@@ -32,7 +31,6 @@ pub(super) struct AppMetrics {
     oldest: Gauge<f64, AtomicU64>,
     waiting: Gauge,
     repairs: Counter,
-    evictions: Counter,
 }
 
 impl SocketMetrics {
@@ -58,11 +56,6 @@ impl SocketMetrics {
             "Workers that were chosen for a connection, never began, and count as idle again",
             metrics.repairs.clone(),
         );
-        registry.register(
-            "weir_front_worker_evictions",
-            "Workers with shared sockets that were replaced because a request was too old",
-            metrics.evictions.clone(),
-        );
         metrics
     }
 
@@ -73,7 +66,6 @@ impl SocketMetrics {
             oldest: self.oldest.get_or_create(&app).clone(),
             waiting: self.waiting.get_or_create(&app).clone(),
             repairs: self.repairs.get_or_create(&app).clone(),
-            evictions: self.evictions.get_or_create(&app).clone(),
         }
     }
 }
@@ -89,9 +81,5 @@ impl AppMetrics {
 
     pub(super) fn repaired(&self) {
         self.repairs.inc();
-    }
-
-    pub(super) fn evicted(&self) {
-        self.evictions.inc();
     }
 }

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod processes;
+mod recycling;
 mod shared;
 mod worker;
 
@@ -53,6 +54,39 @@ fn each_app_is_served_by_its_own_workers_in_turn() {
     assert_eq!(served, ["one /cart/1", "one /cart/1", "two /cart/1", "two /cart/1"]);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(metrics.contains("weir_front_app_answers_total{app=\"cart\",status=\"2xx\"} 4"));
+    assert!(weir.stop().success());
+}
+
+/// `metric{label="value"}` of the rules: the metric, and what a line of it has to hold.
+fn selectors(rules: &str) -> Vec<(&str, Vec<&str>)> {
+    let is_in_name = |character: char| character.is_ascii_lowercase() || character == '_';
+    let starts = rules.match_indices("weir_front_").map(|(start, _)| &rules[start..]);
+    starts
+        .map(|text| {
+            let (name, rest) = text.split_at(text.find(|it| !is_in_name(it)).expect("an end"));
+            let labels = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+            (name, labels.map(|(labels, _)| labels.split(',').collect()).unwrap_or_default())
+        })
+        .collect()
+}
+
+#[test]
+fn alert_rules_are_about_metrics_that_there_are() {
+    let rules = include_str!("../../../../deploy/prometheus/weir-front.rules.yml");
+    let shop = Worker::start("shop");
+    let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let selectors = selectors(rules);
+    assert!(selectors.len() >= 8, "{selectors:?}");
+    for (name, labels) in selectors {
+        let is_it = |line: &str| {
+            line.starts_with(&format!("{name}{{"))
+                && line.contains("app=\"shop\"")
+                && labels.iter().all(|label| line.contains(label))
+        };
+        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
+    }
     assert!(weir.stop().success());
 }
 

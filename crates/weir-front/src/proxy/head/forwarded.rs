@@ -50,8 +50,9 @@ impl Forwarded {
     pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
         let protocol = if self.origin.is_tls { "https" } else { "http" };
         if let Some(address) = self.origin.address {
-            // Writing to memory can't fail.
-            let _ = write!(head, "x-forwarded-for: {address}\r\n");
+            head.extend_from_slice(b"x-forwarded-for: ");
+            write_address(head, address);
+            head.extend_from_slice(b"\r\n");
         }
         write_field(head, "x-forwarded-proto", protocol.as_bytes());
         write_field(head, "x-forwarded-host", target.host.as_bytes());
@@ -63,13 +64,18 @@ impl Forwarded {
 
 /// The standard's field (RFC 7239), which newer frameworks read first.
 fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u8]) {
-    // Writing to memory can't fail.
-    let _ = match origin.address {
-        Some(IpAddr::V4(address)) => write!(head, "forwarded: for={address}"),
-        Some(IpAddr::V6(address)) => write!(head, "forwarded: for=\"[{address}]\""),
-        None => write!(head, "forwarded: for=unknown"),
-    };
-    let _ = write!(head, ";proto={protocol}");
+    head.extend_from_slice(b"forwarded: for=");
+    match origin.address {
+        Some(address @ IpAddr::V4(_)) => write_address(head, address),
+        Some(address @ IpAddr::V6(_)) => {
+            head.extend_from_slice(b"\"[");
+            write_address(head, address);
+            head.extend_from_slice(b"]\"");
+        }
+        None => head.extend_from_slice(b"unknown"),
+    }
+    head.extend_from_slice(b";proto=");
+    head.extend_from_slice(protocol.as_bytes());
     if !host.is_empty() {
         // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
         head.extend_from_slice(b";host=\"");
@@ -77,6 +83,28 @@ fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u
         head.push(b'"');
     }
     head.extend_from_slice(b"\r\n");
+}
+
+/// As it is displayed. Of IPv4 by hand: the formatter takes 60 ns, three times a request.
+fn write_address(head: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    head.push(b'.');
+                }
+                if octet >= 100 {
+                    head.push(b'0' + octet / 100);
+                }
+                if octet >= 10 {
+                    head.push(b'0' + octet / 10 % 10);
+                }
+                head.push(b'0' + octet % 10);
+            }
+        }
+        // Writing to memory can't fail.
+        IpAddr::V6(address) => drop(write!(head, "{address}")),
+    }
 }
 
 fn is_plain(id: &HeaderValue) -> bool {
@@ -131,6 +159,15 @@ impl RequestStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_displayed() {
+        for text in ["0.0.0.0", "9.10.99.100", "255.205.101.1", "2001:db8::7"] {
+            let mut written = Vec::new();
+            write_address(&mut written, text.parse().expect("an address"));
+            assert_eq!(String::from_utf8(written).as_deref(), Ok(text));
+        }
+    }
 
     #[test]
     fn the_start_is_in_seconds_with_three_decimals() {

@@ -177,6 +177,7 @@ impl Fleet {
         for (generation, status) in ended {
             self.forget_record(generation);
             let Some(mut process) = self.processes.remove(&generation) else { continue };
+            self.let_go.remove(&generation);
             let place = process.place;
             process.output.finish(&mut self.printer);
             let last_lines = process.output.last_lines();

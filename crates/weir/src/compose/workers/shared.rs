@@ -32,11 +32,10 @@ impl Workers {
             let seats: Vec<Seat> = ready.iter().map(|(_, seat)| *seat).collect();
             app.look(&seats, self.clock.now());
             let limit = self.processes.get(name).and_then(|processes| processes.evict_after);
-            let Some(limit) = limit else { continue };
+            let Some(limit) = limit.filter(|_| !self.draining.is_cancelled()) else { continue };
             for (generation, seat) in ready {
                 let State::Busy(age) = app.state(&seat) else { continue };
                 if age >= limit && !self.evicted.contains(&generation) {
-                    app.evicted();
                     let seconds = age.as_secs_f64();
                     found.push((
                         generation,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use weir_supervisor::selection::{Plan, Selection};
 use weir_supervisor::workers::PROCESSES_MAX;
 
@@ -57,7 +58,7 @@ const PROXY_KEYS: [&str; 27] = [
 ];
 
 /// What the workers of an app listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedSockets {
     pub(crate) listen: SocketAddr,
     pub(crate) selection: Selection,
@@ -171,6 +172,11 @@ impl SharedSockets {
                 &format!("nobody would listen on some of them; that takes {min} workers, or a larger queues_per_worker"),
             );
         }
+    }
+
+    /// What the parent makes use of; the rest is the service's.
+    pub(crate) fn for_parent(&self) -> Self {
+        Self { claim_timeout: Duration::ZERO, ..self.clone() }
     }
 
     /// The sockets that are asked for.

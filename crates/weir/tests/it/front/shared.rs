@@ -1,6 +1,8 @@
 //! Apps whose workers take connections themselves. Where the kernel takes no programs from whoever
 //! runs the tests, those that are about them say so and end.
 
+mod replacement;
+
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -85,6 +87,34 @@ fn ask_slowly(weir: &Weir) -> JoinHandle<(String, String)> {
 
 fn go(weir: &Weir) {
     std::fs::write(weir.site.path().join("go"), "").expect("written");
+}
+
+/// Some who ask until they are told to stop.
+struct Clients {
+    is_over: Arc<AtomicBool>,
+    clients: [JoinHandle<()>; 4],
+}
+
+impl Clients {
+    fn start(address: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients = [(); 4].map(|()| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(get(address, "/", "").0, "HTTP/1.1 200 OK");
+                }
+            })
+        });
+        Self { is_over, clients }
+    }
+
+    fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().expect("every request was answered");
+        }
+    }
 }
 
 fn busy(weir: &Weir) -> usize {
@@ -200,25 +230,14 @@ fn a_rolling_restart_and_a_change_of_scale_lose_no_request() {
     for settings in ["", "queues = 3\n", "selection = \"join-idle\"\n"] {
         let weir = start(3, "keeps", settings);
         let (address, before) = (weir.app("shop"), pids(&weir));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let clients = [(); 4].map(|()| {
-            let is_over = Arc::clone(&is_over);
-            std::thread::spawn(move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    assert_eq!(get(address, "/", "").0, "HTTP/1.1 200 OK");
-                }
-            })
-        });
+        let clients = Clients::start(address);
         weir.site.ok(&["workers", "restart", "shop"]);
         until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
         weir.site.ok(&["workers", "scale", "shop", "5"]);
         until(|| states(&weir) == vec!["serving"; 5]);
         weir.site.ok(&["workers", "scale", "shop", "3"]);
         until(|| states(&weir) == vec!["serving"; 3]);
-        is_over.store(true, Ordering::Relaxed);
-        for client in clients {
-            client.join().expect("every request was answered");
-        }
+        clients.stop();
         assert!(weir.stop().success());
     }
 }
