@@ -81,6 +81,7 @@ impl App {
         let dispatcher = Dispatcher::new(Limits {
             queue_max: limits.queue_max,
             queue_timeout: limits.queue_timeout,
+            overload_delay: limits.overload_delay,
             overload_after: limits.overload_after,
             overload_wait: limits.overload_wait,
         });

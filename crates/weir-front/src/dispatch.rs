@@ -7,14 +7,17 @@
 //! **The queue** is bounded, ordered by priority and, within one, shared fairly among clients
 //! ([`lane`]). It may hold requests for `queue_timeout`.
 //!
-//! **Overload** is a queue that has not been empty for `overload_after`. Then the newest request of
-//! a client goes first and none waits longer than `overload_wait`: what is served is fresh, and who
-//! can't be served is told at once. (Adaptive LIFO and controlled delay, after B. Maurer, "Fail at
-//! Scale", ACM Queue 13(8), 2015.)
+//! **Overload** is a queue that, for `overload_after`, was longer than what the workers serve within
+//! `overload_delay` ([`delay`]). Then the newest request of a client goes first and none waits longer
+//! than `overload_wait`: what is served is fresh, and who can't be served is told at once. (Adaptive
+//! LIFO and controlled delay, after B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015. There a queue
+//! that is not empty counts; but as many clients as there are, each waiting for its answer before it
+//! asks again, keep a short queue for good, and nobody in it needs to be refused.)
 //!
 //! Requests and streams (WebSockets, server-sent events) have slots and a queue each: a stream
 //! would hold a slot for hours.
 
+mod delay;
 mod lane;
 mod queue;
 #[cfg(test)]
@@ -54,7 +57,9 @@ pub(crate) struct Limits {
     pub(crate) queue_max: usize,
     /// How long one may wait.
     pub(crate) queue_timeout: Duration,
-    /// How long the queue may go without being empty before that is an overload.
+    /// A queue that takes longer than this to serve is too long ..
+    pub(crate) overload_delay: Duration,
+    /// .. and an overload once it has been so for this long.
     pub(crate) overload_after: Duration,
     /// How long one may wait during an overload.
     pub(crate) overload_wait: Duration,
@@ -149,16 +154,16 @@ impl<T> Dispatcher<T> {
     /// Waits for a slot, after [`Dispatcher::take`] had none.
     pub(crate) fn wait(&mut self, wish: Wish, waiter: T, now: Timestamp) -> Waiting<T> {
         let is_overloaded = self.is_overloaded(wish.class, now);
-        let queue_max = self.limits.queue_max;
+        let Limits { queue_max, overload_delay, .. } = self.limits;
         let queue = &mut self.queues[wish.class as usize];
         if queue.len() < queue_max {
-            let ticket = queue.push(wish, waiter, now);
+            let ticket = queue.push(wish, waiter, overload_delay, now);
             return Waiting::Queued { ticket, displaced: None };
         }
         let refusal = if is_overloaded { Refusal::Overload } else { Refusal::QueueFull };
         match queue.make_room(wish, is_overloaded) {
             Some(displaced) => {
-                let ticket = queue.push(wish, waiter, now);
+                let ticket = queue.push(wish, waiter, overload_delay, now);
                 Waiting::Queued { ticket, displaced: Some((displaced, refusal)) }
             }
             None => Waiting::Refused(waiter, refusal),
@@ -186,7 +191,8 @@ impl<T> Dispatcher<T> {
         }
         let permit = self.take(class, now)?;
         let is_overloaded = self.is_overloaded(class, now);
-        match self.queues[class as usize].pop(is_overloaded) {
+        let overload_delay = self.limits.overload_delay;
+        match self.queues[class as usize].pop(is_overloaded, overload_delay, now) {
             Some(waiter) => Some((waiter, permit)),
             None => unreachable!("a queue that is not empty has a next"),
         }
@@ -218,8 +224,9 @@ impl<T> Dispatcher<T> {
     /// A pause and a start of all workers are waits by intention, no overloads.
     pub(crate) fn is_overloaded(&self, class: Class, now: Timestamp) -> bool {
         let is_serving = !self.is_paused && self.workers.any_serves();
-        let since = self.queues[class as usize].waiting_since();
-        is_serving && since.is_some_and(|since| now.since(since) > self.limits.overload_after)
+        let Limits { overload_delay, overload_after, .. } = self.limits;
+        let since = self.queues[class as usize].long_since(overload_delay, now);
+        is_serving && since.is_some_and(|since| now.since(since) > overload_after)
     }
 
     /// How many wait.

@@ -56,7 +56,9 @@ pub struct AppLimits {
     pub queue_max: usize,
     /// How long a request may wait for a worker: 503.
     pub queue_timeout: Duration,
-    /// How long the queue may go without being empty before that is an overload.
+    /// A queue that the workers, at their pace of now, need longer than this to serve is too long ..
+    pub overload_delay: Duration,
+    /// .. and an overload once it has been so for this long.
     pub overload_after: Duration,
     /// How long a request may wait for a worker during an overload: 503.
     pub overload_wait: Duration,
@@ -131,6 +133,7 @@ impl Default for AppLimits {
             queue_max: 1_024,
             queue_timeout: Duration::from_secs(30),
             // A real site at 80 % load: 0.03 % are shed in a simulation (dispatch/simulation.rs).
+            overload_delay: Duration::from_millis(200),
             overload_after: Duration::from_secs(2),
             overload_wait: Duration::from_secs(1),
             service_timeout: Duration::from_secs(60),

@@ -1,9 +1,11 @@
 //! The requests that wait for a slot.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::delay::Delay;
 use super::lane::Lane;
 use super::{Class, Wish};
 
@@ -40,8 +42,7 @@ pub(super) struct Queue<T> {
     entries: BTreeMap<u64, Entry<T>>,
     lanes: [Lane; 3],
     pushed: u64,
-    /// Since when somebody has been waiting, without a break.
-    waiting_since: Timestamp,
+    delay: Delay,
 }
 
 impl<T> Default for Queue<T> {
@@ -50,7 +51,7 @@ impl<T> Default for Queue<T> {
             entries: BTreeMap::new(),
             lanes: Priority::ALL.map(|_| Lane::default()),
             pushed: 0,
-            waiting_since: Timestamp::default(),
+            delay: Delay::default(),
         }
     }
 }
@@ -64,30 +65,48 @@ impl<T> Queue<T> {
         self.entries.is_empty()
     }
 
-    pub(super) fn waiting_since(&self) -> Option<Timestamp> {
-        (!self.is_empty()).then_some(self.waiting_since)
+    /// Since when it has been too long to be served within `delay_max`.
+    pub(super) fn long_since(&self, delay_max: Duration, now: Timestamp) -> Option<Timestamp> {
+        self.delay.long_since(self.len(), delay_max, now).filter(|_| !self.is_empty())
     }
 
     /// As if the waiting had begun now.
     pub(super) fn restart_waiting(&mut self, now: Timestamp) {
-        self.waiting_since = now;
+        self.delay.restart(now);
     }
 
-    pub(super) fn push(&mut self, wish: Wish, waiter: T, now: Timestamp) -> Ticket {
+    /// `delay_max`: what takes longer to serve is too long.
+    pub(super) fn push(
+        &mut self,
+        wish: Wish,
+        waiter: T,
+        delay_max: Duration,
+        now: Timestamp,
+    ) -> Ticket {
         if self.is_empty() {
-            self.waiting_since = now;
+            self.delay.restart(now);
         }
         self.pushed += 1;
         let number = self.pushed;
         self.lanes[wish.priority as usize].push(wish.client, number);
         self.entries.insert(number, Entry { wish, since: now, waiter });
+        self.delay.judge(self.len(), delay_max, now);
         Ticket { class: wish.class, number }
     }
 
-    pub(super) fn pop(&mut self, newest_first: bool) -> Option<T> {
+    /// Who is given a slot.
+    pub(super) fn pop(
+        &mut self,
+        newest_first: bool,
+        delay_max: Duration,
+        now: Timestamp,
+    ) -> Option<T> {
+        let len = self.len();
         let lane = self.lanes.iter_mut().find(|lane| !lane.is_empty())?;
         let (_, number) = lane.pop(newest_first)?;
-        self.entries.remove(&number).map(|entry| entry.waiter)
+        let entry = self.entries.remove(&number)?;
+        self.delay.step(len, delay_max, now);
+        Some(entry.waiter)
     }
 
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<T> {

@@ -37,16 +37,20 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.f64()).cos()
 }
 
+fn limits() -> Limits {
+    Limits {
+        queue_max: 1_024,
+        queue_timeout: Duration::from_secs(30),
+        overload_delay: Duration::from_millis(200),
+        overload_after: Duration::from_secs(2),
+        overload_wait: Duration::from_secs(1),
+    }
+}
+
 /// `load`: 1.0 is all that the workers can do.
 fn simulate(load: f64, seed: u64) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
-    let limits = Limits {
-        queue_max: 1_024,
-        queue_timeout: Duration::from_secs(30),
-        overload_after: Duration::from_secs(2),
-        overload_wait: Duration::from_secs(1),
-    };
-    let mut dispatcher: Dispatcher<Timestamp> = Dispatcher::new(limits);
+    let mut dispatcher: Dispatcher<Timestamp> = Dispatcher::new(limits());
     for _ in 0..WORKERS {
         dispatcher.add_worker(Slots { requests: 1, streams: 0 }, Timestamp::default());
     }
@@ -125,4 +129,56 @@ fn at_twice_the_load_half_is_served_and_soon() {
     let (p50, p99) = (outcome.percentile(50), outcome.percentile(99));
     assert!(served * 100 > REQUESTS * 49, "{served} served");
     assert!(p50 <= 60.0 && p99 <= 900.0, "p50 {p50} ms, p99 {p99} ms");
+}
+
+/// Clients behind one address, each of which asks again when it has its answer; how many answers were
+/// refusals.
+fn closed_loop(clients: u32, workers: usize, service_ms: u64, seconds: u64) -> usize {
+    let mut dispatcher: Dispatcher<u32> = Dispatcher::new(limits());
+    for _ in 0..workers {
+        dispatcher.add_worker(Slots { requests: 1, streams: 0 }, Timestamp::default());
+    }
+    let mut ends = BinaryHeap::new();
+    let mut running: Slab<(u32, Permit)> = Slab::new();
+    let (mut now, mut refused) = (0, 0);
+    let mut asking: Vec<u32> = (0..clients).collect();
+    while now < seconds * 1_000 {
+        let time = Timestamp::from_millis(now);
+        for client in asking.drain(..) {
+            let wish = Wish {
+                class: Class::Request,
+                priority: Priority::Normal,
+                client: Client::of(None),
+            };
+            if let Some(permit) = dispatcher.take(Class::Request, time) {
+                ends.push(Reverse((now + service_ms, running.insert((client, permit)))));
+            } else {
+                let waiting = dispatcher.wait(wish, client, time);
+                assert!(matches!(waiting, Waiting::Queued { displaced: None, .. }));
+            }
+        }
+        let Some(Reverse((end, key))) = ends.pop() else { unreachable!("somebody runs") };
+        now = end;
+        let time = Timestamp::from_millis(now);
+        let (client, permit) = running.remove(key);
+        asking.push(client);
+        let class = dispatcher.end(permit);
+        if let Some(begun) = dispatcher.next(class, time) {
+            ends.push(Reverse((now + service_ms, running.insert(begun))));
+        }
+        let expired = dispatcher.expire(time);
+        refused += expired.len();
+        asking.extend(expired.into_iter().map(|(client, _)| client));
+    }
+    refused
+}
+
+#[test]
+fn clients_that_wait_for_their_answers_are_no_overload_while_the_queue_is_short() {
+    assert_eq!(closed_loop(16, 4, 20, 60), 0);
+}
+
+#[test]
+fn clients_that_wait_for_their_answers_are_one_when_the_queue_is_long() {
+    assert_ne!(closed_loop(200, 4, 20, 60), 0);
 }

@@ -9,7 +9,13 @@ const STEP: Duration = Duration::from_secs(1);
 const ONE: Slots = Slots { requests: 1, streams: 1 };
 
 fn limits() -> Limits {
-    Limits { queue_max: 8, queue_timeout: 30 * STEP, overload_after: 2 * STEP, overload_wait: STEP }
+    Limits {
+        queue_max: 8,
+        queue_timeout: 30 * STEP,
+        overload_delay: STEP / 5,
+        overload_after: 2 * STEP,
+        overload_wait: STEP,
+    }
 }
 
 fn client(number: u8) -> Client {

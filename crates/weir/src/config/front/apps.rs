@@ -192,9 +192,14 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         "How long a request may wait for a worker; then it gets 503.",
     );
     wait(
+        "overload_delay",
+        &mut limits.overload_delay,
+        "A queue that the workers need longer than this to serve, at their pace of now, is too long.",
+    );
+    wait(
         "overload_after",
         &mut limits.overload_after,
-        "How long requests may go on waiting, without the queue being empty in between, before that is an overload: then the newest goes first and none waits longer than overload_wait.",
+        "How long a queue may go on being too long before that is an overload: then the newest goes first and none waits longer than overload_wait.",
     );
     wait(
         "overload_wait",
