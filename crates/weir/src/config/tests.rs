@@ -515,6 +515,22 @@ fn whole(section: &str, name: &str) -> String {
 const SHARED: &str = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{fd}\"]\n\
                       mode = \"sockets\"\nlisten = \"127.0.0.1:8081\"\n";
 
+/// What the proxy alone makes use of would be ignored there, so it is refused.
+#[test]
+fn with_shared_sockets_these_keys_mean_something() {
+    let values = reference::values();
+    let of_an_app =
+        values.iter().filter_map(|it| Some((it.path.strip_prefix("front.apps[].")?, it)));
+    let keys = of_an_app.filter(|(name, value)| !name.contains('.') && value.default != "none");
+    let means_something = |name: &str, value: &str| {
+        let set = format!("{SHARED}workers = 4\n{name} = {value}\n");
+        !load(&set).is_err_and(|mistakes| mistakes.to_string().contains("only with mode"))
+    };
+    let names = keys.filter(|(name, value)| means_something(name, &value.default));
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    insta::assert_snapshot!(names.join(" "), @"workers warm_up start_deadline finish_timeout stop_deadline dump_wait stop_signal environment address_space recycle_memory recycle_interval mode selection queues queues_per_worker backlog claim_timeout");
+}
+
 #[test]
 fn shared_sockets_are_checked_with_the_workers_that_listen_on_them() {
     let plan = |more: &str| {

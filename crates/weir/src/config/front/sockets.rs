@@ -27,7 +27,7 @@ const OWN_KEYS: [&str; 6] =
     ["listen", "selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
 
 /// The keys of an app that the proxy serves.
-const PROXY_KEYS: [&str; 27] = [
+const PROXY_KEYS: [&str; 28] = [
     "hosts",
     "paths",
     "upstreams",
@@ -39,6 +39,7 @@ const PROXY_KEYS: [&str; 27] = [
     "request_bytes_max",
     "queue_timeout",
     "overload_after",
+    "overload_delay",
     "overload_wait",
     "service_timeout",
     "body_timeout",
