@@ -80,7 +80,7 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
 }
 
 #[test]
-fn a_worker_that_leaves_gets_nothing_after_an_upgrade() {
+fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
     let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
     let slow = ask_slowly(&weir);
     until(|| busy(&weir) == 1);
