@@ -96,6 +96,26 @@ fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
     assert!(weir.stop().success());
 }
 
+/// Old and new service may both probe a worker that starts, and the new parent opens its door.
+#[test]
+fn a_rolling_restart_goes_on_through_an_upgrade() {
+    for settings in KINDS {
+        let weir = start(3, "keeps", settings);
+        let before = pids(&weir);
+        let clients = Clients::start(weir.app("shop"));
+        weir.site.ok(&["workers", "restart", "shop"]);
+        weir.site.ok(&["upgrade"]);
+        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        clients.stop();
+        until(|| states(&weir) == ["serving"; 3]);
+        if listed(&weir)["selection"] == "join-idle" {
+            let served: BTreeSet<i32> = (0..3).map(|_| ask(weir.app("shop"), "/")).collect();
+            assert_eq!(served, pids(&weir));
+        }
+        assert!(weir.stop().success());
+    }
+}
+
 #[test]
 fn what_workers_listen_on_is_the_parent_s_and_stays() {
     let weir = start(2, "keeps", "");
