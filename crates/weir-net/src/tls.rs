@@ -10,6 +10,10 @@ use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
 
+/// HTTP/2 by its name in TLS (RFC 9113, section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
 /// Where certificate and key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -36,19 +40,38 @@ pub enum TlsError {
     Mismatch { cert: PathBuf, key: PathBuf, reason: String },
 }
 
+/// What is agreed upon within the handshake (ALPN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreed {
+    /// Nothing: the listener has one protocol of its own.
+    Nothing,
+    /// HTTP/2 or HTTP/1.1, as the client likes.
+    Http,
+}
+
+impl Agreed {
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Http => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+        }
+    }
+}
+
 /// A server configuration that [`Tls::reload`] replaces; running connections keep theirs.
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
+    agreed: Agreed,
     /// std: held for one pointer copy per handshake, never across an await.
     current: RwLock<Arc<ServerConfig>>,
 }
 
 impl Tls {
     /// Reads the files.
-    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let current = RwLock::new(server_config(&files)?);
-        Ok(Self { files, current })
+    pub fn load(files: TlsFiles, agreed: Agreed) -> Result<Self, TlsError> {
+        let current = RwLock::new(server_config(&files, agreed)?);
+        Ok(Self { files, agreed, current })
     }
 
     /// What the next handshake uses.
@@ -60,14 +83,14 @@ impl Tls {
 
     /// Reads the files again. On an error the old configuration stays.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = server_config(&self.files)?;
+        let fresh = server_config(&self.files, self.agreed)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 }
 
 /// A rustls configuration for TLS 1.2 and 1.3 without client certificates.
-pub fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn server_config(files: &TlsFiles, agreed: Agreed) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = read_chain(&files.cert)?;
     let key = read_key(&files.key)?;
     let mismatch = |error: rustls::Error| TlsError::Mismatch {
@@ -76,12 +99,13 @@ pub fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         reason: error.to_string(),
     };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(mismatch)?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(mismatch)?;
+    config.alpn_protocols = agreed.protocols();
     Ok(Arc::new(config))
 }
 

@@ -3,6 +3,7 @@
 mod bodies;
 mod door;
 mod heads;
+mod http2;
 mod queueing;
 mod sockets;
 mod workers;

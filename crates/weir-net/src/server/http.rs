@@ -13,13 +13,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
-use super::head::Received;
+use super::head::{Received, is_upgrade};
 use super::patience::Patience;
 use super::progress::Progress;
 use super::replay::Replay;
@@ -100,7 +101,7 @@ enum Event {
 
 /// A connection, its end in order, and its deadline.
 struct Driven<S: Service> {
-    connection: Connection<TokioIo<Replay>, Routing<S>>,
+    connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
     progress: Rc<Progress>,
     /// None: told.
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -192,7 +193,8 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
 
 impl<S: Service> Routing<S> {
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
-        request.headers().contains_key(hyper::header::UPGRADE)
+        let wanted = request.headers().get_all(UPGRADE).iter();
+        wanted.map(HeaderValue::as_bytes).any(is_upgrade)
             && self.core.service().claims_upgrade(request.uri().path())
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weir_net::tls::{Tls, TlsError, TlsFiles};
+use weir_net::tls::{Agreed, Tls, TlsError, TlsFiles};
 
 pub(crate) struct Identity {
     pub(crate) cert_pem: String,
@@ -58,7 +58,8 @@ async fn handshake(tls: &Tls, trusted: CertificateDer<'static>) -> std::io::Resu
 async fn files_serve_and_a_reload_serves_the_new_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (identity(), identity());
-    let tls = Tls::load(write(folder.path(), &first.cert_pem, &first.key_pem)).expect("loaded");
+    let tls = Tls::load(write(folder.path(), &first.cert_pem, &first.key_pem), Agreed::Nothing)
+        .expect("loaded");
     assert_eq!(handshake(&tls, first.cert_der.clone()).await.expect("served"), b"hello");
 
     write(folder.path(), &second.cert_pem, &second.key_pem);
@@ -75,8 +76,9 @@ async fn files_serve_and_a_reload_serves_the_new_ones() {
 fn each_mistake_names_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let (one, other) = (identity(), identity());
-    let load =
-        |cert: &str, key: &str| Tls::load(write(folder.path(), cert, key)).expect_err("refused");
+    let load = |cert: &str, key: &str| {
+        Tls::load(write(folder.path(), cert, key), Agreed::Nothing).expect_err("refused")
+    };
     let nothing = load("", &one.key_pem);
     assert!(
         nothing
@@ -93,7 +95,7 @@ fn each_mistake_names_the_file() {
 
     let missing =
         TlsFiles { cert: folder.path().join("absent.pem"), key: folder.path().join("key.pem") };
-    let error = Tls::load(missing).expect_err("refused").to_string();
+    let error = Tls::load(missing, Agreed::Nothing).expect_err("refused").to_string();
     assert!(
         error.starts_with("cannot read certificate ") && error.contains("absent.pem"),
         "{error}"

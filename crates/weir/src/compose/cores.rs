@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
+use weir_net::tls::Agreed;
 use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
 use weir_supervisor::inherited::Inherited;
 
@@ -81,7 +82,13 @@ impl Cores {
     {
         let cores = sockets.cores(settings);
         let Sockets { front, realtime } = sockets;
-        let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
+        let tls = settings
+            .front
+            .tls
+            .clone()
+            .map(|files| Tls::load(files, Agreed::Http))
+            .transpose()
+            .context("front.tls")?;
         let tls = tls.map(Arc::new);
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let stop = Stop {

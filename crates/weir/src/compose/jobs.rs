@@ -12,6 +12,7 @@ use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
 use weir_net::Tls;
+use weir_net::tls::Agreed;
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
@@ -37,7 +38,13 @@ impl Jobs {
         clock: &Clock,
     ) -> anyhow::Result<Self> {
         let labels_max = settings.jobs.settings.limits.metrics_queues_max;
-        let tls = settings.jobs.tls.clone().map(Tls::load).transpose().context("jobs.tls")?;
+        let tls = settings
+            .jobs
+            .tls
+            .clone()
+            .map(|files| Tls::load(files, Agreed::Nothing))
+            .transpose()
+            .context("jobs.tls")?;
         let tls = tls.map(Arc::new);
         let stop = Stop {
             graceful: CancellationToken::new(),

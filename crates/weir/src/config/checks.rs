@@ -37,7 +37,9 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
         let message = "jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes";
         report.mistake_at("jobs.limits.segment_bytes", message.to_owned());
     }
-    if let Some(Err(error)) = jobs.tls.as_ref().map(tls::server_config) {
+    if let Some(Err(error)) =
+        jobs.tls.as_ref().map(|files| tls::server_config(files, tls::Agreed::Nothing))
+    {
         report.mistake_at("jobs.tls", format!("jobs.tls: {error}"));
     }
     reject_hasty_supervisor(&settings.supervisor, report);

@@ -1,6 +1,7 @@
 //! `[front]`: the HTTP door: realtime and apps are behind it.
 
 mod apps;
+mod http2;
 mod processes;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -90,6 +91,7 @@ const COUNT_MAX: u64 = 100_000_000;
 fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     read_counts(keys, limits);
     read_waits(keys, limits);
+    http2::read(keys, &mut limits.http2);
     keys.size(
         Key::live("head_bytes_max", "Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a connection."),
         256..=1 << 20,

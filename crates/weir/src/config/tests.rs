@@ -525,6 +525,10 @@ fn key_of(field: &str) -> &str {
         "subscribe_rate" => "subscribes_per_second",
         "client_event_rate" => "client_events_per_second",
         "trust" => "ca",
+        "stream_window_bytes" => "stream_window",
+        "connection_window_bytes" => "connection_window",
+        "send_buffer_bytes" => "send_buffer",
+        "control_frames" => "control_frames_per_second",
         "is_enabled" => "enabled",
         "requires_tls" => "require_tls",
         "has_client_events" => "client_events",
@@ -545,6 +549,7 @@ fn no_field_of_a_part_is_without_its_key() {
     let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
+        ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
         ("realtime", format!("{realtime:#?}")),
         ("realtime.limits", format!("{:#?}", realtime.limits)),
         ("realtime.limits", format!("{:#?}", realtime.websocket)),
@@ -563,12 +568,13 @@ fn no_field_of_a_part_is_without_its_key() {
         ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
         for field in fields(&shown) {
-            let path = format!("{section}.{}", key_of(&field));
+            let between = if section.ends_with('_') { "" } else { "." };
+            let path = format!("{section}{between}{}", key_of(&field));
             let has_key =
                 known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
             // Derived from data_dir; or fields whose own fields are among the section's keys.
             let is_no_key =
-                ["directory", "websocket", "pusher", "limits"].contains(&field.as_str());
+                ["directory", "websocket", "pusher", "limits", "http2"].contains(&field.as_str());
             assert!(has_key || is_no_key, "{path} has no key");
         }
     }

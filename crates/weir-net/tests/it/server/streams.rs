@@ -31,7 +31,7 @@ async fn secure(server: TcpStream, client: std::net::TcpStream) -> (Stream, End)
     let folder = tempfile::tempdir().expect("a folder");
     let identity = tls::identity();
     let files: TlsFiles = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
-    let acceptor = Tls::load(files).expect("loaded").acceptor();
+    let acceptor = Tls::load(files, weir_net::tls::Agreed::Nothing).expect("loaded").acceptor();
     let config = tls::client_config(identity.cert_der);
     let shaking = thread::spawn(move || {
         let name = "localhost".try_into().expect("a name");

@@ -13,7 +13,9 @@ use super::super::{Settings, units};
 const SECRET_CHARACTERS_MIN: usize = 16;
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
-    if let Some(Err(error)) = settings.front.tls.as_ref().map(tls::server_config) {
+    if let Some(Err(error)) =
+        settings.front.tls.as_ref().map(|files| tls::server_config(files, tls::Agreed::Http))
+    {
         report.mistake_at("front.tls", format!("front.tls: {error}"));
     }
     let webhooks = &settings.realtime.webhooks.settings;
