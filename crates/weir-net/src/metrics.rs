@@ -1,6 +1,8 @@
-//! All metrics of the server side, named `weir_front_*`.
+//! All metrics of the server side, named `weir_front_*`; those of certificates are in [`tls`].
 //!
 //! Promises: an event costs an atomic add; every label comes from a fixed list.
+
+mod tls;
 
 use std::sync::Arc;
 
@@ -9,6 +11,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+pub use self::tls::{ReloadOutcome, TlsMetrics};
 
 /// A limit of [`crate::server::Limits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -25,7 +25,8 @@ use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
 use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy};
-use weir_net::Listener;
+use weir_net::metrics::TlsMetrics;
+use weir_net::{Listener, Tls};
 use weir_supervisor::inherited::Inherited;
 
 pub(crate) use self::cores::Addresses;
@@ -60,6 +61,7 @@ pub(crate) struct Weir {
     /// Says that WebSockets and streams of events are to be closed.
     draining: CancellationToken,
     http: Shutdown,
+    certificates: TlsMetrics,
 }
 
 /// What waits until the store is open.
@@ -96,6 +98,7 @@ impl Weir {
             workers: Shutdown::new(),
             draining: CancellationToken::new(),
             http: Shutdown::new(),
+            certificates: TlsMetrics::register(&mut registry),
         };
         if let Some(channel) = inherited.control() {
             weir.steer_workers(settings, channel)?;
@@ -145,8 +148,23 @@ impl Weir {
                 front_listener,
             })
         };
-        self.cores = Some(Cores::start(settings, sockets, registry, &self.clock, service)?);
+        let certificates = &self.certificates;
+        let cores = Cores::start(settings, sockets, registry, &self.clock, certificates, service)?;
+        self.watch("front.tls", cores.tls());
+        self.cores = Some(cores);
         Ok(())
+    }
+
+    /// Takes new certificates as they come, until the end.
+    fn watch(&self, setting: &'static str, tls: Option<&Arc<Tls>>) {
+        let Some(watching) = tls.map(|tls| Arc::clone(tls).watch(setting)) else { return };
+        let http = self.http.clone();
+        self.http.spawn(async move {
+            tokio::select! {
+                () = watching => {}
+                () = http.requested() => {}
+            }
+        });
     }
 
     /// Opens the store, where jobs are wanted, and serves every socket that is left.
@@ -159,11 +177,13 @@ impl Weir {
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if Part::Jobs.is_among(&only) {
-            let opening = Jobs::start(settings, &mut inherited, &mut registry, &self.clock);
+            let (clock, certificates) = (&self.clock, &self.certificates);
+            let opening = Jobs::start(settings, &mut inherited, &mut registry, clock, certificates);
             self.jobs = Some(tokio::select! {
                 jobs = opening => jobs?,
                 why = ended(&mut self.cores) => bail!(why),
             });
+            self.watch("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         let pages = Pages {

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
+use weir_net::metrics::TlsMetrics;
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
 use weir_net::tls::Agreed;
 use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
@@ -75,6 +76,7 @@ impl Cores {
         sockets: Sockets,
         registry: &mut Registry,
         clock: &Clock,
+        certificates: &TlsMetrics,
         service: F,
     ) -> anyhow::Result<Self>
     where
@@ -82,14 +84,8 @@ impl Cores {
     {
         let cores = sockets.cores(settings);
         let Sockets { front, realtime } = sockets;
-        let tls = settings
-            .front
-            .tls
-            .clone()
-            .map(|files| Tls::load(files, Agreed::Http))
-            .transpose()
-            .context("front.tls")?;
-        let tls = tls.map(Arc::new);
+        let load = |tls| Tls::load(tls, Agreed::Http, certificates.of("front.tls")).map(Arc::new);
+        let tls = settings.front.tls.clone().map(load).transpose().context("front.tls")?;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let stop = Stop {
             graceful: tokio_util::sync::CancellationToken::new(),
@@ -109,6 +105,11 @@ impl Cores {
         let pulse = running.pulse();
         let running = End::of(running.join());
         Ok(Self { limits, tls, stop, addresses, pulse, running })
+    }
+
+    /// The front's certificates; None: it has none.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Where they listen.

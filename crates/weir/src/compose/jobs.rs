@@ -12,6 +12,7 @@ use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
 use weir_net::Tls;
+use weir_net::metrics::TlsMetrics;
 use weir_net::tls::Agreed;
 use weir_supervisor::inherited::Inherited;
 
@@ -36,16 +37,11 @@ impl Jobs {
         inherited: &mut Inherited,
         registry: &mut Registry,
         clock: &Clock,
+        certificates: &TlsMetrics,
     ) -> anyhow::Result<Self> {
         let labels_max = settings.jobs.settings.limits.metrics_queues_max;
-        let tls = settings
-            .jobs
-            .tls
-            .clone()
-            .map(|files| Tls::load(files, Agreed::Nothing))
-            .transpose()
-            .context("jobs.tls")?;
-        let tls = tls.map(Arc::new);
+        let load = |tls| Tls::load(tls, Agreed::Nothing, certificates.of("jobs.tls")).map(Arc::new);
+        let tls = settings.jobs.tls.clone().map(load).transpose().context("jobs.tls")?;
         let stop = Stop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
@@ -72,6 +68,11 @@ impl Jobs {
     /// The way in.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Its certificates; None: it has none.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Where it listens.

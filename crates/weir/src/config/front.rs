@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
-use weir_net::TlsFiles;
+use weir_net::TlsSettings;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
@@ -25,7 +25,7 @@ pub(crate) struct Front {
     pub(crate) listen: SocketAddr,
     /// `listen` is in the file: it is opened whether or not anything is behind it.
     pub(crate) is_listen_set: bool,
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsSettings>,
     /// None: one for each core of the machine.
     pub(crate) cores: Option<u32>,
     /// Listening sockets of each core.

@@ -25,7 +25,7 @@ pub(super) fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
     let identity = tls::identity();
     let files = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
     (
-        Arc::new(Tls::load(files, Agreed::Http).expect("loaded")),
+        Arc::new(tls::load(files, Agreed::Http).expect("loaded")),
         tls::client_config(identity.cert_der),
     )
 }
