@@ -29,9 +29,9 @@ COMMANDS = {
 }
 
 
-def start(case, name, more=""):
+def start(case, name, more="", tls=False):
     command, own = COMMANDS[name]
-    weir = Weir(command, more=own + more)
+    weir = Weir(command, more=own + more, tls=tls)
     case.addCleanup(weir.close)
     return weir
 
