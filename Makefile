@@ -15,9 +15,9 @@ help: ## list the targets
 needed:
 	@scripts/prerequisites build
 
-up: needed web ## build Weir and start it, with its data in ./data
+up: needed web ## build Weir and start it with a sample app, with its data in ./data
 	cargo build --release --locked -p weir
-	@exec target/release/weir up
+	@exec scripts/up
 
 web: ## build the console's charts, where npm is
 	@if [ -d $(WEB) ] && scripts/prerequisites web; then $(MAKE) --no-print-directory $(BUNDLE); fi
@@ -40,14 +40,16 @@ check: ## format, lints, dependency edges, licences, docs
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
 
-bench: ## measure the job server and realtime (BENCH_CENTRIFUGO=PATH: Centrifugo beside it)
+bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
 	cargo build --release --locked -p weir -p weir-bench
 	scripts/bench
 	scripts/bench-realtime
+	scripts/bench-front
 
-long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections
+long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes of broken connections, 10 of hostile HTTP
 	WEIR_CRASH_KILLS=100 cargo test --release --locked -p weir --test it -- --nocapture crash
 	WEIR_SIMULATION_RUNS=10000 cargo test --release --locked -p weir-jobs --lib -- --nocapture simulation
+	WEIR_HOSTILE_SECONDS=600 cargo test --release --locked -p weir --test it -- --nocapture front::hostile
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
 docs: ## write the pages of docs/reference that come from the code
@@ -59,7 +61,7 @@ dist: needed web ## an archive to install from
 	@scripts/prerequisites web
 	cargo build --release --locked -p weir
 	rm -rf $(DIST) && mkdir -p $(DIST)/completions
-	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy $(DIST)/
+	cp -r target/release/weir README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs deploy examples $(DIST)/
 	for shell in bash zsh fish; do $(DIST)/weir completions $$shell > $(DIST)/completions/weir.$$shell; done
 	tar -C dist -czf $(DIST).tar.gz $(notdir $(DIST))
 	cd dist && sha256sum $(notdir $(DIST)).tar.gz > $(notdir $(DIST)).tar.gz.sha256

@@ -1,10 +1,9 @@
 // The console in a real browser, over a busy server.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { focused, launch, openPage, required, tabTo, until } from "./browser.mjs";
 import { job } from "./faktory.mjs";
-import { lookAt, LOOKS } from "./looks.mjs";
+import { lookAt, LOOKS, violations } from "./looks.mjs";
 import { FAILED_JID, Scene } from "./scene.mjs";
 
 let browser;
@@ -35,21 +34,10 @@ for (const { name, ...look } of LOOKS) {
 }
 
 // By hand, with WEIR_AXE=PATH of axe-core's axe.min.js: its licence (MPL) keeps it out of the tree.
-const axePath = process.env.WEIR_AXE;
-for (const { name, ...look } of axePath ? [LOOKS[0], LOOKS[3]] : []) {
+const axe = process.env.WEIR_AXE;
+for (const { name, ...look } of axe ? [LOOKS[0], LOOKS[3]] : []) {
   test(`axe finds nothing to complain about: ${name}`, async () => {
-    // The content policy of the pages would keep axe out.
-    const { page, close } = await openPage(browser, { ...look, bypassCSP: true });
-    const axe = await readFile(axePath, "utf8");
-    for (const path of PAGES) {
-      await page.goto(path);
-      await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
-      await page.evaluate(axe);
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      const found = violations.map((it) => `${it.id}: ${it.nodes.map((node) => node.html).join(" ")}`);
-      assert.deepEqual(found, [], path);
-    }
-    await close();
+    assert.deepEqual(await violations(browser, axe, PAGES, look), []);
   });
 }
 

@@ -1,6 +1,7 @@
 // How a page has to look, on a desk and on a phone, by day and by night.
 import assert from "node:assert/strict";
-import { screenshot } from "./browser.mjs";
+import { readFile } from "node:fs/promises";
+import { openPage, screenshot } from "./browser.mjs";
 
 const PHONE = { width: 360, height: 740 };
 
@@ -56,4 +57,21 @@ function faint(page) {
     }
     return [...found];
   });
+}
+
+/** What axe-core, whose axe.min.js is at `axe`, complains about on the pages at `paths`. */
+export async function violations(browser, axe, paths, look) {
+  // The content policy of the pages would keep axe out.
+  const { page, close } = await openPage(browser, { ...look, bypassCSP: true });
+  const script = await readFile(axe, "utf8");
+  const found = [];
+  for (const path of paths) {
+    await page.goto(path);
+    await page.locator("#pulse").filter({ hasText: "Live" }).waitFor();
+    await page.evaluate(script);
+    const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+    found.push(...violations.map((it) => `${path} ${it.id}: ${it.nodes.map((node) => node.html).join(" ")}`));
+  }
+  await close();
+  return found;
 }

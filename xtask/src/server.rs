@@ -28,6 +28,11 @@ secret = { env = "WEIR_REALTIME_SECRET" }
 origins = ["https://www.example.org", "https://a-long-name-of-a-branch.staging.example.org"]
 [[realtime.apps.webhooks]]
 url = "https://www.example.org/webhooks/of/an/application/that/has/long/addresses"
+[[front.apps]]
+name = "sample"
+workers = 3
+command = ["python3", "app.py", "{socket}"]
+evict_after = "2s"
 "#;
 
 /// What tests sign with.
@@ -47,9 +52,11 @@ impl Server {
         fs::create_dir_all(&folder)?;
         let settings = folder.join("weir.toml");
         fs::write(&settings, SETTINGS)?;
+        fs::copy(root.join("examples/sample/app.py"), folder.join("app.py"))?;
         let mut process = Command::new(root.join("target/debug/weir"))
             .args(["up", "--log-level", "warn", "--config"])
             .arg(&settings)
+            .current_dir(&folder)
             .env(SECRET.0, SECRET.1)
             .stdout(Stdio::piped())
             .spawn()

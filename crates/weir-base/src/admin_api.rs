@@ -42,6 +42,16 @@ impl Problem {
         self
     }
 
+    /// The error and what to do about it, for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.hint.is_empty() {
+            self.error.clone()
+        } else {
+            format!("{} ({})", self.error, self.hint)
+        }
+    }
+
     /// Of any address that is none of the API's.
     #[must_use]
     pub fn no_such_page() -> Self {

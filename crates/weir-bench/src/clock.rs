@@ -17,6 +17,13 @@ pub(crate) fn unix_seconds() -> u64 {
     since_1970.map_or(0, |elapsed| elapsed.as_secs())
 }
 
+/// Milliseconds of `CLOCK_MONOTONIC`, which all processes share.
+pub(crate) fn monotonic_ms() -> u64 {
+    let since_start = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(since_start.tv_sec).unwrap_or(0);
+    seconds * 1000 + u64::try_from(since_start.tv_nsec / 1_000_000).unwrap_or(0)
+}
+
 /// CPU time (user and system) that this process has used so far, with the kernel's nanosecond accounting.
 pub(crate) fn own_cpu_time() -> Duration {
     cpu_time(ClockId::ProcessCPUTime)

@@ -7,11 +7,14 @@ mod clock;
 mod comparison;
 mod envelope;
 mod event_loop;
+mod front;
+mod front_worker;
 mod jobs;
 mod latency;
 mod output;
 mod process_usage;
 mod realtime;
+mod socket;
 mod tally;
 
 use std::process::ExitCode;
@@ -43,6 +46,13 @@ enum Bench {
     /// does not wait for the readers where both have one core; publisher_nice says what it got (without CAP_SYS_NICE
     /// 0: then give the clients two cores). client_cpu_seconds is the CPU time of all threads.
     Realtime(Box<realtime::RealtimeFlags>),
+    /// HTTP requests to an app with several workers, through a proxy or straight to their sockets.
+    ///
+    /// Each request says how long its worker is to be busy (`GET /sleep?us=5000`), drawn from the seed: every server
+    /// gets the same sequence. Answers name their worker (`X-Worker`), so that the shares can be compared.
+    Front(Box<front::FrontFlags>),
+    /// A sample app for `front`: one thread, one request at a time.
+    FrontWorker(Box<front_worker::WorkerFlags>),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +69,8 @@ fn main() -> ExitCode {
     let outcome = match &cli.bench {
         Bench::Jobs(flags) => jobs::run(flags, &mut output),
         Bench::Realtime(flags) => realtime::run(flags, &mut output),
+        Bench::Front(flags) => front::run(flags, &mut output),
+        Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

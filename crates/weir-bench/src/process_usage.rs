@@ -15,6 +15,8 @@ use anyhow::{Context, Result, ensure};
 pub(crate) struct Usage {
     /// User and system time since each process began.
     pub(crate) cpu: Duration,
+    /// The kernel's part of it.
+    pub(crate) system_cpu: Duration,
     /// Sum of `VmRSS`. Pages that a forked child shares with its parent count twice.
     pub(crate) rss_bytes: u64,
     /// Sum of `VmHWM`: each process's own peak since it began; an upper bound on the peak of the sum.
@@ -42,6 +44,7 @@ pub(crate) fn read(roots: &[u32]) -> Result<Usage> {
         let stat = Stat::parse(&stat).with_context(|| format!("/proc/{pid}/stat"))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         usage.cpu += ticks_to_duration(stat.cpu_ticks);
+        usage.system_cpu += ticks_to_duration(stat.system_ticks);
         usage.rss_bytes += status_bytes(&status, "VmRSS:");
         usage.peak_rss_bytes += status_bytes(&status, "VmHWM:");
         usage.processes += 1;
@@ -86,6 +89,8 @@ struct Stat {
     parent: u32,
     /// utime + stime + cutime + cstime.
     cpu_ticks: u64,
+    /// stime + cstime.
+    system_ticks: u64,
 }
 
 impl Stat {
@@ -99,6 +104,7 @@ impl Stat {
         Ok(Self {
             parent: fields[1].parse()?,
             cpu_ticks: ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?,
+            system_ticks: ticks(12)? + ticks(14)?,
         })
     }
 }
@@ -125,7 +131,7 @@ mod tests {
     fn a_command_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 5 0 999 1 2";
         let stat = Stat::parse(line).expect("valid line");
-        assert_eq!(stat, Stat { parent: 7, cpu_ticks: 124 });
+        assert_eq!(stat, Stat { parent: 7, cpu_ticks: 124, system_ticks: 21 });
     }
 
     #[test]

@@ -5,14 +5,16 @@
 //! - [`metrics`]: all that the console counts.
 //! - [`verdict`]: what is wrong, how long until it is over, what to do, as pure rules.
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
-//! - `pages`: one file per page; they read and act through the job server's handle and
-//!   realtime's views only.
+//! - [`front`]: what it shows of the front's apps, and who tells it.
+//! - `pages`: one file per page; they read and act through the job server's handle, realtime's
+//!   views and [`front::Operated`] only.
 
 mod address;
 mod assets;
 mod console;
 mod fetchers;
 mod figures;
+pub mod front;
 mod guard;
 mod jobs;
 mod json_text;
@@ -50,6 +52,8 @@ pub struct Deps {
     pub settings: Settings,
     /// None: it is not served here, and has no pages.
     pub realtime: Option<Realtime>,
+    /// None: apps are not served here, and have no page.
+    pub front: Option<front::Front>,
     pub routes: Routes,
 }
 

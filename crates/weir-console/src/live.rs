@@ -14,6 +14,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use weir_base::clock::{Clock, Timestamp};
 
+use crate::front;
 use crate::jobs::{self, Jobs};
 use crate::metrics::{ConsoleMetrics, Limit};
 use crate::pages::PageError;
@@ -50,7 +51,17 @@ pub(crate) struct Reading {
     pub(crate) jobs: Option<jobs::Reading>,
     /// None: it is not served here.
     pub(crate) realtime: Option<realtime::Reading>,
+    /// None: it is not served here.
+    pub(crate) front: Option<front::Reading>,
     pub(crate) verdict: Verdict,
+}
+
+/// What was read of each part.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    pub(crate) jobs: Option<jobs::Reading>,
+    pub(crate) realtime: Option<realtime::Reading>,
+    pub(crate) front: Option<front::Reading>,
 }
 
 /// What a stream sends every second, as JSON.
@@ -63,6 +74,9 @@ struct Tick<'a> {
     /// Of realtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<u64>,
+    /// Requests that wait for a worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    front_waiting: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -167,16 +181,13 @@ fn event(latest: &Latest) -> Option<Event> {
 }
 
 impl Reading {
-    /// Of `served`, if jobs are, and of realtime.
-    pub(crate) fn new(
-        at: Timestamp,
-        served: Option<&Jobs>,
-        jobs: Option<jobs::Reading>,
-        realtime: Option<realtime::Reading>,
-    ) -> Self {
+    /// Of `served`, if jobs are, and of the other parts.
+    pub(crate) fn new(at: Timestamp, served: Option<&Jobs>, parts: Served) -> Self {
+        let Served { jobs, realtime, front } = parts;
         let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
-        let verdict = judge(&Facts { jobs: facts, realtime: realtime.as_ref() });
-        Self { at, jobs, realtime, verdict }
+        let verdict =
+            judge(&Facts { jobs: facts, realtime: realtime.as_ref(), front: front.as_ref() });
+        Self { at, jobs, realtime, front, verdict }
     }
 
     /// Of jobs.
@@ -197,6 +208,7 @@ impl Reading {
                 criticals: self.verdict.findings.iter().filter(is_critical).count(),
             },
             connections: realtime.map(|overview| overview.totals.connections),
+            front_waiting: self.front.as_ref().map(front::Reading::waiting),
         }
     }
 }

@@ -5,6 +5,7 @@ mod act;
 mod chart;
 mod error;
 mod events;
+mod front;
 mod job;
 mod job_history;
 mod jobs;
@@ -53,6 +54,10 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/live/workers", get(workers::fragment))
         .route("/workers/confirm", get(workers::confirm))
         .route("/workers/act", post(workers::act))
+        .route("/front", get(front::page))
+        .route("/live/front", get(front::fragment))
+        .route("/front/act", post(front::act))
+        .route("/front/chart", get(front::points))
         .merge(realtime_routes())
         .route("/events", get(events::open))
         .route("/chart", get(chart::points))

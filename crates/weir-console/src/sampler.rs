@@ -10,8 +10,9 @@ use weir_base::shutdown::Shutdown;
 use weir_jobs::handle::HandleError;
 
 use crate::Deps;
+use crate::front::{self, Front};
 use crate::jobs::Sampling;
-use crate::live::{Latest, Live, Reading};
+use crate::live::{Latest, Live, Reading, Served};
 use crate::realtime::{self, Realtime};
 
 /// The reader. One per console.
@@ -23,6 +24,8 @@ pub struct Sampler {
     jobs: Option<Sampling>,
     realtime: Option<Realtime>,
     realtime_tally: realtime::Tally,
+    front: Option<Front>,
+    front_tally: front::Tally,
 }
 
 impl Sampler {
@@ -38,6 +41,8 @@ impl Sampler {
             jobs: deps.jobs.clone().map(sampling),
             realtime: deps.realtime.clone(),
             realtime_tally: realtime::Tally::default(),
+            front: deps.front.clone(),
+            front_tally: front::Tally::default(),
         }
     }
 
@@ -62,11 +67,15 @@ impl Sampler {
             Some(realtime) => Some(realtime.sample(&mut self.realtime_tally, &self.clock).await),
             None => None,
         };
+        let front = match &self.front {
+            Some(front) => Some(front.sample(&mut self.front_tally, &self.clock).await),
+            None => None,
+        };
         let jobs = match &mut self.jobs {
             Some(jobs) => Some(jobs.read(self.live.is_watched()).await?),
             None => None,
         };
         let served = self.jobs.as_ref().map(Sampling::jobs);
-        Ok(Reading::new(self.clock.now(), served, jobs, realtime))
+        Ok(Reading::new(self.clock.now(), served, Served { jobs, realtime, front }))
     }
 }

@@ -3,6 +3,7 @@
 //! Each rule is a pure function from facts to [`Finding`]s; the page shows the gravest first.
 
 mod finding;
+mod front_rules;
 mod jobs_rules;
 mod limit_rules;
 mod queue_rules;
@@ -16,6 +17,7 @@ use weir_jobs::view;
 pub(crate) use self::finding::{Finding, Level, Verdict};
 pub(crate) use self::worker_rules::SILENT_SECONDS;
 use crate::figures::{counted, duration};
+use crate::front;
 use crate::jobs::{self, Jobs};
 use crate::realtime::Reading;
 
@@ -24,6 +26,7 @@ use crate::realtime::Reading;
 pub(crate) struct Facts<'a> {
     pub(crate) jobs: Option<JobFacts<'a>>,
     pub(crate) realtime: Option<&'a Reading>,
+    pub(crate) front: Option<&'a front::Reading>,
 }
 
 /// What the rules about jobs look at.
@@ -79,6 +82,14 @@ const REALTIME_RULES: [fn(&Reading) -> Vec<Finding>; 6] = [
     realtime_rules::something_is_switched_off,
 ];
 
+const FRONT_RULES: [fn(&front::Reading) -> Vec<Finding>; 5] = [
+    front_rules::nobody_serves,
+    front_rules::workers_do_not_start,
+    front_rules::app_is_overloaded,
+    front_rules::workers_are_evicted,
+    front_rules::app_is_paused,
+];
+
 impl<'a> JobFacts<'a> {
     pub(crate) fn of(served: &'a Jobs, reading: &'a jobs::Reading) -> Self {
         Self {
@@ -100,7 +111,9 @@ pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
         .realtime
         .iter()
         .flat_map(|realtime| REALTIME_RULES.iter().flat_map(|rule| rule(realtime)));
-    let mut findings: Vec<Finding> = of_jobs.chain(of_realtime).collect();
+    let of_front =
+        facts.front.iter().flat_map(|front| FRONT_RULES.iter().flat_map(|rule| rule(front)));
+    let mut findings: Vec<Finding> = of_jobs.chain(of_realtime).chain(of_front).collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
     Verdict { findings, calm: calm(facts) }
 }
@@ -111,8 +124,12 @@ fn calm(facts: &Facts<'_>) -> String {
     let realtime_is_well =
         |connections| format!("Realtime is well: {}", counted(connections, "connection"));
     let Some(jobs) = facts.jobs else {
-        let nothing = || "Nothing is served here but this console".to_owned();
-        return connections.map_or_else(nothing, realtime_is_well);
+        let workers = facts.front.map_or(0, front::Reading::serving) as u64;
+        let front = || match workers {
+            0 => "Nothing is served here but this console".to_owned(),
+            workers => format!("The front is well: {}", counted(workers, "worker")),
+        };
+        return connections.map_or_else(front, realtime_is_well);
     };
     let overview = jobs.overview;
     let mut targets = jobs.queues.iter().filter(|queue| queue.target_latency_seconds.is_some());

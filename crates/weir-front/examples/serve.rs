@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
-use weir_front::{AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
@@ -55,13 +55,8 @@ async fn main() {
     let cores: usize = arguments[1].parse().expect("a number of cores");
     let concurrency = arguments[2].parse().expect("a number of requests");
     let workers = arguments[3..].iter().map(|text| text.parse().expect("a worker's address"));
-    let app = AppSettings {
-        name: "app".to_owned(),
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        workers: workers.collect(),
-        limits: AppLimits { concurrency, ..AppLimits::default() },
-    };
+    let limits = AppLimits { concurrency, ..AppLimits::default() };
+    let app = AppSettings { workers: workers.collect(), limits, ..AppSettings::new("app") };
     let clock = Clock::system();
     let mut registry = Registry::default();
     let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
@@ -80,7 +75,12 @@ async fn main() {
         clock,
         metrics: NetMetrics::register(&mut registry),
         service: move |core: CoreIndex| {
-            Rc::new(Door(Proxy::new(Arc::clone(&apps), core, drain.clone())))
+            Rc::new(Door(Proxy::new(
+                Arc::clone(&apps),
+                ProxySettings::default(),
+                core,
+                drain.clone(),
+            )))
         },
         stop,
     });

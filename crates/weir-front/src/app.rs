@@ -1,6 +1,7 @@
 //! One app: its workers, and the way for a request to get a slot of one. Shared by all cores.
 
 mod budget;
+mod maintenance;
 mod slot;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use tokio::sync::oneshot;
 use weir_base::clock::{Clock, Timestamp};
 
 pub(crate) use self::budget::{Budget, Lease};
+pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
@@ -20,6 +22,7 @@ use crate::dispatch::{
     Class, Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
 };
 use crate::metrics::AppMetrics;
+use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
 use crate::view::{AppView, OverdueView, WorkerState, WorkerView};
 
@@ -30,6 +33,23 @@ pub(crate) struct Worker {
     /// Of all workers of all apps, for connections to it.
     pub(crate) serial: u64,
     pub(crate) address: Address,
+    /// How long its requests have waited for it, in all.
+    waited_us: AtomicU64,
+}
+
+impl Worker {
+    const fn new(key: WorkerKey, serial: u64, address: Address) -> Self {
+        Self { key, serial, address, waited_us: AtomicU64::new(0) }
+    }
+
+    fn note_wait(&self, waited: Duration) {
+        let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.waited_us.fetch_add(waited_us, Ordering::Relaxed);
+    }
+
+    fn waited(&self) -> Duration {
+        Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
+    }
 }
 
 /// The serials that were given.
@@ -39,6 +59,9 @@ static WORKERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) limits: AppLimits,
+    pub(crate) priorities: Vec<PriorityRule>,
+    pub(crate) shed: Vec<ShedRule>,
+    pub(crate) maintenance: Maintenance,
     pub(crate) metrics: AppMetrics,
     /// For bodies of clients that are slower than the workers.
     pub(crate) buffers: Budget,
@@ -63,8 +86,21 @@ impl App {
         });
         let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
         let buffers = Budget::new(limits.buffers_max);
-        let app = Arc::new(Self { name: settings.name, limits, metrics, buffers, clock, state });
-        for address in settings.workers {
+        let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
+        let shed = shed.into_iter().map(ShedRule::new).collect();
+        let maintenance = Maintenance::new(maintenance_page);
+        let app = Arc::new(Self {
+            name,
+            limits,
+            priorities,
+            shed,
+            maintenance,
+            metrics,
+            buffers,
+            clock,
+            state,
+        });
+        for address in workers {
             app.add_worker(address);
         }
         app
@@ -90,7 +126,11 @@ impl App {
             Asked::Waits(_place, receiver) => receiver.await.unwrap_or(Err(Refusal::QueueTimeout)),
         };
         match &handed {
-            Ok(_) => self.metrics.queued(self.clock.now().since(since)),
+            Ok(slot) => {
+                let waited = self.clock.now().since(since);
+                slot.worker.note_wait(waited);
+                self.metrics.queued(waited);
+            }
             Err(refusal) => self.metrics.refused(*refusal),
         }
         handed
@@ -122,7 +162,7 @@ impl App {
             let mut state = self.state();
             let key = state.dispatcher.add_worker(slots, self.clock.now());
             let serial = WORKERS.fetch_add(1, Ordering::Relaxed);
-            state.workers.insert(key, Arc::new(Worker { key, serial, address }));
+            state.workers.insert(key, Arc::new(Worker::new(key, serial, address)));
             key
         };
         self.hand_out();
@@ -221,6 +261,7 @@ impl App {
             requests: load.requests,
             streams: load.streams,
             given: load.given,
+            waited: state.workers[&key].waited(),
             oldest_request: oldest.get(&key).map(|since| now.since(*since)),
             state: worker_state(load),
         });
@@ -229,9 +270,17 @@ impl App {
             requests_waiting: dispatcher.waiting(Class::Request),
             streams_waiting: dispatcher.waiting(Class::Stream),
             is_paused: dispatcher.is_paused(),
+            is_in_maintenance: self.maintenance.is_on(),
+            shedding: self.shedding(),
             is_overloaded: dispatcher.is_overloaded(Class::Request, now),
             workers: workers.collect(),
+            totals: self.metrics.totals(),
         }
+    }
+
+    fn shedding(&self) -> Vec<String> {
+        let on = self.shed.iter().filter(|rule| rule.is_on());
+        on.map(|rule| rule.settings.queue.clone()).collect()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -1,5 +1,6 @@
 //! All apps, shared by all cores.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub struct NoSuchApp(pub String);
 pub struct Apps {
     apps: Vec<Arc<App>>,
     routes: Routes,
+    clock: Clock,
 }
 
 impl Apps {
@@ -37,7 +39,7 @@ impl Apps {
             routes.add(&hosts, &paths, &app);
             apps.push(app);
         }
-        Arc::new(Self { apps, routes })
+        Arc::new(Self { apps, routes, clock: clock.clone() })
     }
 
     /// What an operator sees.
@@ -62,6 +64,29 @@ impl Apps {
     pub fn resume(&self, app: &str) -> Result<(), NoSuchApp> {
         self.app(app)?.resume();
         Ok(())
+    }
+
+    /// Shows everybody an app's maintenance page, or no more.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn set_maintenance(&self, app: &str, is_on: bool) -> Result<(), NoSuchApp> {
+        self.app(app)?.maintenance.set(is_on);
+        Ok(())
+    }
+
+    /// The queues of jobs whose latency some app's requests depend on.
+    #[must_use]
+    pub fn watched_queues(&self) -> BTreeSet<String> {
+        let rules = self.apps.iter().flat_map(|app| &app.shed);
+        rules.map(|rule| rule.settings.queue.clone()).collect()
+    }
+
+    /// How long the first job of each queue has waited; a queue that is not there is not known.
+    pub fn judge_queues(&self, latencies: &BTreeMap<String, Duration>) {
+        for rule in self.apps.iter().flat_map(|app| &app.shed) {
+            rule.judge(latencies.get(&rule.settings.queue).copied());
+        }
     }
 
     /// Makes these the workers of an app: those that are new are added, those that are no more
@@ -89,6 +114,10 @@ impl Apps {
     fn app(&self, name: &str) -> Result<&Arc<App>, NoSuchApp> {
         let found = self.apps.iter().find(|app| app.name == name);
         found.ok_or_else(|| NoSuchApp(name.to_owned()))
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -7,21 +7,28 @@
 //! - [`upstream`]: HTTP/1.1 to workers;
 //! - [`proxy`]: HTTP in, HTTP to the worker, on one core.
 
+mod access_log;
 mod address;
 mod app;
 mod apps;
 mod dispatch;
 mod drain;
+mod latencies;
+pub mod measure;
 mod metrics;
 mod proxy;
 mod routes;
+mod rules;
 mod settings;
 mod upstream;
 pub mod view;
 
+pub use access_log::{AccessLog, AccessLogMetrics, AccessLogSettings, LogFormat};
 pub use address::{Address, AddressError};
 pub use apps::{Apps, NoSuchApp};
 pub use drain::Drain;
+pub use latencies::Distribution;
 pub use metrics::FrontMetrics;
-pub use proxy::Proxy;
-pub use settings::{AppLimits, AppSettings};
+pub use proxy::{Proxy, ProxySettings, TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use rules::{Matcher, PriorityRule, ShedSettings};
+pub use settings::{AppLimits, AppSettings, Gzip};

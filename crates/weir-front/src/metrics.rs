@@ -1,5 +1,6 @@
 //! All metrics of the apps, named `weir_front_app_*`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -11,6 +12,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::dispatch::{Class, Refusal};
+use crate::latencies::Latencies;
+use crate::view::{Count, TotalsView};
 
 /// From a tenth of a millisecond to a minute and a half.
 const BOUNDS: [f64; 14] =
@@ -52,11 +55,21 @@ pub(crate) enum Failure {
     Late,
     /// The client has gone before the answer.
     ClientGone,
+    /// A rule refuses it while a queue of jobs is behind.
+    Shed,
+    Maintenance,
 }
 
 impl Failure {
-    const ALL: [Self; 5] =
-        [Self::BadRequest, Self::Unreachable, Self::Broken, Self::Late, Self::ClientGone];
+    const ALL: [Self; 7] = [
+        Self::BadRequest,
+        Self::Unreachable,
+        Self::Broken,
+        Self::Late,
+        Self::ClientGone,
+        Self::Shed,
+        Self::Maintenance,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -65,6 +78,8 @@ impl Failure {
             Self::Broken => "broken",
             Self::Late => "service_timeout",
             Self::ClientGone => "client_gone",
+            Self::Shed => "shed",
+            Self::Maintenance => "maintenance",
         }
     }
 }
@@ -160,6 +175,8 @@ impl FrontMetrics {
         };
         AppMetrics {
             queue: self.queue.get_or_create(&AppLabel { app: app() }).clone(),
+            waits: Arc::default(),
+            services: Arc::default(),
             service: self.service.get_or_create(&AppLabel { app: app() }).clone(),
             answers: STATUSES.map(|status| {
                 self.answers.get_or_create(&StatusLabel { app: app(), status }).clone()
@@ -184,9 +201,12 @@ fn histogram() -> Histogram {
 pub(crate) struct AppMetrics {
     queue: Histogram,
     service: Histogram,
+    /// The same once more, finer and to be read.
+    waits: Arc<Latencies>,
+    services: Arc<Latencies>,
     answers: [Counter; 5],
     refusals: [Counter; 3],
-    failures: [Counter; 5],
+    failures: [Counter; 7],
     waiting: [Gauge; 2],
     buffered: Gauge,
 }
@@ -195,11 +215,13 @@ impl AppMetrics {
     /// A request got its slot after so long.
     pub(crate) fn queued(&self, waited: Duration) {
         self.queue.observe(waited.as_secs_f64());
+        self.waits.note(waited);
     }
 
     /// A worker answered after so long.
     pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
         self.service.observe(took.as_secs_f64());
+        self.services.note(took);
         let class = usize::from(status.as_u16() / 100).clamp(1, STATUSES.len());
         self.answers[class - 1].inc();
     }
@@ -228,6 +250,24 @@ impl AppMetrics {
     pub(crate) fn waiting(&self, waiting: [usize; 2]) {
         for (gauge, waiting) in self.waiting.iter().zip(waiting) {
             gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// What an operator sees of them.
+    pub(crate) fn totals(&self) -> TotalsView {
+        let refusals = REFUSALS.iter().zip(&self.refusals);
+        let failures = Failure::ALL.iter().zip(&self.failures);
+        TotalsView {
+            answers: self.answers.iter().map(Counter::get).sum(),
+            server_errors: self.answers[STATUSES.len() - 1].get(),
+            refusals: refusals
+                .map(|(why, counter)| Count { reason: refusal_name(*why), count: counter.get() })
+                .collect(),
+            failures: failures
+                .map(|(why, counter)| Count { reason: why.name(), count: counter.get() })
+                .collect(),
+            waits: self.waits.distribution(),
+            services: self.services.distribution(),
         }
     }
 }

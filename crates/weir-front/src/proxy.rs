@@ -5,9 +5,12 @@
 //! other upgrades become two joined sockets ([`socket`]).
 
 mod answer;
+mod by_hand;
 mod deadlines;
 mod exchange;
+mod gzip;
 mod head;
+mod origin;
 mod relay;
 mod request_body;
 mod socket;
@@ -23,21 +26,36 @@ use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
 
+pub use self::by_hand::head_for_worker;
 use self::deadlines::{Deadlines, TICK};
 use self::exchange::Failed;
-use self::head::{Forwarded, RequestStart, Target};
+use self::head::{Forwarded, RequestId, RequestStart, Target};
+use self::origin::Origin;
+pub use self::origin::{TrustedProxies, TrustedProxy, TrustedProxyError};
 use self::request_body::RequestBody;
+use crate::access_log::{AccessLog, Entry};
 use crate::app::App;
 use crate::apps::Apps;
-use crate::dispatch::{Class, Client, Priority, Refusal, Wish};
+use crate::dispatch::{Class, Client, Refusal, Wish};
 use crate::drain::Drain;
 use crate::metrics::Failure;
+use crate::rules;
 use crate::upstream::Pool;
+
+/// What holds for all apps.
+#[derive(Clone, Debug, Default)]
+pub struct ProxySettings {
+    /// Whose word about clients counts.
+    pub trusted_proxies: TrustedProxies,
+    /// None: requests are not logged.
+    pub access_log: Option<AccessLog>,
+}
 
 /// One core's part of the front.
 #[derive(Debug)]
 pub struct Proxy {
     apps: Arc<Apps>,
+    settings: ProxySettings,
     pool: Pool,
     start: RequestStart,
     deadlines: Deadlines,
@@ -60,9 +78,15 @@ struct Prepared {
 impl Proxy {
     /// The part of `core`.
     #[must_use]
-    pub fn new(apps: Arc<Apps>, core: CoreIndex, drain: Drain) -> Rc<Self> {
+    pub fn new(
+        apps: Arc<Apps>,
+        settings: ProxySettings,
+        core: CoreIndex,
+        drain: Drain,
+    ) -> Rc<Self> {
         Rc::new(Self {
             apps,
+            settings,
             pool: Pool::default(),
             start: RequestStart::default(),
             deadlines: Deadlines::default(),
@@ -102,34 +126,53 @@ impl Proxy {
         peer: Peer,
     ) -> impl Future<Output = Response<Body>> {
         // Judged here and not in the future, which then holds little but a pointer to the request.
-        let prepared = self.prepare(request, peer);
+        let (parts, body) = request.into_parts();
+        let mut entry = self.entry(&parts, peer);
+        let prepared = self.prepare(parts, body, peer);
+        if let (Some(entry), Ok(prepared)) = (&mut entry, &prepared) {
+            entry.for_app(&prepared.app.name, prepared.forwarded.id.as_bytes());
+        }
         async move {
-            match prepared {
+            let answer = match prepared {
                 Ok(prepared) => self.exchange(prepared).await,
                 Err(refused) => *refused,
+            };
+            match entry {
+                Some(entry) => entry.follow(answer),
+                None => answer,
             }
         }
     }
 
+    /// For the access log, if there is one.
+    fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<Entry>> {
+        let log = self.settings.access_log.as_ref()?;
+        let mut entry = Box::new(Entry::new(log, self.apps.clock(), request));
+        entry.of_client(self.settings.trusted_proxies.origin(peer, &request.headers).address);
+        Some(entry)
+    }
+
     fn prepare(
         &self,
-        request: Request<Incoming>,
+        parts: Parts,
+        body: Incoming,
         peer: Peer,
     ) -> Result<Box<Prepared>, Box<Response<Body>>> {
-        let (parts, body) = request.into_parts();
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
             return Err(Box::new(answer::text(StatusCode::NOT_FOUND, answer::NO_APP)));
         };
+        let origin = self.settings.trusted_proxies.origin(peer, &parts.headers);
+        let wish = wish(app, &parts, origin)?;
         let bytes_max = app.limits.request_bytes_max;
         if body.size_hint().lower() > bytes_max {
             app.metrics.failed(Failure::BadRequest);
             return Err(Box::new(answer::failed(Failed::TooLarge)));
         }
-        let wish = wish(&parts, peer);
         let since = app.now();
-        let forwarded = Forwarded { peer, start: self.start.at(since) };
+        let forwarded =
+            Forwarded { origin, start: self.start.at(since), id: RequestId::of(&parts.headers) };
         let (app, body) = (Arc::clone(app), RequestBody::new(body, bytes_max));
         Ok(Box::new(Prepared { app, wish, since, parts, target, forwarded, body }))
     }
@@ -143,13 +186,23 @@ impl Proxy {
     }
 }
 
-fn wish(request: &Parts, peer: Peer) -> Wish {
-    let wants_events = request
-        .headers
-        .get(ACCEPT)
-        .is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
+/// What a request wants of the app, unless it is told to go at once.
+fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response<Body>>> {
+    let (path, headers) = (request.uri.path(), &request.headers);
+    if app.maintenance.is_on() {
+        app.metrics.failed(Failure::Maintenance);
+        return Err(Box::new(answer::maintenance(&app.maintenance)));
+    }
+    if let Some(rule) = app.shed.iter().find(|rule| rule.refuses(path, headers)) {
+        app.metrics.failed(Failure::Shed);
+        return Err(Box::new(answer::shed(&rule.settings)));
+    }
+    let accept = headers.get(ACCEPT);
+    let wants_events =
+        accept.is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
     let class = if wants_events { Class::Stream } else { Class::Request };
-    Wish { class, priority: Priority::Normal, client: Client::of(peer.address) }
+    let priority = rules::priority(&app.priorities, path, headers);
+    Ok(Wish { class, priority, client: Client::of(origin.address) })
 }
 
 impl From<Refusal> for Failed {

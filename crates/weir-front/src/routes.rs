@@ -78,20 +78,15 @@ mod tests {
 
     use super::*;
     use crate::metrics::FrontMetrics;
-    use crate::settings::{AppLimits, AppSettings};
+    use crate::settings::AppSettings;
 
     fn routes(apps: &[(&str, &[&str], &[&str])]) -> Routes {
         let metrics = FrontMetrics::register(&mut Registry::default());
         let mut routes = Routes::default();
         for (name, hosts, paths) in apps {
             let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-            let settings = AppSettings {
-                name: (*name).to_owned(),
-                hosts: owned(hosts),
-                paths: owned(paths),
-                workers: Vec::new(),
-                limits: AppLimits::default(),
-            };
+            let (hosts, paths) = (owned(hosts), owned(paths));
+            let settings = AppSettings { hosts, paths, ..AppSettings::new(*name) };
             let (hosts, paths) = (settings.hosts.clone(), settings.paths.clone());
             let app = App::new(settings, Clock::system(), metrics.of(name));
             routes.add(&hosts, &paths, &app);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::address::Address;
+use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
 
 /// One app.
@@ -16,7 +19,30 @@ pub struct AppSettings {
     pub paths: Vec<String>,
     /// Where its workers listen.
     pub workers: Vec<Address>,
+    /// What goes before or behind the others; the first that fits counts.
+    pub priorities: Vec<PriorityRule>,
+    /// What is refused while a queue of jobs is behind.
+    pub shed: Vec<ShedSettings>,
+    /// What whoever asks is shown during maintenance: HTML. None: a page of our own.
+    pub maintenance_page: Option<Bytes>,
     pub limits: AppLimits,
+}
+
+impl AppSettings {
+    /// An app with this name and all else as it is by default.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            hosts: Vec::new(),
+            paths: Vec::new(),
+            workers: Vec::new(),
+            priorities: Vec::new(),
+            shed: Vec::new(),
+            maintenance_page: None,
+            limits: AppLimits::default(),
+        }
+    }
 }
 
 /// The limits of one app.
@@ -63,6 +89,23 @@ pub struct AppLimits {
     pub keep_alive_max: Option<usize>,
     /// How long a stream may be silent in both directions.
     pub stream_idle_timeout: Duration,
+    /// None: answers go out as they are.
+    pub gzip: Option<Gzip>,
+}
+
+/// How answers are compressed for clients that take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gzip {
+    /// Shorter ones are not.
+    pub bytes_min: u64,
+    /// From 1 (fast) to 9 (small).
+    pub level: u32,
+}
+
+impl Default for Gzip {
+    fn default() -> Self {
+        Self { bytes_min: 1 << 10, level: 4 }
+    }
 }
 
 /// Idle connections where a worker serves several requests at once: a core rarely has more running
@@ -102,6 +145,7 @@ impl Default for AppLimits {
             answer_head_bytes_max: 64 << 10,
             keep_alive_max: None,
             stream_idle_timeout: Duration::from_secs(60 * 60),
+            gzip: None,
         }
     }
 }

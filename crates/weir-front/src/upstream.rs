@@ -6,6 +6,7 @@
 //! that saves. The parsing of heads is httparse's, as in hyper.
 
 mod answer;
+mod by_hand;
 mod chunked;
 mod connection;
 mod exchange;
@@ -18,6 +19,7 @@ mod sending;
 mod socket;
 
 pub(crate) use self::answer::{Answer, HeadLimits};
+pub(crate) use self::by_hand::read as read_by_hand;
 pub(crate) use self::connection::Connection;
 pub(crate) use self::exchange::{Exchange, Trouble};
 pub(crate) use self::outgoing::{BadBody, Outgoing};

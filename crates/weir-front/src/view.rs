@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::latencies::Distribution;
 
 /// One app now.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +15,38 @@ pub struct AppView {
     pub streams_waiting: usize,
     /// Requests wait, and will until it is resumed.
     pub is_paused: bool,
+    /// Everybody is shown the maintenance page.
+    pub is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused now.
+    pub shedding: Vec<String>,
     /// More comes than can be served: the newest goes first, and the others are told soon.
     pub is_overloaded: bool,
     pub workers: Vec<WorkerView>,
+    pub totals: TotalsView,
+}
+
+/// What was counted of an app since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TotalsView {
+    /// Requests that a worker has answered, and WebSockets that it has opened.
+    pub answers: u64,
+    /// Those of them with a status from 500 on.
+    pub server_errors: u64,
+    /// Requests that got no slot of a worker, by limit.
+    pub refusals: Vec<Count>,
+    /// Requests without a worker's answer, by reason.
+    pub failures: Vec<Count>,
+    /// From a request's head to its slot of a worker.
+    pub waits: Distribution,
+    /// From there to the head of the answer.
+    pub services: Distribution,
+}
+
+/// How often something happened, by its reason's name in the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub reason: &'static str,
+    pub count: u64,
 }
 
 /// One worker now.
@@ -30,6 +60,8 @@ pub struct WorkerView {
     pub streams: u32,
     /// Requests and streams that it has been given since it was added.
     pub given: u64,
+    /// How long these have waited for it, in all.
+    pub waited: Duration,
     /// How long its oldest request (no stream) has been running.
     pub oldest_request: Option<Duration>,
     pub state: WorkerState,
@@ -56,17 +88,27 @@ pub enum WorkerState {
 }
 
 impl AppView {
-    /// Jain's fairness index over the workers' counts: 1 is even, 1/n is all to one. (R. Jain,
-    /// D. Chiu, W. Hawe, DEC-TR-301, 1984.) None: nothing was given yet. Even counts are no aim by
-    /// themselves: to be shown beside latencies only.
+    /// Of what the workers were given since they were added.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
     pub fn jain_index(&self) -> Option<f64> {
-        let given = || self.workers.iter().map(|worker| worker.given as f64);
-        let squares: f64 = given().map(|count| count * count).sum();
-        let sum: f64 = given().sum();
-        (squares > 0.0).then(|| sum * sum / (self.workers.len() as f64 * squares))
+        jain_index(self.workers.iter().map(|worker| worker.given))
     }
+}
+
+/// Jain's fairness index over workers' counts: 1 is even, 1/n is all to one. (R. Jain, D. Chiu,
+/// W. Hawe, DEC-TR-301, 1984.) None: nothing was given. Even counts are no aim by themselves: to be
+/// shown beside latencies only.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a ratio: 53 bits are enough")]
+pub fn jain_index(given: impl Iterator<Item = u64>) -> Option<f64> {
+    let (mut workers, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for count in given {
+        let count = count as f64;
+        workers += 1.0;
+        sum += count;
+        squares += count * count;
+    }
+    (squares > 0.0).then(|| sum * sum / (workers * squares))
 }
 
 #[cfg(test)]
@@ -79,6 +121,7 @@ mod tests {
             requests: 0,
             streams: 0,
             given,
+            waited: Duration::ZERO,
             oldest_request: None,
             state: WorkerState::Serving,
         };
@@ -87,8 +130,11 @@ mod tests {
             requests_waiting: 0,
             streams_waiting: 0,
             is_paused: false,
+            is_in_maintenance: false,
+            shedding: Vec::new(),
             is_overloaded: false,
             workers: given.iter().map(worker).collect(),
+            totals: TotalsView::default(),
         }
     }
 

@@ -9,7 +9,7 @@ mod publish;
 mod room;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use weir_base::clock::Clock;
@@ -41,6 +41,8 @@ pub struct Hub {
     history_bytes: AtomicUsize,
     /// Of all channels.
     pub(crate) watchers: AtomicUsize,
+    /// Somebody else goes on with the histories.
+    is_handed_over: AtomicBool,
 }
 
 /// What a hub is made of.
@@ -69,6 +71,9 @@ pub enum Refused {
     /// The channel is not there, and no more may be made.
     #[error("{0}")]
     TooManyChannels(#[from] TooManyChannels),
+    /// The next process goes on with the histories.
+    #[error("this process has handed over to the next one; try again")]
+    HandedOver,
 }
 
 impl Hub {
@@ -88,6 +93,7 @@ impl Hub {
             next_channel: AtomicU64::new(1),
             history_bytes: AtomicUsize::new(0),
             watchers: AtomicUsize::new(0),
+            is_handed_over: AtomicBool::new(false),
         })
     }
 
@@ -139,8 +145,19 @@ impl Hub {
         self.apps.load().iter().cloned().collect()
     }
 
+    /// From now on nothing is published here any more: the histories are to be saved for the process
+    /// that goes on with them. Who is publishing at this moment may still finish: that takes no
+    /// longer than a turn of their core.
+    pub fn hand_over(&self) {
+        self.is_handed_over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.is_handed_over.load(Ordering::SeqCst)
+    }
+
     /// Whether there is any app.
-    pub(crate) fn has_apps(&self) -> bool {
+    pub fn has_apps(&self) -> bool {
         self.apps.load().iter().next().is_some()
     }
 

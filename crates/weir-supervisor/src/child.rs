@@ -8,11 +8,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
+use crate::carried::{self, CarriedProcess, Carrier, ResumeError};
 use crate::inherited::{self, Word};
 use crate::output::Output;
-use crate::restarts::{Restarts, Verdict};
+use crate::restarts::{Record, Restarts, Verdict};
 use crate::silence::Silence;
 use crate::spec::ChildSpec;
 use crate::system;
@@ -45,7 +46,6 @@ pub(crate) enum State {
 /// One generation of a child.
 #[derive(Debug)]
 pub(crate) struct Process {
-    process: std::process::Child,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) output: Output,
@@ -59,7 +59,7 @@ pub(crate) struct Process {
     /// Asked to end: SIGKILL then.
     pub(crate) kill_at: Option<Duration>,
     /// The child reads the other end and ends when this one is closed.
-    _life: OwnedFd,
+    life: OwnedFd,
 }
 
 /// How a generation ended, and what comes of it.
@@ -78,6 +78,23 @@ impl Child {
         let restarts = Restarts::new(spec.restart.clone());
         let state = State::Waiting { start_at: Duration::ZERO };
         Self { spec, state, restarts, has_control: false }
+    }
+
+    /// One whose present generation an earlier program has started.
+    pub(crate) fn resume(
+        spec: ChildSpec,
+        process: CarriedProcess,
+        record: Record,
+        now: Duration,
+    ) -> Result<Self, ResumeError> {
+        let process = Process::resume(process, &spec, now)?;
+        let restarts = Restarts::resume(spec.restart.clone(), record);
+        let state = State::Running(Box::new(process));
+        Ok(Self { spec, state, restarts, has_control: false })
+    }
+
+    pub(crate) fn record(&self) -> Record {
+        self.restarts.record()
     }
 
     pub(crate) fn running(&self) -> Option<&Process> {
@@ -120,6 +137,16 @@ impl Child {
     /// The parent's end of the present generation's control channel, once.
     pub(crate) fn take_control(&mut self) -> Option<OwnedFd> {
         self.running_mut()?.control.take()
+    }
+
+    /// `process`, started beside the present generation, is the present one from now on; the one before
+    /// it is answered. It need not be ready: a generation before it was.
+    pub(crate) fn take_over(&mut self, process: Box<Process>) -> Option<Box<Process>> {
+        self.restarts.note_ready();
+        match std::mem::replace(&mut self.state, State::Running(process)) {
+            State::Running(before) => Some(before),
+            State::Waiting { .. } | State::Ended => None,
+        }
     }
 
     /// Asks it to end; one that waits to be started isn't.
@@ -186,11 +213,9 @@ impl Process {
 
         let mut command = command(spec, &inherited::describe(names.into_iter()), output_writer)?;
         system::hand_over(&mut command, &descriptors);
-        let process = command.spawn()?;
-        let pid = Pid::from_child(&process);
+        let pid = Pid::from_child(&command.spawn()?);
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         Ok(Self {
-            process,
             pid,
             pidfd,
             output: Output::new(output),
@@ -201,7 +226,44 @@ impl Process {
             alive_at: now,
             silence: Silence::new(spec.unresponsive_after),
             kill_at: None,
-            _life: life,
+            life,
+        })
+    }
+
+    /// Written down for another program.
+    pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedProcess {
+        CarriedProcess {
+            pid: self.pid.as_raw_pid(),
+            pidfd: carrier.keep(&self.pidfd),
+            life: carrier.keep(&self.life),
+            status: self.status.as_ref().map(|status| carrier.keep(status)),
+            output: self.output.descriptor().map(|output| carrier.keep(&output)),
+            last_lines: self.output.last_lines(),
+            words: self.words.clone(),
+            ready_at: self.ready_at,
+        }
+    }
+
+    /// One that an earlier program has started.
+    pub(crate) fn resume(
+        carried: CarriedProcess,
+        spec: &ChildSpec,
+        now: Duration,
+    ) -> Result<Self, ResumeError> {
+        let mut silence = Silence::new(spec.unresponsive_after);
+        silence.broken(now);
+        Ok(Self {
+            pid: carried::pid(carried.pid)?,
+            pidfd: carried::take(carried.pidfd)?,
+            output: Output::resume(carried::take_some(carried.output)?, &carried.last_lines),
+            control: None,
+            status: carried::take_some(carried.status)?,
+            words: carried.words,
+            ready_at: carried.ready_at,
+            alive_at: now,
+            silence,
+            kill_at: None,
+            life: carried::take(carried.life)?,
         })
     }
 
@@ -215,7 +277,9 @@ impl Process {
 
     /// How it ended, if it has; what it has written last is passed on.
     pub(crate) fn reap(&mut self, passed_to: BorrowedFd<'_>) -> Option<ExitStatus> {
-        let status = self.process.try_wait().ok().flatten()?;
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let ended = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), look).ok()??;
+        let status = exit_status(&ended);
         while self.output.pass_on(passed_to) {}
         Some(status)
     }
@@ -253,6 +317,12 @@ impl Process {
         }
         said
     }
+}
+
+/// As `waitpid(2)` encodes it.
+fn exit_status(ended: &WaitIdStatus) -> ExitStatus {
+    let signal = ended.terminating_signal().unwrap_or_default();
+    ExitStatus::from_raw(ended.exit_status().unwrap_or_default() << 8 | signal)
 }
 
 fn command(spec: &ChildSpec, descriptors: &str, output: OwnedFd) -> io::Result<Command> {

@@ -7,6 +7,7 @@
 //! - [`supervise`]: the loop over all children, and the replacement of the service;
 //!   [`supervise::Supervisor::run`] is the lifecycle.
 //! - [`workers`]: groups of worker processes beside the service, which outlive it.
+//! - [`carried`]: what outlives the re-execution of the parent.
 //! - [`control`]: what parent and service tell each other about workers.
 //! - [`restarts`]: when to start again, and when to give up; pure.
 //! - [`inherited`]: the child's side: descriptors by name, the way to say "ready".
@@ -14,6 +15,7 @@
 //! - [`notify`]: systemd's readiness protocol.
 //! - [`system`]: the only module with `unsafe`.
 
+pub mod carried;
 mod child;
 pub mod control;
 pub mod inherited;

@@ -30,6 +30,11 @@ impl Output {
         Self { pipe: Some(pipe), tail: Tail::default() }
     }
 
+    /// One that an earlier program has read up to these lines.
+    pub(crate) fn resume(pipe: Option<OwnedFd>, last_lines: &[String]) -> Self {
+        Self { pipe, tail: Tail::resume(last_lines) }
+    }
+
     /// What to poll for reading, while there is more to come.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
@@ -88,6 +93,10 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
+    pub(crate) fn resume(lines: &[String]) -> Self {
+        Self { whole: lines.iter().cloned().collect(), partial: Vec::new() }
+    }
+
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
@@ -101,7 +110,7 @@ impl Tail {
     fn end_line(&mut self) {
         let line = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
         self.partial.clear();
-        if self.whole.len() == LINES_MAX {
+        while self.whole.len() >= LINES_MAX {
             self.whole.pop_front();
         }
         self.whole.push_back(line);

@@ -24,6 +24,16 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
+    /// With what waited in an earlier program.
+    pub(crate) fn resume(waiting: Vec<u8>, lines_dropped: u64) -> Self {
+        Self { waiting, written: 0, lines_dropped, is_dropping: false }
+    }
+
+    /// What waits.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.waiting[self.written..]
+    }
+
     /// Whether to read more output.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() - self.written < WAITING_BYTES_HIGH

@@ -14,9 +14,11 @@ pub enum Request {
     Stop,
     /// SIGHUP: read the settings again.
     Reload,
-    /// SIGUSR2: start a new service process, and end the present one when that is ready. Only where
+    /// Start a new service process, and end the present one when that is ready. Only where
     /// [the service can run twice](crate::Supervisor::replacing_service_within).
     Replace,
+    /// SIGUSR2: execute the program anew, whose file may be another one now, and then do the same.
+    Upgrade,
 }
 
 /// Where requests come from.
@@ -59,7 +61,7 @@ impl Requests {
         match &self.source {
             Source::Signals(descriptor) => match system::next_signal(descriptor.as_fd())? {
                 libc::SIGHUP => Some(Request::Reload),
-                libc::SIGUSR2 => Some(Request::Replace),
+                libc::SIGUSR2 => Some(Request::Upgrade),
                 _ => Some(Request::Stop),
             },
             Source::Pipe(descriptor) => {
@@ -67,6 +69,7 @@ impl Requests {
                 match rustix::io::read(descriptor, &mut byte) {
                     Ok(1) if byte[0] == b'r' => Some(Request::Reload),
                     Ok(1) if byte[0] == b'n' => Some(Request::Replace),
+                    Ok(1) if byte[0] == b'u' => Some(Request::Upgrade),
                     Ok(1) => Some(Request::Stop),
                     _ => None,
                 }
@@ -81,6 +84,7 @@ impl Sender {
         let byte = match request {
             Request::Reload => b"r",
             Request::Replace => b"n",
+            Request::Upgrade => b"u",
             Request::Stop => b"s",
         };
         match rustix::io::write(&self.0, byte) {

@@ -41,6 +41,12 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Restarts {
     policy: RestartPolicy,
+    record: Record,
+}
+
+/// What counts about the past.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Record {
     deaths_in_a_row: u32,
     was_ready_once: bool,
 }
@@ -49,13 +55,29 @@ impl Restarts {
     /// No deaths yet.
     #[must_use]
     pub fn new(policy: RestartPolicy) -> Self {
-        Self { policy, deaths_in_a_row: 0, was_ready_once: false }
+        Self { policy, record: Record { deaths_in_a_row: 0, was_ready_once: false } }
     }
 
     /// The same, for a child whose first start may fail, too: it is tried as often as any other.
     #[must_use]
     pub fn patient(policy: RestartPolicy) -> Self {
-        Self { was_ready_once: true, ..Self::new(policy) }
+        let mut restarts = Self::new(policy);
+        restarts.note_ready();
+        restarts
+    }
+
+    /// With the past of another.
+    pub(crate) fn resume(policy: RestartPolicy, record: Record) -> Self {
+        Self { policy, record }
+    }
+
+    pub(crate) fn record(&self) -> Record {
+        self.record
+    }
+
+    /// It was ready, in an earlier generation.
+    pub(crate) fn note_ready(&mut self) {
+        self.record.was_ready_once = true;
     }
 
     /// Counts a death. `ready_for`: how long it had been ready; None: it never was.
@@ -64,20 +86,20 @@ impl Restarts {
     /// (a port, a setting, a damaged store) is wrong again at the next try, and whoever starts
     /// Weir wants to read it, not to wait.
     pub fn died(&mut self, ready_for: Option<Duration>) -> Verdict {
-        self.was_ready_once |= ready_for.is_some();
+        self.record.was_ready_once |= ready_for.is_some();
         if ready_for.is_some_and(|ready_for| ready_for >= self.policy.healthy_after) {
-            self.deaths_in_a_row = 0;
+            self.record.deaths_in_a_row = 0;
         }
-        self.deaths_in_a_row += 1;
-        let deaths_in_a_row = self.deaths_in_a_row;
-        if !self.was_ready_once || deaths_in_a_row > self.policy.restarts_max {
+        self.record.deaths_in_a_row += 1;
+        let deaths_in_a_row = self.record.deaths_in_a_row;
+        if !self.record.was_ready_once || deaths_in_a_row > self.policy.restarts_max {
             return Verdict::GiveUp { deaths_in_a_row };
         }
         Verdict::Restart { after: self.backoff(), deaths_in_a_row }
     }
 
     fn backoff(&self) -> Duration {
-        let doublings = (self.deaths_in_a_row - 1).min(31);
+        let doublings = (self.record.deaths_in_a_row - 1).min(31);
         let wait = self.policy.backoff_min.saturating_mul(1 << doublings);
         wait.min(self.policy.backoff_max)
     }

@@ -2,6 +2,7 @@
 //! `poll` until a child ends, says something or writes, a request comes, or a wait is over.
 
 mod replacement;
+mod upgrade;
 mod workers;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::child::{self, Child, Death, State};
+use crate::carried::{Carrier, State};
+use crate::child::{self, Child, Death, State as Life};
 use crate::inherited::Word;
 use crate::monotonic;
 use crate::notify::Notify;
@@ -21,7 +23,7 @@ use crate::requests::{Request, Requests};
 use crate::restarts::Verdict;
 use crate::silence::Look;
 use crate::spec::ChildSpec;
-use crate::workers::Fleet;
+use crate::workers::{Asker, Fleet};
 
 pub use self::replacement::REPLACE_DEADLINE;
 use self::replacement::Replacement;
@@ -33,6 +35,21 @@ pub trait Events {
 
     /// The settings are to be read again. True: they are sound, tell the children.
     fn reload(&mut self) -> bool;
+
+    /// A new service process is about to be started beside the present one: what it is to find is
+    /// put in place. `Err`: it is not to be started, and why.
+    fn replacing(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Executes the program anew; comes back only if that fails, with the reason, and then nothing has
+    /// changed. The descriptors of `carrier` are to stay open, `state` is for [`Supervisor::resume`].
+    fn upgrade(&mut self, _state: &State, _carrier: Carrier) -> String {
+        "this program can't be executed anew".to_owned()
+    }
+
+    /// The new process serves, or it failed and what it was to find is void.
+    fn replaced(&mut self, _is_done: bool) {}
 }
 
 /// Why the loop ended.
@@ -61,7 +78,19 @@ pub struct Supervisor {
     watchdog_at: Option<Duration>,
     workers: Option<Fleet>,
     orphans: Option<Orphans>,
+    /// Those that an earlier program has reaped.
+    orphans_before: u64,
     replacement: Option<Replacement>,
+    /// Who waits to hear how the replacement goes.
+    asker: Option<Asker>,
+    /// The service has taken another's place and does not serve everything yet.
+    is_unproven: bool,
+    /// The service needs no group of workers that the settings don't have.
+    retires_groups: bool,
+    /// To be done when the replacement is decided: both would change the settings.
+    reload_waits: bool,
+    /// This program was executed anew: the service is to be replaced, and who asked for it.
+    is_upgraded: Option<Option<Asker>>,
     /// None: the service can't run twice.
     replace_deadline: Option<Duration>,
 }
@@ -87,7 +116,13 @@ impl Supervisor {
             gave_up: None,
             workers: None,
             orphans: None,
+            orphans_before: 0,
             replacement: None,
+            asker: None,
+            is_unproven: false,
+            retires_groups: false,
+            reload_waits: false,
+            is_upgraded: None,
             replace_deadline: None,
         }
     }
@@ -109,9 +144,12 @@ impl Supervisor {
                 self.answer(request, now, events);
             }
             self.listen_to_children(now, events);
-            self.reap(now);
-            self.listen_to_replacement(now);
+            self.reap(now, events);
+            self.listen_to_replacement(now, events);
             self.listen_to_workers(now);
+            self.follow_wishes(now, events);
+            self.finish_upgrade(now, events);
+            self.reload_late(events);
         }
     }
 
@@ -133,7 +171,7 @@ impl Supervisor {
                 continue;
             }
             match &mut child.state {
-                State::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
+                Life::Running(process) if process.kill_at.is_none_or(|at| at > now) => {
                     let silent_ms = now.saturating_sub(process.alive_at).as_millis();
                     match process.silence.look(now) {
                         Look::Early => {}
@@ -147,7 +185,7 @@ impl Supervisor {
                         }
                     }
                 }
-                State::Running(process) => {
+                Life::Running(process) => {
                     tracing::warn!(child = name, "still running at its deadline; killed");
                     process.kill_at = Some(Duration::MAX);
                     process.signal(Signal::KILL);
@@ -186,17 +224,21 @@ impl Supervisor {
                 tracing::info!("stopping");
                 self.stop(now);
             }
-            Request::Replace => self.replace_service(now),
-            Request::Reload => {
-                self.notify.reloading();
-                if !self.stopping && events.reload() {
-                    for process in self.children.iter().filter_map(Child::running) {
-                        process.signal(Signal::HUP);
-                    }
-                } else {
-                    self.notify.ready("serving; the settings are those of before");
-                }
+            Request::Replace => self.replace_service(now, None, events),
+            Request::Upgrade => self.upgrade(now, None, events),
+            Request::Reload if self.is_being_replaced() => self.reload_waits = true,
+            Request::Reload => self.reload(events),
+        }
+    }
+
+    fn reload(&mut self, events: &mut dyn Events) {
+        self.notify.reloading();
+        if !self.stopping && events.reload() {
+            for process in self.children.iter().filter_map(Child::running) {
+                process.signal(Signal::HUP);
             }
+        } else {
+            self.notify.ready("serving; the settings are those of before");
         }
     }
 
@@ -229,11 +271,14 @@ impl Supervisor {
             process.output.pass_on(self.output.as_fd());
             for word in process.words() {
                 process.alive_at = now;
-                process.silence.broken(now);
                 if word == Word::Ready && process.ready_at.is_none() {
                     process.ready_at = Some(now);
                     became_ready = true;
                     tracing::info!(child = name, pid = process.pid.as_raw_nonzero(), "ready");
+                }
+                // Before, it may take as long as it needs.
+                if process.ready_at.is_some() {
+                    process.silence.broken(now);
                 }
                 reloaded |= word == Word::Reloaded;
             }
@@ -243,15 +288,17 @@ impl Supervisor {
         }
         if became_ready && self.children.iter().all(Child::is_ready) {
             self.notify.ready("serving");
+            self.note_proven(true, events);
             if !std::mem::replace(&mut self.announced, true) {
                 events.ready();
             }
         }
     }
 
-    fn reap(&mut self, now: Duration) {
+    fn reap(&mut self, now: Duration, events: &mut dyn Events) {
         for index in 0..self.children.len() {
             if let Some(death) = self.children[index].reap(now, self.output.as_fd()) {
+                self.note_proven(false, events);
                 self.report(index, &death, now);
             }
         }

@@ -4,10 +4,12 @@
 //! - [`take_descriptor`]: the child's side of it;
 //! - `signal_descriptor`, `next_signal`: signals as something to poll;
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
+//! - [`execute_anew`]: another program in this very process;
 //! - `identity`: users and groups by name;
 //! - `orphans`: descendants that lost their parent.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
+mod anew;
 mod exec;
 mod identity;
 mod orphans;
@@ -19,6 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Mutex;
 
+pub use anew::execute_anew;
 pub(crate) use exec::{Image, Launch, exec_by_hand};
 pub(crate) use identity::Identity;
 pub(crate) use orphans::{adopt_orphans, ended_child, reap};

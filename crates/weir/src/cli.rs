@@ -30,6 +30,12 @@ pub(crate) enum Command {
     Init(InitArguments),
     /// Show how a running Weir is doing
     Status(StatusArguments),
+    /// Start a new process beside the present one, with the settings as they are now, and let it take
+    /// over without a gap
+    Restart(RestartArguments),
+    /// Execute Weir's program anew, after its file was replaced: the parent goes on as the new
+    /// program with all workers and connections, then the same as `restart`
+    Upgrade(RestartArguments),
     /// Look at jobs and act on them
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -88,6 +94,12 @@ pub(crate) struct UpArguments {
     /// What is logged; wins over log.level
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
+    /// Go on in the place of an earlier program, which has left this descriptor
+    #[arg(long, hide = true)]
+    pub(crate) takeover: Option<i32>,
+    /// Say whether that could be done
+    #[arg(long, hide = true)]
+    pub(crate) takeover_check: Option<i32>,
 }
 
 /// `weir check`.
@@ -119,6 +131,8 @@ pub(crate) struct InitArguments {
 pub(crate) enum Template {
     /// Every setting, commented out, with its default
     Default,
+    /// A web app whose processes Weir runs
+    Front,
     /// What a server that others reach should set
     Production,
 }
@@ -126,6 +140,16 @@ pub(crate) enum Template {
 /// `weir status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `weir restart`, `weir upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Print JSON

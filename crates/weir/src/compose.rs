@@ -5,6 +5,7 @@ mod end;
 mod jobs;
 mod pages;
 mod realtime;
+mod shedding;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -17,30 +18,34 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_console::live::Live;
-use weir_front::{AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{
+    AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+};
 use weir_net::metrics::TlsMetrics;
 use weir_net::{Listener, Tls};
 use weir_supervisor::inherited::Inherited;
 
 pub(crate) use self::cores::Addresses;
 use self::cores::{Cores, Sockets};
-use self::jobs::Jobs;
+use self::jobs::{Door, Jobs};
 use self::pages::Pages;
 use self::realtime::Realtime;
-use self::workers::Workers;
-use crate::config::Settings;
-use crate::front::Front;
+use self::workers::{RecyclingMetrics, Workers};
+use crate::config::{App, Settings};
+use crate::front::{Front, Publishers};
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
+use crate::restart_admin::Restart;
 use crate::status::Facts;
-use crate::workers_admin::{self, Asked, Reported};
+use crate::turn::{Of, Place, Turn};
+use crate::workers_admin::{self, Orders, Reported};
+use crate::workers_metrics::WorkersMetrics;
 
 /// All parts, running.
 pub(crate) struct Weir {
@@ -53,23 +58,39 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    access_log: Option<AccessLog>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
-    orders: Option<mpsc::Sender<Asked>>,
+    orders: Orders,
     /// Those who steer the workers.
     workers: Shutdown,
     /// Says that WebSockets and streams of events are to be closed.
     draining: CancellationToken,
     http: Shutdown,
-    certificates: TlsMetrics,
+    publishers: Publishers,
+    turns: Turns,
 }
 
-/// What waits until the store is open.
+/// What another service process waits for.
+#[derive(Debug, Default)]
+struct Turns {
+    histories: Option<Turn>,
+    jobs_and_pages: Option<Turn>,
+}
+
+/// What is not served yet.
 #[derive(Debug)]
 pub(crate) struct Unopened {
     only: Vec<Part>,
     inherited: Inherited,
     registry: Registry,
+    /// None: there is nothing for cores.
+    sockets: Option<Sockets>,
+    /// None: jobs are not wanted here.
+    door: Option<Door>,
+    /// None: realtime is not wanted here, or it has its turn.
+    histories: Option<Place>,
+    jobs_and_pages: Place,
 }
 
 /// A part that ended by itself, and how.
@@ -77,9 +98,10 @@ pub(crate) struct Unopened {
 pub(crate) struct Joined(pub(crate) String);
 
 impl Weir {
-    /// Serves what needs no store. [`Weir::open`] serves the rest, which may take long: clients of
-    /// realtime do not wait for it. Of the parts, `only` these are wanted (none: all).
-    pub(crate) async fn start(
+    /// Makes ready what can be before anything is served: what is wrong with the settings shows here,
+    /// while another service process may still serve. Of the parts, `only` these are wanted (none:
+    /// all).
+    pub(crate) async fn prepare(
         settings: &Settings,
         only: &[Part],
         mut inherited: Inherited,
@@ -88,43 +110,96 @@ impl Weir {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
-            apps: apps(settings, only, &clock, &mut registry),
+            apps: apps(settings, only, &clock, &mut registry)?,
             clock,
             jobs: None,
             cores: None,
             realtime: None,
+            access_log: None,
             reported: Arc::default(),
-            orders: None,
+            orders: Orders::default(),
             workers: Shutdown::new(),
             draining: CancellationToken::new(),
             http: Shutdown::new(),
-            certificates: TlsMetrics::register(&mut registry),
+            publishers: Publishers::default(),
+            turns: Turns::default(),
         };
+        let certificates = TlsMetrics::register(&mut registry);
+        let sockets = Sockets::take(settings, &mut inherited, &certificates)?;
+        let take = || Door::take(settings, &mut inherited, &certificates);
+        let door = Part::Jobs.is_among(only).then(take).transpose()?;
+        let wants_realtime = sockets.is_some() && Part::Realtime.is_among(only);
+        let histories = wants_realtime.then(|| Place::take(Of::Histories, &settings.data_dir));
+        let histories = histories.transpose()?;
+        let jobs_and_pages = Place::take(Of::JobsAndPages, &settings.data_dir)?;
         if let Some(channel) = inherited.control() {
-            weir.steer_workers(settings, channel)?;
+            let metrics = RecyclingMetrics::register(&mut registry);
+            weir.steer_workers(settings, channel, metrics).await?;
         }
-        if let Some(sockets) = Sockets::take(&mut inherited)? {
-            weir.serve(settings, only, sockets, &mut registry).await?;
+        let only = only.to_vec();
+        let unopened =
+            Unopened { only, inherited, registry, sockets, door, histories, jobs_and_pages };
+        Ok((weir, unopened))
+    }
+
+    /// Serves what needs no store: clients of the front and of realtime do not wait for it. Calls
+    /// `stand_by` when another service process may begin to end; with realtime that is before
+    /// anything is served, because the histories of channels have one owner.
+    pub(crate) async fn serve(
+        &mut self,
+        settings: &Settings,
+        unopened: &mut Unopened,
+        stand_by: impl FnOnce(),
+    ) -> anyhow::Result<()> {
+        let Unopened { only, registry, sockets, histories, .. } = unopened;
+        let has_histories = histories.is_some() && !settings.realtime.apps.is_empty();
+        let mut sockets = sockets.take();
+        if !has_histories && let Some(sockets) = sockets.take() {
+            self.serve_cores(settings, only, sockets, registry).await?;
         }
-        Ok((weir, Unopened { only: only.to_vec(), inherited, registry }))
+        stand_by();
+        if let Some(place) = histories.take() {
+            self.turns.histories = Some(place.turn().await?);
+        }
+        match sockets {
+            Some(sockets) => self.serve_cores(settings, only, sockets, registry).await,
+            None => Ok(()),
+        }
     }
 
     /// Steers the workers that the parent runs.
-    fn steer_workers(&mut self, settings: &Settings, channel: UnixStream) -> anyhow::Result<()> {
+    async fn steer_workers(
+        &mut self,
+        settings: &Settings,
+        channel: UnixStream,
+        metrics: RecyclingMetrics,
+    ) -> anyhow::Result<()> {
         let apps = settings.front.apps.iter();
         let processes =
             apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
         let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
         let reported = Arc::clone(&self.reported);
-        let (workers, orders) =
-            Workers::new(channel, apps, reported, processes.collect(), probes, &self.clock)?;
-        self.orders = Some(orders);
+        let outside = (metrics, self.draining.clone());
+        let (workers, orders, are_known) = Workers::new(
+            channel,
+            apps,
+            reported,
+            processes.collect(),
+            probes,
+            &self.clock,
+            outside,
+        )?;
+        self.orders = Orders(Some(orders));
         self.workers.spawn(workers.run());
+        // Requests find those that are there from the first one on.
+        if tokio::time::timeout(WORKERS_PATIENCE, are_known).await.is_err() {
+            tracing::warn!("the parent does not say which workers there are; going on without");
+        }
         Ok(())
     }
 
     /// Serves the sockets of the cores.
-    async fn serve(
+    async fn serve_cores(
         &mut self,
         settings: &Settings,
         only: &[Part],
@@ -139,17 +214,25 @@ impl Weir {
         let shards = self.realtime.as_ref().map(Realtime::shards);
         let (apps, draining) = (Arc::clone(&self.apps), self.draining.clone());
         let drain_window = settings.realtime.settings.drain_window;
-        let front_listener = sockets.front_listener();
+        let log_metrics = AccessLogMetrics::register(registry);
+        let log = settings.front.access_log.clone().filter(|_| Part::Front.is_among(only));
+        let log = log.map(|log| AccessLog::open(log, log_metrics)).transpose();
+        self.access_log = log.context("front.access_log.path")?;
+        let proxy_settings = ProxySettings {
+            trusted_proxies: settings.front.trusted_proxies.clone().into(),
+            access_log: self.access_log.clone(),
+        };
+        let (front_listener, publishers) = (sockets.front_listener(), self.publishers.clone());
         let service = move |core| {
             let drain = Drain { begun: draining.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
-                proxy: Proxy::new(Arc::clone(&apps), core, drain),
+                proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),
                 front_listener,
+                publishers: publishers.clone(),
             })
         };
-        let certificates = &self.certificates;
-        let cores = Cores::start(settings, sockets, registry, &self.clock, certificates, service)?;
+        let cores = Cores::start(settings, sockets, registry, &self.clock, service)?;
         self.watch("front.tls", cores.tls());
         self.cores = Some(cores);
         Ok(())
@@ -173,29 +256,37 @@ impl Weir {
         settings: &Settings,
         unopened: Unopened,
     ) -> anyhow::Result<()> {
-        let Unopened { only, mut inherited, mut registry } = unopened;
+        let Unopened { only, mut inherited, mut registry, door, jobs_and_pages, .. } = unopened;
+        self.turns.jobs_and_pages = Some(tokio::select! {
+            turn = jobs_and_pages.turn() => turn?,
+            why = ended(&mut self.cores) => bail!(why),
+        });
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
-        if Part::Jobs.is_among(&only) {
-            let (clock, certificates) = (&self.clock, &self.certificates);
-            let opening = Jobs::start(settings, &mut inherited, &mut registry, clock, certificates);
+        if let Some(door) = door {
+            let opening = Jobs::start(settings, door, &mut registry, &self.clock);
             self.jobs = Some(tokio::select! {
                 jobs = opening => jobs?,
                 why = ended(&mut self.cores) => bail!(why),
             });
             self.watch("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
+        if let Some(jobs) = &self.jobs {
+            let stopping = self.draining.clone();
+            self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
+        }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
+        let front = self.front_for_operators();
+        registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
-            front: workers_admin::Front {
-                clock: self.clock.clone(),
-                apps: Arc::clone(&self.apps),
-                reported: Arc::clone(&self.reported),
+            front,
+            restart: Restart {
                 orders: self.orders.clone(),
+                deadline: settings.supervisor.replace_deadline,
             },
             facts: Facts {
                 clock: self.clock.clone(),
@@ -209,6 +300,15 @@ impl Weir {
             registry,
         };
         pages.serve(&mut inherited, &self.http)
+    }
+
+    fn front_for_operators(&self) -> workers_admin::Front {
+        workers_admin::Front {
+            clock: self.clock.clone(),
+            apps: Arc::clone(&self.apps),
+            reported: Arc::clone(&self.reported),
+            orders: self.orders.clone(),
+        }
     }
 
     /// Resolves when a part has ended by itself, which none should.
@@ -259,6 +359,9 @@ impl Weir {
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
         }
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.
@@ -281,45 +384,93 @@ impl Weir {
 
     /// Ends everything, in order (a store that is still being opened has promised nothing, and is
     /// not waited for):
-    /// 1. nobody new over HTTP, live streams end; nobody new at the job server and at realtime;
-    /// 2. what runs is finished, at most for `deadline` (zero: cut off at once);
-    /// 3. the store is closed: what was acknowledged is durable;
-    /// 4. nobody publishes any more: histories are saved, and what the applications' servers are to
-    ///    be told is sent, in what is left of the time.
-    pub(crate) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
-        let began = self.clock.now();
+    /// 1. nobody new at the front and at realtime; what runs is finished, at most for `deadline`
+    ///    (zero: cut off at once);
+    /// 2. as soon as nobody publishes any more, histories are saved for the next process;
+    /// 3. jobs last, since requests in hand may have pushed some: nobody new at the job server, over
+    ///    HTTP and at the admin API, live streams end, the store is closed: what was acknowledged is
+    ///    durable, and the next process may open it;
+    /// 4. what the applications' servers are to be told is sent, in what is left of the time.
+    pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
+        let (clock, began) = (self.clock.clone(), self.clock.now());
+        let time_left = || deadline.saturating_sub(clock.now().since(began));
         self.draining.cancel();
+        let cores = self.stop_cores(deadline).await;
+        // Those of them that took all of the time leave some for the store.
+        let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
         let jobs = async {
             match self.jobs {
-                Some(jobs) => jobs.stop(deadline).await,
+                Some(jobs) => jobs.stop(for_jobs).await,
                 None => Ok(()),
             }
         };
-        let cores = async {
-            match self.cores {
-                Some(cores) => cores.stop(deadline).await,
-                None => Ok(()),
-            }
-        };
-        let (jobs, cores, drained) = tokio::join!(jobs, cores, self.http.drain(deadline));
+        let (jobs, drained) = tokio::join!(jobs, self.http.drain(for_jobs));
+        drop(self.turns);
         // Whatever is left of them has nobody to speak for any more.
         self.workers.drain(Duration::ZERO).await;
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
-        if let Some(left) = self.realtime.map(Realtime::left) {
-            let time_left = deadline.saturating_sub(self.clock.now().since(began));
-            left.finish(time_left).await;
+        if let Some(realtime) = self.realtime {
+            realtime.finish(time_left()).await;
         }
         jobs.and(cores)
     }
+
+    /// Ends the cores; on the way realtime's histories are handed over.
+    async fn stop_cores(&mut self, deadline: Duration) -> anyhow::Result<()> {
+        let Some(cores) = self.cores.take() else { return Ok(()) };
+        let (pulse, last_request) = (cores.pulse(), cores.last_request_timeout());
+        let mut stopping = Box::pin(cores.stop(deadline));
+        if !deadline.is_zero() {
+            let stopped = tokio::select! {
+                stopped = &mut stopping => Some(stopped),
+                () = self.publishers.leave(last_request) => None,
+            };
+            if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
+                realtime.hand_over(&pulse).await;
+            }
+            self.turns.histories = None;
+            if let Some(stopped) = stopped {
+                return stopped;
+            }
+        }
+        stopping.await
+    }
 }
 
+/// How long the parent may take to say which workers there are.
+const WORKERS_PATIENCE: Duration = Duration::from_secs(5);
+/// What the job server has at least to finish commands and to close its store, however long requests
+/// of the front took. Below supervisor.kill_after.
+const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
+
 /// The apps of the front, where it is wanted.
-fn apps(settings: &Settings, only: &[Part], clock: &Clock, registry: &mut Registry) -> Arc<Apps> {
-    let all = settings.front.apps.iter().map(|app| app.settings.clone());
-    let apps = if Part::Front.is_among(only) { all.collect() } else { Vec::new() };
-    Apps::new(apps, clock, &FrontMetrics::register(registry))
+fn apps(
+    settings: &Settings,
+    only: &[Part],
+    clock: &Clock,
+    registry: &mut Registry,
+) -> anyhow::Result<Arc<Apps>> {
+    let all = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
+    let apps: anyhow::Result<Vec<_>> = all.map(with_page).collect();
+    Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
+}
+
+/// Bytes of a page that is kept in memory.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
+fn with_page(app: &App) -> anyhow::Result<AppSettings> {
+    let mut settings = app.settings.clone();
+    if let Some(path) = &app.maintenance_page {
+        let page = format!("maintenance_page of {}: {}", settings.name, path.display());
+        let bytes = std::fs::metadata(path).with_context(|| page.clone())?.len();
+        if bytes > PAGE_BYTES_MAX {
+            bail!("{page}: longer than {PAGE_BYTES_MAX} bytes");
+        }
+        settings.maintenance_page = Some(std::fs::read(path).context(page)?.into());
+    }
+    Ok(settings)
 }
 
 /// Resolves when the cores have ended by themselves; never where there are none.

@@ -3,10 +3,14 @@
 
 use std::future::{Future, ready};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::http::HeaderValue;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
+use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 use weir_front::Proxy;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
@@ -23,6 +27,47 @@ pub(crate) struct Front {
     pub(crate) proxy: Rc<Proxy>,
     /// The listener at which apps are served; realtime is at all.
     pub(crate) front_listener: Option<usize>,
+    /// Requests to realtime on all cores.
+    pub(crate) publishers: Publishers,
+}
+
+/// Counts requests to realtime that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Publishers(Arc<AtomicUsize>);
+
+/// One of them.
+#[derive(Debug)]
+struct Publisher(Publishers);
+
+impl Publishers {
+    fn enter(&self) -> Publisher {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Publisher(self.clone())
+    }
+
+    /// Resolves when the cores, told to end `last_request` ago, can bring no new ones and those that
+    /// there were have their answers; or they take too long.
+    pub(crate) async fn leave(&self, last_request: Duration) {
+        sleep(last_request).await;
+        let are_gone = async {
+            while self.0.load(Ordering::SeqCst) > 0 {
+                sleep(PUBLISHERS_LOOK).await;
+            }
+        };
+        if timeout(PUBLISHERS_PATIENCE, are_gone).await.is_err() {
+            tracing::warn!("requests to realtime take too long; they will be told to try again");
+        }
+    }
+}
+
+const PUBLISHERS_LOOK: Duration = Duration::from_millis(5);
+/// Publishing waits for nobody; only a body may be slow to arrive.
+const PUBLISHERS_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Front {
@@ -73,8 +118,12 @@ impl Service for Front {
         peer: Peer,
     ) -> impl Future<Output = Response<Body>> {
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
+            let (realtime, publisher) = (Rc::clone(realtime), self.publishers.enter());
             // Boxed, for its size would be that of each request to an app, too.
-            let answer = Box::pin(Rc::clone(realtime).answer(request, peer));
+            let answer = Box::pin(async move {
+                let _publisher = publisher;
+                realtime.answer(request, peer).await
+            });
             return Either::Right(Either::Left(answer));
         }
         if self.has_apps_at(peer) {

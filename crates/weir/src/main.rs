@@ -4,9 +4,10 @@
 //! - [`config`]: `weir.toml` -> typed settings.
 //! - [`parent`]: `weir up`, the process that stays: lock, listening sockets, supervision.
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
+//! - [`turn`]: what two service processes can't both have while one replaces the other.
 //! - [`alive`]: what the service tells its parent while it serves.
 //! - [`front`]: what each core does with HTTP.
-//! - [`status`], [`realtime_admin`]: the admin API, beside what the parts bring along.
+//! - [`status`], [`realtime_admin`], [`workers_admin`], [`restart_admin`]: the admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
@@ -25,9 +26,12 @@ mod part;
 mod process_metrics;
 mod realtime_admin;
 mod reload;
+mod restart_admin;
 mod run;
 mod status;
+mod turn;
 mod workers_admin;
+mod workers_metrics;
 
 use std::process::ExitCode;
 

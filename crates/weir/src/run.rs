@@ -55,12 +55,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         let interval = loaded.settings.supervisor.alive_interval;
         let mut alive = Alive::new(status, interval);
         let (mut weir, unopened) =
-            Weir::start(&loaded.settings, &handover.flags.only, inherited).await?;
+            Weir::prepare(&loaded.settings, &handover.flags.only, inherited).await?;
         let mut reload = Reload { hangup, settings_file, loaded, log };
         let ended = open_and_serve(&mut weir, unopened, &mut wishes, &mut alive, &mut reload).await;
         match &ended {
             Ok(end) => tracing::info!(?end, "ending"),
-            // Realtime serves already: its clients are told to come back.
+            // Realtime may serve already: its clients are told to come back.
             Err(_) => tracing::info!("ending: the start failed"),
         }
         let deadline = match ended {
@@ -90,17 +90,22 @@ fn raise_open_files() {
     }
 }
 
-/// Everything that happens between the start of what needs no store and the end. Opening the store
-/// may take long; whoever wants an end meanwhile gets it.
+/// Everything that happens between the preparations and the end. To wait for the process before, and
+/// to open the store, may take long; whoever wants an end meanwhile gets it.
 async fn open_and_serve(
     weir: &mut Weir,
-    unopened: Unopened,
+    mut unopened: Unopened,
     wishes: &mut Wishes,
     alive: &mut Alive,
     reload: &mut Reload,
 ) -> anyhow::Result<End> {
+    let settings = &reload.loaded.settings;
+    let opening = async {
+        weir.serve(settings, &mut unopened, || alive.say(Word::Standby)).await?;
+        weir.open(settings, unopened).await
+    };
     tokio::select! {
-        opened = weir.open(&reload.loaded.settings, unopened) => opened?,
+        opened = opening => opened?,
         end = wishes.end() => return Ok(end),
     }
     alive.say(Word::Ready);

@@ -21,6 +21,7 @@ use crate::compose::Addresses;
 use crate::config::Settings;
 use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
+use crate::restart_admin::{self, Restart};
 use crate::workers_admin;
 
 /// What `/v1/status` answers.
@@ -69,6 +70,7 @@ pub(crate) fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
     front: workers_admin::Front,
+    restart: Restart,
     facts: Facts,
     body_bytes_max: usize,
 ) -> Router {
@@ -79,6 +81,7 @@ pub(crate) fn api(
     };
     realtime_admin::router(realtime)
         .merge(workers_admin::router(front))
+        .merge(restart_admin::router(restart))
         .nest("/jobs", of_jobs)
         .route("/status", get(status).with_state((jobs, hub, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))

@@ -8,6 +8,8 @@
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,12 +22,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weir_base::admin_api::{Input, Problem};
 use weir_base::clock::{Clock, Timestamp};
-use weir_front::view::{AppView, WorkerState as Serving, WorkerView};
+use weir_front::view::{AppView, TotalsView, WorkerState as Serving, WorkerView};
 use weir_front::{Apps, NoSuchApp};
 use weir_supervisor::control::{
     Address, Command, GroupState, Report, RollingState, SlotState, Vacancy, WorkerPhase,
     WorkerState,
 };
+
+use self::counted::Counted;
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,9 +41,12 @@ pub(crate) struct Front {
     pub(crate) apps: Arc<Apps>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
-    /// To the parent. None: it runs no workers.
-    pub(crate) orders: Option<mpsc::Sender<Asked>>,
+    pub(crate) orders: Orders,
 }
+
+/// The way to the parent. None: there is none (a test).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orders(pub(crate) Option<mpsc::Sender<Asked>>);
 
 /// A command for the parent, and who waits for its answer.
 #[derive(Debug)]
@@ -54,6 +61,11 @@ pub(crate) struct Reported {
     pub(crate) groups: BTreeMap<String, GroupState>,
     pub(crate) slots: BTreeMap<(String, u32), SlotState>,
     workers: BTreeMap<u64, Process>,
+    /// Bytes of their memory when it was measured last.
+    pub(crate) sizes: BTreeMap<u64, u64>,
+    /// Those that are replaced because they have passed a limit, and which.
+    pub(crate) recycled: BTreeMap<u64, String>,
+    pub(crate) counted: Counted,
 }
 
 /// A process, and when it was started.
@@ -67,7 +79,10 @@ impl Reported {
     /// How things are, as far as the parent has said, just now.
     pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
         match report {
-            Report::SnapshotBegins => *self = Self::default(),
+            Report::SnapshotBegins => {
+                let Self { sizes, recycled, counted, .. } = std::mem::take(self);
+                *self = Self { sizes, recycled, counted, ..Self::default() };
+            }
             Report::Group(group) => {
                 self.groups.insert(group.group.clone(), group.clone());
             }
@@ -79,15 +94,25 @@ impl Reported {
                     self.slots.insert(place, slot.clone());
                 }
             }
-            Report::Worker(worker) if matches!(worker.phase, WorkerPhase::Ended { .. }) => {
-                self.workers.remove(&worker.generation);
-            }
             Report::Worker(worker) => {
+                self.counted.note(worker);
+                self.note_worker(worker, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_worker(&mut self, worker: &WorkerState, now: Timestamp) {
+        match worker.phase {
+            WorkerPhase::Ended { .. } => {
+                self.workers.remove(&worker.generation);
+                self.recycled.remove(&worker.generation);
+            }
+            _ => {
                 let started = now - Duration::from_millis(worker.started_ms_ago);
                 let state = worker.clone();
                 self.workers.insert(worker.generation, Process { state, started });
             }
-            _ => {}
         }
     }
 }
@@ -102,10 +127,19 @@ pub(crate) struct AppRow {
     pub(crate) streams_waiting: usize,
     pub(crate) is_paused: bool,
     pub(crate) is_overloaded: bool,
+    pub(crate) is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub(crate) shedding: Vec<String>,
     /// How even the workers' counts are: 1 is even. No aim by itself.
     pub(crate) jain_index: Option<f64>,
     /// Of the present or the latest rolling restart: `running (1 done)`, `finished`, `failed: ..`.
     pub(crate) rolling: Option<String>,
+    /// Workers that were killed for they were stuck, since this service process was started.
+    #[serde(default)]
+    pub(crate) evictions: u64,
+    /// Successors in all workers' places, likewise.
+    #[serde(default)]
+    pub(crate) restarts: u64,
     pub(crate) workers: Vec<WorkerRow>,
 }
 
@@ -124,7 +158,18 @@ pub(crate) struct WorkerRow {
     pub(crate) streams: u32,
     /// Requests and streams that it was given.
     pub(crate) given: u64,
+    /// How long these have waited for it, in all.
+    #[serde(default)]
+    pub(crate) waited_seconds: f64,
     pub(crate) oldest_request_seconds: Option<f64>,
+    /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
+    /// be known.
+    pub(crate) pss_bytes: Option<u64>,
+    /// Which limit it has passed, if it is replaced for that.
+    pub(crate) recycled: Option<String>,
+    /// Successors in its place since this service process was started.
+    #[serde(default)]
+    pub(crate) restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub(crate) problem: Option<String>,
 }
@@ -156,6 +201,11 @@ pub(crate) enum Order {
     Resume {
         app: String,
     },
+    /// Everybody is shown the maintenance page, or no more.
+    Maintenance {
+        app: String,
+        is_on: bool,
+    },
 }
 
 impl Order {
@@ -165,7 +215,8 @@ impl Order {
             | Self::Scale { app, .. }
             | Self::Signal { app, .. }
             | Self::Pause { app }
-            | Self::Resume { app } => app,
+            | Self::Resume { app }
+            | Self::Maintenance { app, .. } => app,
         }
     }
 }
@@ -176,41 +227,58 @@ pub(crate) fn router(front: Front) -> Router {
 }
 
 async fn list(State(front): State<Front>) -> Json<Vec<AppRow>> {
-    let reported = front.reported();
-    let now = front.clock.now();
-    Json(front.apps.view().into_iter().map(|view| app_row(view, &reported, now)).collect())
+    Json(front.rows().into_iter().map(|(row, _)| row).collect())
 }
 
 async fn follow(
     State(front): State<Front>,
     Input(order): Input<Order>,
 ) -> Result<Json<BTreeMap<String, String>>, Problem> {
-    if !front.apps.view().iter().any(|app| app.name == order.app()) {
-        return Err(no_such_app(NoSuchApp(order.app().to_owned())));
-    }
-    tracing::info!(?order, "an order for workers");
-    let command = match order {
-        Order::Pause { app } => {
-            front.apps.pause(&app).map_err(no_such_app)?;
-            return Ok(Json(BTreeMap::new()));
-        }
-        Order::Resume { app } => {
-            front.apps.resume(&app).map_err(no_such_app)?;
-            return Ok(Json(BTreeMap::new()));
-        }
-        Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
-        Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
-        Order::Scale { app: group, processes } => Command::Scale { group, processes },
-        Order::Signal { app, worker, signal } => {
-            let generation = front.generation(&app, worker)?;
-            Command::Signal { generation, signal }
-        }
-    };
-    front.ask(command).await?;
+    front.follow(order).await?;
     Ok(Json(BTreeMap::new()))
 }
 
 impl Front {
+    /// All apps, each with what was counted of it.
+    pub(crate) fn rows(&self) -> Vec<(AppRow, TotalsView)> {
+        let (views, now) = (self.apps.view(), self.clock.now());
+        let reported = self.reported();
+        let row = |mut view: AppView| {
+            let totals = std::mem::take(&mut view.totals);
+            (app_row(view, &reported, now), totals)
+        };
+        views.into_iter().map(row).collect()
+    }
+
+    pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
+        if !self.apps.view().iter().any(|app| app.name == order.app()) {
+            return Err(no_such_app(NoSuchApp(order.app().to_owned())));
+        }
+        tracing::info!(?order, "an order for workers");
+        let command = match order {
+            Order::Pause { app } => {
+                self.apps.pause(&app).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Resume { app } => {
+                self.apps.resume(&app).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Maintenance { app, is_on } => {
+                self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
+                return Ok(());
+            }
+            Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
+            Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
+            Order::Scale { app: group, processes } => Command::Scale { group, processes },
+            Order::Signal { app, worker, signal } => {
+                let generation = self.generation(&app, worker)?;
+                Command::Signal { generation, signal }
+            }
+        };
+        self.ask(command).await
+    }
+
     fn reported(&self) -> MutexGuard<'_, Reported> {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,14 +295,23 @@ impl Front {
     }
 
     async fn ask(&self, command: Command) -> Result<(), Problem> {
-        let Some(orders) = &self.orders else {
+        if self.reported().groups.is_empty() {
             let hint = "only workers with a command in [[front.apps]] are Weir's own";
             return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
-        };
+        }
+        self.orders.ask(command, ANSWER_TIMEOUT).await
+    }
+}
+
+impl Orders {
+    /// Tells the parent to do something; it has `patience` to say whether it does.
+    pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Result<(), Problem> {
+        let unavailable = |error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, "");
+        let Some(orders) = &self.0 else { return Err(unavailable("no parent process is there")) };
         let (answer, answered) = oneshot::channel();
-        let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait", "");
-        orders.try_send(Asked { command, answer }).map_err(busy)?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+        let asked = orders.try_send(Asked { command, answer });
+        asked.map_err(|_| unavailable("too many orders wait"))?;
+        match tokio::time::timeout(patience, answered).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(reason))) => Err(Problem::new(StatusCode::CONFLICT, reason, "")),
             Ok(Err(_)) | Err(_) => {
@@ -251,21 +328,29 @@ fn no_such_app(error: NoSuchApp) -> Problem {
 
 fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
     let jain_index = view.jain_index();
+    let evictions = reported.counted.evictions(&view.name);
     let group = reported.groups.get(&view.name);
     let mut workers: Vec<WorkerRow> = match group {
         Some(_) => own_workers(&view, reported, now),
         None => view.workers.iter().map(|load| loaded(WorkerRow::default(), load)).collect(),
     };
     workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(&view.name, slot));
+    }
     AppRow {
         processes: group.map(|group| group.processes),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
-        name: view.name,
         requests_waiting: view.requests_waiting,
         streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
         is_overloaded: view.is_overloaded,
+        is_in_maintenance: view.is_in_maintenance,
+        shedding: view.shedding,
         jain_index,
+        evictions,
+        restarts: reported.counted.all_restarts(&view.name),
+        name: view.name,
         workers,
     }
 }
@@ -274,7 +359,12 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
 fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
-        let row = process_row(worker, now);
+        let generation = &worker.state.generation;
+        let row = WorkerRow {
+            pss_bytes: reported.sizes.get(generation).copied(),
+            recycled: reported.recycled.get(generation).cloned(),
+            ..process_row(worker, now)
+        };
         match view.workers.iter().find(|load| Some(&load.address) == row.address.as_ref()) {
             Some(load) => loaded(row, load),
             None => row,
@@ -331,6 +421,7 @@ fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
         requests: load.requests,
         streams: load.streams,
         given: load.given,
+        waited_seconds: load.waited.as_secs_f64(),
         oldest_request_seconds: load.oldest_request.map(|oldest| oldest.as_secs_f64()),
         ..row
     }

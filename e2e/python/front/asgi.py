@@ -1,4 +1,4 @@
-"""An ASGI app for uvicorn and hypercorn: HTTP, a WebSocket that echoes, a stream of events."""
+"""An ASGI app for uvicorn, hypercorn and granian: HTTP, a WebSocket that echoes, a stream of events."""
 
 import asyncio
 import os
@@ -15,6 +15,8 @@ async def app(scope, receive, send):
         return await echo(receive, send)
     if scope["path"] == "/events":
         return await events(send)
+    if scope["path"] == "/parts":
+        return await parts(send)
     body = str(os.getpid()).encode()
     if scope["path"] == "/echo":
         body = await whole(receive)
@@ -32,10 +34,17 @@ async def whole(receive):
             return body
 
 
+async def parts(send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for letter in (b"a", b"b", b"c"):
+        await send({"type": "http.response.body", "body": letter * 40_000, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def events(send):
     headers = [(b"content-type", b"text/event-stream")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for number in range(1_000):
+    for number in range(200):
         event = f"data: {number}\n\n".encode()
         await send({"type": "http.response.body", "body": event, "more_body": True})
         await asyncio.sleep(0.01)

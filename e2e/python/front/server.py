@@ -42,34 +42,26 @@ def certify(folder):
     return str(folder / "cert.pem")
 
 
-class Weir:
-    """Runs Weir with an app that is started by `command`; to be closed."""
+class Started:
+    """A Weir that runs with a settings file, with `workers` workers of its only app; to be closed."""
 
-    def __init__(self, command, workers=3, more="", tls=False):
-        self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-")
-        self.certificate = certify(Path(self._folder.name)) if tls else None
-        front = '[front.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
+    certificate = None
+
+    def __init__(self, config, workers, environment):
         self.program = os.environ["WEIR_BIN"]
-        self.config = Path(self._folder.name) / "weir.toml"
-        self.config.write_text(
-            f'data_dir = "{self._folder.name}/data"\n[console]\nlisten = "127.0.0.1:0"\n'
-            '[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n[front]\nlisten = "127.0.0.1:0"\n'
-            f'{front}[[realtime.apps]]\nid = "1"\nkey = "demo-key"\nsecret = {{ env = "WEIR_E2E_SECRET" }}\n'
-            f'[[front.apps]]\nname = "app"\nworkers = {workers}\nfolder = "{HERE}"\n'
-            f"command = {json.dumps(command)}\n{more}"
-        )
+        self.config = config
         self._process = subprocess.Popen(
-            [self.program, "up", "--config", str(self.config)],
+            [self.program, "up", "--config", str(config)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "WEIR_E2E_SECRET": "correct-horse-battery"},
+            env={**os.environ, **environment},
         )
         self._ready, self._seen = queue.Queue(), []
         threading.Thread(target=self._read, daemon=True).start()
         try:
             self.host, self.port = self._ready.get(timeout=DEADLINE_SECONDS).split(":")
-            self.until(lambda: len(self.pids()) == workers)
+            self.until(lambda: len(self.serving()) == workers)
         except Exception:
             print("".join(self._seen))
             self.close()
@@ -119,6 +111,10 @@ class Weir:
         answers = [self.get("/pid") for _ in range(9)]
         return {int(body) for status, body in answers if status == 200}
 
+    def serving(self):
+        """The processes that Weir has started and that get requests."""
+        return {worker["pid"] for worker in self.listed()["workers"] if worker["state"] == "serving"}
+
     def command(self, *arguments):
         return self.run("workers", *arguments)
 
@@ -143,4 +139,27 @@ class Weir:
         finally:
             self._process.kill()
             self._process.stdout.close()
-            self._folder.cleanup()
+
+
+class Weir(Started):
+    """Runs Weir with an app that is started by `command`."""
+
+    def __init__(self, command, workers=3, more="", tls=False):
+        self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-")
+        self.certificate = certify(Path(self._folder.name)) if tls else None
+        front = '[front.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
+        config = Path(self._folder.name) / "weir.toml"
+        config.write_text(
+            f'data_dir = "{self._folder.name}/data"\n[console]\nlisten = "127.0.0.1:0"\n'
+            '[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n[front]\nlisten = "127.0.0.1:0"\n'
+            f'{front}[[realtime.apps]]\nid = "1"\nkey = "demo-key"\nsecret = {{ env = "WEIR_E2E_SECRET" }}\n'
+            f'[[front.apps]]\nname = "app"\nworkers = {workers}\nfolder = "{HERE}"\n'
+            f"command = {json.dumps(command)}\n{more}"
+        )
+        super().__init__(config, workers, {"WEIR_E2E_SECRET": "correct-horse-battery"})
+        # Some servers answer through processes that they start themselves.
+        self.until(lambda: len(self.pids()) == workers)
+
+    def close(self):
+        super().close()
+        self._folder.cleanup()

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from commands import GUNICORN
 from server import DEADLINE_SECONDS
 from test_servers import start
 
@@ -15,7 +16,7 @@ def said(command):
 
 class Http2(unittest.TestCase):
     def test_bodies_over_tls_in_the_version_that_is_agreed_on(self):
-        weir = start(self, "gunicorn", tls=True)
+        weir = start(self, GUNICORN, "socket", tls=True)
         where = f"https://{weir.host}:{weir.port}/echo"
         with tempfile.TemporaryDirectory() as folder:
             sent, got = Path(folder) / "sent", Path(folder) / "got"
@@ -27,7 +28,7 @@ class Http2(unittest.TestCase):
                 self.assertEqual(got.read_bytes(), sent.read_bytes())
 
     def test_streams_of_one_connection_reach_all_workers(self):
-        weir = start(self, "gunicorn", tls=True)
+        weir = start(self, GUNICORN, "socket", tls=True)
         where = f"https://{weir.host}:{weir.port}/pid"
         curl = ["curl", "--silent", "--fail", "--http2", "--cacert", weir.certificate, "--parallel"]
         with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +37,7 @@ class Http2(unittest.TestCase):
             self.assertEqual({int(answer.read_text()) for answer in answers}, weir.pids())
 
     def test_many_streams_by_prior_knowledge(self):
-        weir = start(self, "gunicorn")
+        weir = start(self, GUNICORN, "socket")
         where = f"http://{weir.host}:{weir.port}/pid"
         report = said(["h2load", "--requests=1000", "--clients=2", "--max-concurrent-streams=100", where])
         self.assertIn("1000 succeeded, 0 failed, 0 errored", report)

@@ -1,104 +1,107 @@
 """Application servers behind the front, as Weir starts them."""
 
+import functools
 import json
 import os
+import shutil
 import signal
-import sys
 import threading
 import unittest
-from pathlib import Path
 
+import commands
 from server import Weir
 
-BIN = Path(sys.executable).parent
-GUNICORN = [str(BIN / "gunicorn"), "--workers", "1", "--log-level", "warning"]
-COMMANDS = {
-    "gunicorn": ([*GUNICORN, "--bind", "unix:{socket}", "wsgi:app"], ""),
-    "gunicorn with threads": (
-        [*GUNICORN, "--threads", "4", "--bind", "127.0.0.1:{port}", "wsgi:app"],
-        "concurrency = 4\n",
-    ),
-    "gunicorn with an inherited socket": ([*GUNICORN, "--bind", "fd://{fd}", "wsgi:app"], ""),
-    "uvicorn": (
-        [str(BIN / "uvicorn"), "--uds", "{socket}", "--log-level", "warning", "asgi:app"],
-        "concurrency = 20\n",
-    ),
-    "hypercorn": ([str(BIN / "hypercorn"), "--bind", "unix:{socket}", "asgi:app"], "concurrency = 20\n"),
-    "node": (["node", "server.js", "{socket}"], "concurrency = 20\n"),
-    "node on a port": (["node", "server.js", "{port}"], "concurrency = 20\n"),
-}
+LONG = b"x" * 300_000
+PARTS = "".join(letter * 40_000 for letter in "abc")
 
 
-def start(case, name, more="", tls=False):
-    command, own = COMMANDS[name]
+def start(case, server, mode, more="", tls=False):
+    command, own = server.settings(mode)
     weir = Weir(command, more=own + more, tls=tls)
     case.addCleanup(weir.close)
     return weir
 
 
-class EachServer(unittest.TestCase):
-    def test_requests_bodies_and_a_worker_that_dies(self):
-        for name in COMMANDS:
-            with self.subTest(name):
-                weir = start(self, name)
-                # Every request of a connection is routed by itself.
-                connection = weir.connection()
-                pids = {weir.get("/pid", connection)[1] for _ in range(6)}
-                self.assertEqual(len(pids), 3)
-                connection.close()
-                body = b"x" * 300_000
-                self.assertEqual(weir.post("/echo", body), (200, body))
-                self.assertEqual(weir.post("/echo", body, chunked=True), (200, body))
-                killed = weir.listed()["workers"][0]["pid"]
-                os.kill(killed, signal.SIGKILL)
-                weir.until(lambda: weir.listed()["workers"][0]["pid"] not in (None, killed))
-                weir.until(lambda: len(weir.pids()) == 3)
+def in_each_mode(test):
+    """The test, for each way in which the server listens."""
+
+    @functools.wraps(test)
+    def run(self):
+        for mode in self.server.commands:
+            with self.subTest(mode):
+                weir = start(self, self.server, mode)
+                test(self, weir)
                 weir.close()
 
-    def test_a_rolling_restart_loses_no_request(self):
-        for name in COMMANDS:
-            with self.subTest(name):
-                weir = start(self, name)
-                before, statuses, is_over = weir.pids(), [], threading.Event()
-
-                def ask():
-                    while not is_over.is_set():
-                        statuses.append(weir.get("/pid")[0])
-
-                clients = [threading.Thread(target=ask) for _ in range(4)]
-                for client in clients:
-                    client.start()
-                weir.command("restart", "app")
-                weir.until(lambda: weir.listed()["rolling"] == "finished")
-                weir.until(lambda: not before & weir.pids())
-                is_over.set()
-                for client in clients:
-                    client.join()
-                self.assertEqual(set(statuses), {200})
-                weir.close()
+    return run
 
 
-class Gunicorn(unittest.TestCase):
-    def test_it_is_told_who_asks(self):
-        weir = start(self, "gunicorn")
-        address, protocol, host, started = weir.get("/headers")[1].split("\n")
-        self.assertEqual((address, protocol), ("127.0.0.1", "http"))
-        self.assertEqual(host, f"{weir.host}:{weir.port}")
-        self.assertRegex(started, r"^t=\d{10}\.\d{3}$")
+class Requests:
+    """What holds for every server, however it listens."""
 
-    def test_a_worker_that_is_stuck_is_replaced_and_the_others_go_on(self):
-        weir = start(self, "gunicorn", 'evict_after = "300ms"\n')
-        before = weir.pids()
-        self.assertEqual(weir.get("/stuck")[0], 502)
+    # A commands.Server.
+    server = None
+
+    @in_each_mode
+    def test_requests_bodies_and_a_worker_that_dies(self, weir):
+        # Every request of a connection is routed by itself.
+        connection = weir.connection()
+        connection.connect()
+        socket = connection.sock
+        pids = {weir.get("/pid", connection)[1] for _ in range(6)}
+        self.assertEqual(len(pids), 3)
+        self.assertEqual(weir.get("/parts", connection), (200, PARTS))
+        self.assertIs(connection.sock, socket, "the connection was kept")
+        connection.close()
+        self.assertEqual(weir.post("/echo", LONG), (200, LONG))
+        self.assertEqual(weir.post("/echo", LONG, chunked=True), (200, LONG))
+        killed = weir.listed()["workers"][0]["pid"]
+        os.kill(killed, signal.SIGKILL)
+        weir.until(lambda: weir.listed()["workers"][0]["pid"] not in (None, killed))
         weir.until(lambda: len(weir.pids()) == 3)
-        self.assertEqual(len(before & weir.pids()), 2)
+
+    @in_each_mode
+    def test_a_rolling_restart_loses_no_request(self, weir):
+        before, statuses, is_over = weir.pids(), [], threading.Event()
+
+        def ask():
+            while not is_over.is_set():
+                statuses.append(weir.get("/pid")[0])
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        try:
+            weir.command("restart", "app")
+            weir.until(lambda: weir.listed()["rolling"] == "finished")
+            weir.until(lambda: not before & weir.pids())
+        finally:
+            is_over.set()
+            for client in clients:
+                client.join()
+        self.assertEqual(set(statuses), {200})
+
+    @in_each_mode
+    def test_events_arrive_as_they_are_sent(self, weir):
+        connection = weir.connection()
+        connection.request("GET", "/events", headers={"Accept": "text/event-stream"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.getheader("Content-Type"), "text/event-stream")
+        lines = [answer.readline() for _ in range(3)]
+        self.assertEqual(lines, [b"data: 0\n", b"\n", b"data: 1\n"])
+        connection.close()
 
 
-class Streams(unittest.TestCase):
+class WebSockets:
+    """What holds for servers that know WebSockets."""
+
+    # Modes in which they don't.
+    without = ()
+
     def test_a_websocket_passes_through(self):
-        for name in ("uvicorn", "hypercorn"):
-            with self.subTest(name):
-                weir = start(self, name)
+        for mode in [mode for mode in self.server.commands if mode not in self.without]:
+            with self.subTest(mode):
+                weir = start(self, self.server, mode)
                 socket = weir.socket("/cable")
                 for text in ("hello", "x" * 100_000):
                     socket.send(text)
@@ -106,23 +109,58 @@ class Streams(unittest.TestCase):
                 socket.close()
                 weir.close()
 
-    def test_events_arrive_as_they_are_sent(self):
-        for name in ("uvicorn", "hypercorn"):
-            with self.subTest(name):
-                weir = start(self, name)
-                connection = weir.connection()
-                connection.request("GET", "/events", headers={"Accept": "text/event-stream"})
-                answer = connection.getresponse()
-                self.assertEqual(answer.getheader("Content-Type"), "text/event-stream")
-                lines = [answer.readline() for _ in range(3)]
-                self.assertEqual(lines, [b"data: 0\n", b"\n", b"data: 1\n"])
-                connection.close()
-                weir.close()
+
+class Gunicorn(Requests, unittest.TestCase):
+    server = commands.GUNICORN
+
+    def test_it_is_told_who_asks(self):
+        weir = start(self, self.server, "socket")
+        address, protocol, host, started = weir.get("/headers")[1].split("\n")
+        self.assertEqual((address, protocol), ("127.0.0.1", "http"))
+        self.assertEqual(host, f"{weir.host}:{weir.port}")
+        self.assertRegex(started, r"^t=\d{10}\.\d{3}$")
+
+    def test_a_worker_that_is_stuck_is_replaced_and_the_others_go_on(self):
+        weir = start(self, self.server, "socket", 'evict_after = "300ms"\n')
+        before = weir.pids()
+        self.assertEqual(weir.get("/stuck")[0], 502)
+        weir.until(lambda: len(weir.pids()) == 3)
+        self.assertEqual(len(before & weir.pids()), 2)
+
+
+class Uvicorn(Requests, WebSockets, unittest.TestCase):
+    server = commands.UVICORN
+
+
+class Hypercorn(Requests, WebSockets, unittest.TestCase):
+    server = commands.HYPERCORN
+
+
+class Granian(Requests, WebSockets, unittest.TestCase):
+    server = commands.GRANIAN
+    without = {"socket, WSGI"}
+
+
+class Puma(Requests, WebSockets, unittest.TestCase):
+    server = commands.PUMA
+
+
+class Unicorn(Requests, unittest.TestCase):
+    server = commands.UNICORN
+
+
+class Node(Requests, WebSockets, unittest.TestCase):
+    server = commands.NODE
+
+
+@unittest.skipUnless(shutil.which("go"), "go is not installed (Debian: golang-go)")
+class Go(Requests, WebSockets, unittest.TestCase):
+    server = property(lambda self: commands.go())
 
 
 class Tls(unittest.TestCase):
     def setUp(self):
-        command, more = COMMANDS["uvicorn"]
+        command, more = commands.UVICORN.settings("socket")
         self.weir = Weir(command, more=more, tls=True)
         self.addCleanup(self.weir.close)
 

@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use rustix::time::Timespec;
 
 use super::source::Sources;
+pub(crate) use crate::socket::{Moved, read, write};
 
 /// Begins to connect client `index` of `sources` to `to`. A small `receive_buffer` lets a client that does not read
 /// be felt soon.
@@ -36,25 +37,6 @@ pub(crate) fn open(
     }
 }
 
-/// How a read or a write ended that did not have to wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moved {
-    Bytes(usize),
-    /// Nothing to read, or no room to write.
-    NotNow,
-    /// The other side is gone.
-    Gone,
-}
-
-pub(crate) fn read(socket: &OwnedFd, buffer: &mut [u8]) -> Moved {
-    match rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut *buffer)) {
-        Ok(0) => Moved::Gone,
-        Ok(bytes) => Moved::Bytes(bytes),
-        Err(Errno::AGAIN) => Moved::NotNow,
-        Err(_) => Moved::Gone,
-    }
-}
-
 /// By edges, because thousands of sockets are watched: an edge costs one report, whatever is left to read.
 pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd, number: u64) -> Result<()> {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
@@ -73,19 +55,4 @@ pub(crate) fn has_hung_up(socket: &OwnedFd) -> io::Result<bool> {
     let mut watched = [PollFd::new(socket, PollFlags::RDHUP)];
     poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     Ok(watched[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
-}
-
-/// Writes as much of `bytes` as there is room for.
-pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> Moved {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match rustix::io::write(socket, &bytes[sent..]) {
-            Ok(count) => sent += count,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if sent == 0 => return Moved::NotNow,
-            Err(Errno::AGAIN) => break,
-            Err(_) => return Moved::Gone,
-        }
-    }
-    Moved::Bytes(sent)
 }

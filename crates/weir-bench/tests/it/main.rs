@@ -1,6 +1,9 @@
 //! Runs the program against small servers that can misbehave, and looks at what it reports.
 
+mod fake_app;
 mod fake_realtime;
 mod fake_server;
+mod front;
+mod front_worker;
 mod jobs;
 mod realtime;

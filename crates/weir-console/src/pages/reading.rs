@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_jobs::handle::HandleError;
 
 use crate::console::Console;
-use crate::live::{Latest, Reading};
+use crate::live::{Latest, Reading, Served};
 
 /// A reading older than this isn't shown as live.
 const FRESH: Duration = Duration::from_secs(3);
@@ -33,7 +33,11 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
         Some(jobs) => Some(jobs.read(earlier.as_ref().and_then(|it| it.jobs.as_ref())).await?),
         None => None,
     };
-    let earlier = earlier.as_ref().and_then(|reading| reading.realtime.as_ref());
-    let realtime = deps.realtime.as_ref().map(|realtime| realtime.read(earlier));
-    Ok(Reading::new(deps.clock.now(), deps.jobs.as_ref(), jobs, realtime))
+    let earlier = earlier.as_deref();
+    let before = earlier.and_then(|reading| reading.realtime.as_ref());
+    let realtime = deps.realtime.as_ref().map(|realtime| realtime.read(before));
+    let before = earlier.and_then(|reading| reading.front.as_ref());
+    let front = deps.front.as_ref().map(|front| front.read(before));
+    let parts = Served { jobs, realtime, front };
+    Ok(Reading::new(deps.clock.now(), deps.jobs.as_ref(), parts))
 }

@@ -5,6 +5,7 @@ use weir_jobs::view;
 use crate::assets::{self, Addresses};
 use crate::console::Console;
 use crate::figures;
+use crate::front;
 use crate::guard::visitor::Visitor;
 use crate::jobs;
 use crate::live::{Latest, Reading};
@@ -20,6 +21,7 @@ pub(crate) enum Section {
     Scheduled,
     Dead,
     Workers,
+    Front,
     Connections,
     Channels,
     Apps,
@@ -119,6 +121,12 @@ fn entries(console: &Console, reading: Option<&Reading>) -> Vec<Entry> {
     let mut entries = vec![entry(Section::Overview, "/", "Overview", None)];
     if console.deps.jobs.is_some() {
         entries.extend(job_entries(reading.and_then(|reading| reading.jobs.as_ref())));
+    }
+    if console.deps.front.is_some() {
+        let waiting =
+            reading.and_then(|reading| reading.front.as_ref()).map(front::Reading::waiting);
+        let waiting = waiting.map(|waiting| ("front_waiting", waiting as u64));
+        entries.push(entry(Section::Front, "/front", "Front", waiting));
     }
     if console.deps.realtime.is_some() {
         entries.extend(realtime_entries(reading.and_then(|reading| reading.realtime.as_ref())));

@@ -69,7 +69,7 @@ fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
     };
-    judge(&Facts { jobs: Some(jobs), realtime: server.realtime.as_ref() })
+    judge(&Facts { jobs: Some(jobs), realtime: server.realtime.as_ref(), front: None })
 }
 
 #[track_caller]
@@ -107,13 +107,13 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading))
 
 #[test]
 fn what_is_not_served_is_not_judged() {
-    let alone = judge(&Facts { jobs: None, realtime: None });
+    let alone = judge(&Facts { jobs: None, realtime: None, front: None });
     assert_eq!(alone.headline(), "Nothing is served here but this console");
     let mut realtime = calm_realtime();
-    let well = judge(&Facts { jobs: None, realtime: Some(&realtime) });
+    let well = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None });
     assert_eq!(well.headline(), "Realtime is well: 5 connections");
     realtime.switches_off = 1;
-    let switched_off = judge(&Facts { jobs: None, realtime: Some(&realtime) });
+    let switched_off = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None });
     assert_eq!(switched_off.findings.len(), 1);
 }
 
@@ -458,6 +458,65 @@ fn failures_and_limits() {
     check(&[(Level::Warning, line)], |server| {
         server.trend.limits_hit = hit("connections_max", 3);
     });
+}
+
+/// An app with one worker that serves.
+fn calm_app() -> front::App {
+    let worker = front::Worker { state: "serving".into(), ..front::Worker::default() };
+    let workers = vec![worker];
+    front::App { name: "shop".into(), processes: Some(1), workers, ..front::App::default() }
+}
+
+#[track_caller]
+fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::App)) {
+    let mut app = calm_app();
+    change(&mut app);
+    let reading = front::Reading { apps: vec![app], ..front::Reading::default() };
+    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&reading) });
+    let found: Vec<(Level, &str)> =
+        verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn apps_of_the_front() {
+    check_front(&[], |_| {});
+    check_front(&[(Level::Critical, "No worker serves shop: 3 requests wait")], |app| {
+        app.workers[0].state = "unreachable".into();
+        app.requests_waiting = 3;
+    });
+    check_front(&[], |app| app.workers[0].state = "starting".into());
+    check_front(&[(Level::Critical, "1 worker of shop can't be started")], |app| {
+        app.workers.push(front::Worker { state: "failed".into(), ..front::Worker::default() });
+    });
+    let line = "shop is overloaded: 1 request waits, 0 requests refused in a minute";
+    check_front(&[(Level::Warning, line)], |app| {
+        app.is_overloaded = true;
+        app.requests_waiting = 1;
+    });
+    check_front(&[(Level::Warning, "shop is paused: 0 requests wait")], |app| {
+        app.is_paused = true;
+        app.is_overloaded = true;
+    });
+}
+
+#[test]
+fn what_happened_to_an_app_within_a_minute() {
+    let mut tally = front::Tally::default();
+    let (before, mut app) = (calm_app(), calm_app());
+    app.evictions = 2;
+    app.totals.refusals = vec![weir_front::view::Count { reason: "queue_max", count: 5 }];
+    let at = |second: u64| weir_base::clock::Timestamp::from_millis(second * 1_000);
+    tally.add(at(1_000), &[before]);
+    tally.add(at(1_001), std::slice::from_ref(&app));
+    let reading = front::Reading { apps: vec![app], minutes: tally.minutes() };
+    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&reading) });
+    let found: Vec<&str> = verdict.findings.iter().map(|finding| finding.what.as_str()).collect();
+    let refused = "shop is overloaded: 0 requests wait, 5 requests refused in a minute";
+    assert_eq!(found, [refused, "2 workers of shop evicted in the last minute: stuck"]);
+    let calm = front::Reading { apps: vec![calm_app()], ..front::Reading::default() };
+    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&calm) });
+    assert_eq!(verdict.headline(), "The front is well: 1 worker");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod acting;
 mod escaping;
+mod front;
 mod guarding;
 mod live;
 mod pages;

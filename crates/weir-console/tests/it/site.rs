@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,6 +19,7 @@ use tower::ServiceExt;
 use weir_base::clock::{Clock, Timestamp};
 use weir_base::history;
 use weir_base::secret::Secret;
+use weir_console::front::{Front, Operated};
 use weir_console::live::Live;
 use weir_console::settings::Settings;
 use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
@@ -99,6 +101,16 @@ impl Site {
     pub(crate) fn without_jobs(&mut self) {
         self.deps.jobs = None;
         self.router = router(self.deps.clone());
+    }
+
+    /// With apps, too.
+    pub(crate) fn with_apps(apps: Arc<dyn Operated>) -> Self {
+        let mut site = Self::open();
+        let directory = site._directory.path().to_owned();
+        let history = history::Settings { directory, ..history::Settings::default() };
+        site.deps.front = Some(Front::new(apps, &history));
+        site.router = router(site.deps.clone());
+        site
     }
 
     /// Pushes jobs; each must be taken.
@@ -194,6 +206,7 @@ fn deps(
         clock,
         settings,
         realtime: None,
+        front: None,
     }
 }
 

@@ -18,6 +18,8 @@ export interface Tick {
   latency_seconds_max?: number;
   /** Of realtime, where it is served. */
   connections?: number;
+  /** Requests that wait for a worker, where apps are served. */
+  front_waiting?: number;
   verdict: { class: string; word: string; headline: string; criticals: number };
 }
 

@@ -1,18 +1,26 @@
 //! Answers of Weir's own, where no worker answers.
 
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use weir_net::server::Body;
 
 use super::exchange::Failed;
+use crate::app::Maintenance;
 use crate::dispatch::Refusal;
+use crate::rules::ShedSettings;
 
 /// Seconds after which whoever met a full queue or an overload may come again. Both end within
 /// moments or go on; a client that comes back sooner only adds to them.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
+/// Seconds after which whoever met a maintenance may come again.
+const MAINTENANCE_SECONDS: HeaderValue = HeaderValue::from_static("60");
+
 /// Who asks for what no app serves.
 pub(super) const NO_APP: &str = "no app is served at this host and path\n";
+
+/// Whoever is told to go at once.
+pub(super) const COME_BACK: &str = "there is too much to do just now; come back later\n";
 
 /// A status and a line of text.
 pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
@@ -36,6 +44,25 @@ pub(super) fn ask_to_retry(status: StatusCode, headers: &mut HeaderMap) {
     if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::GATEWAY_TIMEOUT {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
+}
+
+/// The page that is shown during maintenance.
+pub(super) fn maintenance(maintenance: &Maintenance) -> Response<Body> {
+    let mut response = Response::new(Body::from(maintenance.page()));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(RETRY_AFTER, MAINTENANCE_SECONDS);
+    response
+}
+
+/// What a rule tells those whom it refuses.
+pub(super) fn shed(rule: &ShedSettings) -> Response<Body> {
+    let mut response = text(rule.status, COME_BACK);
+    let seconds = HeaderValue::from(rule.retry_after.as_secs());
+    response.headers_mut().insert(RETRY_AFTER, seconds);
+    response
 }
 
 pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {

@@ -23,7 +23,8 @@ use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
 use super::relay::Relay;
 use super::request_body::RequestBody;
-use super::{Prepared, Proxy, answer};
+use super::{Prepared, Proxy, answer, gzip};
+use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
 use crate::metrics::Failure;
@@ -74,7 +75,7 @@ impl Proxy {
             Box::pin(prepared.body.read_ahead(&app)).await?;
             prepared.since = app.now();
         }
-        let mut may_reuse = true;
+        let (mut may_reuse, arrived) = (true, prepared.since);
         for _ in 0..app.limits.attempts_max {
             let slot = match app.free_slot(prepared.wish, prepared.since) {
                 Some(slot) => slot,
@@ -95,8 +96,24 @@ impl Proxy {
             if let Some((answer, exchange, slot)) =
                 self.ask(&mut prepared, slot, connection).await?
             {
-                app.metrics.answered(answer.status, app.now().since(prepared.since));
-                return Ok(self.pass_on(answer, exchange, slot));
+                let service = app.now().since(prepared.since);
+                app.metrics.answered(answer.status, service);
+                let timing = self.settings.access_log.is_some().then(|| Timing {
+                    queue: prepared.since.since(arrived),
+                    service,
+                    worker: slot.worker.address.to_string(),
+                });
+                let mut response = self.pass_on(answer, exchange, slot);
+                if let Some(gzip) =
+                    app.limits.gzip.filter(|_| prepared.parts.method != Method::HEAD)
+                {
+                    let is_accepted = gzip::is_accepted(&prepared.parts.headers);
+                    response = gzip::apply(&gzip, is_accepted, response);
+                }
+                if let Some(timing) = timing {
+                    response.extensions_mut().insert(timing);
+                }
+                return Ok(response);
             }
             // The others may have ended with that one.
             may_reuse = false;

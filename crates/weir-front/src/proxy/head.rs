@@ -13,7 +13,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, StatusCode, Version};
 
-pub(super) use self::forwarded::{Forwarded, RequestStart};
+pub(super) use self::forwarded::{Forwarded, RequestId, RequestStart};
 
 /// Fields that give a message its meaning, whatever `Connection` says.
 const END_NOWHERE: [HeaderName; 4] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE];
@@ -116,7 +116,7 @@ pub(super) fn write(
         }
     }
     write_cookies(&mut head, &parts.headers);
-    forwarded.write(&mut head, &parts.headers, target);
+    forwarded.write(&mut head, target);
     write_body_head(&mut head, &parts.method, body);
     head.extend_from_slice(b"\r\n");
     head

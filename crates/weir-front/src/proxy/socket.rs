@@ -19,13 +19,14 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Head, Peer, Refused, Stream, Upgrade};
+use weir_net::server::{Head, Refused, Stream, Upgrade};
 
 use super::exchange::{Failed, connect};
-use super::head::{self, BodyHead, Forwarded, Target};
+use super::head::{self, BodyHead, Forwarded, RequestId, Target};
 use super::{Proxy, answer};
+use crate::access_log::Entry;
 use crate::app::{App, Slot};
-use crate::dispatch::{Class, Client, Priority, Wish};
+use crate::dispatch::{Class, Wish};
 use crate::drain::Drain;
 use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
@@ -47,19 +48,28 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
     };
     let app = Arc::clone(app);
-    let start = proxy.start.at(app.now());
-    let forwarded = Forwarded { peer: upgrade.peer, start };
+    let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
+    let wish = match super::wish(&app, &parts, origin) {
+        Ok(wish) => Wish { class: Class::Stream, ..wish },
+        Err(refused) => return Err(upgrade.refuse(refused.status(), answer::COME_BACK)),
+    };
+    let id = RequestId::of(&parts.headers);
+    let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
+        entry.for_app(&app.name, id.as_bytes());
+        entry
+    });
+    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()), id };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
-    let Upgrade { stream, rest, peer, .. } = upgrade;
+    let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Wanted { method: parts.method.clone(), head };
-    drop(spawn_local(serve(app, client, request, peer, proxy.drain.clone())));
+    let request = Wanted { method: parts.method.clone(), head, entry };
+    drop(spawn_local(serve(app, client, wish, request, proxy.drain.clone())));
     Ok(())
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
-fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
+pub(super) fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(head.method.as_bytes()).ok()?;
     parts.uri = head.target.parse::<Uri>().ok()?;
@@ -75,6 +85,8 @@ fn parts_of(head: &Head<'_>) -> Option<request::Parts> {
 struct Wanted {
     method: Method,
     head: Vec<u8>,
+    /// For the access log.
+    entry: Option<Box<Entry>>,
 }
 
 /// The client's side before the worker has agreed.
@@ -106,12 +118,17 @@ impl Early {
     }
 }
 
-async fn serve(app: Arc<App>, mut client: Early, request: Wanted, peer: Peer, drain: Drain) {
-    let wish =
-        Wish { class: Class::Stream, priority: Priority::Normal, client: Client::of(peer.address) };
+async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted, drain: Drain) {
+    let entry = request.entry.take();
     let Some(asked) = client.during(ask(&app, wish, request)).await else {
         return app.metrics.failed(crate::metrics::Failure::ClientGone);
     };
+    if let Some(entry) = entry {
+        entry.answered(match &asked {
+            Ok((answer, ..)) => answer.status,
+            Err(failed) => answer::wording(*failed).0,
+        });
+    }
     let ended = match asked {
         Ok((answer, exchange, slot)) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
             agree(&app, client, answer, exchange.into_connection(), slot, drain).await
@@ -141,7 +158,7 @@ async fn ask(
     wish: Wish,
     request: Wanted,
 ) -> Result<(Answer, Exchange, Slot), Failed> {
-    let Wanted { method, head } = request;
+    let Wanted { method, head, .. } = request;
     for _ in 0..app.limits.attempts_max {
         let slot = app.slot(wish, app.now()).await?;
         let Some(connection) = connect(app, &slot.worker).await else { continue };

@@ -1,9 +1,10 @@
 //! Bodies: passed on as they come, within their limits.
 
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use weir_front::AppLimits;
+use weir_front::{AppLimits, Gzip};
 
 use crate::door::{Door, Worker, get, status};
 
@@ -236,4 +237,51 @@ async fn without_room_for_bodies_a_worker_waits_for_its_client() {
         }
     };
     tokio::join!(writing, reading);
+}
+
+#[tokio::test]
+async fn answers_are_compressed_for_who_takes_it_and_flushed_when_the_worker_pauses() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { gzip: Some(Gzip::default()), ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    let mut client = door.send(request).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"1\"\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n").await;
+    let head = client.head().await;
+    for field in ["content-encoding: gzip", "vary: accept-encoding", "etag: W/\"1\""] {
+        assert!(head.contains(field), "{field} in {head}");
+    }
+    let mut text = Vec::new();
+    let mut decoder = flate2::write::GzDecoder::new(&mut text);
+    // The worker has said no more, and yet this much arrives.
+    while decoder.get_ref().is_empty() {
+        decoder.write_all(&client.chunk().await).expect("gzip");
+        decoder.flush().expect("gzip");
+    }
+    connection.write("6\r\n whole\r\n0\r\n\r\n").await;
+    loop {
+        let chunk = client.chunk().await;
+        if chunk.is_empty() {
+            break;
+        }
+        decoder.write_all(&chunk).expect("gzip");
+    }
+    decoder.finish().expect("a whole stream");
+    assert_eq!(text, b"half whole");
+
+    // Who does not ask gets it plain, and caches are told.
+    client.write(&get("/")).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    let long = "x".repeat(2_000);
+    connection
+        .write(&format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2000\r\n\r\n{long}"
+        ))
+        .await;
+    let head = client.head().await;
+    assert!(head.contains("vary: accept-encoding") && !head.contains("content-encoding"), "{head}");
+    client.until(&long).await;
 }

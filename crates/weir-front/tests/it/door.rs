@@ -14,7 +14,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weir_base::clock::Clock;
-use weir_front::{Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy};
+use weir_front::{
+    Address, AppLimits, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
+};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
@@ -64,13 +66,11 @@ impl Door {
     }
 
     pub(crate) fn to(limits: AppLimits, workers: Vec<Address>) -> Self {
-        let app = AppSettings {
-            name: "app".to_owned(),
-            hosts: Vec::new(),
-            paths: Vec::new(),
-            workers,
-            limits,
-        };
+        let app = AppSettings { workers, limits, ..AppSettings::new("app") };
+        Self::of(app, ProxySettings::default())
+    }
+
+    pub(crate) fn of(app: AppSettings, settings: ProxySettings) -> Self {
         let clock = Clock::system();
         let mut registry = Registry::default();
         let apps = Apps::new(vec![app], &clock, &FrontMetrics::register(&mut registry));
@@ -93,7 +93,12 @@ impl Door {
             clock,
             metrics: NetMetrics::register(&mut registry),
             service: move |core: CoreIndex| {
-                Rc::new(Behind(Proxy::new(Arc::clone(&shared), core, drain.clone())))
+                Rc::new(Behind(Proxy::new(
+                    Arc::clone(&shared),
+                    settings.clone(),
+                    core,
+                    drain.clone(),
+                )))
             },
             stop,
         })
@@ -216,6 +221,19 @@ impl Peers {
     /// A head.
     pub(crate) async fn head(&mut self) -> String {
         self.until("\r\n\r\n").await
+    }
+
+    /// The bytes of the next chunk; none: the last one.
+    pub(crate) async fn chunk(&mut self) -> Vec<u8> {
+        let size = self.until("\r\n").await;
+        let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
+        while self.read.len() < size + 2 {
+            let count = self.socket.read_buf(&mut self.read).await.expect("to read");
+            assert!(count > 0, "ended in a chunk");
+        }
+        let mut chunk: Vec<u8> = self.read.drain(..size + 2).collect();
+        chunk.truncate(size);
+        chunk
     }
 
     /// The status of an answer whose body is `text`.

@@ -27,6 +27,7 @@ async fn a_worker_sees_the_request_and_who_sent_it() {
             "",
             "accept: */*",
             "cookie: a=1",
+            "forwarded: for=127.0.0.1;proto=http;host=\"shop.example:80\"",
             "host: shop.example:80",
             "x-forwarded-for: 127.0.0.1",
             "x-forwarded-host: shop.example:80",

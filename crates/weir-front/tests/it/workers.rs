@@ -133,6 +133,11 @@ async fn a_paused_app_lets_requests_wait_and_serves_them_afterwards() {
     let load = &view[0].workers[0];
     assert_eq!((load.requests, load.given), (1, 1));
     assert!(load.oldest_request.is_some() && !view[0].is_paused);
+    assert!(!load.waited.is_zero(), "it waited through the pause");
     connection.answer("served").await;
     assert_eq!(client.status_and("served").await, 200);
+    let totals = door.apps.view()[0].totals.clone();
+    assert_eq!((totals.answers, totals.server_errors), (1, 0));
+    assert_eq!((totals.waits.count(), totals.services.count()), (1, 1));
+    assert!(!totals.waits.quantile(0.5).expect("a wait").is_zero());
 }

@@ -10,13 +10,15 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
@@ -46,10 +48,9 @@ pub(super) async fn serve<S: Service>(
         .header_read_timeout(None)
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing);
-    let stopping = Box::pin(core.stopping().clone().cancelled_owned());
+    let ending = Ending::Serving(Box::pin(core.stopping().clone().cancelled_owned()));
     let patience = Patience::default();
-    let stopping = Some(stopping);
-    let mut driven = Driven { connection, progress, stopping, listens_for_stop: false, patience };
+    let mut driven = Driven { connection, progress, ending, listens_for_end: false, patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
         Event::Ended(result) => note_error(&core, result),
         Event::Upgrade(request) => {
@@ -103,11 +104,21 @@ enum Event {
 struct Driven<S: Service> {
     connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
     progress: Rc<Progress>,
-    /// None: told.
-    stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    ending: Ending,
     /// The end has a waker of this task.
-    listens_for_stop: bool,
+    listens_for_end: bool,
     patience: Patience,
+}
+
+/// How far a connection is on its way to the end of its core.
+enum Ending {
+    /// Until the core is told to end.
+    Serving(Pin<Box<WaitForCancellationFutureOwned>>),
+    /// It has nothing in hand, but its client may have sent a request already: that is answered, as
+    /// the last one. To close at once would lose it.
+    Lingering(Pin<Box<Sleep>>),
+    /// hyper is told to end.
+    Told,
 }
 
 impl<S: Service> Driven<S> {
@@ -120,22 +131,41 @@ impl<S: Service> Driven<S> {
             if let Some(request) = self.progress.take_upgrade() {
                 return Poll::Ready(Event::Upgrade(request));
             }
-            let Some(stopping) = &mut self.stopping else { break };
-            // Who has asked once is woken; asking again costs more than a look.
-            if self.listens_for_stop && !core.stopping().is_cancelled() {
+            if !self.goes_on_ending(core, context) {
                 break;
             }
-            self.listens_for_stop = true;
-            if stopping.as_mut().poll(context).is_pending() {
-                break;
-            }
-            self.stopping = None;
-            Pin::new(&mut self.connection).graceful_shutdown();
         }
         let Some(deadline) = self.progress.deadline(&core.limits()) else {
             return Poll::Pending;
         };
         self.patience.poll(context, deadline.at).map(|()| Event::TooLate(deadline.limit))
+    }
+
+    /// Whether hyper was told something.
+    fn goes_on_ending(&mut self, core: &Core<S>, context: &mut Context<'_>) -> bool {
+        if let Ending::Serving(stopping) = &mut self.ending {
+            // Who has asked once is woken; asking again costs more than a look.
+            if self.listens_for_end && !core.stopping().is_cancelled() {
+                return false;
+            }
+            self.listens_for_end = true;
+            if stopping.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            let wait = if self.progress.is_in_hand() {
+                Duration::ZERO
+            } else {
+                core.limits().last_request_timeout
+            };
+            self.ending = Ending::Lingering(Box::pin(sleep(wait)));
+        }
+        let Ending::Lingering(over) = &mut self.ending else { return false };
+        if over.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.ending = Ending::Told;
+        Pin::new(&mut self.connection).graceful_shutdown();
+        true
     }
 
     /// The socket, and what was read from it beyond the requests that were routed.
@@ -156,16 +186,21 @@ struct Routing<S> {
 }
 
 /// A request that the service answers.
-struct Answering {
+struct Answering<S> {
     answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
+    core: Rc<Core<S>>,
     progress: Rc<Progress>,
 }
 
-impl Future for Answering {
+impl<S: Service> Future for Answering<S> {
     type Output = Result<Response<InHand>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answer.as_mut().poll(context).map(|answer| {
+        self.answer.as_mut().poll(context).map(|mut answer| {
+            if self.core.stopping().is_cancelled() {
+                // hyper closes behind it.
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             let progress = Rc::clone(&self.progress);
             Ok(answer.map(|body| InHand { body, progress }))
         })
@@ -175,19 +210,20 @@ impl Future for Answering {
 impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<InHand>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = Answering<S>;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Incoming>) -> Answering<S> {
         self.progress.begin_request();
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
-            return Answering { answer: Box::pin(pending()), progress: Rc::clone(&self.progress) };
+            let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
+            return Answering { answer: Box::pin(pending()), core, progress };
         }
         self.core.metrics().request();
-        let progress = Rc::clone(&self.progress);
+        let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));
         // Boxed as it is: another future around it would hold it twice.
         let answer = Box::pin(Rc::clone(self.core.service()).http(request, self.peer));
-        Answering { answer, progress }
+        Answering { answer, core, progress }
     }
 }
 

@@ -77,6 +77,9 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long a connection may wait for its next request.
     pub idle_timeout: Duration,
+    /// How long a connection without a request in hand is kept when the core is told to end: what its
+    /// client has sent meanwhile is answered, as the last request.
+    pub last_request_timeout: Duration,
     /// How long a client may leave an answer unread before the connection is cut.
     pub write_timeout: Duration,
     /// TLS handshakes at once, on each core. The others wait their turn, within their timeout.
@@ -98,6 +101,8 @@ impl Default for Limits {
             head_bytes_max: 16 << 10,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            // Longer than a request is on its way between any two places.
+            last_request_timeout: Duration::from_millis(500),
             write_timeout: Duration::from_secs(30),
             // A handshake holds about 30 KiB: 8 MiB on each core.
             tls_handshakes_max: 256,

@@ -72,6 +72,10 @@ impl Progress {
         self.idle_since.set(Instant::now());
     }
 
+    pub(super) fn is_in_hand(&self) -> bool {
+        self.in_hand.get()
+    }
+
     pub(super) fn ask_for_upgrade(&self, request: Box<Request<()>>) {
         self.upgrade.replace(Some(request));
     }

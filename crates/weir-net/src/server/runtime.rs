@@ -166,11 +166,11 @@ impl<S: Service> Core<S> {
     }
 
     /// `work`, which has not become a request yet. Once the core is told to end it gets
-    /// `linger_timeout`, since its request may be on the way. None: it was not enough.
+    /// `last_request_timeout`, since its request may be on the way. None: it was not enough.
     pub(super) async fn while_serving<F: Future>(&self, work: F) -> Option<F::Output> {
         let ended = async {
             self.stopping.cancelled().await;
-            sleep(self.limits().linger_timeout).await;
+            sleep(self.limits().last_request_timeout).await;
         };
         tokio::select! {
             biased;

@@ -35,6 +35,9 @@ impl Hub {
         if self.is_switched_off(event) {
             return Ok(Published::default());
         }
+        if self.is_handed_over() {
+            return Err(Refused::HandedOver);
+        }
         for _ in 0..TRIES_MAX {
             let channel = self.channel(app, channel)?;
             match channel.publish(self.publication(app, &channel, event), &self.cores) {
@@ -53,6 +56,9 @@ impl Hub {
         app: &App,
         events: impl Iterator<Item = (&'a ChannelName, Event<'a>)>,
     ) -> Result<(), Refused> {
+        if self.is_handed_over() {
+            return Err(Refused::HandedOver);
+        }
         let mut prepared = Vec::new();
         for (name, event) in events.filter(|(_, event)| !self.is_switched_off(*event)) {
             prepared.push((self.prepare(app, name, event)?, event));

@@ -27,6 +27,11 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// What was added and not taken out.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The next whole line, without its end.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, LineTooLong> {
         let found = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');

@@ -48,6 +48,32 @@ impl Link {
         })
     }
 
+    /// One of an earlier program: what it had received, and the rest of a line that it had begun.
+    pub(crate) fn resume(
+        socket: OwnedFd,
+        incoming: &[u8],
+        outgoing: Vec<u8>,
+    ) -> rustix::io::Result<Self> {
+        let mut link = Self::new(socket)?;
+        link.incoming.add(incoming);
+        link.waiting_bytes = outgoing.len();
+        link.waiting.extend(Some(outgoing).filter(|line| !line.is_empty()));
+        Ok(link)
+    }
+
+    /// What was received and is no whole line yet.
+    pub(crate) fn incoming(&self) -> &[u8] {
+        self.incoming.rest()
+    }
+
+    /// The rest of a line that was begun. What else waits is told anew by a snapshot.
+    pub(crate) fn begun(&self) -> &[u8] {
+        match self.waiting.front() {
+            Some(line) if self.written > 0 => &line[self.written..],
+            _ => &[],
+        }
+    }
+
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -42,6 +42,11 @@ pub enum Command {
     Pause { group: String },
     /// Ends a pause.
     Resume { group: String },
+    /// Starts a new service process, which takes the place of the one that asks. Answered when it
+    /// does, or when it is clear that it won't.
+    ReplaceService,
+    /// Executes the parent's program anew, whose file may be another one now, and then does the same.
+    Upgrade,
 }
 
 /// From the parent to the service.

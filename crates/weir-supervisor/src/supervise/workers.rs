@@ -36,6 +36,9 @@ impl Supervisor {
     /// What is due. Workers are asked to end after the service: requests that it has in flight need
     /// them.
     pub(super) fn run_workers(&mut self, now: Duration) {
+        if self.replacement.is_none() && std::mem::take(&mut self.retires_groups) {
+            self.workers.iter_mut().for_each(|workers| workers.retire(now));
+        }
         let is_last = self.stopping && self.children_ended() && self.replacement.is_none();
         let Some(workers) = &mut self.workers else { return };
         if is_last {
@@ -83,7 +86,7 @@ impl Supervisor {
         let workers = &mut self.workers;
         orphans.reap(now, |pid| is_child(pid) || workers.as_ref().is_some_and(|it| it.knows(pid)));
         if let Some(workers) = workers {
-            workers.totals.orphans_reaped = orphans.reaped;
+            workers.totals.orphans_reaped = self.orphans_before + orphans.reaped;
         }
     }
 

@@ -47,6 +47,15 @@ impl Endpoint {
         Ok(Self { address, listener })
     }
 
+    /// One of an earlier program.
+    pub(crate) fn resume(address: Option<Address>, listener: Option<OwnedFd>) -> Self {
+        Self { address, listener }
+    }
+
+    pub(crate) fn listener(&self) -> Option<&OwnedFd> {
+        self.listener.as_ref()
+    }
+
     /// What the worker inherits, with names.
     pub(crate) fn descriptors<'a>(
         &'a self,

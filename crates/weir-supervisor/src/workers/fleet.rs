@@ -2,25 +2,29 @@
 
 mod commands;
 mod events;
+mod handover;
 mod reports;
+mod services;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
 use self::reports::Cursor;
+use self::services::Line;
+pub(crate) use self::services::{Asker, Wish};
 use super::blueprint::Blueprint;
 use super::check::Mistake;
 use super::generation::{Moment, Numbers, Times};
 use super::group::{Group, Turn};
 use super::process::Process;
-use super::spec::{GroupName, GroupSpec};
-use super::{GROUPS_MAX, SERVICES_MAX, STARTS_PER_TURN_MAX};
-use crate::control::{Link, RollingState, Totals};
+use super::spec::{GroupName, GroupNameError, GroupSpec};
+use super::{GROUPS_MAX, STARTS_PER_TURN_MAX};
+use crate::control::{RollingState, Totals};
 use crate::printer::Printer;
 
 /// Groups of workers, run by a [`Supervisor`](crate::Supervisor).
@@ -33,6 +37,11 @@ pub struct Fleet {
     printer: Printer,
     /// To the service; to two of them while one is replaced.
     lines: Vec<Line>,
+    lines_made: u64,
+    /// What services have asked of the supervisor itself.
+    wishes: Vec<(Wish, Asker)>,
+    /// Which services send nothing more to these generations.
+    let_go: BTreeMap<u64, BTreeSet<u64>>,
     /// More was said than one turn follows.
     has_unread: bool,
     is_stopping: bool,
@@ -43,21 +52,14 @@ pub struct Fleet {
     totals_at: Duration,
 }
 
-/// A connected service.
-#[derive(Debug)]
-struct Line {
-    link: Link,
-    connected_at: Duration,
-    /// How far its snapshot has come; None: it has one.
-    snapshot: Option<Cursor>,
-}
-
 /// One group.
 #[derive(Debug)]
 struct Crew {
     blueprint: Blueprint,
     rules: Group,
     rolling: Option<RollingState>,
+    /// The settings don't have it any more: it is to end once no service needs it.
+    is_retired: bool,
 }
 
 /// Why groups can't be run.
@@ -67,16 +69,33 @@ pub enum FleetError {
     Mistakes(Vec<Mistake>),
     #[error("two groups of workers are called {0}; rename one")]
     TwiceTheName(GroupName),
+    #[error(transparent)]
+    Name(GroupNameError),
     #[error("{0} groups of workers are more than {GROUPS_MAX}")]
     TooManyGroups(usize),
     #[error("the folder for sockets of workers {group} can't be prepared: {error}")]
     RunFolder { group: GroupName, error: io::Error },
 }
 
+impl Crew {
+    fn name(&self) -> &str {
+        self.blueprint.spec.name.as_str()
+    }
+}
+
 impl Fleet {
     /// Nothing is started before the supervisor runs. `run_folder`: for unix sockets; workers of
     /// other users must be able to reach it, and no other Weir may use it.
     pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
+        Self::beside(groups, run_folder, |_| false)
+    }
+
+    /// The same; `runs`: groups of which workers run already, whose sockets must stay.
+    pub(crate) fn beside(
+        groups: Vec<GroupSpec>,
+        run_folder: &Path,
+        runs: impl Fn(&str) -> bool,
+    ) -> Result<Self, FleetError> {
         if groups.len() > GROUPS_MAX {
             return Err(FleetError::TooManyGroups(groups.len()));
         }
@@ -88,14 +107,16 @@ impl Fleet {
             }
             let rules = Group::new(Times::of(&spec), spec.processes);
             match Blueprint::new(spec, run_folder) {
-                Ok(blueprint) => crews.push(Crew { blueprint, rules, rolling: None }),
+                Ok(blueprint) => {
+                    crews.push(Crew { blueprint, rules, rolling: None, is_retired: false })
+                }
                 Err(found) => mistakes.extend(found),
             }
         }
         if !mistakes.is_empty() {
             return Err(FleetError::Mistakes(mistakes));
         }
-        for Crew { blueprint, .. } in &crews {
+        for Crew { blueprint, .. } in crews.iter().filter(|crew| !runs(crew.name())) {
             let prepared = blueprint.folder.prepare(blueprint.identity.as_ref());
             let group = || blueprint.spec.name.clone();
             prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;
@@ -110,6 +131,9 @@ impl Fleet {
             numbers: Numbers::default(),
             printer: Printer::default(),
             lines: Vec::new(),
+            lines_made: 0,
+            wishes: Vec::new(),
+            let_go: BTreeMap::new(),
             has_unread: false,
             is_stopping: false,
             was_killed: false,
@@ -117,19 +141,6 @@ impl Fleet {
             totals_sent: Totals::default(),
             totals_at: Duration::ZERO,
         }
-    }
-
-    /// `socket` leads to a service; it is sent a snapshot. The
-    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child. Of
-    /// more than [`SERVICES_MAX`] the oldest is disconnected.
-    pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let link = Link::new(socket)?;
-        if self.lines.len() == SERVICES_MAX {
-            self.lines.remove(0);
-        }
-        let (connected_at, snapshot) = (crate::monotonic(), Some(Cursor::default()));
-        self.lines.push(Line { link, connected_at, snapshot });
-        Ok(())
     }
 
     fn moment(&self, now: Duration) -> Moment {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::spec::{GroupSpec, Readiness};
 use crate::restarts::RestartPolicy;
 
@@ -10,6 +12,15 @@ use crate::restarts::RestartPolicy;
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
+    /// Goes on behind `last`.
+    pub(crate) fn after(last: u64) -> Self {
+        Self(last)
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 += 1;
         self.0
@@ -43,7 +54,7 @@ pub(crate) struct Moment {
 }
 
 /// What a generation does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Starting,
     Ready,
@@ -81,7 +92,7 @@ pub(crate) enum Action {
 }
 
 /// One process's life.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Generation {
     pub(crate) number: u64,
     pub(crate) phase: Phase,

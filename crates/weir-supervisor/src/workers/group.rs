@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::generation::{Action, Moment, Numbers, Times};
 use super::rolling::{Rolling, Step};
-use super::slot::{Fate, Refusal, Slot};
+use super::slot::{CarriedSlot, Fate, Refusal, Slot};
 use super::spec::PROCESSES_MAX;
+use crate::carried::CarriedGroup;
 
 /// A group by its rules; the processes are elsewhere.
 #[derive(Debug)]
@@ -32,6 +33,14 @@ impl Group {
         let wanted = usize::try_from(processes).unwrap_or(usize::MAX);
         let slots = (0..wanted).map(|_| Slot::new(times.clone())).collect();
         Self { times, slots, wanted, is_paused: false, rolling: None }
+    }
+
+    /// A group of an earlier program, by the times of now.
+    pub(crate) fn resume(times: Times, carried: &CarriedGroup) -> Self {
+        let slot = |slot: &CarriedSlot| Slot::resume(times.clone(), slot.clone());
+        let slots = carried.slots.iter().map(slot).collect();
+        let (wanted, is_paused) = (carried.wanted, carried.is_paused);
+        Self { times, slots, wanted, is_paused, rolling: carried.rolling.clone() }
     }
 
     /// Nothing runs and nothing will.

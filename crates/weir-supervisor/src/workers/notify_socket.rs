@@ -1,7 +1,7 @@
 //! The other end of `sd_notify(3)`: what a worker says about itself.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,11 @@ impl NotifySocket {
             chown(&made.path, Some(owner.uid), Some(owner.gid))?;
         }
         Ok(made)
+    }
+
+    /// One that an earlier program has bound.
+    pub(crate) fn resume(socket: OwnedFd, path: PathBuf) -> Self {
+        Self { socket: socket.into(), path }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -29,6 +29,23 @@ impl WorkerOutput {
         Self { pipe: Some(pipe), prefix, partial: Vec::new(), tail: Tail::default() }
     }
 
+    /// One that an earlier program has read.
+    pub(crate) fn resume(
+        pipe: Option<OwnedFd>,
+        name: &str,
+        pid: i32,
+        partial: Vec<u8>,
+        last_lines: &[String],
+    ) -> Self {
+        let prefix = format!("{name}[{pid}] ");
+        Self { pipe, prefix, partial, tail: Tail::resume(last_lines) }
+    }
+
+    /// The beginning of a line whose end has not come.
+    pub(crate) fn partial(&self) -> &[u8] {
+        &self.partial
+    }
+
     /// What to poll for reading, while there is more to come.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use super::endpoint::Endpoint;
 use super::notify_socket::NotifySocket;
 use super::output::WorkerOutput;
+use crate::carried::{self, CarriedWorker, Carrier, ResumeError};
 
 /// Where a worker belongs. It stays: slots are removed from the end only, and empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,53 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Written down for another program.
+    pub(crate) fn carried(
+        &self,
+        generation: u64,
+        group: String,
+        carrier: &mut Carrier,
+    ) -> CarriedWorker {
+        let notify = self.notify.as_ref();
+        CarriedWorker {
+            generation,
+            group,
+            slot: self.place.slot,
+            name: self.name.clone(),
+            pid: self.pid.as_raw_pid(),
+            pidfd: carrier.keep(&self.pidfd),
+            output: self.output.descriptor().map(|output| carrier.keep(&output)),
+            partial: self.output.partial().to_vec(),
+            last_lines: self.output.last_lines(),
+            notify: notify.map(|it| (carrier.keep(&it.descriptor()), it.path().to_owned())),
+            address: self.endpoint.address.clone(),
+            listener: self.endpoint.listener().map(|listener| carrier.keep(listener)),
+            started_at: self.started_at,
+            kill_reason: self.kill_reason.clone(),
+        }
+    }
+
+    /// One that an earlier program has started.
+    pub(crate) fn resume(carried: CarriedWorker, group: usize) -> Result<Self, ResumeError> {
+        let CarriedWorker { slot, name, partial, last_lines, .. } = carried;
+        let pipe = carried::take_some(carried.output)?;
+        let notify = carried.notify.map(|(socket, path)| {
+            carried::take(socket).map(|socket| NotifySocket::resume(socket, path))
+        });
+        let listener = carried::take_some(carried.listener)?;
+        Ok(Self {
+            place: Place { group, slot },
+            pid: carried::pid(carried.pid)?,
+            pidfd: carried::take(carried.pidfd)?,
+            output: WorkerOutput::resume(pipe, &name, carried.pid, partial, &last_lines),
+            name,
+            notify: notify.transpose()?,
+            endpoint: Endpoint::resume(carried.address, listener),
+            started_at: carried.started_at,
+            kill_reason: carried.kill_reason,
+        })
+    }
+
     /// Sends `signal` to the worker alone: what its children make of it is its business.
     pub(crate) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         rustix::process::pidfd_send_signal(&self.pidfd, signal)

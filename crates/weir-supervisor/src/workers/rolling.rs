@@ -3,7 +3,7 @@
 use super::slot::Slot;
 
 /// How far a rolling restart has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Rolling {
     active: Option<usize>,
     next: usize,

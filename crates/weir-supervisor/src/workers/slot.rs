@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::generation::{Action, Generation, Moment, Numbers, Phase, Times};
-use crate::restarts::{Restarts, Verdict};
+use crate::restarts::{Record, Restarts, Verdict};
 
 /// A place for one worker. It never holds more than two processes.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub(crate) struct Slot {
 }
 
 /// Why there is no current generation, when there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Vacancy {
     Stopped,
     /// To be started then.
@@ -34,6 +36,17 @@ pub(crate) enum Vacancy {
         deaths_in_a_row: u32,
         retry_at: Duration,
     },
+}
+
+/// A place between two programs of the parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedSlot {
+    record: Record,
+    is_wanted: bool,
+    current: Option<Generation>,
+    successor: Option<Generation>,
+    leaving: Option<Generation>,
+    vacancy: Vacancy,
 }
 
 /// What came of the end of a generation.
@@ -68,6 +81,23 @@ impl Slot {
             leaving: None,
             vacancy: Vacancy::Waiting { start_at: Duration::ZERO },
         }
+    }
+
+    pub(crate) fn carried(&self) -> CarriedSlot {
+        CarriedSlot {
+            record: self.restarts.record(),
+            is_wanted: self.is_wanted,
+            current: self.current.clone(),
+            successor: self.successor.clone(),
+            leaving: self.leaving.clone(),
+            vacancy: self.vacancy.clone(),
+        }
+    }
+
+    pub(crate) fn resume(times: Times, carried: CarriedSlot) -> Self {
+        let CarriedSlot { record, is_wanted, current, successor, leaving, vacancy } = carried;
+        let restarts = Restarts::resume(times.restart.clone(), record);
+        Self { times, restarts, is_wanted, current, successor, leaving, vacancy }
     }
 
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {

@@ -54,11 +54,32 @@ impl Rig {
     }
 
     fn start_in(folder: tempfile::TempDir, groups: Vec<GroupSpec>, output: OwnedFd) -> Self {
+        Self::start_beside(folder, groups, output, |_| {})
+    }
+
+    /// With a service that reads nothing beside the test, and its end of the line.
+    pub(crate) fn start_with_another_service(groups: Vec<GroupSpec>) -> (Self, UnixStream) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = std::fs::File::create(folder.path().join("output")).expect("a file");
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let rig = Self::start_beside(folder, groups, output.into(), |fleet| {
+            fleet.connect(theirs.into()).expect("connected");
+        });
+        (rig, ours)
+    }
+
+    fn start_beside(
+        folder: tempfile::TempDir,
+        groups: Vec<GroupSpec>,
+        output: OwnedFd,
+        connect: impl FnOnce(&mut Fleet),
+    ) -> Self {
         let (requests, source) = Requests::pipe().expect("a pipe");
         let (control, theirs) = UnixStream::pair().expect("a pair");
         control.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut fleet = Fleet::new(groups, &folder.path().join("run")).expect("sound");
         fleet.connect(theirs.into()).expect("connected");
+        connect(&mut fleet);
         let thread = std::thread::spawn(move || {
             Supervisor::new(Vec::new(), source, Notify::nobody(), output)
                 .with_workers(fleet)
@@ -154,6 +175,11 @@ impl Rig {
                 other => self.reports.push_back(other),
             }
         }
+    }
+
+    /// Whether a report that came before the last answer, and was not looked at yet, is such a one.
+    pub(crate) fn has_seen(&self, is_it: impl Fn(&Report) -> bool) -> bool {
+        self.reports.iter().any(is_it)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

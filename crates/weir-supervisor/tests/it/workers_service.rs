@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weir_supervisor::control::{Report, WorkerPhase};
+use weir_supervisor::control::{Command, Report, WorkerPhase};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{Request, Requests};
-use weir_supervisor::workers::Fleet;
+use weir_supervisor::workers::{BoundBy, Fleet, Readiness, Sockets};
 use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
 
-use crate::rig::{Nobody, kill, path_of, runs, script, wait_until};
+use crate::rig::{Nobody, Rig, kill, path_of, runs, script, wait_until};
 
 /// What generations of the service have written: their pids, and what they were told.
 fn read(log: &Path) -> (Vec<i32>, Vec<Report>) {
@@ -41,6 +41,38 @@ fn ready_workers(reports: &[Report]) -> Vec<i32> {
         _ => None,
     });
     ready.collect()
+}
+
+/// While the service is replaced there are two of them.
+#[test]
+fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
+    let mut spec = crate::rig::shop(&[
+        "python3",
+        &path_of("web.py").display().to_string(),
+        "unix",
+        "{socket}",
+        "0",
+    ]);
+    spec.sockets = Sockets::UnixSocket(BoundBy::Worker);
+    spec.readiness = Readiness::Probed;
+    spec.let_go_deadline = Duration::from_secs(3600);
+    let (mut rig, other) = Rig::start_with_another_service(vec![spec]);
+    let generation = rig.worker(0, &WorkerPhase::Starting).generation;
+    rig.command(Command::Ready { generation }).expect("it is");
+    rig.command(Command::Stop { group: "shop".into(), slot: Some(0) }).expect("stopped");
+    rig.worker(0, &WorkerPhase::Leaving);
+    rig.command(Command::LetGo { generation }).expect("noted");
+    // Reports come in order: one that it drains would come before this answer.
+    let order = Command::Signal { generation, signal: "WINCH".into() };
+    rig.command(order).expect("it is still there");
+    assert!(!rig.has_seen(|report| {
+        matches!(report, Report::Worker(state) if state.phase == WorkerPhase::Draining)
+    }));
+    // The other one goes: so it sends nothing more.
+    drop(other);
+    rig.worker(0, &WorkerPhase::Draining);
+    rig.end(0);
+    rig.end_well();
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod init;
 mod jobs;
 mod realtime;
 mod reference;
+mod restart;
 mod status;
 mod switch;
 mod up;
@@ -26,6 +27,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Check(arguments) => check::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Restart(arguments) => restart::run(&arguments, "/v1/restart"),
+        Command::Upgrade(arguments) => restart::run(&arguments, "/v1/upgrade"),
         Command::Jobs(command) => jobs::run(command),
         Command::Realtime(command) => realtime::run(command),
         Command::Switch(command) => switch::run(command),

@@ -21,5 +21,9 @@ pub(super) fn run(arguments: UpArguments) -> anyhow::Result<Exit> {
         log_level: arguments.log_level,
         is_coloured: logging::stderr_is_coloured(),
     })?;
-    parent::run(handover, salvage)
+    match (arguments.takeover_check, arguments.takeover) {
+        (Some(descriptor), _) => parent::check(&handover, descriptor),
+        (None, Some(descriptor)) => parent::resume(handover, descriptor),
+        (None, None) => parent::run(handover, salvage),
+    }
 }

@@ -1,6 +1,6 @@
 //! `weir workers ..`: the front's apps and who serves them.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
 
 use super::status::seconds;
@@ -25,6 +25,8 @@ pub(crate) enum WorkersCommand {
     Pause(AppArguments),
     /// Serve those who waited through a pause
     Resume(AppArguments),
+    /// Show everybody an app's maintenance page, or no more
+    Maintenance(MaintenanceArguments),
 }
 
 /// `weir workers list`.
@@ -44,6 +46,24 @@ pub(crate) struct AppArguments {
     target: Target,
     /// The app's name
     app: String,
+}
+
+/// `weir workers maintenance`.
+#[derive(Debug, Args)]
+pub(crate) struct MaintenanceArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The app's name
+    app: String,
+    /// Whether it is shown
+    position: Position,
+}
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Position {
+    On,
+    Off,
 }
 
 /// `weir workers restart`.
@@ -112,6 +132,14 @@ pub(super) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
                 let done = format!("requests of {app} are served");
                 order(&target, &Order::Resume { app }, &done).await
             }
+            WorkersCommand::Maintenance(MaintenanceArguments { target, app, position }) => {
+                let is_on = position == Position::On;
+                let done = match position {
+                    Position::On => format!("whoever asks {app} is shown the maintenance page"),
+                    Position::Off => format!("requests of {app} are served"),
+                };
+                order(&target, &Order::Maintenance { app, is_on }, &done).await
+            }
         }
     })
 }
@@ -135,6 +163,11 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
             output::line(&headline(app));
             let rows: Vec<Vec<String>> = app.workers.iter().map(row).collect();
             output::table(&HEAD, &rows);
+            for worker in &app.workers {
+                if let (Some(number), Some(why)) = (worker.worker, &worker.recycled) {
+                    output::line(&format!("worker {number} is replaced by a fresh one: {why}"));
+                }
+            }
             for problem in app.workers.iter().filter_map(|worker| worker.problem.as_ref()) {
                 output::line(problem);
             }
@@ -143,7 +176,8 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-const HEAD: [&str; 8] = ["WORKER", "STATE", "PID", "AGE", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
+const HEAD: [&str; 9] =
+    ["WORKER", "STATE", "PID", "AGE", "MEMORY", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
 
 fn headline(app: &AppRow) -> String {
     let mut words = vec![format!("{}: {} waiting", app.name, app.requests_waiting)];
@@ -153,6 +187,10 @@ fn headline(app: &AppRow) -> String {
     if app.is_overloaded {
         words.push("overloaded".to_owned());
     }
+    if app.is_in_maintenance {
+        words.push("in maintenance".to_owned());
+    }
+    words.extend(app.shedding.iter().map(|queue| format!("refusing for queue {queue}")));
     words.extend(app.rolling.as_ref().map(|rolling| format!("rolling restart {rolling}")));
     words.join(", ")
 }
@@ -168,6 +206,7 @@ fn row(worker: &WorkerRow) -> Vec<String> {
         worker.state.clone(),
         or_dash(worker.pid.map(|pid| pid.to_string())),
         or_dash(worker.age_seconds.map(seconds)),
+        or_dash(worker.pss_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
         running,
         or_dash(worker.oldest_request_seconds.map(seconds)),
         worker.given.to_string(),

@@ -28,6 +28,7 @@ use crate::parent::{FRONT, REALTIME, of_core};
 pub(super) struct Sockets {
     front: Vec<Listener>,
     realtime: Vec<Listener>,
+    tls: Option<Arc<Tls>>,
 }
 
 /// Where the cores listen.
@@ -50,11 +51,19 @@ pub(super) struct Cores {
 
 impl Sockets {
     /// Those that the parent handed over. None: there are none.
-    pub(super) fn take(inherited: &mut Inherited) -> anyhow::Result<Option<Self>> {
+    pub(super) fn take(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        certificates: &TlsMetrics,
+    ) -> anyhow::Result<Option<Self>> {
         let front = group(inherited, FRONT)?;
         let realtime = group(inherited, REALTIME)?;
-        let any = !front.is_empty() || !realtime.is_empty();
-        Ok(any.then_some(Self { front, realtime }))
+        if front.is_empty() && realtime.is_empty() {
+            return Ok(None);
+        }
+        let load = |tls| Tls::load(tls, Agreed::Http, certificates.of("front.tls")).map(Arc::new);
+        let tls = settings.front.tls.clone().map(load).transpose().context("front.tls")?;
+        Ok(Some(Self { front, realtime, tls }))
     }
 
     /// How many cores can serve them: the parent's sockets are those of its start, the settings may
@@ -76,16 +85,13 @@ impl Cores {
         sockets: Sockets,
         registry: &mut Registry,
         clock: &Clock,
-        certificates: &TlsMetrics,
         service: F,
     ) -> anyhow::Result<Self>
     where
         F: Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static,
     {
         let cores = sockets.cores(settings);
-        let Sockets { front, realtime } = sockets;
-        let load = |tls| Tls::load(tls, Agreed::Http, certificates.of("front.tls")).map(Arc::new);
-        let tls = settings.front.tls.clone().map(load).transpose().context("front.tls")?;
+        let Sockets { front, realtime, tls } = sockets;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let stop = Stop {
             graceful: tokio_util::sync::CancellationToken::new(),
@@ -136,6 +142,16 @@ impl Cores {
         }
         self.limits.store(Arc::new(settings.front.limits.clone()));
         Ok(())
+    }
+
+    /// How long a client that has no request in hand when they end may still send one.
+    pub(super) fn last_request_timeout(&self) -> Duration {
+        self.limits.load().last_request_timeout
+    }
+
+    /// The way to ask whether they turn.
+    pub(super) fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Ends them: nobody new, and requests in hand are answered, at most for `deadline` (zero: all

@@ -1,6 +1,6 @@
 //! The job server, as a part of the whole.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,13 @@ use super::end::End;
 use crate::config::Settings;
 use crate::part::Part;
 
+/// What the job server needs besides its store.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+}
+
 /// The job server, running.
 pub(super) struct Jobs {
     handle: Handle,
@@ -30,18 +37,29 @@ pub(super) struct Jobs {
     running: End<Outcome>,
 }
 
+impl Door {
+    /// The socket that the parent handed over, and its certificate.
+    pub(super) fn take(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        certificates: &TlsMetrics,
+    ) -> anyhow::Result<Self> {
+        let load = |tls| Tls::load(tls, Agreed::Nothing, certificates.of("jobs.tls")).map(Arc::new);
+        let tls = settings.jobs.tls.clone().map(load).transpose().context("jobs.tls")?;
+        let listener = adopt(Part::Jobs, inherited.expect(Part::Jobs.name())?)?;
+        Ok(Self { listener, tls })
+    }
+}
+
 impl Jobs {
     /// Opens the store and serves the socket.
     pub(super) async fn start(
         settings: &Settings,
-        inherited: &mut Inherited,
+        Door { listener, tls }: Door,
         registry: &mut Registry,
         clock: &Clock,
-        certificates: &TlsMetrics,
     ) -> anyhow::Result<Self> {
         let labels_max = settings.jobs.settings.limits.metrics_queues_max;
-        let load = |tls| Tls::load(tls, Agreed::Nothing, certificates.of("jobs.tls")).map(Arc::new);
-        let tls = settings.jobs.tls.clone().map(load).transpose().context("jobs.tls")?;
         let stop = Stop {
             graceful: CancellationToken::new(),
             at_once: CancellationToken::new(),
@@ -49,7 +67,6 @@ impl Jobs {
         };
         // Whoever gives up waiting wants no server that comes up behind their back.
         let unless_started = stop.graceful.clone().drop_guard();
-        let listener = adopt(Part::Jobs, inherited.expect(Part::Jobs.name())?)?;
         let address = listener.local_addr()?;
         let running = start(Start {
             listeners: vec![listener],
@@ -101,11 +118,12 @@ impl Jobs {
 
     /// Ends it: what runs is finished, at most for `deadline` (zero: cut off at once), then the
     /// store is closed.
-    pub(super) async fn stop(self, deadline: Duration) -> anyhow::Result<()> {
-        if deadline.is_zero() {
+    pub(super) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
+        self.stop.graceful.cancel();
+        if deadline.is_zero() || tokio::time::timeout(deadline, self.running.wait()).await.is_err()
+        {
             self.stop.at_once.cancel();
         }
-        self.stop.graceful.cancel();
         let outcome = self.running.into_outcome().await;
         if let Ended::Cut { tasks } = outcome.ended {
             tracing::warn!(tasks, "connections to the job server cut off");

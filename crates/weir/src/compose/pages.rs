@@ -20,8 +20,11 @@ use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
 use crate::part::Part;
 use crate::realtime_admin;
+use crate::restart_admin::Restart;
 use crate::status::{self, Facts};
 use crate::workers_admin;
+
+mod front;
 
 /// What they show.
 pub(super) struct Pages<'a> {
@@ -31,6 +34,7 @@ pub(super) struct Pages<'a> {
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<realtime_admin::Realtime>,
     pub(super) front: workers_admin::Front,
+    pub(super) restart: Restart,
     pub(super) facts: Facts,
     pub(super) live: Live,
     pub(super) registry: Registry,
@@ -39,14 +43,18 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, jobs, realtime, front, facts, live, registry } = self;
+        let Self { settings, clock, jobs, realtime, front, restart, facts, live, registry } = self;
         let jobs_url = facts.jobs_url(settings);
+        let apps = Part::Front
+            .is_among(&facts.only)
+            .then(|| Arc::new(front::Operated::new(front.clone(), settings)));
         let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
             front,
+            restart,
             facts,
             settings.admin.body_bytes_max,
         );
@@ -73,6 +81,7 @@ impl Pages<'_> {
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
+            front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };
         http.spawn(Sampler::new(&deps).run(http.clone()));

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, Shutdown};
-use weir_net::server::CoreIndex;
+use weir_net::server::{CoreIndex, Pulse};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
@@ -28,14 +28,6 @@ pub(super) struct Realtime {
     in_flight: Arc<Semaphore>,
     /// Says that connections are to be closed.
     draining: CancellationToken,
-    webhooks: Shutdown,
-    histories: PathBuf,
-}
-
-/// What is left to do when nobody publishes any more.
-#[derive(Debug)]
-pub(super) struct Left {
-    hub: Arc<Hub>,
     webhooks: Shutdown,
     histories: PathBuf,
 }
@@ -79,31 +71,39 @@ impl Realtime {
         self.hub.reload(realtime.settings.clone(), realtime.apps.clone());
     }
 
-    /// What is left to do once the cores have ended and nobody else publishes.
-    pub(super) fn left(self) -> Left {
-        Left { hub: self.hub, webhooks: self.webhooks, histories: self.histories }
+    /// Whether there is any app.
+    pub(super) fn has_apps(&self) -> bool {
+        self.hub.has_apps()
     }
-}
 
-impl Left {
-    /// Saves the histories and sends what the applications' servers are to be told, at most for
-    /// `time_left` (zero: neither).
-    pub(super) async fn finish(self, time_left: Duration) {
-        let Self { hub, webhooks, histories } = self;
-        if !time_left.is_zero() {
-            let saving = tokio::task::spawn_blocking(move || hub.save(&histories));
-            match saving.await {
-                Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),
-                Ok(Err(error)) => tracing::warn!("histories are lost: {error}"),
-                Err(error) => tracing::error!(%error, "histories are lost"),
-            }
+    /// Saves the histories for the process that goes on with them. Nothing is published here from
+    /// now on; `cores` are those that may be publishing at this moment.
+    pub(super) async fn hand_over(&self, cores: &Pulse) {
+        self.hub.hand_over();
+        // Who was publishing has finished when its core answers; this thread runs this.
+        let _ = cores.silent(TURN_PATIENCE).await;
+        let (hub, histories) = (Arc::clone(&self.hub), self.histories.clone());
+        match tokio::task::spawn_blocking(move || hub.save(&histories)).await {
+            Ok(Ok(saved)) => tracing::debug!(?saved, "histories saved"),
+            Ok(Err(error)) => tracing::warn!("histories are lost: {error}"),
+            Err(error) => tracing::error!(%error, "histories are lost"),
         }
-        // Only now: the worker goes on as long as somebody may tell it something.
+    }
+
+    /// Sends what the applications' servers are to be told, at most for `time_left`. To be called
+    /// when the cores have ended.
+    pub(super) async fn finish(self, time_left: Duration) {
+        let Self { hub, switches, webhooks, .. } = self;
+        // The worker goes on as long as somebody may tell it something.
+        drop((hub, switches));
         if let Drained::DeadlinePassed { .. } = webhooks.drain(time_left).await {
             tracing::warn!("webhooks that were not sent yet are lost: no time is left");
         }
     }
 }
+
+/// A core that is busy for longer hangs, and publishes nothing.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Histories of the end before, for clients that recover. Without them they load anew.
 async fn restore(hub: &Arc<Hub>, histories: &Path) {

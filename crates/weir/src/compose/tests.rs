@@ -27,7 +27,10 @@ const SETTINGS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\n[[realtime.apps]]\nid 
 pub(super) fn settings(folder: &Path) -> Settings {
     let source = Source::of(&folder.join("weir.toml"), SETTINGS, None);
     let environment = |_: &str| Some("a secret of enough characters".to_owned());
-    config::parse(&source, &environment).expect("sound settings").settings
+    let settings = config::parse(&source, &environment).expect("sound settings").settings;
+    // As the parent does.
+    std::fs::create_dir_all(&settings.data_dir).expect("a folder");
+    settings
 }
 
 pub(super) fn tcp_socket() -> (SocketAddr, OwnedFd) {
@@ -37,7 +40,6 @@ pub(super) fn tcp_socket() -> (SocketAddr, OwnedFd) {
 }
 
 fn admin_socket(settings: &Settings) -> OwnedFd {
-    std::fs::create_dir_all(&settings.data_dir).expect("a folder");
     let address = ListenAddress::Unix(settings.admin_socket());
     Listener::bind(&address, BindOptions::default()).expect("a socket").into()
 }
@@ -92,7 +94,9 @@ fn realtime_answers_before_the_store_is_open() {
             (of_core(FRONT, 0), front_socket),
             (ADMIN.to_owned(), admin_socket(&settings)),
         ]);
-        let (mut weir, unopened) = Weir::start(&settings, &[], inherited).await.expect("started");
+        let (mut weir, mut unopened) =
+            Weir::prepare(&settings, &[], inherited).await.expect("sound");
+        weir.serve(&settings, &mut unopened, || {}).await.expect("started");
         // A store that takes long: its thread is not to be had.
         let (open, may_open) = mpsc::channel::<()>();
         let occupied = tokio::task::spawn_blocking(move || may_open.recv());

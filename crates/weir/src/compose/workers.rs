@@ -5,7 +5,11 @@
 //! The parent's reports say how things are, not what has changed, so nothing here can get out of
 //! step: what an app's workers are follows from the generations that are ready.
 
+mod freshen;
+mod memory;
+mod metrics;
 mod probe;
+mod recycling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,13 +22,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
-use weir_base::clock::Clock;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::{Clock, Timestamp};
 use weir_base::shutdown::Shutdown;
 use weir_front::{Address, Apps};
 use weir_supervisor::control::{
     self, Command, Lines, REPORT_BYTES_MAX, Report, Request, WorkerPhase, WorkerState, encode,
 };
 
+pub(super) use self::metrics::RecyclingMetrics;
 use crate::config::Processes;
 use crate::workers_admin::{Asked, Reported};
 
@@ -47,6 +53,8 @@ pub(super) struct Workers {
     known: BTreeMap<u64, Worker>,
     /// All of them are being reported anew: until the end some are missing.
     is_in_snapshot: bool,
+    /// Told after the first snapshot.
+    are_known: Option<oneshot::Sender<()>>,
     /// Those of them that are to get nothing more, for they are stuck.
     stuck: BTreeSet<u64>,
     /// Those of these whose eviction was asked for.
@@ -61,18 +69,31 @@ pub(super) struct Workers {
     probes: Shutdown,
     clock: Clock,
     last_id: u64,
+    /// Sizes of workers' memory, by generation.
+    measured: mpsc::Receiver<Sizes>,
+    give_measured: mpsc::Sender<Sizes>,
+    /// A worker was to be replaced by a fresh one, and when: not at once again if that failed.
+    recycled: BTreeMap<u64, Timestamp>,
+    metrics: RecyclingMetrics,
+    /// This process is on its way out: the next one looks after the workers.
+    draining: CancellationToken,
 }
+
+type Sizes = BTreeMap<u64, u64>;
 
 /// A generation of a worker.
 struct Worker {
     app: String,
+    slot: u32,
+    pid: i32,
+    started: Timestamp,
     address: Address,
     phase: WorkerPhase,
 }
 
 impl Workers {
     /// Over the parent's control channel; `processes` by the names of their apps. Also the way for
-    /// operators' orders.
+    /// operators' orders, and the moment when all workers are known.
     pub(super) fn new(
         channel: UnixStream,
         apps: Arc<Apps>,
@@ -80,12 +101,15 @@ impl Workers {
         processes: BTreeMap<String, Processes>,
         probes: Shutdown,
         clock: &Clock,
-    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>)> {
+        (metrics, draining): (RecyclingMetrics, CancellationToken),
+    ) -> anyhow::Result<(Self, mpsc::Sender<Asked>, oneshot::Receiver<()>)> {
         channel.set_nonblocking(true).context("the parent's control channel")?;
         let stream = tokio::net::UnixStream::from_std(channel)?;
         let (reports, requests) = stream.into_split();
         let (answered, ready) = mpsc::channel(READY_MAX);
         let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
+        let (tell, are_known) = oneshot::channel();
+        let (give_measured, measured) = mpsc::channel(1);
         let workers = Self {
             reports,
             requests,
@@ -93,6 +117,7 @@ impl Workers {
             processes,
             known: BTreeMap::new(),
             is_in_snapshot: false,
+            are_known: Some(tell),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
             reported,
@@ -103,8 +128,13 @@ impl Workers {
             probes,
             clock: clock.clone(),
             last_id: 0,
+            measured,
+            give_measured,
+            recycled: BTreeMap::new(),
+            metrics,
+            draining,
         };
-        Ok((workers, give_orders))
+        Ok((workers, give_orders, are_known))
     }
 
     /// Until the parent is gone, or the service ends.
@@ -124,6 +154,8 @@ impl Workers {
         let mut chunk = vec![0; READ_BYTES];
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut samples = interval(self.sample_interval());
+        samples.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 read = self.reports.read(&mut chunk) => match read? {
@@ -143,6 +175,8 @@ impl Workers {
                     self.ask(command).await?;
                 }
                 _ = looks.tick() => self.look().await?,
+                _ = samples.tick() => self.measure(),
+                Some(sizes) = self.measured.recv() => self.recycle(&sizes).await?,
             }
         }
     }
@@ -181,14 +215,14 @@ impl Workers {
     }
 
     fn note(&mut self, state: WorkerState) {
-        let WorkerState { group: app, generation, address: Some(address), phase, .. } = state
-        else {
-            return;
-        };
+        let WorkerState { group: app, slot, generation, pid, address, started_ms_ago, phase } =
+            state;
+        let Some(address) = address else { return };
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
             self.stuck.remove(&generation);
             self.evicted.remove(&generation);
+            self.recycled.remove(&generation);
             return self.give(&app);
         }
         let address = match address {
@@ -199,7 +233,9 @@ impl Workers {
         if is_new && phase == WorkerPhase::Starting {
             self.probe(&app, generation, address.clone());
         }
-        self.known.insert(generation, Worker { app: app.clone(), address, phase });
+        let started = self.clock.now() - Duration::from_millis(started_ms_ago);
+        let worker = Worker { app: app.clone(), slot, pid, started, address, phase };
+        self.known.insert(generation, worker);
         self.give(&app);
     }
 
@@ -227,9 +263,12 @@ impl Workers {
         self.is_in_snapshot = false;
         self.stuck.retain(|generation| self.known.contains_key(generation));
         self.evicted.retain(|generation| self.known.contains_key(generation));
+        self.recycled.retain(|generation, _| self.known.contains_key(generation));
         for app in self.processes.keys() {
             self.give(app);
         }
+        // Nobody waits any more when it took too long.
+        let _ = self.are_known.take().map(|tell| tell.send(()));
     }
 
     /// Makes those that are ready the workers of the app.

@@ -1,6 +1,7 @@
 //! The environment: read here and nowhere else.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The value of a variable, when it is set and is text.
@@ -20,6 +21,12 @@ pub(crate) fn systemd() -> Option<(OsString, Option<Duration>)> {
     let for_us = variable("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string());
     let microseconds = variable("WATCHDOG_USEC").filter(|_| for_us)?.parse().ok();
     Some((socket, microseconds.map(Duration::from_micros)))
+}
+
+/// The folders of programs.
+pub(crate) fn search_path() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).collect::<Vec<_>>().into_iter()
 }
 
 /// Whether the user asked for no colour (<https://no-color.org>).

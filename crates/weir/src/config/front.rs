@@ -3,16 +3,18 @@
 mod apps;
 mod http2;
 mod processes;
+mod rules;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use weir_front::{AccessLogSettings, LogFormat, TrustedProxy};
 use weir_net::TlsSettings;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
-pub(crate) use self::processes::Processes;
+pub(crate) use self::processes::{Processes, Recycling};
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
 
@@ -30,6 +32,9 @@ pub(crate) struct Front {
     pub(crate) cores: Option<u32>,
     /// Listening sockets of each core.
     pub(crate) sockets_per_core: usize,
+    pub(crate) trusted_proxies: Vec<TrustedProxy>,
+    /// None: requests are not logged.
+    pub(crate) access_log: Option<AccessLogSettings>,
     pub(crate) limits: Limits,
     pub(crate) apps: Vec<App>,
 }
@@ -44,6 +49,8 @@ impl Default for Front {
             tls: None,
             cores: None,
             sockets_per_core: 8,
+            trusted_proxies: Vec::new(),
+            access_log: None,
             limits,
             apps: Vec::new(),
         }
@@ -78,11 +85,44 @@ impl Front {
             1..=64,
             &mut self.sockets_per_core,
         );
+        keys.parsed_texts(
+            Key::fixed("trusted_proxies", "Proxies in front of Weir whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (\"10.0.0.0/8\"), or \"unix\"."),
+            &mut self.trusted_proxies,
+        );
+        keys.section("access_log", |keys| self.access_log = read_access_log(keys));
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));
         let mut known = apps::Known::default();
         keys.each("apps", |keys| self.apps.push(known.read(keys)));
     }
+}
+
+/// None: there is no path, so no log.
+fn read_access_log(keys: &mut Keys<'_>) -> Option<AccessLogSettings> {
+    let mut path = None;
+    let (mut format, mut queue_max) = (LogFormat::Combined, 8_192_usize);
+    keys.optional_text(
+        Key::fixed("path", "The file that gets a line for each request to an app; \"-\": standard output. Opened anew at a reload, after it was moved away. None: requests are not logged."),
+        &mut path,
+    );
+    let formats = [
+        ("common", LogFormat::Common),
+        ("combined", LogFormat::Combined),
+        ("json", LogFormat::Json),
+    ];
+    keys.choice(
+        Key::fixed("format", "Web servers' common format, the same with referrer and user agent, or JSON with all that is known: waits, worker, request id."),
+        &formats,
+        &mut format,
+    );
+    keys.number(
+        Key::fixed("queue_max", "Lines that wait to be written. One more is left out and counted: a slow disk delays no request."),
+        1..=1_000_000,
+        &mut queue_max,
+    );
+    let path = path?;
+    let path = if path == "-" { None } else { Some(keys.in_folder(&path)) };
+    Some(AccessLogSettings { path, format, queue_max })
 }
 
 /// More of anything than a machine holds.
@@ -153,6 +193,11 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
         "idle_timeout",
         &mut limits.idle_timeout,
         "How long a connection may wait for its next request.",
+    );
+    wait(
+        "last_request_timeout",
+        &mut limits.last_request_timeout,
+        "When the service process ends or is replaced, a connection without a request in hand is kept this long: what its client has sent meanwhile is answered, as the last request.",
     );
     wait(
         "write_timeout",

@@ -409,6 +409,11 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A path beside the file.
+    pub(crate) fn in_folder(&self, path: &str) -> PathBuf {
+        self.context.folder.join(path)
+    }
+
     /// A key of a later version: rejected by name, never ignored.
     pub(crate) fn later(&mut self, names: &[&'static str]) {
         for name in names {

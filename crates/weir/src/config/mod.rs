@@ -34,8 +34,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
-pub(crate) use self::front::Front;
-pub(crate) use self::front::Processes;
+pub(crate) use self::front::{App, Front, Processes, Recycling};
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};

@@ -44,6 +44,8 @@ pub(crate) struct Supervisor {
     pub(crate) alive_interval: Duration,
     /// How long it may say nothing before it is replaced; zero: for ever.
     unresponsive_after: Duration,
+    /// How long a new service process may take until it can take over.
+    pub(crate) replace_deadline: Duration,
     /// How long a service whose parent was killed is waited for.
     pub(crate) orphan_wait: Duration,
     /// Connections that wait in each listening socket.
@@ -73,6 +75,7 @@ impl Default for Supervisor {
             alive_interval: SECOND,
             // Far beyond the longest turn of a part, and below systemd's usual watchdog of a minute.
             unresponsive_after: Duration::from_secs(30),
+            replace_deadline: weir_supervisor::supervise::REPLACE_DEADLINE,
             orphan_wait: Duration::from_secs(10),
             backlog: weir_net::BindOptions::default().backlog,
         }
@@ -159,6 +162,14 @@ impl Supervisor {
             ),
             Duration::ZERO..=DAY,
             &mut self.unresponsive_after,
+        );
+        keys.duration(
+            Key::fixed(
+                "replace_deadline",
+                "A new service process that can't take over from the present one within this long is killed, and the present one stays.",
+            ),
+            MILLISECOND..=HOUR,
+            &mut self.replace_deadline,
         );
         keys.duration(
             Key::fixed(

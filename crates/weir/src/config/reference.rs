@@ -84,8 +84,9 @@ never ignored.
 - A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.
 - A **secret** never stands in the file: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`.
 - A relative **path** starts at the folder of the file.
-- **reload**: `yes` is taken over by `SIGHUP` (`systemctl reload weir`); `restart` needs a restart,
-  and a reload says so. The content of secret and TLS files is read again by a reload.
+- **reload**: `yes` is taken over by `SIGHUP`; `restart` needs `weir restart` or `weir upgrade`
+  ([which](../restarts.md)), and a reload says so. The content of secret and TLS files is read again
+  by a reload.
 
 This page is generated from the code (`make docs`); a test fails when it is out of date.
 ";

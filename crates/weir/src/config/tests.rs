@@ -536,8 +536,13 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
 /// The heading of a section, with what must be set around it.
 fn whole(section: &str) -> String {
     let heading = reference::heading(section);
-    if section == "front.apps[]" {
-        return "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n".to_owned();
+    if let Some(part) = section.strip_prefix("front.apps[]") {
+        let app = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
+        return match part {
+            "" => app.to_owned(),
+            ".shed[]" => format!("{app}{heading}\npath = \"/inbox\"\nqueue = \"ingress\""),
+            _ => format!("{app}{heading}\npath = \"/inbox\""),
+        };
     }
     match section.strip_prefix("realtime.apps[]") {
         Some("") => APP.to_owned(),

@@ -88,6 +88,11 @@ impl Text {
         Ok(text)
     }
 
+    /// One that an earlier program of this process has made.
+    pub(crate) fn resume(file: OwnedFd) -> Self {
+        Self(file.into())
+    }
+
     /// With another one in it.
     pub(crate) fn replace(&mut self, handover: &Handover) -> anyhow::Result<()> {
         let json = serde_json::to_vec(handover)?;

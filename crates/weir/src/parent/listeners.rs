@@ -1,5 +1,6 @@
 //! The listening sockets: bound by the parent before the service starts, held open for good.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -65,6 +66,44 @@ impl Listeners {
         Ok(Self { tcp: tcp?, admin, admin_path })
     }
 
+    /// Goes on with the sockets that an earlier program has bound where `addresses` say, as far as the
+    /// settings still say so; binds the others.
+    pub(super) fn resume(
+        settings: &Settings,
+        only: &[Part],
+        addresses: &BTreeMap<String, SocketAddr>,
+        bound: &mut BTreeMap<String, OwnedFd>,
+    ) -> anyhow::Result<Self> {
+        let options =
+            BindOptions { backlog: settings.supervisor.backlog, ..BindOptions::default() };
+        let wanted = wanted(settings).into_iter();
+        let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
+        let tcp = wanted.map(|(_, wanted)| match addresses.get(wanted.name) {
+            Some(address) if *address == wanted.address => adopt(wanted, bound),
+            _ => bind(wanted, options),
+        });
+        let tcp = tcp.collect::<anyhow::Result<Vec<Group>>>()?;
+        let admin = bound.remove(ADMIN).context("the admin socket is missing")?;
+        let admin = Listener::adopt(ADMIN, admin)?;
+        Ok(Self { tcp, admin, admin_path: settings.admin_socket() })
+    }
+
+    /// Whether what an earlier program has not bound can be bound.
+    pub(super) fn check(
+        settings: &Settings,
+        only: &[Part],
+        addresses: &BTreeMap<String, SocketAddr>,
+    ) -> anyhow::Result<()> {
+        let wanted = wanted(settings).into_iter();
+        let wanted = wanted.filter(|(parts, _)| parts.iter().any(|part| part.is_among(only)));
+        for (_, wanted) in wanted {
+            if addresses.get(wanted.name) != Some(&wanted.address) {
+                drop(bind(Wanted { sockets: None, ..wanted }, BindOptions::default())?);
+            }
+        }
+        Ok(())
+    }
+
     /// What `weir up` prints once everything serves; scripts read it.
     pub(crate) fn ready_line(&self) -> String {
         let tcp: String =
@@ -104,6 +143,26 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     }
     wanted.push((&[Part::Console], one("console", settings.console.listen)));
     wanted
+}
+
+/// The sockets of a group that an earlier program has bound. There may be more or fewer of them than
+/// cores: each is served all the same.
+fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Result<Group> {
+    let Wanted { name, address, sockets: count, has_tls } = wanted;
+    let is_per_core = count.is_some();
+    let mut sockets = Vec::new();
+    loop {
+        let own = if is_per_core { of_core(name, sockets.len()) } else { name.to_owned() };
+        let Some(descriptor) = bound.remove(&own) else { break };
+        sockets.push(Listener::adopt(&own, descriptor)?);
+    }
+    let address = sockets.first().map_or(Ok(ListenAddress::Tcp(address)), Listener::address)?;
+    Ok(Group { name, address, sockets, is_per_core, has_tls })
+}
+
+/// Where to listen, by the names of descriptors.
+pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> {
+    wanted(settings).into_iter().map(|(_, wanted)| (wanted.name, wanted.address)).collect()
 }
 
 fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {

@@ -65,6 +65,11 @@ impl Lock {
         Ok(Some(Self(file)))
     }
 
+    /// The one that an earlier program of this process has taken.
+    pub(crate) fn resume(file: OwnedFd) -> Self {
+        Self(file.into())
+    }
+
     /// A second descriptor of the same lock.
     pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)

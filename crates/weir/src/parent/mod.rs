@@ -2,23 +2,30 @@
 //! starts the service process with them and watches it; it serves nothing itself.
 
 mod handover;
+mod held;
 mod listeners;
 mod lock;
 mod salvage;
+mod takeover;
+mod upgrade;
 mod workers;
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use weir_supervisor::carried::{Carrier, State};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::Requests;
 use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
+use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
+pub(crate) use self::takeover::{check, resume};
+use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
 use crate::config::{self, Loaded, Settings, Source, environment};
 use crate::exit::Exit;
@@ -47,22 +54,35 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &lock, &text)?;
     let only = handover.flags.only.clone();
-    let mut parent = Parent { handover, text, log, ready_line, addresses };
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
-    let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
-    let outcome = match workers::fleet(settings, &only)? {
-        Some(fleet) => supervisor.with_workers(fleet).adopting_orphans()?.run(&mut parent),
-        None => supervisor.run(&mut parent),
+    let mut parent = Parent {
+        handover,
+        before: None,
+        held: Held::of(settings),
+        program: Program::running()?,
+        text,
+        log,
+        ready_line,
+        addresses,
     };
+    let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
+    let fleet = workers::fleet(settings, &only)?;
+    let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
+    let deadline = settings.supervisor.replace_deadline;
+    let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
+    Ok(end(&outcome, &admin_socket, lock))
+}
+
+fn end(outcome: &Outcome, admin_socket: &Path, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
     let _ = std::fs::remove_file(admin_socket);
     drop(lock);
-    Ok(match outcome {
+    match outcome {
         Outcome::Stopped => Exit::Fine,
         Outcome::Killed => Exit::Failed,
         // The log has said why.
         Outcome::GaveUp(_) => Exit::Failed,
-    })
+    }
 }
 
 fn announce(handover: &Handover, loaded: &Loaded) {
@@ -109,6 +129,10 @@ fn notify() -> anyhow::Result<Notify> {
 /// The parent's part in the lifecycle.
 struct Parent {
     handover: Handover,
+    /// Those of the service that is being replaced: they count again if the new one fails.
+    before: Option<Handover>,
+    held: Held,
+    program: Program,
     text: handover::Text,
     log: logging::Logging,
     ready_line: String,
@@ -130,12 +154,32 @@ impl Events for Parent {
         match self.read_again() {
             Ok(loaded) => {
                 self.log.set_level(loaded.settings.log.level);
+                self.before = None;
                 true
             }
             Err(error) => {
                 tracing::error!("settings not reloaded, those of before stay: {error:#}");
                 false
             }
+        }
+    }
+
+    /// The new process finds the settings as they are now.
+    fn replacing(&mut self) -> Result<(), String> {
+        self.prepare_replacement().map_err(|error| format!("{error:#}"))
+    }
+
+    fn upgrade(&mut self, state: &State, carrier: Carrier) -> String {
+        let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
+        let carried = Carried::new(handover, data_dir, self.held.addresses(), state);
+        format!("{:#}", self.program.become_anew(&carried, carrier))
+    }
+
+    fn replaced(&mut self, is_done: bool) {
+        let Some(before) = self.before.take().filter(|_| !is_done) else { return };
+        match self.text.replace(&before) {
+            Ok(()) => self.handover = before,
+            Err(error) => tracing::error!("settings of before are lost: {error:#}"),
         }
     }
 }
@@ -147,6 +191,22 @@ impl Parent {
         self.text.replace(&fresh)?;
         self.handover = fresh;
         Ok(loaded)
+    }
+
+    fn prepare_replacement(&mut self) -> anyhow::Result<()> {
+        let fresh = self.handover.read_again()?;
+        let loaded = fresh.load(&environment::variable)?;
+        let differences = self.held.differences(&Held::of(&loaded.settings));
+        if !differences.is_empty() {
+            let what = differences.join(", ");
+            bail!(
+                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir needs a stop and a start)"
+            );
+        }
+        self.text.replace(&fresh)?;
+        self.before = Some(std::mem::replace(&mut self.handover, fresh));
+        self.log.set_level(loaded.settings.log.level);
+        Ok(())
     }
 }
 

@@ -7,24 +7,19 @@ use weir_supervisor::workers::{Fleet, GroupSpec};
 use crate::config::Settings;
 use crate::part::Part;
 
-/// The workers of all apps that have a command. None: there are none, or apps are not wanted here.
-pub(super) fn fleet(settings: &Settings, only: &[Part]) -> anyhow::Result<Option<Fleet>> {
-    if !Part::Front.is_among(only) {
-        return Ok(None);
-    }
-    let groups: anyhow::Result<Vec<GroupSpec>> = groups(settings).collect();
-    let groups = groups?;
-    if groups.is_empty() {
-        return Ok(None);
-    }
-    Fleet::new(groups, &settings.run_folder()).map(Some).context("the workers of [[front.apps]]")
+/// The workers of all apps that have a command, if apps are wanted here. Without any, it is still the
+/// way for the service to ask something of the parent.
+pub(super) fn fleet(settings: &Settings, only: &[Part]) -> anyhow::Result<Fleet> {
+    let groups = groups(settings, only)?;
+    Fleet::new(groups, &settings.run_folder()).context("the workers of [[front.apps]]")
 }
 
 /// What is run.
-fn groups(settings: &Settings) -> impl Iterator<Item = anyhow::Result<GroupSpec>> {
-    let apps = settings.front.apps.iter();
-    apps.filter_map(|app| {
+pub(super) fn groups(settings: &Settings, only: &[Part]) -> anyhow::Result<Vec<GroupSpec>> {
+    let apps = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
+    let groups = apps.filter_map(|app| {
         let processes = app.processes.as_ref()?;
         Some(processes.group(&app.settings.name, &settings.supervisor.restart).map_err(Into::into))
-    })
+    });
+    groups.collect()
 }

@@ -42,7 +42,7 @@ pub(super) fn of_operation(error: OperationError) -> Problem {
         ),
         E::NoSuchConnection { .. } => (StatusCode::NOT_FOUND, "it may be gone already"),
         E::Channel(_) | E::Event(_) | E::Data(_) | E::SocketId(_) => (StatusCode::BAD_REQUEST, ""),
-        E::Refused(Refused::Busy(_)) => (StatusCode::SERVICE_UNAVAILABLE, ""),
+        E::Refused(Refused::Busy(_) | Refused::HandedOver) => (StatusCode::SERVICE_UNAVAILABLE, ""),
         E::Refused(Refused::TooManyChannels(_)) => (StatusCode::UNPROCESSABLE_ENTITY, ""),
         E::TooManyWatchers { .. } => (StatusCode::SERVICE_UNAVAILABLE, "close one of them"),
     };

@@ -69,4 +69,6 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites() {
     ");
     site.ok(&["check"]);
     assert!(site.ok(&["init", "production", "--output", "-"]).contains("fsync = \"always\""));
+    site.ok(&["init", "front", "--force"]);
+    assert!(site.ok(&["check"]).contains("gunicorn"));
 }

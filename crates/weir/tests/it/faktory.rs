@@ -43,6 +43,12 @@ impl Client {
         }
     }
 
+    /// None: the connection is closed.
+    pub(crate) fn try_ask(&mut self, command: &str) -> Option<String> {
+        self.stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
+        Some(self.reply())
+    }
+
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()

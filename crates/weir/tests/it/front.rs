@@ -1,6 +1,8 @@
 //! The front as the binary serves it, between plain sockets and workers that answer with their name.
 
+mod hostile;
 mod processes;
+mod recycling;
 mod worker;
 
 use std::io::{Read, Write};
@@ -51,6 +53,39 @@ fn each_app_is_served_by_its_own_workers_in_turn() {
     assert_eq!(served, ["one /cart/1", "one /cart/1", "two /cart/1", "two /cart/1"]);
     let (_, metrics) = get(weir.console(), "/metrics", "");
     assert!(metrics.contains("weir_front_app_answers_total{app=\"cart\",status=\"2xx\"} 4"));
+    assert!(weir.stop().success());
+}
+
+/// `metric{label="value"}` of the rules: the metric, and what a line of it has to hold.
+fn selectors(rules: &str) -> Vec<(&str, Vec<&str>)> {
+    let is_in_name = |character: char| character.is_ascii_lowercase() || character == '_';
+    let starts = rules.match_indices("weir_front_").map(|(start, _)| &rules[start..]);
+    starts
+        .map(|text| {
+            let (name, rest) = text.split_at(text.find(|it| !is_in_name(it)).expect("an end"));
+            let labels = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+            (name, labels.map(|(labels, _)| labels.split(',').collect()).unwrap_or_default())
+        })
+        .collect()
+}
+
+#[test]
+fn alert_rules_are_about_metrics_that_there_are() {
+    let rules = include_str!("../../../../deploy/prometheus/weir-front.rules.yml");
+    let shop = Worker::start("shop");
+    let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let selectors = selectors(rules);
+    assert!(selectors.len() >= 8, "{selectors:?}");
+    for (name, labels) in selectors {
+        let is_it = |line: &str| {
+            line.starts_with(&format!("{name}{{"))
+                && line.contains("app=\"shop\"")
+                && labels.iter().all(|label| line.contains(label))
+        };
+        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
+    }
     assert!(weir.stop().success());
 }
 
@@ -127,4 +162,63 @@ fn a_request_in_hand_is_answered_before_the_end() {
         "{answer}"
     );
     assert!(weir.wait().success());
+}
+
+/// Asks until the answer has this status.
+fn until_status(weir: &Weir, path: &str, status: &str) {
+    let expected = format!("HTTP/1.1 {status}");
+    // Rules are judged each second.
+    let is_reached = (0..1_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        get(weir.front(), path, "").0 == expected
+    });
+    assert!(is_reached, "{path} never was {status}");
+}
+
+#[test]
+fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
+    let shop = Worker::start("shop");
+    let rule = "maintenance_page = \"back.html\"\n[[front.apps.shed]]\npath = \"/inbox\"\n\
+                queue = \"ingress\"\nover = \"1ms\"\nretry_after = \"90s\"\n";
+    let site = Site::new("");
+    site.write(&format!("{BASE}{}", app("shop", rule, &[&shop])));
+    std::fs::write(site.path().join("back.html"), "<p>moving house</p>").expect("to write a page");
+    let weir = site.start();
+    assert_eq!(body(weir.front(), "/inbox", ""), "shop /inbox");
+    weir.site.ok(&["jobs", "push", "Deliver", "--queue", "ingress"]);
+    until_status(&weir, "/inbox", "503 Service Unavailable");
+    assert_eq!(body(weir.front(), "/home", ""), "shop /home");
+    assert!(weir.site.ok(&["workers", "list"]).contains("refusing for queue ingress"));
+    weir.site.ok(&["jobs", "clear", "ingress", "--yes"]);
+    until_status(&weir, "/inbox", "200 OK");
+
+    weir.site.ok(&["workers", "maintenance", "shop", "on"]);
+    assert_eq!(body(weir.front(), "/", ""), "<p>moving house</p>");
+    assert!(weir.site.ok(&["workers", "list"]).contains("in maintenance"));
+    weir.site.ok(&["workers", "maintenance", "shop", "off"]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn requests_are_logged_and_a_reload_opens_the_file_anew() {
+    let shop = Worker::start("shop");
+    let site = Site::new("");
+    let log = "[front.access_log]\npath = \"access.log\"\nformat = \"common\"\n";
+    site.write(&format!("{BASE}{log}{}", app("shop", "gzip = true\n", &[&shop])));
+    let mut weir = site.start();
+    let path = weir.site.path().join("access.log");
+    assert_eq!(body(weir.front(), "/cart", ""), "shop /cart");
+    std::fs::rename(&path, path.with_extension("1")).expect("to move it");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
+    assert_eq!(body(weir.front(), "/again", ""), "shop /again");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_access_log_dropped_total 0"), "{metrics}");
+    let site = weir.end();
+    let lines = std::fs::read_to_string(site.path().join("access.log")).expect("a new file");
+    assert!(
+        lines.contains("\"GET /again HTTP/1.1\" 200 11") && !lines.contains("/cart"),
+        "{lines}"
+    );
 }

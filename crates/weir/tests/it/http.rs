@@ -9,10 +9,24 @@ use crate::weir::{Site, Weir};
 
 /// Status line and body of a GET.
 pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
+    ask(address, &request)
+}
+
+/// Status line of a form that is sent.
+pub(crate) fn post(address: SocketAddr, path: &str, form: &str) -> String {
+    let length = form.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n{form}"
+    );
+    ask(address, &request).0
+}
+
+fn ask(address: SocketAddr, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(request.as_bytes()).expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("read");

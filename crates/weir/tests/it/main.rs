@@ -16,5 +16,6 @@ mod process;
 mod realtime;
 mod reference;
 mod reload;
+mod replacement;
 mod systemd;
 mod weir;

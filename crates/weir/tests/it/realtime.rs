@@ -1,6 +1,6 @@
 //! Realtime as the binary serves it, with tungstenite as the client.
 
-mod client;
+pub(crate) mod client;
 mod webhook;
 
 use rustix::process::Signal;

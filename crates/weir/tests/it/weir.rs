@@ -18,7 +18,11 @@ const PORTS: &str = "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n\
 
 /// The program under test.
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    program_in(Path::new(env!("CARGO_BIN_EXE_weir")))
+}
+
+fn program_in(file: &Path) -> Command {
+    let mut command = Command::new(file);
     command.env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
     command
 }
@@ -76,7 +80,12 @@ impl Site {
     }
 
     pub(crate) fn start_with(self, change: impl FnOnce(&mut Command)) -> Weir {
-        Weir::start_in(self, change)
+        Weir::start_in(self, program(), change)
+    }
+
+    /// The program in another file.
+    pub(crate) fn start_program(self, file: &Path, change: impl FnOnce(&mut Command)) -> Weir {
+        Weir::start_in(self, program_in(file), change)
     }
 }
 
@@ -94,8 +103,7 @@ impl Weir {
         Site::new("").start()
     }
 
-    fn start_in(site: Site, change: impl FnOnce(&mut Command)) -> Self {
-        let mut command = program();
+    fn start_in(site: Site, mut command: Command, change: impl FnOnce(&mut Command)) -> Self {
         command.current_dir(site.path()).args(["up", "--log-level", "debug"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut command);

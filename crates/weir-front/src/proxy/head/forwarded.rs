@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::net::IpAddr;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
-use weir_net::server::Peer;
 
 use super::{Target, write_field};
+use crate::proxy::origin::Origin;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -17,25 +18,92 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// What a worker is told. What a client says of itself is no evidence, so all of it is ours.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
-    pub(in crate::proxy) peer: Peer,
+    pub(in crate::proxy) origin: Origin,
     pub(in crate::proxy) start: Start,
+    pub(in crate::proxy) id: RequestId,
+}
+
+/// What names a request in all logs. One that a client sent is kept if it is short and plain.
+#[derive(Clone, Debug)]
+pub(in crate::proxy) enum RequestId {
+    Given(HeaderValue),
+    New([u8; 32]),
+}
+
+impl RequestId {
+    pub(in crate::proxy) fn of(headers: &HeaderMap) -> Self {
+        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
+            Some(id) => Self::Given(id.clone()),
+            None => Self::New(new_id()),
+        }
+    }
+
+    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Given(id) => id.as_bytes(),
+            Self::New(id) => id,
+        }
+    }
 }
 
 impl Forwarded {
-    pub(super) fn write(&self, head: &mut Vec<u8>, headers: &HeaderMap, target: &Target) {
-        let protocol = if self.peer.is_tls { "https" } else { "http" };
-        if let Some(address) = self.peer.address {
-            // Writing to memory can't fail.
-            let _ = write!(head, "x-forwarded-for: {address}\r\n");
+    pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
+        let protocol = if self.origin.is_tls { "https" } else { "http" };
+        if let Some(address) = self.origin.address {
+            head.extend_from_slice(b"x-forwarded-for: ");
+            write_address(head, address);
+            head.extend_from_slice(b"\r\n");
         }
         write_field(head, "x-forwarded-proto", protocol.as_bytes());
         write_field(head, "x-forwarded-host", target.host.as_bytes());
+        write_forwarded(head, self.origin, protocol, target.host.as_bytes());
         write_field(head, "x-request-start", &self.start);
-        // One that a client sent is kept if it is short and plain.
-        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
-            Some(id) => write_field(head, "x-request-id", id.as_bytes()),
-            None => write_field(head, "x-request-id", &new_id()),
+        write_field(head, "x-request-id", self.id.as_bytes());
+    }
+}
+
+/// The standard's field (RFC 7239), which newer frameworks read first.
+fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u8]) {
+    head.extend_from_slice(b"forwarded: for=");
+    match origin.address {
+        Some(address @ IpAddr::V4(_)) => write_address(head, address),
+        Some(address @ IpAddr::V6(_)) => {
+            head.extend_from_slice(b"\"[");
+            write_address(head, address);
+            head.extend_from_slice(b"]\"");
         }
+        None => head.extend_from_slice(b"unknown"),
+    }
+    head.extend_from_slice(b";proto=");
+    head.extend_from_slice(protocol.as_bytes());
+    if !host.is_empty() {
+        // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
+        head.extend_from_slice(b";host=\"");
+        head.extend_from_slice(host);
+        head.push(b'"');
+    }
+    head.extend_from_slice(b"\r\n");
+}
+
+/// As it is displayed. Of IPv4 by hand: the formatter takes 60 ns, three times a request.
+fn write_address(head: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    head.push(b'.');
+                }
+                if octet >= 100 {
+                    head.push(b'0' + octet / 100);
+                }
+                if octet >= 10 {
+                    head.push(b'0' + octet / 10 % 10);
+                }
+                head.push(b'0' + octet % 10);
+            }
+        }
+        // Writing to memory can't fail.
+        IpAddr::V6(address) => drop(write!(head, "{address}")),
     }
 }
 
@@ -91,6 +159,15 @@ impl RequestStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_displayed() {
+        for text in ["0.0.0.0", "9.10.99.100", "255.205.101.1", "2001:db8::7"] {
+            let mut written = Vec::new();
+            write_address(&mut written, text.parse().expect("an address"));
+            assert_eq!(String::from_utf8(written).as_deref(), Ok(text));
+        }
+    }
 
     #[test]
     fn the_start_is_in_seconds_with_three_decimals() {

@@ -17,7 +17,7 @@ fn a_graceful_stop_finishes_the_request_in_hand_and_ends_idle_connections() {
     busy.send(SLOW);
     server.wait_until_seen("GET /slow");
     server.stop.graceful.cancel();
-    assert_eq!(idle.read_to_end(), "", "an idle connection is closed at once");
+    assert_eq!(idle.read_to_end(), "", "an idle connection is closed");
     server.wait_until_refused();
     server.released.cancel();
     assert_eq!(busy.answer().0, "HTTP/1.1 200 OK");
@@ -56,7 +56,7 @@ fn at_once_waits_for_nobody() {
 
 #[test]
 fn a_request_on_its_way_is_still_served() {
-    let limits = Limits { linger_timeout: PATIENCE, ..Limits::default() };
+    let limits = Limits { last_request_timeout: PATIENCE, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = server.connect();
     client.send(&GET[..10]);
@@ -70,8 +70,28 @@ fn a_request_on_its_way_is_still_served() {
 }
 
 #[test]
+fn a_later_request_on_its_way_is_served_as_the_last() {
+    let limits = Limits { last_request_timeout: PATIENCE, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    // So many that some have noticed the end before their request comes.
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(GET).answer();
+    }
+    server.stop.graceful.cancel();
+    server.wait_until_refused();
+    for client in &mut clients {
+        let head = client.send(GET).read_until("\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        assert!(head.contains("connection: close"), "{head}");
+        client.read_to_end();
+    }
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
 fn a_connection_without_a_request_does_not_hold_up_the_end() {
-    let limits = Limits { linger_timeout: Duration::from_millis(10), ..Limits::default() };
+    let limits = Limits { last_request_timeout: Duration::from_millis(10), ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut silent = server.connect();
     wait_until("it is accepted", || server.metrics.connections_accepted() == 1);

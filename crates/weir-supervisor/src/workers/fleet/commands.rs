@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Fleet;
+use super::{Asker, Fleet, Wish};
 use crate::control::{Command, Incoming, REQUESTS_PER_TURN_MAX, Report, Request};
 use crate::workers::REASON_BYTES_MAX;
 use crate::workers::process::Place;
@@ -16,37 +16,41 @@ impl Fleet {
         for line in 0..self.lines.len() {
             let received = self.lines[line].link.receive();
             self.has_unread |= received.len() == REQUESTS_PER_TURN_MAX;
+            let number = self.lines[line].number;
             for incoming in received {
-                let answer = self.answer(incoming, now);
-                self.lines[line].link.send(&answer);
+                if let Some(answer) = self.answer(incoming, number, now) {
+                    self.lines[line].link.send(&answer);
+                }
             }
         }
     }
 
-    fn answer(&mut self, incoming: Incoming, now: Duration) -> Report {
+    /// None: the supervisor answers.
+    fn answer(&mut self, incoming: Incoming, line: u64, now: Duration) -> Option<Report> {
         let (id, reason) = match incoming {
-            Incoming::Request(Request { id, command }) => match self.follow(command, now) {
-                Ok(()) => return Report::Done { id },
-                Err(reason) => (Some(id), reason),
-            },
+            Incoming::Request(Request { id, command }) => {
+                if let Some(wish) = Wish::of(&command) {
+                    self.wishes.push((wish, Asker { line, id }));
+                    return None;
+                }
+                match self.follow(command, line, now) {
+                    Ok(()) => return Some(Report::Done { id }),
+                    Err(reason) => (Some(id), reason),
+                }
+            }
             Incoming::Malformed(reason) => (None, reason),
         };
         tracing::warn!(reason, "a command of the service is refused");
-        Report::Refused { id, reason }
+        Some(Report::Refused { id, reason })
     }
 
-    fn follow(&mut self, command: Command, now: Duration) -> Result<(), Refusal> {
+    fn follow(&mut self, command: Command, line: u64, now: Duration) -> Result<(), Refusal> {
         if self.is_stopping {
             return Err("everything is being stopped".into());
         }
         match command {
             Command::Ready { generation } => self.believe_ready(generation, now),
-            Command::LetGo { generation } => {
-                let place = self.find_generation(generation)?;
-                let action = self.slot_mut(place).let_go(generation, now);
-                self.perform(place.group, action.into_iter().collect(), now);
-                Ok(())
-            }
+            Command::LetGo { generation } => self.note_let_go(generation, line, now),
             Command::Start { group, slot } => self.start_slots(&group, slot, now),
             Command::Stop { group, slot } => self.stop_slots(&group, slot, now),
             Command::Restart { group, slot } => {
@@ -83,6 +87,9 @@ impl Fleet {
                 self.groups[group].rules.is_paused = false;
                 self.report_group(group);
                 Ok(())
+            }
+            Command::ReplaceService | Command::Upgrade => {
+                Err("that is no command for workers".into())
             }
         }
     }
@@ -149,7 +156,7 @@ impl Fleet {
         found.ok_or_else(|| format!("there is no group of workers {name:?}"))
     }
 
-    fn find_generation(&self, generation: u64) -> Result<Place, Refusal> {
+    pub(super) fn find_generation(&self, generation: u64) -> Result<Place, Refusal> {
         let found = self.processes.get(&generation).map(|process| process.place);
         found.ok_or_else(|| format!("generation {generation} is not there (any more)"))
     }

@@ -144,6 +144,7 @@ impl Fleet {
             .collect();
         for (generation, status) in ended {
             let Some(mut process) = self.processes.remove(&generation) else { continue };
+            self.let_go.remove(&generation);
             let place = process.place;
             process.output.finish(&mut self.printer);
             let last_lines = process.output.last_lines();

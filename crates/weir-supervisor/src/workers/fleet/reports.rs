@@ -58,6 +58,7 @@ impl Fleet {
         self.lines.retain(|line| !line.link.is_closed());
         if self.lines.len() < before {
             tracing::info!("a service has gone; workers stay");
+            self.stop_those_let_go(now);
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::compose::tests::{PATIENCE, inherit, run, settings, tcp_socket};
 use crate::compose::{Weir, ended};
 use crate::parent::{FRONT, of_core};
+use crate::part::Part;
 
 #[test]
 fn a_core_that_does_not_answer_is_named() {
@@ -11,7 +12,9 @@ fn a_core_that_does_not_answer_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = settings(folder.path());
         let inherited = inherit(vec![(of_core(FRONT, 0), tcp_socket().1)]);
-        let (mut weir, _) = Weir::start(&settings, &[], inherited).await.expect("started");
+        let (mut weir, mut unopened) =
+            Weir::prepare(&settings, &[Part::Realtime], inherited).await.expect("sound");
+        weir.serve(&settings, &mut unopened, || {}).await.expect("started");
         let told_to_end = weir.cores.as_ref().expect("it has a socket").stop.graceful.clone();
         assert_eq!(weir.silent(PATIENCE).await, [""; 0]);
         told_to_end.cancel();

@@ -1,14 +1,16 @@
 //! `[[front.apps]]`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_front::{AppLimits, AppSettings};
+use weir_front::{AppLimits, AppSettings, Gzip};
 use weir_supervisor::workers::GroupName;
 
 use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
+use super::rules;
 
 /// An app, and how its workers are started.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub(crate) struct App {
     pub(crate) settings: AppSettings,
     /// None: something else starts them.
     pub(crate) processes: Option<Processes>,
+    /// Shown during maintenance.
+    pub(crate) maintenance_page: Option<PathBuf>,
 }
 
 /// More of anything than a machine holds.
@@ -28,13 +32,8 @@ pub(super) struct Known(HashSet<String>);
 impl Known {
     /// One app. Without its name or workers it is none, but a mistake.
     pub(super) fn read(&mut self, keys: &mut Keys<'_>) -> App {
-        let mut app = AppSettings {
-            name: String::new(),
-            hosts: Vec::new(),
-            paths: Vec::new(),
-            workers: Vec::new(),
-            limits: AppLimits::default(),
-        };
+        let mut app = AppSettings::new("");
+        let mut maintenance_page = None;
         keys.required_text(
             Key::fixed("name", "Required. Names the app in logs, metrics and commands."),
             &mut app.name,
@@ -51,11 +50,17 @@ impl Known {
         } else if !keys.is_set("command") {
             keys.require("upstreams");
         }
+        rules::read(keys, &mut app);
+        keys.optional_path(
+            Key::fixed("maintenance_page", "The HTML file that whoever asks is shown during maintenance, with 503 (weir workers maintenance APP on). None: a plain page of Weir's own."),
+            &mut maintenance_page,
+        );
         read_counts(keys, &mut app.limits);
         read_buffers(keys, &mut app.limits);
+        app.limits.gzip = read_gzip(keys);
         read_waits(keys, &mut app.limits);
-        keys.later(&["mode", "listen", "queues", "queues_per_worker", "shed"]);
-        App { settings: app, processes }
+        keys.later(&["mode", "listen", "queues", "queues_per_worker"]);
+        App { settings: app, processes, maintenance_page }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {
@@ -124,6 +129,25 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
         0..=1 << 40,
         &mut limits.request_bytes_max,
     );
+}
+
+/// None: answers go out as they are.
+fn read_gzip(keys: &mut Keys<'_>) -> Option<Gzip> {
+    let (mut is_on, mut gzip) = (false, Gzip::default());
+    keys.flag(
+        Key::fixed(
+            "gzip",
+            "Compress answers that are text, for clients that take it, unless the app has.",
+        ),
+        &mut is_on,
+    );
+    keys.size(
+        Key::fixed("gzip_min", "Shorter answers are not compressed."),
+        0..=1 << 30,
+        &mut gzip.bytes_min,
+    );
+    keys.number(Key::fixed("gzip_level", "From 1 (fast) to 9 (small)."), 1..=9, &mut gzip.level);
+    is_on.then_some(gzip)
 }
 
 fn read_buffers(keys: &mut Keys<'_>, limits: &mut AppLimits) {

@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_base::secret::Secret;
 use weir_supervisor::RestartPolicy;
 use weir_supervisor::workers::{
-    BoundBy, Dump, GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, Sockets,
-    WorkerSignal,
+    BoundBy, Dump, GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, ResourceLimits,
+    Sockets, WorkerSignal,
 };
 
 use super::super::keys::{Key, Keys, WAIT};
+use super::super::units::{DAY, MILLISECOND};
 
 /// The keys that mean nothing without a command.
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 17] = [
     "workers",
     "folder",
     "user",
@@ -23,6 +25,13 @@ const OWN_KEYS: [&str; 10] = [
     "dump_signal",
     "dump_wait",
     "evict_after",
+    "environment",
+    "open_files",
+    "address_space",
+    "recycle_memory",
+    "recycle_age",
+    "recycle_requests",
+    "recycle_interval",
 ];
 
 /// What is run as an app's workers.
@@ -41,6 +50,30 @@ pub(crate) struct Processes {
     pub(crate) evict_after: Option<Duration>,
     pub(crate) dump_signal: Option<String>,
     pub(crate) dump_wait: Duration,
+    pub(crate) environment: Vec<(String, Secret)>,
+    /// None: as many as Weir.
+    pub(crate) open_files: Option<u64>,
+    /// None: as much as Weir.
+    pub(crate) address_space: u64,
+    pub(crate) recycling: Recycling,
+}
+
+/// When a worker that serves is replaced by a fresh one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recycling {
+    /// Bytes; 0: never.
+    pub(crate) memory: u64,
+    pub(crate) age: Option<Duration>,
+    pub(crate) requests: Option<u64>,
+    /// How often it is looked.
+    pub(crate) interval: Duration,
+}
+
+impl Default for Recycling {
+    fn default() -> Self {
+        // Reading the memory of a process of some gigabytes takes milliseconds.
+        Self { memory: 0, age: None, requests: None, interval: Duration::from_secs(10) }
+    }
 }
 
 impl Default for Processes {
@@ -57,6 +90,10 @@ impl Default for Processes {
             evict_after: None,
             dump_signal: None,
             dump_wait: Duration::from_secs(1),
+            environment: Vec::new(),
+            open_files: None,
+            address_space: 0,
+            recycling: Recycling::default(),
         }
     }
 }
@@ -97,8 +134,30 @@ impl Processes {
             "Sent to a worker before it is evicted, so that it says what it is doing: \"USR1\". None: it is killed at once.",
             &mut own.dump_signal,
         );
+        own.read_limits(keys);
+        own.recycling.read(keys);
         own.check(keys);
         keys.is_set("command").then_some(own)
+    }
+
+    fn read_limits(&mut self, keys: &mut Keys<'_>) {
+        keys.secrets(
+            Key::fixed("environment", "A table of variables that the command gets in addition to Weir's own: texts, or { env = \"NAME\" } and { file = \"PATH\" }. Placeholders as in the command; \"{{\" is a brace."),
+            &mut self.environment,
+        );
+        keys.optional_number(
+            Key::fixed(
+                "open_files",
+                "Files that a worker may have open (RLIMIT_NOFILE). None: as many as Weir.",
+            ),
+            16..=1 << 30,
+            &mut self.open_files,
+        );
+        keys.size(
+            Key::fixed("address_space", "Address space that a worker may take (RLIMIT_AS), beyond which it gets no more memory: a last resort, well above recycle_memory. 0B: as much as Weir."),
+            0..=1 << 50,
+            &mut self.address_space,
+        );
     }
 
     fn read_waits(&mut self, keys: &mut Keys<'_>) {
@@ -166,6 +225,16 @@ impl Processes {
         }
     }
 
+    fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        self.environment.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()))
+    }
+
+    /// What the parent makes use of; the rest is the service's.
+    pub(crate) fn for_parent(&self) -> Self {
+        let recycling = Recycling::default();
+        Self { ready_path: None, evict_after: None, recycling, ..self.clone() }
+    }
+
     /// For the parent.
     pub(crate) fn group(
         &self,
@@ -176,6 +245,12 @@ impl Processes {
         let dump = self.dump_signal.as_ref().and_then(|signal| signal.parse().ok());
         Ok(GroupSpec {
             processes: self.count,
+            environment: self.variables().collect(),
+            resource_limits: ResourceLimits {
+                open_files: self.open_files,
+                address_space_bytes: Some(self.address_space).filter(|bytes| *bytes > 0),
+                ..ResourceLimits::default()
+            },
             folder: self.folder.clone(),
             user: self.user.clone(),
             sockets: self.sockets().unwrap_or(Sockets::None),
@@ -187,6 +262,31 @@ impl Processes {
             restart: restart.clone(),
             ..GroupSpec::new(name, self.command.clone())
         })
+    }
+}
+
+impl Recycling {
+    fn read(&mut self, keys: &mut Keys<'_>) {
+        keys.size(
+            Key::fixed("recycle_memory", "A worker with more memory than this (proportional set size, with the processes that it has started) is replaced by a fresh one, never two at once. 0B: never."),
+            0..=1 << 50,
+            &mut self.memory,
+        );
+        keys.optional_duration(
+            Key::fixed("recycle_age", "The same for one that is older than this (up to a tenth less, so that not all are replaced together). None: never."),
+            MILLISECOND..=DAY * 365,
+            &mut self.age,
+        );
+        keys.optional_number(
+            Key::fixed("recycle_requests", "The same for one that the present service process has given more requests than this (up to a tenth less). None: never."),
+            1..=1 << 50,
+            &mut self.requests,
+        );
+        keys.duration(
+            Key::fixed("recycle_interval", "How often a worker's memory is measured and it is looked whether one is to be replaced."),
+            MILLISECOND * 10..=DAY,
+            &mut self.interval,
+        );
     }
 }
 

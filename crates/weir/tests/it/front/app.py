@@ -1,6 +1,7 @@
 """An app's worker on a unix socket: a thread for each request, answered with the process's number."""
 
 import os
+import resource
 import socket
 import sys
 import threading
@@ -18,7 +19,13 @@ def answer(connection):
         time.sleep(600)
     if head.startswith(b"GET /slow "):
         time.sleep(1.5)
+    if head.startswith(b"GET /grow "):
+        grown.append(os.urandom(1 << 20) * 100)
     body = b"%d" % os.getpid()
+    if head.startswith(b"GET /limits "):
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        space, _ = resource.getrlimit(resource.RLIMIT_AS)
+        body = b"%s %d %d" % (os.environb.get(b"SHOP_MODE", b""), files, space)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
     try:
         connection.sendall(answer % (len(body), body))
@@ -27,6 +34,7 @@ def answer(connection):
     connection.close()
 
 
+grown = []
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
 listener.listen(64)

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{BASE, body};
-use crate::http::get;
+use crate::http::{get, post};
 use crate::weir::{Site, Weir, is_running};
 
 /// Longer than anything takes on a busy machine.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const APP: &str = include_str!("app.py");
 
 /// Weir with three workers, all of which serve.
-fn start(more: &str) -> Weir {
+pub(super) fn start(more: &str) -> Weir {
     let site = Site::new("");
     std::fs::write(site.path().join("app.py"), APP).expect("written");
     let folder = site.path().display();
@@ -31,7 +31,7 @@ fn start(more: &str) -> Weir {
 }
 
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "it never was so");
@@ -40,7 +40,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// The workers that answer some requests.
-fn serving(weir: &Weir) -> BTreeSet<i32> {
+pub(super) fn serving(weir: &Weir) -> BTreeSet<i32> {
     (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
 }
 
@@ -75,6 +75,38 @@ fn a_worker_that_is_stuck_is_evicted_and_only_its_own_request_is_lost() {
     let (_, metrics) = get(weir.console(), "/metrics", "");
     let failed = "weir_front_app_failures_total{app=\"shop\",reason=\"broken\"} 1";
     assert!(metrics.contains(failed), "{metrics}");
+    for line in ["worker_evictions_total{app=\"shop\"} 1", "worker_restarts_total{app=\"shop\"} 1"]
+    {
+        assert!(metrics.contains(line), "{line} is missing:\n{metrics}");
+    }
+    let (_, page) = get(weir.console(), "/front", "");
+    assert!(page.contains("<span>Evicted</span> 1</li>"), "{page}");
+    assert_eq!(listed(&weir)["evictions"], 1);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_console_shows_workers_and_gives_orders() {
+    let weir = start("");
+    let (_, page) = get(weir.console(), "/front", "");
+    assert!(page.contains("<h2 id=\"app-shop\">shop</h2>"), "{page}");
+    assert_eq!(page.matches("<td data-label=\"State\">serving</td>").count(), 3);
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).expect("a form");
+    let csrf = csrf.split('"').next().expect("a token");
+    let act = |fields: &str| {
+        let form = format!("csrf={csrf}&app=shop&{fields}");
+        post(weir.console(), "/front/act", &form)
+    };
+    assert_eq!(act("do=scale&processes=1"), "HTTP/1.1 303 See Other");
+    until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
+    let before = serving(&weir);
+    assert_eq!(act("do=restart&worker=0"), "HTTP/1.1 303 See Other");
+    until(|| serving(&weir).is_disjoint(&before));
+    assert_eq!(act("do=pause"), "HTTP/1.1 303 See Other");
+    assert_eq!(listed(&weir)["is_paused"], true);
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_app_paused{app=\"shop\"} 1"), "{metrics}");
+    assert_eq!(act("do=scale&processes=5000"), "HTTP/1.1 503 Service Unavailable");
     assert!(weir.stop().success());
 }
 
@@ -132,7 +164,7 @@ fn workers_outlive_a_service_process_that_dies() {
 }
 
 /// What `weir workers list` says of the app.
-fn listed(weir: &Weir) -> Value {
+pub(super) fn listed(weir: &Weir) -> Value {
     let apps: Value =
         serde_json::from_str(&weir.site.ok(&["workers", "list", "--json"])).expect("JSON");
     apps[0].clone()

@@ -16,14 +16,14 @@ use crate::process::PATIENCE;
 const MESSAGES_MAX: usize = 1_000;
 
 /// A connection that is established.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: WebSocket<TcpStream>,
     id: String,
 }
 
 impl Socket {
     /// Connects to the app with this key.
-    pub(super) fn of(address: SocketAddr, key: &str) -> Self {
+    pub(crate) fn of(address: SocketAddr, key: &str) -> Self {
         let mut socket = Self { stream: open(address, key), id: String::new() };
         let data = socket.event("pusher:connection_established")["data"].clone();
         let data: Value = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
@@ -32,13 +32,45 @@ impl Socket {
     }
 
     /// The code with which a connection is refused.
-    pub(super) fn refused(address: SocketAddr, key: &str) -> u16 {
+    pub(crate) fn refused(address: SocketAddr, key: &str) -> u16 {
         Self { stream: open(address, key), id: String::new() }.closed()
     }
 
-    pub(super) fn subscribe(&mut self, channel: &str) {
+    pub(crate) fn subscribe(&mut self, channel: &str) {
         self.send(&json!({"event": "pusher:subscribe", "data": {"channel": channel}}));
         self.event("pusher_internal:subscription_succeeded");
+    }
+
+    /// Comes back and asks for what came behind `place` (epoch and offset); also what became of that.
+    /// None: told to come back once more.
+    pub(crate) fn back(
+        address: SocketAddr,
+        key: &str,
+        channel: &str,
+        place: Option<&Value>,
+    ) -> Option<(Self, Value)> {
+        let mut socket = Self { stream: open(address, key), id: String::new() };
+        let subscribe = json!({"channel": channel, "recover": place});
+        socket.next().filter(|event| event["event"] == "pusher:connection_established")?;
+        socket.send(&json!({"event": "pusher:subscribe", "data": subscribe}));
+        let answer = socket.next()?;
+        assert_eq!(answer["event"], "pusher_internal:subscription_succeeded", "{answer}");
+        Some((socket, answer))
+    }
+
+    /// The next message; None: the server told it to come back.
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        for _ in 0..MESSAGES_MAX {
+            match self.stream.read().expect("a message") {
+                Message::Text(text) => return serde_json::from_str(text.as_str()).expect("JSON"),
+                Message::Close(frame) => {
+                    assert_eq!(u16::from(frame.expect("a code").code), 4100);
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        panic!("nothing of worth among {MESSAGES_MAX} messages");
     }
 
     fn send(&mut self, message: &Value) {
@@ -46,7 +78,7 @@ impl Socket {
     }
 
     /// The next event of this name.
-    pub(super) fn event(&mut self, name: &str) -> Value {
+    pub(crate) fn event(&mut self, name: &str) -> Value {
         for _ in 0..MESSAGES_MAX {
             let message = self.stream.read().expect("a message");
             let Message::Text(text) = message else { continue };
@@ -59,7 +91,7 @@ impl Socket {
     }
 
     /// The code with which the server closes.
-    pub(super) fn closed(&mut self) -> u16 {
+    pub(crate) fn closed(&mut self) -> u16 {
         for _ in 0..MESSAGES_MAX {
             if let Message::Close(frame) = self.stream.read().expect("a message") {
                 // The close is answered with the next read, and the server hangs up.
@@ -71,7 +103,7 @@ impl Socket {
     }
 
     /// Waits until the connection is gone without a word.
-    pub(super) fn cut_off(&mut self) {
+    pub(crate) fn cut_off(&mut self) {
         match self.stream.read() {
             Err(Error::Protocol(_) | Error::Io(_)) => {}
             other => panic!("not cut off: {other:?}"),
@@ -87,16 +119,16 @@ fn open(address: SocketAddr, key: &str) -> WebSocket<TcpStream> {
 }
 
 /// The HTTP API, as an application's server uses it.
-pub(super) struct Api<'a> {
-    pub(super) address: SocketAddr,
-    pub(super) app: &'a str,
-    pub(super) key: &'a str,
-    pub(super) secret: &'a str,
+pub(crate) struct Api<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) app: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) secret: &'a str,
 }
 
 impl Api<'_> {
     /// Status line and body of a signed request.
-    pub(super) fn post(&self, what: &str, body: &Value) -> (String, String) {
+    pub(crate) fn post(&self, what: &str, body: &Value) -> (String, String) {
         let path = format!("/apps/{}/{what}", self.app);
         let query = format!(
             "auth_key={}&auth_timestamp={}&auth_version=1.0&body_md5={}",
@@ -117,7 +149,7 @@ fn sign(secret: &str, text: &str) -> String {
 }
 
 /// Status line and body of a request with a JSON body.
-pub(super) fn request(
+pub(crate) fn request(
     address: SocketAddr,
     method: &str,
     path: &str,

@@ -1,0 +1,92 @@
+//! How the requests were shared among the workers.
+
+use std::collections::HashMap;
+
+/// Worker names told apart: with more, a server makes up names as it goes.
+const NAMES_MAX: usize = 10_000;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shares {
+    requests: HashMap<Vec<u8>, u64>,
+}
+
+/// Figures over all workers, those that got nothing included where it is known how many there are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Fairness {
+    /// Jain's index, (sum x)^2 / (n sum x^2): 1 when all got the same, 1/n when one got everything.
+    pub(crate) jain: f64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    /// `None`: nobody said how many workers there are.
+    pub(crate) idle_workers: Option<usize>,
+    pub(crate) workers_seen: usize,
+}
+
+impl Shares {
+    pub(crate) fn count(&mut self, worker: &[u8]) {
+        if let Some(requests) = self.requests.get_mut(worker) {
+            *requests += 1;
+        } else if self.requests.len() < NAMES_MAX {
+            self.requests.insert(worker.to_vec(), 1);
+        }
+    }
+
+    /// `None` if no answer named its worker. `workers` that were replaced meanwhile make more names than workers.
+    pub(crate) fn fairness(&self, workers: Option<usize>) -> Option<Fairness> {
+        if self.requests.is_empty() {
+            return None;
+        }
+        let seen = self.requests.len();
+        let silent = workers.map(|workers| workers.saturating_sub(seen));
+        let least = self.requests.values().copied().min().unwrap_or(0);
+        Some(Fairness {
+            jain: self.jain(seen + silent.unwrap_or(0)),
+            min: if silent.unwrap_or(0) > 0 { 0 } else { least },
+            max: self.requests.values().copied().max().unwrap_or(0),
+            idle_workers: silent,
+            workers_seen: seen,
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 requests")]
+    fn jain(&self, workers: usize) -> f64 {
+        let counts = self.requests.values().map(|requests| *requests as f64);
+        let (sum, squares) = counts
+            .fold((0.0, 0.0), |(sum, squares), count| (sum + count, count.mul_add(count, squares)));
+        sum * sum / (workers as f64 * squares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(counts: &[u64]) -> Shares {
+        let mut shares = Shares::default();
+        for (worker, count) in counts.iter().enumerate() {
+            (0..*count).for_each(|_| shares.count(worker.to_string().as_bytes()));
+        }
+        shares
+    }
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_nth_for_a_single_winner() {
+        let equal = shares(&[5, 5, 5, 5]).fairness(Some(4)).expect("named");
+        assert!((equal.jain - 1.0).abs() < 1e-12, "{equal:?}");
+        assert_eq!((equal.min, equal.max, equal.idle_workers), (5, 5, Some(0)));
+        let single = shares(&[7]).fairness(Some(4)).expect("named");
+        assert!((single.jain - 0.25).abs() < 1e-12, "{single:?}");
+        assert_eq!((single.min, single.max, single.idle_workers), (0, 7, Some(3)));
+        // (1 + 2 + 3)^2 / (3 (1 + 4 + 9))
+        let uneven = shares(&[1, 2, 3]).fairness(None).expect("named");
+        assert!((uneven.jain - 36.0 / 42.0).abs() < 1e-12, "{uneven:?}");
+        assert_eq!((uneven.min, uneven.idle_workers, uneven.workers_seen), (1, None, 3));
+    }
+
+    #[test]
+    fn replaced_workers_are_more_names_than_workers() {
+        let replaced = shares(&[2, 2, 2]).fairness(Some(2)).expect("named");
+        assert_eq!((replaced.idle_workers, replaced.workers_seen, replaced.min), (Some(0), 3, 2));
+        assert_eq!(Shares::default().fairness(Some(2)), None);
+    }
+}

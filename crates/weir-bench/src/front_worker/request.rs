@@ -1,0 +1,48 @@
+//! As much of a request as a worker has to understand.
+
+use std::time::Duration;
+
+use memchr::memmem;
+
+/// Longest sleep that is obeyed.
+const SERVICE_MAX: Duration = Duration::from_secs(60);
+
+/// Where the head at the front of `input` ends, once it has arrived.
+pub(super) fn head_end(input: &[u8]) -> Option<usize> {
+    memmem::find(input, b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// What `us=` in the request's first line says; nothing is no time.
+pub(super) fn service_time(head: &[u8]) -> Duration {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or(head);
+    let Some(at) = memmem::find(line, b"us=") else {
+        return Duration::ZERO;
+    };
+    let digits = line[at + 3..].iter().take_while(|byte| byte.is_ascii_digit());
+    let number = |sum: u64, byte: &u8| sum.saturating_mul(10).saturating_add((byte - b'0').into());
+    Duration::from_micros(digits.fold(0, number)).min(SERVICE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_in_the_first_line_and_bounded() {
+        for (head, microseconds) in [
+            ("GET /sleep?us=5000 HTTP/1.1\r\n\r\n", 5000),
+            ("GET /sleep?us=0 HTTP/1.1\r\nX: us=7\r\n\r\n", 0),
+            ("GET / HTTP/1.1\r\nX: us=7\r\n\r\n", 0),
+            ("GET /?us=99999999999999999999999 HTTP/1.1\r\n\r\n", 60_000_000),
+        ] {
+            let expected = Duration::from_micros(microseconds);
+            assert_eq!(service_time(head.as_bytes()), expected, "{head}");
+        }
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        assert_eq!(head_end(b"GET / HTTP/1.1\r\nHost: x\r\n"), None);
+        assert_eq!(head_end(b"GET / HTTP/1.1\r\n\r\nmore"), Some(18));
+    }
+}

@@ -1,0 +1,81 @@
+//! What happened to an app between two moments.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_front::Distribution;
+use weir_front::view::{Count, jain_index};
+
+use super::{App, Worker};
+use crate::figures::as_float;
+
+/// What happened to an app between two moments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lately {
+    pub(crate) requests_per_second: f64,
+    pub(crate) refused_per_second: f64,
+    pub(crate) refused: u64,
+    pub(crate) evictions: u64,
+    /// How long requests waited for a worker.
+    pub(crate) waits: Distribution,
+    /// How long workers took to begin their answers.
+    pub(crate) answers: Distribution,
+    /// Of what the workers that serve were given. None: nothing.
+    pub(crate) jain_index: Option<f64>,
+    /// How long a request of each worker waited, by its address, on average.
+    waits_of: BTreeMap<String, Duration>,
+}
+
+impl Lately {
+    /// From `before` to `now`, which are `seconds` apart.
+    pub(super) fn between(before: &App, now: &App, seconds: f64) -> Self {
+        let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
+        let answers = now.totals.answers.saturating_sub(before.totals.answers);
+        let refused = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
+        let given: Vec<Given> = now.workers.iter().map(|it| Given::since(before, it)).collect();
+        let serving = now.workers.iter().zip(&given).filter(|(worker, _)| worker.is_serving());
+        Self {
+            requests_per_second: rate(answers),
+            refused_per_second: rate(refused),
+            refused,
+            evictions: now.evictions.saturating_sub(before.evictions),
+            waits: now.totals.waits.since(&before.totals.waits),
+            answers: now.totals.services.since(&before.totals.services),
+            jain_index: jain_index(serving.map(|(_, given)| given.count)),
+            waits_of: now.workers.iter().zip(&given).filter_map(mean_wait).collect(),
+        }
+    }
+
+    /// How long a request of this worker waited on average. None: it was given none.
+    pub(crate) fn mean_wait(&self, worker: &Worker) -> Option<Duration> {
+        self.waits_of.get(worker.address.as_ref()?).copied()
+    }
+}
+
+fn sum(counts: &[Count]) -> u64 {
+    counts.iter().map(|it| it.count).sum()
+}
+
+/// What a worker was given.
+struct Given {
+    count: u64,
+    waited: Duration,
+}
+
+impl Given {
+    /// Since `before`, where a worker that is new is unknown.
+    fn since(before: &App, worker: &Worker) -> Self {
+        let same = |it: &&Worker| it.address.is_some() && it.address == worker.address;
+        let then = before.workers.iter().find(same);
+        let (given, waited) = then.map_or((0, Duration::ZERO), |it| (it.given, it.waited));
+        Self {
+            count: worker.given.saturating_sub(given),
+            waited: worker.waited.saturating_sub(waited),
+        }
+    }
+}
+
+fn mean_wait((worker, given): (&Worker, &Given)) -> Option<(String, Duration)> {
+    let count = u32::try_from(given.count).unwrap_or(u32::MAX);
+    Some((worker.address.clone()?, given.waited.checked_div(count)?))
+}

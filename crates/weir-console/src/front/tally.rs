@@ -1,0 +1,141 @@
+//! What was counted of the apps lately. Bounded: a reading in five seconds of the last minute.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use super::{App, Lately};
+
+/// How far the figures beside the charts reach back.
+const MINUTE: Duration = Duration::from_secs(60);
+/// How often a reading is kept, and how far the charts' figures reach back.
+const STEP: Duration = Duration::from_secs(5);
+
+/// What was counted of the apps lately.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    kept: VecDeque<Noted>,
+    /// The newest, kept or not.
+    newest: Option<Noted>,
+}
+
+#[derive(Clone, Debug)]
+struct Noted {
+    at: Timestamp,
+    apps: Vec<App>,
+}
+
+impl Tally {
+    /// Notes a reading.
+    pub(crate) fn add(&mut self, at: Timestamp, apps: &[App]) {
+        if self.newest.as_ref().is_some_and(|newest| at < newest.at) {
+            // The clock went back: no difference means anything.
+            *self = Self::default();
+        }
+        let before = self.newest.replace(Noted { at, apps: apps.to_vec() });
+        let is_due = self.kept.back().is_none_or(|last| at.since(last.at) > STEP);
+        if is_due && let Some(before) = before {
+            self.kept.push_back(before);
+        }
+        while self.kept.len() > 1 && at.since(self.kept[1].at) >= MINUTE {
+            self.kept.pop_front();
+        }
+    }
+
+    /// What happened within the last minute, by app.
+    pub(crate) fn minutes(&self) -> BTreeMap<String, Lately> {
+        self.since(self.kept.front())
+    }
+
+    /// What happened within the last few seconds, by app.
+    pub(crate) fn moments(&self) -> BTreeMap<String, Lately> {
+        self.since(self.kept.back())
+    }
+
+    fn since(&self, before: Option<&Noted>) -> BTreeMap<String, Lately> {
+        let (Some(before), Some(now)) = (before, &self.newest) else { return BTreeMap::new() };
+        let seconds = now.at.since(before.at).as_secs_f64();
+        let apps = now.apps.iter().filter_map(|app| {
+            let then = before.apps.iter().find(|then| then.name == app.name)?;
+            Some((app.name.clone(), Lately::between(then, app, seconds)))
+        });
+        apps.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_front::Distribution;
+    use weir_front::view::{Count, TotalsView};
+
+    use super::*;
+    use crate::front::Worker;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis((1_000_000 + second) * 1_000)
+    }
+
+    fn worker(address: &str, given: u64, waited_ms: u64) -> Worker {
+        Worker {
+            address: Some(address.to_owned()),
+            state: "serving".to_owned(),
+            given,
+            waited: Duration::from_millis(waited_ms),
+            ..Worker::default()
+        }
+    }
+
+    fn app(answers: u64, refused: u64, workers: Vec<Worker>) -> App {
+        let refusals = vec![Count { reason: "queue_max", count: refused }];
+        let totals = TotalsView { answers, refusals, ..TotalsView::default() };
+        App { name: "shop".to_owned(), totals, workers, ..App::default() }
+    }
+
+    #[test]
+    fn figures_are_of_the_last_minute_and_charts_of_the_last_seconds() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.minutes(), BTreeMap::new());
+        for second in 0..200 {
+            tally.add(at(second), &[app(second.saturating_sub(100) * 10, second, Vec::new())]);
+        }
+        let (minute, moment) = (&tally.minutes()["shop"], &tally.moments()["shop"]);
+        assert_eq!((minute.requests_per_second, moment.requests_per_second), (10.0, 10.0));
+        assert!((60..=66).contains(&minute.refused), "{}", minute.refused);
+        assert!((1..=6).contains(&moment.refused), "{}", moment.refused);
+        assert!(tally.kept.len() <= 13, "{}", tally.kept.len());
+        tally.add(at(100), &[app(0, 0, Vec::new())]);
+        assert_eq!(tally.minutes(), BTreeMap::new(), "the clock went back");
+    }
+
+    #[test]
+    fn what_a_worker_was_given_counts_from_its_beginning_or_the_minute_s() {
+        let mut tally = Tally::default();
+        tally.add(at(0), &[app(0, 0, vec![worker("a", 100, 0), worker("b", 0, 0)])]);
+        let mut leaving = worker("a", 100, 0);
+        leaving.state = "draining".to_owned();
+        let now = vec![leaving, worker("b", 40, 2_000), worker("c", 40, 0)];
+        tally.add(at(1), &[app(80, 0, now.clone())]);
+        let minute = &tally.minutes()["shop"];
+        assert_eq!(minute.jain_index, Some(1.0), "of those that serve");
+        assert_eq!(minute.mean_wait(&now[0]), None);
+        assert_eq!(minute.mean_wait(&now[1]), Some(Duration::from_millis(50)));
+        assert_eq!(minute.mean_wait(&now[2]), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn lengths_are_those_between_the_readings() {
+        let with = |lengths: &[u64]| {
+            let lengths: Vec<Duration> =
+                lengths.iter().map(|millis| Duration::from_millis(*millis)).collect();
+            let mut app = app(0, 0, Vec::new());
+            app.totals.services = Distribution::of(&lengths);
+            app
+        };
+        let mut tally = Tally::default();
+        tally.add(at(0), &[with(&[9_000; 50])]);
+        tally.add(at(1), &[with(&[&[9_000; 50][..], &[10; 3]].concat())]);
+        let p99 = tally.minutes()["shop"].answers.quantile(0.99).expect("three answers");
+        assert!(p99 < Duration::from_millis(11), "{p99:?}");
+    }
+}

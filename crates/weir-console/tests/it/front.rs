@@ -1,0 +1,270 @@
+//! The page of the front, over apps that are made up.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use http_body_util::BodyExt;
+use weir_base::shutdown::Shutdown;
+use weir_console::front::{App, Operated, Order, Refused, Worker};
+use weir_console::sampler::Sampler;
+use weir_front::Distribution;
+use weir_front::view::{Count, TotalsView};
+
+use crate::site::{PATIENCE, Site, eventually};
+
+/// Apps that only remember what they are told.
+#[derive(Debug, Default)]
+struct Apps {
+    apps: Mutex<Vec<App>>,
+    orders: Mutex<Vec<Order>>,
+    refusal: Mutex<Option<String>>,
+}
+
+impl Operated for Apps {
+    fn apps(&self) -> Vec<App> {
+        self.apps.lock().expect("apps").clone()
+    }
+
+    fn follow(&self, order: Order) -> Pin<Box<dyn Future<Output = Result<(), Refused>> + Send>> {
+        let refusal = self.refusal.lock().expect("a refusal").clone();
+        if refusal.is_none() {
+            self.orders.lock().expect("orders").push(order);
+        }
+        Box::pin(async move { refusal.map_or(Ok(()), |why| Err(Refused(why))) })
+    }
+}
+
+impl Apps {
+    fn of(apps: Vec<App>) -> Arc<Self> {
+        Arc::new(Self { apps: Mutex::new(apps), ..Self::default() })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut App)) {
+        change(&mut self.apps.lock().expect("apps")[0]);
+    }
+}
+
+fn worker(number: u32, state: &str) -> Worker {
+    Worker {
+        number: Some(number),
+        pid: Some(4_000 + i32::try_from(number).expect("few")),
+        address: Some(format!("unix:/run/shop/{number}.sock")),
+        state: state.to_owned(),
+        age: Some(Duration::from_secs(75)),
+        ..Worker::default()
+    }
+}
+
+fn shop() -> App {
+    App {
+        name: "shop".to_owned(),
+        processes: Some(2),
+        can_dump: true,
+        workers: vec![worker(0, "serving"), worker(1, "serving")],
+        ..App::default()
+    }
+}
+
+#[tokio::test]
+async fn without_the_front_there_is_no_such_page() {
+    let site = Site::open();
+    let mut browser = site.browser();
+    for path in ["/front", "/live/front", "/front/chart?series=shop.waiting&seconds=9"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(page.text.contains("pps are not served by this Weir"), "{path}: {}", page.text);
+        assert!(!page.text.contains("href=\"/front\""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn without_an_app_the_page_says_what_to_write() {
+    let site = Site::with_apps(Apps::of(Vec::new()));
+    let mut browser = site.browser();
+    let page = browser.get("/front").await;
+    page.assert_shows("[[front.apps]]");
+    page.assert_shows("weir init front");
+    assert!(!page.text.contains("data-chart") && !page.text.contains("/front/act"));
+    let chart = browser.get("/front/chart?series=shop.waiting&seconds=9").await;
+    assert_eq!(chart.status, StatusCode::NOT_FOUND);
+    assert!(!browser.get("/").await.text.contains("<dt>Workers serving</dt>"));
+}
+
+#[tokio::test]
+async fn an_app_is_shown_with_its_queue_and_its_workers() {
+    let mut app = shop();
+    app.requests_waiting = 7;
+    app.is_paused = true;
+    app.rolling = Some("running (1 done)".to_owned());
+    app.evictions = 4;
+    app.totals = TotalsView {
+        answers: 12_345,
+        server_errors: 6,
+        refusals: vec![
+            Count { reason: "queue_max", count: 3 },
+            Count { reason: "overload", count: 0 },
+        ],
+        failures: vec![Count { reason: "broken", count: 2 }],
+        ..TotalsView::default()
+    };
+    app.workers[1] = Worker {
+        requests: 1,
+        streams: 2,
+        given: 1_234,
+        oldest_request: Some(Duration::from_millis(2_300)),
+        restarts: 9,
+        ..worker(1, "unreachable")
+    };
+    let problem = Some("no <such> app\u{202e}".to_owned());
+    app.workers.push(Worker {
+        number: Some(2),
+        state: "failed".into(),
+        problem,
+        ..Worker::default()
+    });
+    let site = Site::with_apps(Apps::of(vec![app]));
+    let page = site.browser().get("/front").await;
+    for shown in [
+        "<dt>Waiting</dt><dd>7</dd>",
+        "shop <span class=\"tag warning\">paused</span>",
+        "<span>Answered since start</span> 12,345</li>",
+        "<span>of these 5xx</span> 6</li>",
+        "<span>Refused</span> queue_max 3</li>",
+        "<span>No answer</span> broken 2</li>",
+        "<span>Evicted</span> 4</li>",
+        "<span>Latest rolling restart</span> running (1 done)</li>",
+        "<span class=\"muted small\">pid 4000, for 1 min 15 s</span>",
+        "<td data-label=\"State\">serving</td>",
+        "<td data-label=\"State\"><span class=\"tag warning\">unreachable</span></td>",
+        "data-label=\"Running\">1 <span class=\"muted\">+ 2 streams</span></td>",
+        "data-label=\"Oldest\">2.3 s</td>",
+        "data-label=\"Given\">1,234</td>",
+        "data-label=\"Restarts\">9</td>",
+        "no &#60;such&#62; app\\u202e",
+        "Resume<span class=\"hidden\"> shop</span>",
+        "Restart<span class=\"hidden\"> worker 2 of shop</span>",
+        "Dump<span class=\"hidden\"> worker 2 of shop</span>",
+        "<dt>Jain index</dt><dd>–</dd>",
+    ] {
+        page.assert_shows(shown);
+    }
+}
+
+#[tokio::test]
+async fn workers_that_something_else_runs_have_no_buttons() {
+    let address = Some("unix:/run/shop/0.sock".to_owned());
+    let worker = Worker { address, state: "serving".into(), ..Worker::default() };
+    let app = App { name: "shop".into(), workers: vec![worker], ..App::default() };
+    let site = Site::with_apps(Apps::of(vec![app]));
+    let page = site.browser().get("/front").await;
+    page.assert_shows("unix:/run/shop/0.sock");
+    page.assert_shows("Pause<span class=\"hidden\"> shop</span>");
+    for absent in ["value=\"restart\"", "value=\"dump\"", "value=\"scale\""] {
+        assert!(!page.text.contains(absent), "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn figures_are_of_the_last_minute_and_charted() {
+    let apps = Apps::of(vec![shop()]);
+    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let mut browser = site.browser();
+    // What was before the first reading is no news.
+    let is_first = async || {
+        site.clock.advance(Duration::from_secs(1));
+        let page = browser.get("/front").await;
+        page.text.contains("data-live=\"front_waiting\">0<").then_some(())
+    };
+    eventually(is_first).await;
+    apps.change(|app| {
+        let lengths = |millis| Distribution::of(&[Duration::from_millis(millis); 10]);
+        app.totals = TotalsView {
+            answers: 3_000,
+            refusals: vec![Count { reason: "queue_max", count: 5 }],
+            waits: lengths(80),
+            services: lengths(400),
+            ..TotalsView::default()
+        };
+        app.requests_waiting = 2;
+        app.evictions = 1;
+        (app.workers[0].given, app.workers[0].waited) = (30, Duration::from_secs(3));
+    });
+    let page = eventually(async || {
+        site.clock.advance(Duration::from_secs(1));
+        let page = browser.get("/live/front").await;
+        page.text.contains("<dt>Jain index</dt><dd>0.50</dd>").then_some(page)
+    })
+    .await;
+    page.assert_shows("<div class=\"tile bad\"><dt>Refused</dt><dd>5</dd>");
+    page.assert_shows("<div class=\"tile bad\"><dt>Evicted</dt><dd>1</dd>");
+    // 80 ms, as nearly as they are kept.
+    page.assert_shows("<dt>Wait <span>p99</span></dt><dd>78 ms</dd>");
+    page.assert_shows("data-label=\"Queue time\">100 ms</td>");
+    page.assert_shows("shop is overloaded: 2 requests wait, 5 requests refused in a minute");
+    assert!(!page.text.contains("<dt>Requests</dt><dd>0/s</dd>"), "{}", page.text);
+    let page = browser.get("/").await;
+    page.assert_shows("<dt>Requests waiting</dt><dd>2</dd>");
+    let mut events = browser.open("/events").await.into_body();
+    let tick = events.frame().await.expect("a tick").expect("a frame").into_data().expect("data");
+    assert!(String::from_utf8_lossy(&tick).contains("\"front_waiting\":2"));
+    let path = "/front/chart?series=shop.waiting,shop.jain_index&seconds=60";
+    eventually(async || browser.get(path).await.text.contains("2.0").then_some(())).await;
+    let page = browser.get("/front/chart?series=cart.waiting&seconds=60").await;
+    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    shutdown.drain(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn who_would_die_of_a_signal_is_not_asked_for_a_dump() {
+    let site = Site::with_apps(Apps::of(vec![App { can_dump: false, ..shop() }]));
+    let page = site.browser().get("/front").await;
+    assert!(!page.text.contains("value=\"dump\"") && page.text.contains("value=\"restart\""));
+}
+
+#[tokio::test]
+async fn orders_are_given_by_forms_with_their_token_only() {
+    let apps = Apps::of(vec![shop()]);
+    let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);
+    let mut browser = site.browser();
+    let page = browser.get("/front").await;
+    let app = || "shop".to_owned();
+    let cases = [
+        (&[("do", "restart")][..], Order::Restart { app: app(), worker: None }),
+        (&[("do", "restart"), ("worker", "1")], Order::Restart { app: app(), worker: Some(1) }),
+        (&[("do", "dump"), ("worker", "1")], Order::Dump { app: app(), worker: 1 }),
+        (&[("do", "scale"), ("processes", "5")], Order::Scale { app: app(), processes: 5 }),
+        (&[("do", "pause")], Order::Pause { app: app() }),
+        (&[("do", "resume")], Order::Resume { app: app() }),
+    ];
+    for (fields, order) in cases {
+        let fields = [&[("app", "shop")][..], fields].concat();
+        let forged = browser.post("/front/act", &fields).await;
+        assert_eq!(forged.status, StatusCode::FORBIDDEN);
+        let answer = browser.submit(&page, "/front/act", &fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{order:?}");
+        assert_eq!(apps.orders.lock().expect("orders").drain(..).collect::<Vec<_>>(), [order]);
+        browser.get(answer.header("location")).await.assert_shows("class=\"flash\"");
+    }
+    for wrong in [
+        &[("app", "shop"), ("do", "dump")][..],
+        &[("app", "shop"), ("do", "restart"), ("worker", "two")],
+        &[("app", "shop"), ("do", "scale"), ("processes", "many")],
+        &[("app", "shop"), ("do", "anything")],
+        &[("do", "pause")],
+    ] {
+        let answer = browser.submit(&page, "/front/act", wrong).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong:?}");
+    }
+    let answer = browser.submit(&page, "/front/act", &[("app", "cart"), ("do", "pause")]).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    *apps.refusal.lock().expect("a refusal") = Some("too many orders wait".to_owned());
+    let answer = browser.submit(&page, "/front/act", &[("app", "shop"), ("do", "pause")]).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    answer.assert_shows("Too many orders wait");
+    assert_eq!(apps.orders.lock().expect("orders").len(), 0);
+}

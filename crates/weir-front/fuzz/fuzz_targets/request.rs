@@ -1,0 +1,24 @@
+//! A client's head, whatever it is: either refused, or what a worker gets has one meaning only.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_front::measure::head_for_worker;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(head) = head_for_worker(bytes) else { return };
+    let text = str::from_utf8(&head).unwrap_or_default();
+    let mut fields = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut fields);
+    let parsed = request.parse(&head).expect("a head");
+    assert_eq!(parsed, httparse::Status::Complete(head.len()), "{text}");
+    assert_eq!(request.version, Some(1));
+    assert!(!head.windows(2).any(|pair| pair[0] != b'\r' && pair[1] == b'\n'), "{text}");
+    let count = |name: &str| {
+        request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).count()
+    };
+    assert_eq!((count("host"), count("x-request-id"), count("x-forwarded-for")), (1, 1, 1));
+    assert!(count("content-length") <= 1 && count("transfer-encoding") == 0, "{text}");
+    assert!(request.headers.iter().all(|field| !field.name.contains('_')), "{text}");
+    assert!(count("connection") == 0 && count("upgrade") == 0 && count("te") == 0, "{text}");
+});

@@ -1,0 +1,207 @@
+//! One line for each request, written by a thread of its own: a slow disk delays no request. What
+//! does not fit into its queue is counted and left out.
+
+mod entry;
+mod line;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+pub(crate) use self::entry::{Entry, Timing};
+use self::line::Record;
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Common Log Format of web servers.
+    Common,
+    /// The same with referrer and user agent.
+    Combined,
+    /// A JSON object with all that is known.
+    Json,
+}
+
+/// Where lines go, and how many may wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLogSettings {
+    /// None: standard output.
+    pub path: Option<PathBuf>,
+    pub format: LogFormat,
+    /// Lines that wait to be written; one more is left out.
+    pub queue_max: usize,
+}
+
+/// Its counters, named `weir_front_access_log_*`.
+#[derive(Clone, Debug, Default)]
+pub struct AccessLogMetrics {
+    written: Counter,
+    dropped: Counter,
+    errors: Counter,
+}
+
+impl AccessLogMetrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "weir_front_access_log_lines",
+            "Lines of the access log that were written",
+            metrics.written.clone(),
+        );
+        registry.register(
+            "weir_front_access_log_dropped",
+            "Lines that were left out because queue_max others waited",
+            metrics.dropped.clone(),
+        );
+        registry.register(
+            "weir_front_access_log_errors",
+            "Writes to the access log that failed, with their lines",
+            metrics.errors.clone(),
+        );
+        metrics
+    }
+}
+
+/// The log; clones are the same. What waits is written before the last of them is dropped.
+#[derive(Clone, Debug)]
+pub struct AccessLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// None: it ends.
+    sender: Option<SyncSender<Message>>,
+    metrics: AccessLogMetrics,
+    /// std: taken once, at the end.
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Box<Record>),
+    /// The file was moved away.
+    Reopen,
+}
+
+impl AccessLog {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// The file can't be opened, or there is no thread.
+    pub fn open(settings: AccessLogSettings, metrics: AccessLogMetrics) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(settings.queue_max.max(1));
+        let mut writer = Writer {
+            output: open(&settings)?,
+            settings,
+            metrics: metrics.clone(),
+            text: Vec::new(),
+            is_failing: false,
+        };
+        let thread = thread::Builder::new().name("weir-access-log".to_owned());
+        let thread = thread.spawn(move || writer.run(&receiver))?;
+        let writer = Mutex::new(Some(thread));
+        Ok(Self(Arc::new(Shared { sender: Some(sender), metrics, writer })))
+    }
+
+    /// Opens the file anew: whoever rotates logs has moved it.
+    pub fn reopen(&self) {
+        if let Some(sender) = &self.0.sender {
+            // A full queue is written to the old file; the next signal tries again.
+            let _ = sender.try_send(Message::Reopen);
+        }
+    }
+
+    fn add(&self, record: Box<Record>) {
+        let Some(sender) = &self.0.sender else { return };
+        if sender.try_send(Message::Line(record)).is_err() {
+            self.0.metrics.dropped.inc();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        drop(self.sender.take());
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            // A panic of the writer's was printed by it.
+            let _ = writer.join();
+        }
+    }
+}
+
+type Output = BufWriter<Box<dyn Write + Send>>;
+
+fn open(settings: &AccessLogSettings) -> io::Result<Output> {
+    Ok(BufWriter::new(match &settings.path {
+        None => Box::new(io::stdout()),
+        Some(path) => {
+            let file: File = OpenOptions::new().append(true).create(true).open(path)?;
+            Box::new(file)
+        }
+    }))
+}
+
+struct Writer {
+    output: Output,
+    settings: AccessLogSettings,
+    metrics: AccessLogMetrics,
+    text: Vec<u8>,
+    /// It was said that writing fails.
+    is_failing: bool,
+}
+
+impl Writer {
+    fn run(&mut self, messages: &Receiver<Message>) {
+        while let Ok(first) = messages.recv() {
+            self.take(first);
+            // Whatever waits goes out with it.
+            while let Ok(next) = messages.try_recv() {
+                self.take(next);
+            }
+            let flushed = self.output.flush();
+            self.note(&flushed);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Line(record) => {
+                self.text.clear();
+                record.write(self.settings.format, &mut self.text);
+                let written = self.output.write_all(&self.text);
+                if written.is_ok() {
+                    self.metrics.written.inc();
+                }
+                self.note(&written);
+            }
+            Message::Reopen => {
+                let flushed = self.output.flush();
+                self.note(&flushed);
+                match open(&self.settings) {
+                    Ok(output) => self.output = output,
+                    Err(error) => tracing::error!(%error, "the access log can't be opened anew"),
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, result: &io::Result<()>) {
+        match result {
+            Ok(()) => self.is_failing = false,
+            Err(error) => {
+                self.metrics.errors.inc();
+                if !self.is_failing {
+                    tracing::error!(%error, "the access log can't be written; requests go on");
+                }
+                self.is_failing = true;
+            }
+        }
+    }
+}

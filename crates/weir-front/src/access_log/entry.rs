@@ -1,0 +1,163 @@
+//! A request that goes into the log when its answer ends.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::{HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode, Version};
+use weir_base::clock::{Clock, Timestamp};
+use weir_net::server::{Body, BoxError};
+
+use super::AccessLog;
+use super::line::Record;
+
+/// Bytes of a field of a client's that are written.
+const FIELD_BYTES_MAX: usize = 2 << 10;
+
+/// What an exchange with a worker took; an extension of its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    pub(crate) queue: Duration,
+    pub(crate) service: Duration,
+    pub(crate) worker: String,
+}
+
+/// A request that goes into the log.
+pub(crate) struct Entry {
+    log: AccessLog,
+    clock: Clock,
+    since: Timestamp,
+    record: Record,
+}
+
+impl Entry {
+    pub(crate) fn new(log: &AccessLog, clock: &Clock, request: &Parts) -> Self {
+        let since = clock.now();
+        let (uri, headers) = (&request.uri, &request.headers);
+        let authority = || uri.authority().map(|authority| authority.as_str().to_owned());
+        let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
+        let record = Record {
+            time: jiff::Timestamp::from_microsecond(micros).unwrap_or_default(),
+            method: cut(request.method.as_str()),
+            host: field(headers, &HOST).or_else(authority).unwrap_or_default(),
+            target: uri.path_and_query().map_or_else(|| cut("/"), |target| cut(target.as_str())),
+            protocol: protocol(request.version),
+            referer: field(headers, &REFERER),
+            user_agent: field(headers, &USER_AGENT),
+            ..Record::default()
+        };
+        Self { log: log.clone(), clock: clock.clone(), since, record }
+    }
+
+    pub(crate) fn of_client(&mut self, client: Option<std::net::IpAddr>) {
+        self.record.client = client;
+    }
+
+    pub(crate) fn for_app(&mut self, app: &str, request_id: &[u8]) {
+        self.record.app = Some(app.to_owned());
+        self.record.request_id = Some(String::from_utf8_lossy(request_id).into_owned());
+    }
+
+    /// Goes into the log when the body of the answer ends or is given up.
+    pub(crate) fn follow(mut self: Box<Self>, mut answer: Response<Body>) -> Response<Body> {
+        if let Some(timing) = answer.extensions_mut().remove::<Timing>() {
+            self.record.queue_seconds = Some(timing.queue.as_secs_f64());
+            self.record.service_seconds = Some(timing.service.as_secs_f64());
+            self.record.worker = Some(timing.worker);
+        }
+        self.record.status = answer.status().as_u16();
+        answer.map(|body| {
+            let is_over = body.is_end_stream();
+            Body::new(Followed { body, entry: Some(self), is_over })
+        })
+    }
+
+    /// An answer that has no body of hyper's: a socket's.
+    pub(crate) fn answered(mut self: Box<Self>, status: StatusCode) {
+        self.record.status = status.as_u16();
+        self.write(true);
+    }
+
+    fn write(mut self: Box<Self>, is_complete: bool) {
+        self.record.seconds = self.clock.now().since(self.since).as_secs_f64();
+        self.record.complete = is_complete;
+        self.log.add(Box::new(self.record));
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Entry").finish_non_exhaustive()
+    }
+}
+
+fn field(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(cut(&String::from_utf8_lossy(value.as_bytes())))
+}
+
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(FIELD_BYTES_MAX)].to_owned()
+}
+
+const fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// A body that is counted.
+struct Followed {
+    body: Body,
+    /// None: written.
+    entry: Option<Box<Entry>>,
+    /// Its end was reached.
+    is_over: bool,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            entry.write(self.is_over);
+        }
+    }
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                if let Some(entry) = &mut self.entry {
+                    entry.record.bytes += bytes;
+                }
+                self.is_over = self.body.is_end_stream();
+            }
+            Poll::Ready(None) => self.is_over = true,
+            _ => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

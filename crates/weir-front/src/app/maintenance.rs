@@ -1,0 +1,36 @@
+//! Maintenance: whoever asks is shown a page, and no worker is asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+/// The page of an app that has none of its own.
+const PAGE: &[u8] = b"<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+<meta name=\"viewport\" content=\"width=device-width\"><title>Back soon</title>\
+<h1>Back soon</h1><p>This site is being maintained. Please try again in a few minutes.</p></html>\n";
+
+/// Whether an app is in maintenance, and what it shows then.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    page: Bytes,
+    is_on: AtomicBool,
+}
+
+impl Maintenance {
+    pub(crate) fn new(page: Option<Bytes>) -> Self {
+        let page = page.unwrap_or(Bytes::from_static(PAGE));
+        Self { page, is_on: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn page(&self) -> Bytes {
+        self.page.clone()
+    }
+}

@@ -1,0 +1,150 @@
+//! How long things took: counts by length, fine enough for a median and a 99th percentile.
+//!
+//! Eight lengths for each doubling, so that what is read back is at most 6.25 % off.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Lengths that a doubling is divided into, as a power of two.
+const PARTS_BITS: u32 = 3;
+const PARTS: usize = 1 << PARTS_BITS;
+/// Of microseconds: up to 2^31, half an hour. Longer ones count as that long.
+const DOUBLINGS: usize = 32;
+const BUCKETS: usize = DOUBLINGS * PARTS;
+
+/// Counts that only rise. Shared by all cores.
+#[derive(Debug)]
+pub(crate) struct Latencies([AtomicU64; BUCKETS]);
+
+/// What had been counted at a moment, or between two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distribution(Vec<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; BUCKETS])
+    }
+}
+
+impl Latencies {
+    pub(crate) fn note(&self, took: Duration) {
+        self.0[bucket(took)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn distribution(&self) -> Distribution {
+        Distribution(self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect())
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self(vec![0; BUCKETS])
+    }
+}
+
+impl Distribution {
+    /// Of these.
+    #[must_use]
+    pub fn of(all: &[Duration]) -> Self {
+        let mut distribution = Self::default();
+        for took in all {
+            distribution.0[bucket(*took)] += 1;
+        }
+        distribution
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.0.iter().zip(&earlier.0);
+        Self(counts.map(|(now, then)| now.saturating_sub(*then)).collect())
+    }
+
+    /// The length that the share `quantile` of all don't exceed. None: there are none.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share: 53 bits are enough")]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let wanted = self.count() as f64 * quantile;
+        let mut seen = 0;
+        let reached = |(_, count): &(usize, &u64)| {
+            seen += **count;
+            **count > 0 && seen as f64 >= wanted
+        };
+        self.0.iter().enumerate().find(reached).map(|(bucket, _)| middle(bucket))
+    }
+}
+
+/// The first bits of its microseconds say which one.
+fn bucket(took: Duration) -> usize {
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let Some(doubling) = micros.checked_ilog2() else { return 0 };
+    let bits = if doubling < PARTS_BITS {
+        micros << (PARTS_BITS - doubling)
+    } else {
+        micros >> (doubling - PARTS_BITS)
+    };
+    let part = usize::try_from(bits).map_or(0, |bits| bits & (PARTS - 1));
+    (doubling as usize * PARTS + part).min(BUCKETS - 1)
+}
+
+/// The middle of a bucket; of the first, which also has everything below, nothing.
+fn middle(bucket: usize) -> Duration {
+    if bucket == 0 {
+        return Duration::ZERO;
+    }
+    let (doubling, part) = (bucket / PARTS, bucket % PARTS);
+    let part_nanos = (1_000_u64 << doubling) / PARTS as u64;
+    Duration::from_nanos((1_000_u64 << doubling) + part_nanos * part as u64 + part_nanos / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[track_caller]
+    fn assert_near(found: Option<Duration>, wanted: Duration) {
+        let found = found.expect("a length").as_secs_f64();
+        let off = found / wanted.as_secs_f64() - 1.0;
+        assert!(off.abs() <= 0.0625, "{found} is not {wanted:?}");
+    }
+
+    #[test]
+    fn every_length_is_read_back_as_nearly_as_promised() {
+        for doubling in 1..30 {
+            for length in
+                [1_u64 << doubling, (1 << doubling) + (1 << (doubling - 1)), (2 << doubling) - 1]
+            {
+                let took = Duration::from_micros(length);
+                assert_near(Distribution::of(&[took]).quantile(0.5), took);
+            }
+        }
+        let longest = Distribution::of(&[Duration::MAX]).quantile(1.0).expect("a length");
+        assert!(longest > Duration::from_secs(1_800));
+        assert_eq!(Distribution::of(&[Duration::ZERO]).quantile(0.99), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_quantile_is_of_what_was_counted_between_two_moments() {
+        let latencies = Latencies::default();
+        assert_eq!(latencies.distribution().quantile(0.5), None);
+        (0..1_000).for_each(|_| latencies.note(millis(500)));
+        let before = latencies.distribution();
+        (0..98).for_each(|_| latencies.note(millis(10)));
+        (0..2).for_each(|_| latencies.note(millis(3_000)));
+        let between = latencies.distribution().since(&before);
+        assert_eq!(between.count(), 100);
+        assert_near(between.quantile(0.5), millis(10));
+        assert_near(between.quantile(0.98), millis(10));
+        assert_near(between.quantile(0.99), millis(3_000));
+    }
+}

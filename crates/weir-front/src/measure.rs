@@ -1,0 +1,27 @@
+//! What fuzzers need of the inside, without sockets. Not for anybody else.
+
+use hyper::Method;
+
+pub use crate::proxy::head_for_worker;
+use crate::upstream;
+
+/// What a worker's answer says, read as it comes in pieces.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    /// Fields that the client gets.
+    pub fields: usize,
+    pub body: Vec<u8>,
+    /// The end of the body was there.
+    pub is_whole: bool,
+}
+
+/// Reads the answer to a request (to `HEAD` or to `GET`), of which `piece` bytes come at a time.
+/// None: it is no answer, or its head is not complete.
+#[must_use]
+pub fn read_answer(bytes: &[u8], is_head: bool, piece: usize) -> Option<Answer> {
+    let method = if is_head { Method::HEAD } else { Method::GET };
+    let (answer, body, is_whole) = upstream::read_by_hand(bytes, &method, piece.max(1))?;
+    let (status, fields) = (answer.status.as_u16(), answer.headers.len());
+    Some(Answer { status, fields, body, is_whole })
+}

@@ -1,0 +1,216 @@
+//! Answers compressed for clients that take it, as they go by.
+
+use std::fmt;
+use std::io::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::body::{Body as HttpBody, Frame};
+use hyper::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, VARY,
+};
+use hyper::{Response, StatusCode};
+use weir_net::server::{Body, BoxError};
+
+use crate::settings::Gzip;
+
+/// Compressed bytes that go out together, if more come.
+const OUT_BYTES: usize = 16 << 10;
+
+/// Whether a client takes gzip (RFC 9110, section 12.5.3).
+pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
+    let mut codings =
+        headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    codings.any(|value| value.split(',').any(accepts_gzip))
+}
+
+fn accepts_gzip(coding: &str) -> bool {
+    let mut parts = coding.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let is_meant = ["gzip", "x-gzip", "*"].iter().any(|own| name.eq_ignore_ascii_case(own));
+    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    is_meant && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+}
+
+/// The answer, compressed if that is worth while and the client takes it.
+pub(super) fn apply(gzip: &Gzip, is_accepted: bool, answer: Response<Body>) -> Response<Body> {
+    if !is_worth_while(gzip, &answer) {
+        return answer;
+    }
+    let (mut parts, body) = answer.into_parts();
+    // Caches must tell the two apart, whichever this is.
+    parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+    if !is_accepted {
+        return Response::from_parts(parts, body);
+    }
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.remove(ACCEPT_RANGES);
+    parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    weaken(&mut parts.headers);
+    let encoder = GzEncoder::new(Vec::new(), Compression::new(gzip.level));
+    Response::from_parts(
+        parts,
+        Body::new(Gzipped { body, encoder: Some(encoder), is_dirty: false }),
+    )
+}
+
+fn is_worth_while(gzip: &Gzip, answer: &Response<Body>) -> bool {
+    let headers = answer.headers();
+    let status = answer.status();
+    let has_body = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
+    let is_whole = status != StatusCode::PARTIAL_CONTENT && !headers.contains_key(CONTENT_RANGE);
+    let is_long = answer.body().size_hint().upper().is_none_or(|bytes| bytes >= gzip.bytes_min);
+    let may_transform = !headers.get_all(CACHE_CONTROL).iter().any(|value| {
+        value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains("no-transform"))
+    });
+    let is_plain = !headers.contains_key(CONTENT_ENCODING);
+    has_body && is_whole && is_long && may_transform && is_plain && is_compressible(headers)
+}
+
+/// Text in all its forms. Streams of events are not: each event is small and wanted at once.
+fn is_compressible(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_text = kind.starts_with("text/") && kind != "text/event-stream";
+    let known = [
+        "application/json",
+        "application/javascript",
+        "application/xml",
+        "application/wasm",
+        "application/manifest+json",
+        "image/svg+xml",
+        "image/x-icon",
+        "font/ttf",
+        "font/otf",
+    ];
+    is_text || known.contains(&kind.as_str()) || kind.ends_with("+json") || kind.ends_with("+xml")
+}
+
+/// The bytes are no more those of the tag (RFC 9110, section 8.8.1).
+fn weaken(headers: &mut HeaderMap) {
+    let Some(tag) = headers.get(ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/")) else {
+        return;
+    };
+    if let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()) {
+        headers.insert(ETAG, weak);
+    }
+}
+
+/// A body on its way through the encoder.
+struct Gzipped {
+    body: Body,
+    /// None: the end.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+    /// Something went in that is not out yet.
+    is_dirty: bool,
+}
+
+impl HttpBody for Gzipped {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Self { body, encoder: slot, is_dirty } = &mut *self;
+        loop {
+            let Some(encoder) = slot else { return Poll::Ready(None) };
+            if encoder.get_ref().len() >= OUT_BYTES {
+                return Poll::Ready(Some(Ok(Frame::data(taken(encoder)))));
+            }
+            match Pin::new(&mut *body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    // Trailers don't come from workers.
+                    let Ok(data) = frame.into_data() else { continue };
+                    encoder.write_all(&data)?;
+                    *is_dirty = true;
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => {
+                    let rest = slot.take().map(GzEncoder::finish).transpose()?;
+                    let rest = rest.filter(|rest| !rest.is_empty());
+                    return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest.into()))));
+                }
+                // Whoever pauses has said something whole: it is wanted now.
+                Poll::Pending if std::mem::take(is_dirty) => {
+                    encoder.flush()?;
+                    if !encoder.get_ref().is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(taken(encoder)))));
+                    }
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.encoder.is_none()
+    }
+}
+
+fn taken(encoder: &mut GzEncoder<Vec<u8>>) -> Bytes {
+    std::mem::take(encoder.get_mut()).into()
+}
+
+impl fmt::Debug for Gzipped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Gzipped").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_client_says_what_it_takes() {
+        let table = [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.5, br", true),
+            ("*", true),
+            ("x-gzip", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000", false),
+            ("br, identity", false),
+            ("gzip;q=none", false),
+        ];
+        for (value, expected) in table {
+            assert_eq!(is_accepted(&headers(&[("accept-encoding", value)])), expected, "{value}");
+        }
+        assert!(!is_accepted(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_what_is_worth_while_is_compressed() {
+        let gzip = Gzip { bytes_min: 10, level: 4 };
+        let judged = |status, fields: &[(&'static str, &'static str)], body: &'static str| {
+            let mut answer = Response::new(Body::from(body));
+            *answer.status_mut() = status;
+            *answer.headers_mut() = headers(fields);
+            is_worth_while(&gzip, &answer)
+        };
+        let ok = StatusCode::OK;
+        let json = ("content-type", "application/problem+json; charset=utf-8");
+        assert!(judged(ok, &[json], "0123456789"));
+        assert!(!judged(ok, &[json], "012345678"), "too short");
+        assert!(!judged(ok, &[("content-type", "image/png")], "0123456789"));
+        assert!(!judged(ok, &[("content-type", "text/event-stream")], "0123456789"));
+        assert!(!judged(ok, &[json, ("content-encoding", "br")], "0123456789"));
+        assert!(!judged(ok, &[json, ("cache-control", "public, No-Transform")], "0123456789"));
+        assert!(!judged(StatusCode::PARTIAL_CONTENT, &[json], "0123456789"));
+        assert!(!judged(StatusCode::NOT_MODIFIED, &[json], ""));
+    }
+}

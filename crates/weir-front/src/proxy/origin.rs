@@ -1,0 +1,176 @@
+//! Where a request comes from: the client at the other end of the connection, or the one whom a
+//! trusted proxy in front of Weir speaks for.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use hyper::header::{HeaderMap, HeaderName};
+use ipnet::IpNet;
+use weir_net::server::Peer;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A proxy whose word counts: `10.0.0.0/8`, `192.0.2.7`, or `unix` for whoever comes over a unix
+/// socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustedProxy {
+    Network(IpNet),
+    Unix,
+}
+
+/// The text names no proxies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no address or network; write for example \"10.0.0.0/8\", \"192.0.2.7\" or \"unix\""
+)]
+pub struct TrustedProxyError(String);
+
+impl FromStr for TrustedProxy {
+    type Err = TrustedProxyError;
+
+    fn from_str(text: &str) -> Result<Self, TrustedProxyError> {
+        if text == "unix" {
+            return Ok(Self::Unix);
+        }
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        let network = text.parse::<IpNet>().or_else(|_| address());
+        network.map(Self::Network).map_err(|_| TrustedProxyError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for TrustedProxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(formatter),
+            Self::Unix => formatter.write_str("unix"),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Arc<[TrustedProxy]>);
+
+impl From<Vec<TrustedProxy>> for TrustedProxies {
+    fn from(proxies: Vec<TrustedProxy>) -> Self {
+        Self(proxies.into())
+    }
+}
+
+impl TrustedProxies {
+    fn trusts(&self, address: Option<IpAddr>) -> bool {
+        let address = address.map(|address| address.to_canonical());
+        self.0.iter().any(|proxy| match (proxy, address) {
+            (TrustedProxy::Network(network), Some(address)) => network.contains(&address),
+            (TrustedProxy::Unix, None) => true,
+            _ => false,
+        })
+    }
+
+    /// Whom a request is from. A chain is read from its end, as far as those who wrote it are
+    /// trusted: what is before that, anybody can have made up.
+    pub(super) fn origin(&self, peer: Peer, headers: &HeaderMap) -> Origin {
+        let mut origin = Origin { address: peer.address, is_tls: peer.is_tls };
+        if !self.trusts(peer.address) {
+            return origin;
+        }
+        if let Some(protocol) = headers.get(X_FORWARDED_PROTO) {
+            origin.is_tls = protocol.as_bytes().eq_ignore_ascii_case(b"https");
+        }
+        for value in headers.get_all(X_FORWARDED_FOR).iter().rev() {
+            for hop in value.to_str().unwrap_or_default().rsplit(',') {
+                let Some(address) = address(hop.trim()) else { return origin };
+                origin.address = Some(address);
+                if !self.trusts(Some(address)) {
+                    return origin;
+                }
+            }
+        }
+        origin
+    }
+}
+
+/// Some proxies add a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse().map(|address: std::net::SocketAddr| address.ip());
+    text.parse().or_else(|_| with_port()).ok()
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// None: a unix socket, and nobody says more.
+    pub(super) address: Option<IpAddr>,
+    /// The client's connection was encrypted.
+    pub(super) is_tls: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn trusted(texts: &[&str]) -> TrustedProxies {
+        let proxies = texts.iter().map(|text| text.parse().expect("a network"));
+        proxies.collect::<Vec<TrustedProxy>>().into()
+    }
+
+    fn origin(trusted: &TrustedProxies, peer: Option<&str>, chain: &[&str]) -> String {
+        let address = peer.map(|peer| peer.parse().expect("an address"));
+        let mut headers = HeaderMap::new();
+        for value in chain {
+            headers.append(X_FORWARDED_FOR, HeaderValue::from_str(value).expect("a value"));
+        }
+        let peer = Peer { address, is_tls: false, listener: 0 };
+        let address = trusted.origin(peer, &headers).address;
+        address.map_or_else(|| "nobody".to_owned(), |address| address.to_string())
+    }
+
+    #[test]
+    fn a_strangers_word_counts_nothing() {
+        let trusted = trusted(&["10.0.0.0/8", "::1"]);
+        assert_eq!(origin(&trusted, Some("192.0.2.1"), &["198.51.100.7"]), "192.0.2.1");
+        assert_eq!(origin(&trusted, None, &["198.51.100.7"]), "nobody");
+        assert_eq!(origin(&TrustedProxies::default(), Some("::1"), &["198.51.100.7"]), "::1");
+    }
+
+    #[test]
+    fn a_chain_is_believed_from_its_end_as_far_as_it_is_trusted() {
+        let trusted = trusted(&["10.0.0.0/8", "unix"]);
+        let from = |chain: &[&str]| origin(&trusted, Some("10.1.2.3"), chain);
+        assert_eq!(from(&[]), "10.1.2.3");
+        assert_eq!(from(&["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(
+            from(&["6.6.6.6, 198.51.100.7, 10.0.0.1"]),
+            "198.51.100.7",
+            "6.6.6.6 is made up"
+        );
+        assert_eq!(from(&["6.6.6.6", "198.51.100.7:4711"]), "198.51.100.7", "fields are one list");
+        assert_eq!(from(&["10.0.0.9, 10.0.0.1"]), "10.0.0.9", "all of them are trusted");
+        assert_eq!(from(&["198.51.100.7, unknown, 10.0.0.1"]), "10.0.0.1", "as far as it is read");
+        assert_eq!(origin(&trusted, None, &["2001:db8::7"]), "2001:db8::7");
+        assert_eq!(origin(&trusted, Some("::ffff:10.1.2.3"), &["198.51.100.7"]), "198.51.100.7");
+    }
+
+    #[test]
+    fn a_trusted_proxy_says_whether_it_was_tls() {
+        let trusted = trusted(&["10.0.0.0/8"]);
+        let mut headers = HeaderMap::new();
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
+        let is_tls = |peer: &str| {
+            let peer = Peer { address: peer.parse().ok(), is_tls: false, listener: 0 };
+            trusted.origin(peer, &headers).is_tls
+        };
+        assert!(is_tls("10.0.0.1") && !is_tls("192.0.2.1"));
+    }
+
+    #[test]
+    fn what_is_no_network_is_told() {
+        let error = "10.0.0.0/33".parse::<TrustedProxy>().expect_err("no network");
+        assert!(error.to_string().starts_with("\"10.0.0.0/33\" is no address or network"));
+    }
+}

@@ -1,0 +1,40 @@
+//! An answer that is read without a socket.
+
+use bytes::Bytes;
+use hyper::Method;
+
+use super::answer::{self, Answer, HeadLimits};
+
+/// The bounds of the settings' defaults.
+const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10 };
+
+/// Reads an answer of which `piece` bytes come at a time. None: it is none, or its head is not
+/// complete. With its body as far as that is sound, and whether it came to its end.
+pub(crate) fn read(bytes: &[u8], method: &Method, piece: usize) -> Option<(Answer, Vec<u8>, bool)> {
+    let mut came = 0;
+    let mut answer = loop {
+        if came == bytes.len() {
+            return None;
+        }
+        came = bytes.len().min(came + piece);
+        if let Some(answer) = answer::read(&bytes[..came], method, LIMITS).ok()? {
+            break answer;
+        }
+    };
+    let mut body = Vec::new();
+    let mut rest = std::mem::take(&mut answer.rest);
+    loop {
+        match answer.framing.next(&mut rest) {
+            Ok(Some(data)) => body.extend_from_slice(&data),
+            Err(_) => return Some((answer, body, false)),
+            Ok(None) if came == bytes.len() || answer.framing.is_at_end() => break,
+            Ok(None) => {
+                let end = bytes.len().min(came + piece);
+                rest = Bytes::copy_from_slice(&bytes[came..end]);
+                came = end;
+            }
+        }
+    }
+    let is_whole = answer.framing.is_at_end();
+    Some((answer, body, is_whole))
+}

@@ -1,0 +1,119 @@
+//! One line for each request.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use weir_front::{
+    AccessLog, AccessLogMetrics, AccessLogSettings, AppSettings, LogFormat, ProxySettings,
+};
+
+use crate::door::{Door, Worker};
+
+struct Logged {
+    folder: tempfile::TempDir,
+    log: AccessLog,
+}
+
+impl Logged {
+    fn to(format: LogFormat) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = Some(folder.path().join("access.log"));
+        let settings = AccessLogSettings { path, format, queue_max: 64 };
+        let metrics = AccessLogMetrics::register(&mut Registry::default());
+        Self { folder, log: AccessLog::open(settings, metrics).expect("to open it") }
+    }
+
+    fn door(&self, worker: &Worker) -> Door {
+        let app = AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") };
+        Door::of(app, ProxySettings { access_log: Some(self.log.clone()), ..Default::default() })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("access.log")
+    }
+}
+
+/// Waits for a line, for it is written behind the answer.
+async fn lines(path: &Path, count: usize) -> Vec<String> {
+    for _ in 0..1_000 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.lines().count() >= count {
+            return text.lines().map(str::to_owned).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never {count} lines in {}", path.display());
+}
+
+#[tokio::test]
+async fn a_line_says_who_asked_what_and_how_it_went() {
+    let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
+    let door = logged.door(&worker);
+    let request =
+        "GET /cart?x HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: me\r\nX-Request-Id: r-1\r\n\r\n";
+    let mut client = door.send(request).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("served").await;
+    client.until("served").await;
+    let line: Value = serde_json::from_str(&lines(&logged.path(), 1).await[0]).expect("JSON");
+    let expected = [
+        ("client", Value::from("127.0.0.1")),
+        ("method", "GET".into()),
+        ("host", "shop.example".into()),
+        ("target", "/cart?x".into()),
+        ("protocol", "HTTP/1.1".into()),
+        ("status", 200.into()),
+        ("bytes", 6.into()),
+        ("complete", true.into()),
+        ("app", "app".into()),
+        ("worker", worker.address().to_string().into()),
+        ("request_id", "r-1".into()),
+        ("user_agent", "me".into()),
+    ];
+    for (field, value) in expected {
+        assert_eq!(line[field], value, "{field} of {line}");
+    }
+    let seconds = |field: &str| line[field].as_f64().expect("seconds");
+    assert!(seconds("seconds") >= seconds("service_seconds") && seconds("queue_seconds") >= 0.0);
+}
+
+#[tokio::test]
+async fn what_breaks_off_is_logged_as_far_as_it_came() {
+    let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
+    let door = logged.door(&worker);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf").await;
+    client.until("half").await;
+    drop(connection);
+    client.rest().await;
+    let line: Value = serde_json::from_str(&lines(&logged.path(), 1).await[0]).expect("JSON");
+    assert_eq!((&line["bytes"], &line["complete"]), (&4.into(), &false.into()));
+}
+
+#[tokio::test]
+async fn a_socket_is_a_line_and_a_file_that_was_moved_away_is_made_anew() {
+    let (logged, worker) = (Logged::to(LogFormat::Common), Worker::listen().await);
+    let door = logged.door(&worker);
+    let upgrade =
+        "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let mut client = door.send(upgrade).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n").await;
+    client.head().await;
+    let first = lines(&logged.path(), 1).await;
+    assert!(first[0].ends_with("\"GET /ws HTTP/1.1\" 101 0"), "{first:?}");
+
+    let moved = logged.folder.path().join("access.log.1");
+    std::fs::rename(logged.path(), moved).expect("to move it");
+    logged.log.reopen();
+    let mut client = door.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.head().await;
+    let second = lines(&logged.path(), 1).await;
+    assert!(second[0].contains("\"GET / HTTP/1.1\" 400 "), "{second:?}");
+}

@@ -1,0 +1,167 @@
+//! What outlives the re-execution of the parent: descriptors keep their numbers, everything else is
+//! written down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Address, RollingState, Totals};
+use crate::restarts::Record;
+use crate::system;
+use crate::workers::{Asker, CarriedSlot, ListeningSocket, Rolling};
+
+/// Of [`State`]. To be raised when its meaning changes: then programs of the other version refuse it.
+pub const VERSION: u32 = 1;
+
+/// A supervisor between two programs. Times are those of the monotonic clock, which goes on.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct State {
+    pub(crate) service: CarriedProcess,
+    pub(crate) restarts: Record,
+    pub(crate) workers: CarriedFleet,
+    pub(crate) orphans_reaped: u64,
+    /// What every generation of the service inherits, by name.
+    pub(crate) descriptors: Vec<(String, RawFd)>,
+    /// The listening sockets that all workers of a group inherit: group, name, number.
+    pub(crate) listening: Vec<(String, String, RawFd)>,
+    /// Who asked for the other program.
+    pub(crate) asker: Option<Asker>,
+}
+
+/// Descriptors that are to outlive an exec.
+#[derive(Debug, Default)]
+pub struct Carrier(Vec<RawFd>);
+
+/// The service process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedProcess {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: RawFd,
+    pub(crate) life: RawFd,
+    pub(crate) status: Option<RawFd>,
+    pub(crate) output: Option<RawFd>,
+    pub(crate) last_lines: Vec<String>,
+    pub(crate) words: Vec<u8>,
+    pub(crate) ready_at: Option<Duration>,
+}
+
+/// All groups of workers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedFleet {
+    pub(crate) last_number: u64,
+    pub(crate) lines_made: u64,
+    pub(crate) lines: Vec<CarriedLine>,
+    pub(crate) let_go: BTreeMap<u64, BTreeSet<u64>>,
+    pub(crate) groups: Vec<CarriedGroup>,
+    pub(crate) workers: Vec<CarriedWorker>,
+    /// Output of workers that waits.
+    pub(crate) printing: Vec<u8>,
+    pub(crate) lines_dropped: u64,
+    pub(crate) totals: Totals,
+}
+
+/// A connected service.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedLine {
+    pub(crate) number: u64,
+    pub(crate) socket: RawFd,
+    pub(crate) connected_at: Duration,
+    /// Received and not understood yet.
+    pub(crate) incoming: Vec<u8>,
+    /// What is left of a line that was begun.
+    pub(crate) outgoing: Vec<u8>,
+}
+
+/// A group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedGroup {
+    pub(crate) name: String,
+    /// How many workers its specification asked for.
+    pub(crate) specified: u32,
+    pub(crate) stop_deadline: Duration,
+    pub(crate) let_go_deadline: Duration,
+    pub(crate) wanted: usize,
+    pub(crate) is_paused: bool,
+    pub(crate) rolling: Option<Rolling>,
+    pub(crate) shown: Option<RollingState>,
+    pub(crate) slots: Vec<CarriedSlot>,
+}
+
+/// A worker's process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CarriedWorker {
+    pub(crate) generation: u64,
+    pub(crate) group: String,
+    pub(crate) slot: usize,
+    pub(crate) name: String,
+    pub(crate) pid: i32,
+    pub(crate) pidfd: RawFd,
+    pub(crate) output: Option<RawFd>,
+    pub(crate) partial: Vec<u8>,
+    pub(crate) last_lines: Vec<String>,
+    pub(crate) notify: Option<(RawFd, PathBuf)>,
+    pub(crate) address: Option<Address>,
+    pub(crate) listener: Option<RawFd>,
+    pub(crate) started_at: Duration,
+    pub(crate) kill_reason: Option<String>,
+}
+
+/// The state makes no sense here.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    #[error("descriptor {0} can't be taken over: {1}")]
+    Descriptor(RawFd, std::io::Error),
+    #[error("{0} is no pid")]
+    Pid(i32),
+    #[error(transparent)]
+    Fleet(#[from] crate::workers::FleetError),
+}
+
+impl State {
+    /// What every generation of the service inherits, by name.
+    pub fn descriptors(&mut self) -> Result<BTreeMap<String, OwnedFd>, ResumeError> {
+        let all = std::mem::take(&mut self.descriptors).into_iter();
+        all.map(|(name, number)| Ok((name, take(number)?))).collect()
+    }
+
+    /// The listening sockets that all workers of a group inherit, by the group's name.
+    pub fn listening(&mut self) -> Result<Vec<(String, ListeningSocket)>, ResumeError> {
+        let all = std::mem::take(&mut self.listening).into_iter();
+        let socket = |(group, name, number)| {
+            let descriptor = take(number)?;
+            Ok((group, ListeningSocket { name, descriptor }))
+        };
+        all.map(socket).collect()
+    }
+}
+
+impl Carrier {
+    /// Answers by which number `descriptor` is found again.
+    pub fn keep(&mut self, descriptor: &impl AsRawFd) -> RawFd {
+        let number = descriptor.as_raw_fd();
+        self.0.push(number);
+        number
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn numbers(&self) -> &[RawFd] {
+        &self.0
+    }
+}
+
+/// The descriptor with this number, which an earlier program kept.
+pub fn take(number: RawFd) -> Result<OwnedFd, ResumeError> {
+    system::take_descriptor(number).map_err(|error| ResumeError::Descriptor(number, error))
+}
+
+pub(crate) fn take_some(number: Option<RawFd>) -> Result<Option<OwnedFd>, ResumeError> {
+    number.map(take).transpose()
+}
+
+pub(crate) fn pid(number: i32) -> Result<rustix::process::Pid, ResumeError> {
+    rustix::process::Pid::from_raw(number).ok_or(ResumeError::Pid(number))
+}

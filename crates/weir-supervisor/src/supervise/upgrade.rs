@@ -1,0 +1,88 @@
+//! Re-execution of the parent: its program is executed anew, from a file that may be another one
+//! now, with all descriptors and everything it knows. Its children go on and are still its children;
+//! then the service is replaced, too.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Events, Supervisor};
+use crate::carried::{Carrier, ResumeError, State};
+use crate::child::Child;
+use crate::notify::Notify;
+use crate::requests::Requests;
+use crate::spec::ChildSpec;
+use crate::workers::{Asker, Fleet, GroupSpec};
+
+impl Supervisor {
+    /// Becomes another program; comes back only if that fails.
+    pub(super) fn upgrade(&mut self, now: Duration, asker: Option<Asker>, events: &mut dyn Events) {
+        let reason = match self.may_be_replaced().and_then(|()| self.carried(asker)) {
+            Ok((state, carrier)) => {
+                tracing::info!("executing the program anew");
+                self.notify.reloading();
+                let reason = events.upgrade(&state, carrier);
+                self.notify.ready("serving; the program was not executed anew");
+                reason
+            }
+            Err(reason) => reason,
+        };
+        tracing::error!("not upgraded, everything goes on as before: {reason}");
+        self.tell(asker, Err(reason));
+        // Whoever was waited for meanwhile has not been silent.
+        self.run_workers(now);
+    }
+
+    fn carried(&self, asker: Option<Asker>) -> Result<(State, Carrier), String> {
+        let ([service], Some(workers)) = (&self.children[..], &self.workers) else {
+            return Err("it has other children than a service and workers".into());
+        };
+        let process = service.running().ok_or("the service does not run")?;
+        let mut carrier = Carrier::default();
+        let state = State {
+            service: process.carried(&mut carrier),
+            restarts: service.record(),
+            workers: workers.carried(&mut carrier),
+            descriptors: service
+                .spec
+                .descriptors
+                .iter()
+                .map(|(name, descriptor)| (name.clone(), carrier.keep(descriptor)))
+                .collect(),
+            listening: workers.listening(&mut carrier),
+            orphans_reaped: workers.totals.orphans_reaped,
+            asker,
+        };
+        Ok((state, carrier))
+    }
+
+    /// Goes on where an earlier program has stopped; the service is replaced at once. `service` and
+    /// `groups` are what they should be now; the rest is as for [`Supervisor::new`].
+    pub fn resume(
+        state: State,
+        service: ChildSpec,
+        groups: Vec<GroupSpec>,
+        run_folder: &Path,
+        (requests, notify, output): (Requests, Notify, OwnedFd),
+    ) -> Result<Self, ResumeError> {
+        let now = crate::monotonic();
+        let State { service: process, restarts, workers, orphans_reaped, asker, .. } = state;
+        let runs = |name: &str| workers.groups.iter().any(|group| group.name == name);
+        let fleet = Fleet::beside(groups, run_folder, runs)?.resume(workers, now)?;
+        let child = Child::resume(service, process, restarts, now)?;
+        let mut supervisor = Self::new(Vec::new(), requests, notify, output);
+        supervisor.children.push(child);
+        supervisor.announced = true;
+        supervisor.is_upgraded = Some(asker);
+        let mut supervisor = supervisor.with_workers(fleet);
+        supervisor.orphans_before = orphans_reaped;
+        Ok(supervisor)
+    }
+
+    /// The second half of an upgrade.
+    pub(super) fn finish_upgrade(&mut self, now: Duration, events: &mut dyn Events) {
+        if let Some(asker) = self.is_upgraded.take() {
+            self.replace_service(now, asker, events);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Another program in this very process.
+
+use std::ffi::{CString, c_char};
+use std::io;
+use std::os::fd::RawFd;
+
+use super::check;
+
+/// Executes `program` with `arguments` (the program's name first) in this process, whose children,
+/// pid, environment and blocked signals stay, as do the descriptors `kept`. Comes back only if that
+/// fails; then nothing has changed.
+pub fn execute_anew(program: &CString, arguments: &[CString], kept: &[RawFd]) -> io::Error {
+    if let Err(error) = close_on_exec(kept, false) {
+        let _ = close_on_exec(kept, true);
+        return error;
+    }
+    let null = std::ptr::null();
+    let texts = arguments.iter().map(|text| text.as_ptr());
+    let pointers: Vec<*const c_char> = texts.chain([null]).collect();
+    // SAFETY: the program ends with NUL; the array ends with null, and all before it points to texts
+    // that end with NUL and live until the call is over.
+    unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+    let error = io::Error::last_os_error();
+    // Nobody that is started from now on may get them.
+    let _ = close_on_exec(kept, true);
+    error
+}
+
+fn close_on_exec(descriptors: &[RawFd], closes: bool) -> io::Result<()> {
+    for descriptor in descriptors {
+        let flag = if closes { libc::FD_CLOEXEC } else { 0 };
+        // SAFETY: fcntl on a number; an invalid one gives EBADF.
+        check(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, flag) })?;
+    }
+    Ok(())
+}

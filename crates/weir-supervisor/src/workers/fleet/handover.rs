@@ -1,0 +1,164 @@
+//! All groups between two programs of the parent.
+
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use super::services::Line;
+use super::{Crew, Fleet, FleetError};
+use crate::carried::{self, CarriedFleet, CarriedGroup, CarriedLine, Carrier, ResumeError};
+use crate::control::{Link, Totals};
+use crate::printer::Printer;
+use crate::workers::blueprint::Blueprint;
+use crate::workers::generation::{Numbers, Times};
+use crate::workers::group::Group;
+use crate::workers::process::Process;
+use crate::workers::spec::{BoundBy, GroupSpec, Readiness, Sockets};
+
+impl Fleet {
+    /// Written down for another program.
+    pub(crate) fn carried(&self, carrier: &mut Carrier) -> CarriedFleet {
+        let lines = self.lines.iter().map(|line| CarriedLine {
+            number: line.number,
+            socket: carrier.keep(&line.link.descriptor()),
+            connected_at: line.connected_at,
+            incoming: line.link.incoming().to_vec(),
+            outgoing: line.link.begun().to_vec(),
+        });
+        let lines = lines.collect();
+        let workers = self.processes.iter().map(|(generation, process)| {
+            let group = self.groups[process.place.group].blueprint.spec.name.to_string();
+            process.carried(*generation, group, carrier)
+        });
+        CarriedFleet {
+            last_number: self.numbers.last(),
+            lines_made: self.lines_made,
+            lines,
+            let_go: self.let_go.clone(),
+            workers: workers.collect(),
+            groups: self.groups.iter().map(Crew::carried).collect(),
+            printing: self.printer.waiting().to_vec(),
+            lines_dropped: self.printer.lines_dropped,
+            totals: self.totals,
+        }
+    }
+
+    /// The groups of an earlier program as they should be now. Those that are not among `groups` any
+    /// more stay until [`Fleet::retire`].
+    pub(crate) fn resume(
+        mut self,
+        carried: CarriedFleet,
+        now: Duration,
+    ) -> Result<Self, ResumeError> {
+        self.numbers = Numbers::after(carried.last_number);
+        self.lines_made = carried.lines_made;
+        self.let_go = carried.let_go;
+        self.printer = Printer::resume(carried.printing, carried.lines_dropped);
+        self.totals = Totals { output_lines_dropped: 0, ..carried.totals };
+        for line in carried.lines {
+            self.lines.push(Line::resume(line)?);
+        }
+        for group in &carried.groups {
+            self.resume_group(group, now)?;
+        }
+        for worker in carried.workers {
+            let Some(group) = self.position(&worker.group) else { continue };
+            let generation = worker.generation;
+            self.processes.insert(generation, Process::resume(worker, group)?);
+        }
+        Ok(self)
+    }
+
+    /// The sockets that all workers of a group inherit, with the group's name and their own.
+    pub(crate) fn listening(&self, carrier: &mut Carrier) -> Vec<(String, String, RawFd)> {
+        let specs = self.groups.iter().map(|crew| &crew.blueprint.spec);
+        let inherited = specs.filter_map(|spec| match &spec.sockets {
+            Sockets::Inherited(sockets) => Some((spec.name.to_string(), sockets)),
+            _ => None,
+        });
+        let each = inherited
+            .flat_map(|(group, sockets)| sockets.iter().map(move |socket| (group.clone(), socket)));
+        each.map(|(group, it)| (group, it.name.clone(), carrier.keep(&it.descriptor))).collect()
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.groups.iter().position(|crew| crew.blueprint.spec.name.as_str() == name)
+    }
+
+    fn resume_group(&mut self, carried: &CarriedGroup, now: Duration) -> Result<(), ResumeError> {
+        let Some(index) = self.position(&carried.name) else {
+            if !carried.slots.is_empty() {
+                self.groups.push(Crew::retired(carried)?);
+            }
+            return Ok(());
+        };
+        let crew = &mut self.groups[index];
+        crew.rules = Group::resume(Times::of(&crew.blueprint.spec), carried);
+        crew.rolling = carried.shown.clone();
+        let processes = crew.blueprint.spec.processes;
+        if processes != carried.specified {
+            match crew.rules.scale(processes, now) {
+                Ok(actions) => self.perform(index, actions, now),
+                Err(reason) => tracing::warn!(group = carried.name, "not scaled: {reason}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the groups that the settings don't have any more: no service needs them.
+    pub(crate) fn retire(&mut self, now: Duration) {
+        for index in 0..self.groups.len() {
+            if !self.groups[index].is_retired {
+                continue;
+            }
+            if let Ok((actions, _)) = self.groups[index].rules.stop(None, now) {
+                self.perform(index, actions, now);
+            }
+        }
+    }
+}
+
+impl Crew {
+    fn carried(&self) -> CarriedGroup {
+        let spec = &self.blueprint.spec;
+        CarriedGroup {
+            name: spec.name.to_string(),
+            specified: spec.processes,
+            stop_deadline: spec.stop_deadline,
+            let_go_deadline: spec.let_go_deadline,
+            wanted: self.rules.wanted,
+            is_paused: self.rules.is_paused,
+            rolling: self.rules.rolling.clone(),
+            shown: self.rolling.clone(),
+            slots: self.rules.slots.iter().map(|slot| slot.carried()).collect(),
+        }
+    }
+
+    /// A group that nothing is started of any more.
+    fn retired(carried: &CarriedGroup) -> Result<Self, ResumeError> {
+        let name = carried.name.parse().map_err(FleetError::Name)?;
+        let spec = GroupSpec {
+            processes: carried.specified,
+            sockets: Sockets::UnixSocket(BoundBy::Worker),
+            readiness: Readiness::Probed,
+            stop_deadline: carried.stop_deadline,
+            let_go_deadline: carried.let_go_deadline,
+            ..GroupSpec::new(name, vec!["no more".to_owned()])
+        };
+        let times = Times::of(&spec);
+        let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::Mistakes)?;
+        let rules = Group::resume(times, &CarriedGroup { is_paused: true, ..carried.clone() });
+        Ok(Self { blueprint, rules, rolling: None, is_retired: true })
+    }
+}
+
+impl Line {
+    /// It is sent a snapshot, for it may not have been told everything.
+    fn resume(carried: CarriedLine) -> Result<Self, ResumeError> {
+        let CarriedLine { number, socket: descriptor, connected_at, incoming, outgoing } = carried;
+        let socket = carried::take(descriptor)?;
+        let link = Link::resume(socket, &incoming, outgoing)
+            .map_err(|error| ResumeError::Descriptor(descriptor, error.into()))?;
+        Ok(Self { number, link, connected_at, snapshot: Some(super::Cursor::default()) })
+    }
+}

@@ -1,0 +1,115 @@
+//! The services that are connected: one, and the next while it is replaced.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use super::reports::Cursor;
+use crate::control::{Command, Link, Report};
+use crate::workers::SERVICES_MAX;
+use crate::workers::slot::Refusal;
+
+/// A connected service.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// No two lines of a fleet share one.
+    pub(super) number: u64,
+    pub(super) link: Link,
+    pub(super) connected_at: Duration,
+    /// How far its snapshot has come; None: it has one.
+    pub(super) snapshot: Option<Cursor>,
+}
+
+/// Something that concerns more than workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    ReplaceService,
+    Upgrade,
+}
+
+impl Wish {
+    pub(super) fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::ReplaceService => Some(Self::ReplaceService),
+            Command::Upgrade => Some(Self::Upgrade),
+            _ => None,
+        }
+    }
+}
+
+/// The service that asked for something, and the number of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    pub(super) line: u64,
+    pub(super) id: u64,
+}
+
+impl Fleet {
+    /// `socket` leads to a service; it is sent a snapshot. The
+    /// [supervisor](crate::Supervisor::with_workers) does this for a service that is its child. Of
+    /// more than [`SERVICES_MAX`] the oldest is disconnected.
+    pub fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let link = Link::new(socket)?;
+        if self.lines.len() == SERVICES_MAX {
+            self.lines.remove(0);
+        }
+        self.lines_made += 1;
+        self.lines.push(Line {
+            number: self.lines_made,
+            link,
+            connected_at: crate::monotonic(),
+            snapshot: Some(Cursor::default()),
+        });
+        Ok(())
+    }
+
+    /// What services have asked of the supervisor since the last look.
+    pub(crate) fn take_wishes(&mut self) -> Vec<(Wish, Asker)> {
+        std::mem::take(&mut self.wishes)
+    }
+
+    /// Answers a wish, if who asked is still there.
+    pub(crate) fn grant(&mut self, asker: Asker, outcome: Result<(), String>) {
+        let Some(line) = self.lines.iter_mut().find(|line| line.number == asker.line) else {
+            return;
+        };
+        line.link.send(&match outcome {
+            Ok(()) => Report::Done { id: asker.id },
+            Err(reason) => Report::Refused { id: Some(asker.id), reason },
+        });
+        line.link.flush();
+    }
+
+    /// A worker that is to leave is asked to end when no service sends it anything more.
+    pub(super) fn note_let_go(
+        &mut self,
+        generation: u64,
+        line: u64,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        self.find_generation(generation)?;
+        self.let_go.entry(generation).or_default().insert(line);
+        self.stop_those_let_go(now);
+        Ok(())
+    }
+
+    /// Those that all services have let go of, also because one that had not has gone itself.
+    pub(super) fn stop_those_let_go(&mut self, now: Duration) {
+        let lines: Vec<u64> = self.lines.iter().map(|line| line.number).collect();
+        let free: Vec<u64> = self
+            .let_go
+            .iter()
+            .filter(|(_, by)| lines.iter().all(|line| by.contains(line)))
+            .map(|(generation, _)| *generation)
+            .collect();
+        for generation in free {
+            self.let_go.remove(&generation);
+            let Ok(place) = self.find_generation(generation) else { continue };
+            let action = self.slot_mut(place).let_go(generation, now);
+            self.perform(place.group, action.into_iter().collect(), now);
+        }
+    }
+}

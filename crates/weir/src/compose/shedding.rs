@@ -1,0 +1,49 @@
+//! The latency of queues of jobs, for the front's rules that refuse requests while one is behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use weir_front::Apps;
+use weir_jobs::handle::Handle;
+
+/// How often the queues are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells the apps how far their queues are behind, until `stopping`.
+pub(super) async fn run(apps: Arc<Apps>, jobs: Handle, stopping: CancellationToken) {
+    let watched = apps.watched_queues();
+    if watched.is_empty() {
+        return;
+    }
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {}
+            () = stopping.cancelled() => return,
+        }
+        apps.judge_queues(&latencies(&jobs, &watched).await);
+    }
+}
+
+/// How long the first job of each queue has waited. What can't be asked is not known, and an empty
+/// queue is not behind.
+async fn latencies(jobs: &Handle, watched: &BTreeSet<String>) -> BTreeMap<String, Duration> {
+    let queues = match jobs.queues().await {
+        Ok(queues) => queues,
+        Err(error) => {
+            tracing::warn!(%error, "queues can't be asked: no rule of front.apps.shed holds");
+            return BTreeMap::new();
+        }
+    };
+    let watched = queues.into_iter().filter(|queue| watched.contains(&queue.name));
+    watched
+        .filter_map(|queue| {
+            let latency = Duration::try_from_secs_f64(queue.latency_seconds).ok()?;
+            Some((queue.name, latency))
+        })
+        .collect()
+}

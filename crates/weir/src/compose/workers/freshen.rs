@@ -1,0 +1,143 @@
+//! Measures workers, and has those replaced by fresh ones that have passed a limit: one of an app at
+//! a time, and none while its workers come and go for another reason.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use weir_supervisor::control::{Command, RollingState, WorkerPhase};
+
+use super::recycling::{Facts, Limit, passed};
+use super::{Sizes, Worker, Workers, memory};
+
+/// A worker that could not be replaced (its successor did not start) is left alone for this long.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Without any app there is nothing to measure.
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Workers {
+    pub(super) fn sample_interval(&self) -> Duration {
+        self.processes.keys().for_each(|app| self.metrics.announce(app));
+        let intervals = self.processes.values().map(|processes| processes.recycling.interval);
+        intervals.min().unwrap_or(NEVER)
+    }
+
+    /// Begins to measure all that serve; [`Workers::recycle`] hears of it.
+    pub(super) fn measure(&self) {
+        let Ok(give) = self.give_measured.clone().try_reserve_owned() else {
+            // The last one is still on its way.
+            return;
+        };
+        let ready = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Ready);
+        let pids: Vec<(u64, i32)> = ready.map(|(generation, it)| (*generation, it.pid)).collect();
+        self.probes.spawn(async move {
+            let sizes = tokio::task::spawn_blocking(move || {
+                let sizes = pids.into_iter();
+                sizes.filter_map(|(it, pid)| Some((it, memory::pss_bytes(pid)?))).collect()
+            });
+            give.send(sizes.await.unwrap_or_default());
+        });
+    }
+
+    /// Shows the sizes, and replaces who has passed a limit.
+    pub(super) async fn recycle(&mut self, sizes: &Sizes) -> io::Result<()> {
+        self.show(sizes);
+        if self.draining.is_cancelled() || self.is_in_snapshot {
+            return Ok(());
+        }
+        for (generation, limit, why) in self.find_passed(sizes) {
+            let Some(Worker { app, slot, .. }) = self.known.get(&generation) else { continue };
+            let (app, slot) = (app.clone(), *slot);
+            self.recycled.insert(generation, self.clock.now());
+            let command = Command::Restart { group: app.clone(), slot };
+            self.await_fresh(&app, slot, generation, limit, why);
+            self.ask(command).await?;
+        }
+        Ok(())
+    }
+
+    /// To be called before the parent is asked.
+    fn await_fresh(&mut self, app: &str, slot: u32, generation: u64, limit: Limit, why: String) {
+        let (answer, answered) = oneshot::channel();
+        self.asked.insert(self.last_id + 1, answer);
+        let (app, metrics) = (app.to_owned(), self.metrics.clone());
+        let reported = std::sync::Arc::clone(&self.reported);
+        let ending = self.probes.clone();
+        self.probes.spawn(async move {
+            let answered = tokio::select! {
+                answered = answered => answered,
+                () = ending.requested() => return,
+            };
+            match answered {
+                Ok(Ok(())) => {
+                    tracing::info!(app, worker = slot, generation, "recycled: {why}");
+                    metrics.recycled(&app, limit);
+                    let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+                    reported.recycled.insert(generation, why);
+                }
+                Ok(Err(reason)) => {
+                    tracing::info!(app, worker = slot, reason, "not recycled now, though {why}");
+                }
+                // The parent is gone.
+                Err(_) => {}
+            }
+        });
+    }
+
+    /// At most one of each app.
+    fn find_passed(&self, sizes: &Sizes) -> Vec<(u64, Limit, String)> {
+        let now = self.clock.now();
+        let given = self.given();
+        let mut found = BTreeMap::new();
+        for (&generation, worker) in &self.known {
+            let app = &worker.app;
+            let Some(processes) = self.processes.get(app) else { continue };
+            let was_tried = self.recycled.get(&generation);
+            let is_tried = was_tried.is_some_and(|at| now.since(*at) < AGAIN_AFTER);
+            if is_tried || found.contains_key(app) || self.is_busy(app) {
+                continue;
+            }
+            let facts = Facts {
+                generation,
+                pss_bytes: sizes.get(&generation).copied(),
+                age: now.since(worker.started),
+                requests: given.get(&worker.address.to_string()).copied().unwrap_or_default(),
+            };
+            if let Some((limit, why)) = passed(&processes.recycling, &facts) {
+                found.insert(app.clone(), (generation, limit, why));
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Whether workers of the app come or go already.
+    fn is_busy(&self, app: &str) -> bool {
+        let mut own = self.known.values().filter(|worker| worker.app == app);
+        let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = reported.groups.get(app);
+        let rolls = group.is_some_and(|group| {
+            matches!(group.rolling, Some(RollingState::Running { .. })) || group.is_paused
+        });
+        rolls || own.any(|worker| worker.phase != WorkerPhase::Ready)
+    }
+
+    /// Requests that workers were given, by their addresses.
+    fn given(&self) -> BTreeMap<String, u64> {
+        let apps = self.apps.view().into_iter();
+        let workers = apps.flat_map(|app| app.workers);
+        workers.map(|worker| (worker.address, worker.given)).collect()
+    }
+
+    fn show(&self, sizes: &Sizes) {
+        for app in self.processes.keys() {
+            let own = sizes.iter().filter(|(generation, _)| {
+                self.known.get(generation).is_some_and(|worker| worker.app == *app)
+            });
+            self.metrics.memory(app, own.map(|(_, bytes)| bytes).sum());
+        }
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.sizes.clone_from(sizes);
+    }
+}

@@ -1,0 +1,128 @@
+//! Which worker is replaced by a fresh one, and why. Pure.
+
+use std::time::Duration;
+
+use crate::config::Recycling;
+
+/// A limit that a worker has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Limit {
+    Memory,
+    Age,
+    Requests,
+}
+
+/// A worker that serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) generation: u64,
+    /// None: not known.
+    pub(super) pss_bytes: Option<u64>,
+    pub(super) age: Duration,
+    pub(super) requests: u64,
+}
+
+impl Limit {
+    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Age, Self::Requests];
+
+    /// In metrics.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Age => "age",
+            Self::Requests => "requests",
+        }
+    }
+}
+
+/// Why this worker is to be replaced, if it is.
+pub(super) fn passed(limits: &Recycling, worker: &Facts) -> Option<(Limit, String)> {
+    if let Some(bytes) =
+        worker.pss_bytes.filter(|bytes| limits.memory > 0 && *bytes > limits.memory)
+    {
+        let mebibytes = bytes >> 20;
+        return Some((Limit::Memory, format!("it has {mebibytes} MiB of memory (recycle_memory)")));
+    }
+    let share = earlier(worker.generation);
+    if limits.age.is_some_and(|age| worker.age > age.mul_f64(share)) {
+        let seconds = worker.age.as_secs();
+        return Some((Limit::Age, format!("it is {seconds} s old (recycle_age)")));
+    }
+    if limits.requests.is_some_and(|requests| worker.requests > part(requests, share)) {
+        let requests = worker.requests;
+        return Some((
+            Limit::Requests,
+            format!("it was given {requests} requests (recycle_requests)"),
+        ));
+    }
+    None
+}
+
+/// Between 0.9 and 1, always the same for a generation: workers that were started together are not
+/// all due together.
+fn earlier(generation: u64) -> f64 {
+    1.0 - fastrand::Rng::with_seed(generation).f64() / 10.0
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a limit, which needs not be exact"
+)]
+fn part(limit: u64, share: f64) -> u64 {
+    (limit as f64 * share) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn limits() -> Recycling {
+        let (age, requests) = (Some(10 * HOUR), Some(1_000));
+        Recycling { memory: 600 << 20, age, requests, ..Recycling::default() }
+    }
+
+    fn worker() -> Facts {
+        Facts { generation: 7, pss_bytes: Some(600 << 20), age: 9 * HOUR, requests: 900 }
+    }
+
+    fn limit(worker: Facts) -> Option<Limit> {
+        passed(&limits(), &worker).map(|(limit, _)| limit)
+    }
+
+    #[test]
+    fn a_worker_below_its_limits_stays() {
+        assert_eq!(limit(worker()), None);
+        assert_eq!(limit(Facts { pss_bytes: None, ..worker() }), None, "what is not known");
+        let never = Recycling::default();
+        let old = Facts { age: 10_000 * HOUR, requests: u64::MAX, ..worker() };
+        assert_eq!(passed(&never, &Facts { pss_bytes: Some(u64::MAX), ..old }), None);
+    }
+
+    #[test]
+    fn each_limit_is_one() {
+        assert_eq!(
+            limit(Facts { pss_bytes: Some((600 << 20) + 1), ..worker() }),
+            Some(Limit::Memory)
+        );
+        assert_eq!(limit(Facts { age: 11 * HOUR, ..worker() }), Some(Limit::Age));
+        assert_eq!(limit(Facts { requests: 1_001, ..worker() }), Some(Limit::Requests));
+    }
+
+    #[test]
+    fn those_that_were_started_together_are_due_one_after_the_other() {
+        let due = |generation| {
+            let is_due = |requests: &u64| {
+                limit(Facts { generation, requests: *requests, ..worker() }).is_some()
+            };
+            (900..=1_001).find(is_due).expect("at its limit")
+        };
+        let mut all: Vec<u64> = (1..=20).map(due).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert!(all.len() > 10, "{all:?}");
+    }
+}

@@ -1,0 +1,46 @@
+//! What the parent itself took from the settings when it started, and a new service process can't
+//! change.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::listeners;
+use crate::config::{Processes, Settings};
+
+/// It.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) data_dir: PathBuf,
+    sockets: Vec<(&'static str, SocketAddr)>,
+    groups: Vec<(String, Processes)>,
+}
+
+impl Held {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let apps = settings.front.apps.iter();
+        let groups = apps.filter_map(|app| {
+            Some((app.settings.name.clone(), app.processes.as_ref()?.for_parent()))
+        });
+        Self {
+            data_dir: settings.data_dir.clone(),
+            sockets: listeners::addresses(settings),
+            groups: groups.collect(),
+        }
+    }
+
+    /// Where it listens, by the names of descriptors.
+    pub(super) fn addresses(&self) -> BTreeMap<String, SocketAddr> {
+        self.sockets.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect()
+    }
+
+    /// The settings of `fresh` that only a new parent would take.
+    pub(super) fn differences(&self, fresh: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("data_dir", self.data_dir != fresh.data_dir),
+            ("addresses to listen on", self.sockets != fresh.sockets),
+            ("the command of an app under front.apps", self.groups != fresh.groups),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(what, _)| what).collect()
+    }
+}

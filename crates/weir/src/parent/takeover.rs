@@ -1,0 +1,96 @@
+//! The other side of an upgrade: this program goes on in the process of an earlier one.
+
+use std::os::fd::{AsFd, RawFd};
+
+use anyhow::{Context, bail};
+use weir_supervisor::Supervisor;
+use weir_supervisor::carried::State;
+use weir_supervisor::requests::Requests;
+
+use super::held::Held;
+use super::listeners::Listeners;
+use super::upgrade::{Carried, Program};
+use super::{Handover, Lock, Parent, child, end, handover, lock, notify, workers};
+use crate::config::{Loaded, environment};
+use crate::exit::Exit;
+use crate::logging;
+
+/// Whether this program would go on with what the descriptor tells, and with the settings as they are
+/// now.
+pub(crate) fn check(handover: &Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
+    let carried = Carried::read(descriptor)?;
+    sound(handover, &carried)?;
+    Ok(Exit::Fine)
+}
+
+/// The settings, if nothing speaks against them.
+fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
+    let loaded = load(handover, carried)?;
+    let settings = &loaded.settings;
+    Listeners::check(settings, &handover.flags.only, &carried.addresses)?;
+    for group in workers::groups(settings, &handover.flags.only)? {
+        let mistakes = weir_supervisor::workers::mistakes(&group, &settings.run_folder());
+        if let Some(mistake) = mistakes.first() {
+            bail!("{mistake}");
+        }
+    }
+    Ok(loaded)
+}
+
+/// Goes on. `fresh`: the settings as they are now.
+pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit> {
+    let requests = Requests::signals().context("cannot receive signals")?;
+    let mut carried = Carried::read(descriptor)?;
+    let mut bound = carried.state.descriptors()?;
+    let text = bound.remove(handover::DESCRIPTOR).context("the settings are missing")?;
+    let text = handover::Text::resume(text);
+    let lock = Lock::resume(bound.remove(lock::DESCRIPTOR).context("the lock is missing")?);
+    // All was well a moment ago. Should it not be so any more, there is no way back: then those of
+    // the service, with the sockets that there are.
+    let (loaded, changed) = match sound(&fresh, &carried) {
+        Ok(loaded) => (loaded, None),
+        Err(error) => (load(&carried.handover, &carried)?, Some(error)),
+    };
+    let (settings, only) = (&loaded.settings, &fresh.flags.only);
+    let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
+    // Where nobody is to listen any more.
+    drop(bound);
+    let log = logging::start(&settings.log, fresh.flags.is_coloured);
+    if let Some(error) = changed {
+        tracing::error!("settings changed a moment ago, those of before stay: {error:#}");
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "goes on in place of the program before");
+    let (ready_line, addresses) = (listeners.ready_line(), listeners.urls());
+    let service = child(settings, listeners, &lock, &text)?;
+    let groups = workers::groups(settings, &fresh.flags.only)?;
+    // No group has such; those of an earlier program are closed here.
+    drop(carried.state.listening()?);
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+    let outside = (requests, notify()?, stderr);
+    let run_folder = settings.run_folder();
+    let supervisor = Supervisor::resume(carried.state, service, groups, &run_folder, outside)?;
+    let mut parent = Parent {
+        handover: Handover { flags: fresh.flags, ..carried.handover },
+        before: None,
+        held: Held::of(settings),
+        program: Program::running()?,
+        text,
+        log,
+        ready_line,
+        addresses,
+    };
+    let supervisor = supervisor.adopting_orphans()?;
+    let deadline = settings.supervisor.replace_deadline;
+    let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
+    Ok(end(&outcome, &settings.admin_socket(), lock))
+}
+
+fn load(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {
+    let loaded = handover.load(&environment::variable)?;
+    let (now, before) = (&loaded.settings.data_dir, &carried.data_dir);
+    if now != before {
+        let (now, before) = (now.display(), before.display());
+        bail!("data_dir is {now} now and was {before}; that needs a stop and a start");
+    }
+    Ok(loaded)
+}

@@ -1,0 +1,180 @@
+//! The parent becomes another program, whose file may have been replaced, and goes on with everything
+//! that it has: its children, their sockets and descriptors, the folder's lock.
+//!
+//! First the new program is asked, as a child, whether it would take over: it reads what it would be
+//! given and the settings. Only then it is executed in the parent's place, since from there is no way
+//! back.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, PidfdFlags};
+use serde::{Deserialize, Serialize};
+use weir_supervisor::carried::{self, Carrier, State, VERSION};
+use weir_supervisor::system;
+
+use super::Handover;
+use crate::config::environment;
+
+/// What the flags of `weir up` begin with that hand over to another program.
+const FLAG: &str = "--takeover";
+/// How long the new program may take to say whether it would take over: it reads two small files.
+const CHECK_PATIENCE: Duration = Duration::from_secs(10);
+/// Far more than a parent with all workers that it may have writes down.
+const JSON_BYTES_MAX: u64 = 256 << 20;
+
+/// What one program leaves to the next. `S`: the supervisor's [`State`], or a reference to it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Carried<S> {
+    version: u32,
+    /// The settings that the service has.
+    pub(super) handover: Handover,
+    pub(super) data_dir: PathBuf,
+    /// What the settings said where to listen, by the names of descriptors.
+    pub(super) addresses: BTreeMap<String, SocketAddr>,
+    pub(super) state: S,
+}
+
+/// The version alone, which every program understands.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// The file of this program, as it was called.
+#[derive(Clone, Debug)]
+pub(super) struct Program(PathBuf);
+
+impl<'a> Carried<&'a State> {
+    pub(super) fn new(
+        handover: Handover,
+        data_dir: PathBuf,
+        addresses: BTreeMap<String, SocketAddr>,
+        state: &'a State,
+    ) -> Self {
+        Self { version: VERSION, handover, data_dir, addresses, state }
+    }
+
+    fn write(&self) -> anyhow::Result<OwnedFd> {
+        let memory = rustix::fs::memfd_create("weir-takeover", MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(memory);
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        Ok(file.into())
+    }
+}
+
+impl Carried<State> {
+    /// Reads what an earlier program has left.
+    pub(super) fn read(descriptor: RawFd) -> anyhow::Result<Self> {
+        let mut file = File::from(carried::take(descriptor)?);
+        let mut json = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(JSON_BYTES_MAX).read_to_end(&mut json)?;
+        let Versioned { version } = serde_json::from_slice(&json)
+            .context("what the earlier program left is not readable")?;
+        if version != VERSION {
+            bail!(
+                "the running parent hands over in version {version}, this program understands \
+                 version {VERSION}; stop Weir and start it anew"
+            );
+        }
+        serde_json::from_slice(&json).context("what the earlier program left is not understood")
+    }
+}
+
+impl Program {
+    /// By the name that it was started with, if that leads to it: behind a link there may be another
+    /// file later, which is to be found then.
+    pub(super) fn running() -> std::io::Result<Self> {
+        let running = std::env::current_exe()?;
+        let Some(name) = std::env::args_os().next().map(PathBuf::from) else {
+            return Ok(Self(running));
+        };
+        let named = match name.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => environment::search_path()
+                .map(|folder| folder.join(&name))
+                .find(|path| path.is_file())
+                .unwrap_or(name),
+            _ => std::path::absolute(name)?,
+        };
+        let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == running);
+        Ok(Self(if is_it(&named) { named } else { running }))
+    }
+
+    /// Becomes what the file is now. Comes back only if that fails.
+    pub(super) fn become_anew(
+        &self,
+        carried: &Carried<&State>,
+        mut carrier: Carrier,
+    ) -> anyhow::Error {
+        let memory = match self.check(carried) {
+            Ok(memory) => memory,
+            Err(error) => return error,
+        };
+        let flag = format!("{FLAG}={}", carrier.keep(&memory.as_fd()));
+        let texts = std::iter::once(self.0.clone().into_os_string())
+            .chain(arguments())
+            .chain([OsString::from(flag)]);
+        let texts: Result<Vec<CString>, _> =
+            texts.map(|text| CString::new(text.into_vec())).collect();
+        let program = CString::new(self.0.as_os_str().as_bytes());
+        let (Ok(program), Ok(texts)) = (program, texts) else {
+            return anyhow::anyhow!("an argument has a NUL byte");
+        };
+        let error = system::execute_anew(&program, &texts, carrier.numbers());
+        anyhow::Error::new(error).context(format!("{} can't be executed", self.0.display()))
+    }
+
+    /// Asks what the file is now whether it would take over; answers what it would be given.
+    fn check(&self, carried: &Carried<&State>) -> anyhow::Result<OwnedFd> {
+        let shown = self.0.display();
+        let memory = carried.write().context("what to hand over can't be written down")?;
+        let mut command = Command::new(&self.0);
+        let flag = format!("{FLAG}-check={}", system::FIRST_DESCRIPTOR);
+        command.args(arguments()).arg(flag);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        system::hand_over(&mut command, &[memory.as_fd()]);
+        let child = command.spawn().with_context(|| format!("{shown} can't be executed"))?;
+        let said = wait_for(child).with_context(|| format!("{shown} can't take over"))?;
+        if let Some(said) = said {
+            bail!("{shown} can't take over: {said}");
+        }
+        Ok(memory)
+    }
+}
+
+/// Those that this program was started with, without those of an earlier hand-over.
+fn arguments() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(1).filter(|text| !text.as_bytes().starts_with(FLAG.as_bytes()))
+}
+
+/// What it says against it; None: nothing.
+fn wait_for(mut child: Child) -> anyhow::Result<Option<String>> {
+    let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let wait = Timespec::try_from(CHECK_PATIENCE)?;
+    let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&wait))?;
+    if ended == 0 {
+        child.kill()?;
+        child.wait()?;
+        bail!("it did not say so within {CHECK_PATIENCE:?}");
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("error: ");
+    Ok(Some(if said.is_empty() { output.status.to_string() } else { said.to_owned() }))
+}

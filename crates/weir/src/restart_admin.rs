@@ -1,0 +1,56 @@
+//! The admin API by which the service process asks its parent to be replaced. Mounted under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `POST restart` | `{}` once a new service process takes over, or why none does |
+//! | `POST upgrade` | the same, after the parent has executed its program anew |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+use weir_base::admin_api::Problem;
+use weir_supervisor::control::Command;
+
+use crate::workers_admin::Orders;
+
+/// Beyond the parent's own deadline for a new process.
+const ANSWER_MARGIN: Duration = Duration::from_secs(15);
+
+/// What the routes stand on.
+#[derive(Clone, Debug)]
+pub(crate) struct Restart {
+    pub(crate) orders: Orders,
+    /// `supervisor.replace_deadline`
+    pub(crate) deadline: Duration,
+}
+
+type Answer = Result<Json<BTreeMap<String, String>>, Problem>;
+
+/// The routes.
+pub(crate) fn router(restart: Restart) -> Router {
+    Router::new()
+        .route("/restart", post(replace_service))
+        .route("/upgrade", post(upgrade))
+        .with_state(restart)
+}
+
+async fn replace_service(State(restart): State<Restart>) -> Answer {
+    restart.ask(Command::ReplaceService).await
+}
+
+async fn upgrade(State(restart): State<Restart>) -> Answer {
+    restart.ask(Command::Upgrade).await
+}
+
+impl Restart {
+    async fn ask(&self, command: Command) -> Answer {
+        tracing::info!(?command, "asked for");
+        self.orders.ask(command, self.deadline + ANSWER_MARGIN).await?;
+        Ok(Json(BTreeMap::new()))
+    }
+}

@@ -1,0 +1,199 @@
+//! What hostile clients send. A request for `/smuggled` is in it only where no correct reading sees
+//! a request there: it is within a body, or behind what must be refused.
+
+/// How it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    AtOnce,
+    InPieces,
+    /// A byte now and then, and never all of it.
+    Dripping,
+    /// The client says that it is done.
+    HalfClosed,
+    Reset,
+}
+
+#[derive(Debug)]
+pub(super) struct Attack {
+    pub(super) bytes: Vec<u8>,
+    pub(super) how: How,
+}
+
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Ways to say `Transfer-Encoding` that somebody might understand otherwise.
+const CODINGS: [&str; 16] = [
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding : chunked",
+    "Transfer-Encoding: xchunked",
+    "Transfer-Encoding:\tchunked",
+    "Transfer-Encoding: chunked, identity",
+    "Transfer-Encoding: identity, chunked",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    "Transfer-Encoding: \u{b}chunked",
+    "Transfer-Encoding: \"chunked\"",
+    "Transfer-Encoding\r\n : chunked",
+    "X: y\rTransfer-Encoding: chunked",
+    "X: y\nTransfer-Encoding : chunked",
+    "transfer_encoding: chunked",
+    "Transfer-Encoding: chunked;q=1",
+    " Transfer-Encoding: chunked",
+    "Transfer-Encoding: gzip",
+];
+
+/// Lengths that are none, or two.
+const LENGTHS: [&str; 12] = [
+    "Content-Length: +6",
+    "Content-Length: -6",
+    "Content-Length: 0x6",
+    "Content-Length: 6 6",
+    "Content-Length: 6, 7",
+    "Content-Length: 6\r\nContent-Length: 7",
+    "Content-Length: ",
+    "Content-Length: 99999999999999999999999",
+    "Content-Length: 6\r\n 7",
+    "Content-Length : 6",
+    "Content-Length: 6;",
+    "Content_Length: 6\r\nContent-Length: six",
+];
+
+/// Chunk sizes that are none.
+const SIZES: [&str; 10] =
+    ["0x5", "-5", "+5", "5 5", " 5", "5\n", "FFFFFFFFFFFFFFFFF", "", "g", "5\u{0}"];
+
+/// First lines that are none, or mean somebody else.
+const LINES: [&str; 14] = [
+    "GET  /probe HTTP/1.1",
+    "GET /probe HTTP/1.1 x",
+    "GET /probe\tHTTP/1.1",
+    "GET /pro be HTTP/1.1",
+    "GET /probe HTTP/0.9",
+    "GET /probe HTTP/1.2",
+    "GET /probe HTTP/3.0",
+    "GET /probe http/1.1",
+    "G\u{0}T /probe HTTP/1.1",
+    "GET /pro\u{0}be HTTP/1.1",
+    "CONNECT /probe HTTP/1.1",
+    "CONNECT inside:25 HTTP/1.1",
+    " GET /probe HTTP/1.1",
+    "/probe",
+];
+
+const FIELDS: [&str; 10] = [
+    "X_Forwarded_For: 6.6.6.6",
+    "X-Forwarded-For: 6.6.6.6",
+    "Host: other",
+    "Connection: host, content-length, x-request-id",
+    "X: a\u{0}b",
+    "X: a\rb",
+    "X y: z",
+    "Expect: 100-continue",
+    "Upgrade: h2c\r\nConnection: upgrade, http2-settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+    "Upgrade: websocket\r\nConnection: upgrade",
+];
+
+pub(super) fn next(random: &mut fastrand::Rng) -> Attack {
+    let mut bytes = message(random);
+    if random.u8(..) < 50 {
+        bytes = mutated(random);
+    }
+    let how = match random.u8(0..100) {
+        0..50 => How::AtOnce,
+        50..80 => How::InPieces,
+        80..82 => How::Dripping,
+        82..92 => How::HalfClosed,
+        _ => How::Reset,
+    };
+    Attack { bytes, how }
+}
+
+fn one<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
+    choices[random.usize(..choices.len())]
+}
+
+fn message(random: &mut fastrand::Rng) -> Vec<u8> {
+    let hidden = format!("0\r\n\r\n{SMUGGLED}");
+    let text = match random.u8(0..9) {
+        // All of it is the body, if it is anything.
+        0 => {
+            let (coding, length) = (one(random, &CODINGS), hidden.len());
+            match random.bool() {
+                true => format!(
+                    "POST /probe HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{coding}\r\n\r\n{hidden}"
+                ),
+                false => format!(
+                    "POST /probe HTTP/1.1\r\nHost: a\r\n{coding}\r\nContent-Length: {length}\r\n\r\n{hidden}"
+                ),
+            }
+        }
+        1 => {
+            let length = one(random, &LENGTHS);
+            format!("POST /probe HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n{SMUGGLED}")
+        }
+        2 => {
+            let size = one(random, &SIZES);
+            format!(
+                "POST /probe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\n{SMUGGLED}"
+            )
+        }
+        // A chunk that holds it, and one that is cut short by what it holds.
+        3 => {
+            let size = SMUGGLED.len();
+            let end =
+                one(random, &["\r\n0\r\n\r\n", "0\r\n\r\n", "\n0\n\n", "\r\n0\r\nX: 1\n\r\n"]);
+            format!(
+                "POST /probe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n{SMUGGLED}{end}"
+            )
+        }
+        4 => format!("{}\r\nHost: a\r\n{}", one(random, &LINES), "\r\n"),
+        5 => {
+            let (field, length) = (one(random, &FIELDS), SMUGGLED.len());
+            format!(
+                "GET /probe HTTP/1.1\r\nHost: a\r\n{field}\r\nContent-Length: {length}\r\n\r\n{SMUGGLED}"
+            )
+        }
+        6 => long(random),
+        7 => "GET /fair HTTP/1.1\r\nHost: a\r\n\r\n".repeat(random.usize(1..60)),
+        // A socket that the worker declines: what follows is for nobody.
+        _ => format!(
+            "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n{SMUGGLED}"
+        ),
+    };
+    text.into_bytes()
+}
+
+/// More than anybody keeps.
+fn long(random: &mut fastrand::Rng) -> String {
+    let many = random.usize(1..200_000);
+    match random.u8(0..4) {
+        0 => format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(many)),
+        1 => format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(many)),
+        2 => format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(many / 6)),
+        _ => format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {many}\r\n\r\n{}",
+            "a".repeat(many / 2)
+        ),
+    }
+}
+
+/// A sound message with a few bytes changed: whatever it is now, it may be refused or served.
+fn mutated(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = message(random);
+    let marker = SMUGGLED.as_bytes();
+    while let Some(at) = bytes.windows(marker.len()).position(|part| part == marker) {
+        // A changed length may make a request of it, which is none of the front's mistakes then.
+        bytes[at..at + b"GET /smuggled".len()].copy_from_slice(b"GET /mutated!");
+    }
+    for _ in 0..random.usize(1..6) {
+        let at = random.usize(..bytes.len());
+        match random.u8(0..3) {
+            0 => bytes[at] = random.u8(..),
+            1 => bytes.insert(at, random.u8(..)),
+            _ => drop(bytes.remove(at)),
+        }
+        if bytes.is_empty() {
+            bytes.push(b'\r');
+        }
+    }
+    bytes
+}

@@ -1,0 +1,185 @@
+//! The parent executes its program anew, whose file was replaced.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use super::load::Load;
+use super::{APP, SECRET, replaced, settings, workers, write_settings};
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir};
+
+/// Weir from a file of its own, which may be replaced.
+fn start() -> Weir {
+    let site = Site::new("");
+    fs::write(site.path().join("app.py"), APP).expect("written");
+    write_settings(&site, "");
+    let program = program(&site);
+    fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("copied");
+    let weir = site.start_program(&program, |command| {
+        command.env("WEIR_REALTIME_SECRET", SECRET);
+    });
+    wait_until("all workers serve", || workers(&weir).len() == 3);
+    weir
+}
+
+fn program(site: &Site) -> PathBuf {
+    site.path().join("weir")
+}
+
+/// As a package manager does it: the old file is still there for who executes it.
+fn replace_program(site: &Site, make: impl FnOnce(&PathBuf)) {
+    let new = site.path().join("weir.new");
+    make(&new);
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("set");
+    fs::rename(new, program(site)).expect("renamed");
+}
+
+fn copy(new: &PathBuf) {
+    fs::copy(env!("CARGO_BIN_EXE_weir"), new).expect("copied");
+}
+
+/// The file that a process executes.
+fn image(pid: i64) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(format!("/proc/{pid}/exe")).expect("it runs").ino()
+}
+
+fn parent(weir: &Weir) -> i64 {
+    weir.pid().as_raw_nonzero().get().into()
+}
+
+#[test]
+fn upgrades_under_load_lose_nothing_and_keep_the_workers() {
+    let weir = start();
+    let before = workers(&weir);
+    let load = Load::start(&weir);
+    for _ in 0..3 {
+        let old = image(parent(&weir));
+        replace_program(&weir.site, copy);
+        let (old_pid, new_pid) = replaced(&weir, "upgrade");
+        assert_ne!(old_pid, new_pid);
+        let new = image(parent(&weir));
+        assert_ne!(new, old, "the parent is the new program");
+        assert_eq!(image(new_pid.as_i64().expect("a pid")), new, "and so is the service");
+        load.goes_on();
+    }
+    load.stop(&weir);
+    assert_eq!(workers(&weir), before, "the workers are those of before");
+    let status = fs::read_to_string(format!("/proc/{}/status", before.first().expect("one")));
+    let ours = format!("PPid:\t{}\n", parent(&weir));
+    assert!(status.expect("it runs").contains(&ours), "and still our children");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_rolling_restart_goes_on_through_an_upgrade() {
+    let weir = start();
+    let before = workers(&weir);
+    let load = Load::start(&weir);
+    weir.site.ok(&["workers", "restart", "shop", "--data-dir", "data"]);
+    replaced(&weir, "upgrade");
+    wait_until("all are replaced", || {
+        let now = workers(&weir);
+        now.len() == 3 && now.is_disjoint(&before)
+    });
+    load.stop(&weir);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_new_parent_watches_and_ends_the_workers_of_the_old() {
+    let mut weir = start();
+    replace_program(&weir.site, copy);
+    weir.signal(Signal::USR2);
+    weir.wait_for_log("goes on in place of the program before");
+    weir.wait_for_log("takes over");
+    weir.wait_for_log("ready child=\"service\"");
+    let before = workers(&weir);
+    assert_eq!(before.len(), 3);
+    let killed = i32::try_from(*before.first().expect("one")).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(killed).expect("a pid");
+    rustix::process::kill_process(pid, Signal::KILL).expect("killed");
+    weir.wait_for_log("was killed by signal 9; restarting");
+    wait_until("another one serves", || workers(&weir).len() == 3);
+    assert_eq!(workers(&weir).intersection(&before).count(), 2);
+    let all = workers(&weir);
+    assert!(weir.stop().success());
+    assert!(all.iter().all(|pid| !fs::exists(format!("/proc/{pid}")).expect("looked")));
+}
+
+#[test]
+fn a_file_that_is_no_program_changes_nothing() {
+    let mut weir = start();
+    let (before, service, old) = (workers(&weir), weir.service(), image(parent(&weir)));
+    for (file, why) in [
+        ("", "can't be executed: Exec format error"),
+        ("#!/bin/sh\necho unfit >&2; exit 3\n", "can't take over: unfit"),
+    ] {
+        replace_program(&weir.site, |new| fs::write(new, file).expect("written"));
+        let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
+        assert!(shown.starts_with("exit: 2\n") && shown.contains(why), "{shown}");
+        weir.wait_for_log("not upgraded, everything goes on as before");
+        assert_eq!((weir.service(), image(parent(&weir))), (service, old));
+    }
+    assert_eq!(workers(&weir), before);
+    assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_program_that_does_not_understand_the_state_is_not_executed() {
+    let mut weir = start();
+    let (service, old) = (weir.service(), image(parent(&weir)));
+    // It gives itself the state of a later version.
+    let script = format!(
+        "#!/bin/sh\nprintf '{{\"version\":4000}}' > later\nexec {} up --takeover-check=3 3< later\n",
+        env!("CARGO_BIN_EXE_weir")
+    );
+    replace_program(&weir.site, |new| fs::write(new, script).expect("written"));
+    let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
+    assert!(shown.contains("hands over in version 4000, this program understands"), "{shown}");
+    weir.wait_for_log("not upgraded, everything goes on as before");
+    assert_eq!((weir.service(), image(parent(&weir))), (service, old));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
+    let mut weir = start();
+    let (jobs, before) = (weir.jobs(), workers(&weir));
+    let folder = weir.site.path().display().to_string();
+    // A mistake first.
+    weir.site.write("not even TOML");
+    let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
+    assert!(shown.contains("can't take over: weir.toml"), "{shown}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let more = settings(&folder, "").replacen(
+        "listen = \"127.0.0.1:0\"",
+        &format!("listen = \"{address}\""),
+        1,
+    );
+    weir.site.write(&more);
+    let shown = weir.site.shown(&["upgrade", "--data-dir", "data"]);
+    assert!(shown.contains("is in use by"), "{shown}");
+    drop(taken);
+    // Another address for jobs, and another app in place of the one that there was.
+    weir.site.write(&more.replace("name = \"shop\"", "name = \"cart\""));
+    replaced(&weir, "upgrade");
+    assert!(crate::faktory::Client::dial(address).greeting.starts_with("+HI "));
+    assert!(std::net::TcpStream::connect(jobs).is_err(), "nobody listens there any more");
+    wait_until("the workers of the new app serve", || workers(&weir).len() == 3);
+    assert_eq!(workers(&weir).intersection(&before).count(), 0);
+    for pid in &before {
+        wait_until("those of the old app have ended", || {
+            !fs::exists(format!("/proc/{pid}")).expect("looked")
+        });
+    }
+    weir.wait_for_log("asked to end");
+    assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
+    assert!(weir.stop().success());
+}
