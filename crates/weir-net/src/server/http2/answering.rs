@@ -2,15 +2,16 @@
 //! hyper little to keep.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use h2::Reason;
 use hyper::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use tokio::time::Instant;
 
 use super::progress::Progress;
@@ -52,21 +53,42 @@ impl Taken {
 
 /// A request that the service answers.
 pub(super) struct Answering {
-    pub(super) answer: Pin<Box<dyn Future<Output = Response<Body>>>>,
-    /// None: answered.
+    /// None: it came too late.
+    pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<Body>>>>>,
+    /// None: answered, or too late.
     pub(super) in_hand: Option<InHand>,
+    /// It asks for no body (HEAD).
+    pub(super) is_head: bool,
     pub(super) taken: Rc<Taken>,
 }
 
 impl Future for Answering {
-    type Output = Result<Response<Pieces>, Infallible>;
+    type Output = Result<Response<Pieces>, h2::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answer.as_mut().poll(context).map(|answer| {
+        let Some(answer) = &mut self.answer else {
+            // Says that nobody has seen it: it may be sent again (RFC 9113, section 8.7).
+            return Poll::Ready(Err(Reason::REFUSED_STREAM.into()));
+        };
+        answer.as_mut().poll(context).map(|mut answer| {
+            if self.is_head {
+                leave_out_body(&mut answer);
+            }
             let (in_hand, taken) = (self.in_hand.take(), Rc::clone(&self.taken));
             Ok(answer.map(|body| Pieces { body, rest: Bytes::new(), _in_hand: in_hand, taken }))
         })
     }
+}
+
+/// What hyper does for HTTP/1 alone.
+fn leave_out_body(answer: &mut Response<Body>) {
+    if answer.body().is_end_stream() {
+        return;
+    }
+    if let Some(length) = answer.body().size_hint().exact() {
+        answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+    *answer.body_mut() = Body::empty();
 }
 
 /// The body of an answer, piece by piece.

@@ -91,6 +91,11 @@ impl Progress {
         self.told_since.get().is_some()
     }
 
+    /// The client was told so long ago that what begins now was not on its way then.
+    pub(super) fn is_over(&self, limits: &Limits) -> bool {
+        self.told_since.get().is_some_and(|told| told.elapsed() >= limits.last_request_timeout)
+    }
+
     pub(super) fn cut(&self) {
         self.is_cut.set(true);
     }
@@ -111,16 +116,17 @@ impl Progress {
 
     /// None: as long as the service takes.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
-        let idle = self.idle_since.get();
+        let (idle, is_in_hand) = (self.idle_since.get(), self.in_hand.get() > 0);
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, Limit::WriteTimeout)
+        } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
+            // Also within a head: the end waits for nobody who does not go on.
+            (told.max(idle), limits.linger_timeout, Limit::LingerTimeout)
         } else if let Some(since) = self.head_since.get() {
             // Nothing else can be read meanwhile, whatever is in hand.
             (since, limits.head_timeout, Limit::HeadTimeout)
-        } else if self.in_hand.get() > 0 {
+        } else if is_in_hand {
             return None;
-        } else if let Some(told) = self.told_since.get() {
-            (told.max(idle), limits.linger_timeout, Limit::LingerTimeout)
         } else {
             (idle, limits.idle_timeout, Limit::IdleTimeout)
         };

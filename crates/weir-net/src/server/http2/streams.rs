@@ -1,7 +1,6 @@
 //! A connection's streams: each is judged, given to the service, and has a task of its own.
 
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,10 +32,14 @@ pub(super) struct Routing<S> {
 
 impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Response = Response<Pieces>;
-    type Error = Infallible;
+    type Error = h2::Error;
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
+        let (is_head, taken) = (request.method() == Method::HEAD, self.tasks.announce());
+        if self.progress.is_over(&self.core.limits()) {
+            return Answering { answer: None, in_hand: None, is_head, taken };
+        }
         if self.progress.begin_request() == self.core.limits().http2.streams_max {
             self.core.metrics().limit_hit(Limit::Http2StreamsMax);
         }
@@ -48,7 +51,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
                 Box::pin(Rc::clone(self.core.service()).http(request, self.peer))
             }
         };
-        Answering { answer, in_hand, taken: self.tasks.announce() }
+        Answering { answer: Some(answer), in_hand, is_head, taken }
     }
 }
 

@@ -3,8 +3,10 @@
 mod client;
 mod hostile;
 mod limits;
+mod stopping;
 
 use bytes::Bytes;
+use hyper::header::CONTENT_LENGTH;
 use hyper::{Method, Request, StatusCode};
 use tokio::net::TcpStream;
 use weir_net::metrics::HeadRefusal;
@@ -100,6 +102,16 @@ async fn a_graceful_stop_finishes_what_is_in_hand_and_takes_nothing_new() {
     assert_eq!(busy.ended().await, None);
     let ended = tokio::task::spawn_blocking(|| server.ended()).await;
     assert_eq!(ended.expect("joined"), Ended::Clean);
+}
+
+#[tokio::test]
+async fn who_asks_for_a_head_gets_no_body() {
+    let server = Setup::default().start();
+    let mut client = Http2::connect(&server).await;
+    let request = get("/hello").method(Method::HEAD).body(()).expect("a request");
+    let (head, mut body) = client.begin(request).head().await;
+    assert!(body.is_end_stream() && body.data().await.is_none());
+    assert_eq!(head.headers[CONTENT_LENGTH], "HEAD /hello core=0".len().to_string());
 }
 
 #[tokio::test]

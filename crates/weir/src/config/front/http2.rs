@@ -10,7 +10,7 @@ const WINDOW_MAX: u64 = (1 << 31) - 1;
 
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut Http2Limits) {
     keys.number(
-        Key::live("http2_streams_max", "Requests that an HTTP/2 connection may have open at once; its client is told, and one more is refused. This and what follows hold for new connections."),
+        Key::live("http2_streams_max", "Requests that an HTTP/2 connection may have open at once; its client is told, and one more is refused. All `http2_` limits hold for new connections."),
         1..=COUNT_MAX,
         &mut limits.streams_max,
     );

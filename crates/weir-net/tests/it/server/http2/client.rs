@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, SendStream};
+use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -129,23 +130,22 @@ impl Asked {
     }
 
     /// Its head, while the body is not read.
-    pub(super) async fn head(self) -> (StatusCode, h2::RecvStream) {
+    pub(super) async fn head(self) -> (Parts, h2::RecvStream) {
         let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
-        let answer = answer.expect("an answer");
-        (answer.status(), answer.into_body())
+        answer.expect("an answer").into_parts()
     }
 
     pub(super) async fn answer(mut self) -> (StatusCode, String) {
         if !self.is_sent {
             self.finish_if_open();
         }
-        let (status, mut body) = self.head().await;
+        let (head, mut body) = self.head().await;
         let mut text = Vec::new();
         while let Some(data) = timeout(PATIENCE, body.data()).await.expect("a body in time") {
             let data = data.expect("data");
             body.flow_control().release_capacity(data.len()).expect("released");
             text.extend_from_slice(&data);
         }
-        (status, String::from_utf8(text).expect("text"))
+        (head.status, String::from_utf8(text).expect("text"))
     }
 }

@@ -80,8 +80,8 @@ async fn a_stream_whose_client_takes_nothing_ends_and_the_others_go_on() {
     let limits = Limits { write_timeout: SHORT, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();
     let mut client = Http2::with_windows(&server, 1_000, 1 << 20).await;
-    let (status, mut unread) = client.ask("/big").head().await;
-    assert_eq!(status, StatusCode::OK);
+    let (head, mut unread) = client.ask("/big").head().await;
+    assert_eq!(head.status, StatusCode::OK);
     until("it is counted", || server.metrics.limit_hits(Limit::WriteTimeout) == 1).await;
     assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK);
     let mut data = unread.data().await;
