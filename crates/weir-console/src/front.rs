@@ -58,6 +58,11 @@ pub enum Order {
     Resume {
         app: String,
     },
+    /// Everybody is shown the maintenance page, or no more.
+    Maintenance {
+        app: String,
+        is_on: bool,
+    },
 }
 
 /// An app now.
@@ -75,6 +80,10 @@ pub struct App {
     pub streams_waiting: usize,
     pub is_paused: bool,
     pub is_overloaded: bool,
+    /// Everybody is shown the maintenance page.
+    pub is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub shedding: Vec<String>,
     /// Whether its workers say what they are doing when they are asked.
     pub can_dump: bool,
     /// The present or the latest rolling restart.
@@ -102,6 +111,10 @@ pub struct Worker {
     pub given: u64,
     pub waited: Duration,
     pub oldest_request: Option<Duration>,
+    /// Proportional set size, with the processes that it has started; None: not known.
+    pub pss_bytes: Option<u64>,
+    /// Which limit it has passed, if it is being replaced for that.
+    pub recycled: Option<String>,
     /// Successors in its place since this service process was started.
     pub restarts: u64,
     /// Why there is no worker, with its last lines of output.

@@ -77,6 +77,29 @@ pub(super) fn workers_are_evicted(front: &Reading) -> Vec<Finding> {
     found.collect()
 }
 
+/// Nobody is served, by intention.
+pub(super) fn app_is_in_maintenance(front: &Reading) -> Vec<Finding> {
+    let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
+    let found = shown.map(|app| {
+        let what = format!("{} is in maintenance: nobody is served", app.name);
+        finding(Level::Warning, what, "End it here when the work is done.")
+    });
+    found.collect()
+}
+
+/// Some requests are refused while jobs are behind.
+pub(super) fn app_sheds(front: &Reading) -> Vec<Finding> {
+    let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
+    let found = shedding.map(|app| {
+        let queues = app.shedding.join(", ");
+        let what = format!("{} refuses some requests: queue {queues} is behind", app.name);
+        let todo = "It ends by itself once the queue is served again ([[front.apps.shed]]). More \
+                    workers for the queue end it sooner.";
+        finding(Level::Warning, what, todo)
+    });
+    found.collect()
+}
+
 /// Somebody lets requests wait.
 pub(super) fn app_is_paused(front: &Reading) -> Vec<Finding> {
     let paused = front.apps.iter().filter(|app| app.is_paused);

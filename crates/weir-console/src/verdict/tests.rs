@@ -494,6 +494,13 @@ fn apps_of_the_front() {
         app.is_overloaded = true;
         app.requests_waiting = 1;
     });
+    check_front(&[(Level::Warning, "shop is in maintenance: nobody is served")], |app| {
+        app.is_in_maintenance = true;
+    });
+    let line = "shop refuses some requests: queue ingress, mailers is behind";
+    check_front(&[(Level::Warning, line)], |app| {
+        app.shedding = vec!["ingress".into(), "mailers".into()];
+    });
     check_front(&[(Level::Warning, "shop is paused: 0 requests wait")], |app| {
         app.is_paused = true;
         app.is_overloaded = true;

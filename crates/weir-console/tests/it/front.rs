@@ -98,6 +98,8 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
     let mut app = shop();
     app.requests_waiting = 7;
     app.is_paused = true;
+    app.is_in_maintenance = true;
+    app.shedding = vec!["ingress".to_owned()];
     app.rolling = Some("running (1 done)".to_owned());
     app.evictions = 4;
     app.totals = TotalsView {
@@ -115,6 +117,8 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         streams: 2,
         given: 1_234,
         oldest_request: Some(Duration::from_millis(2_300)),
+        pss_bytes: Some(300 << 20),
+        recycled: Some("older than 12 h".to_owned()),
         restarts: 9,
         ..worker(1, "unreachable")
     };
@@ -141,6 +145,12 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         "<td data-label=\"State\"><span class=\"tag warning\">unreachable</span></td>",
         "data-label=\"Running\">1 <span class=\"muted\">+ 2 streams</span></td>",
         "data-label=\"Oldest\">2.3 s</td>",
+        "data-label=\"Memory\">300.0 MiB</td>",
+        "data-label=\"Memory\">–</td>",
+        "Worker 1 is replaced by a fresh one: older than 12 h",
+        "<span class=\"tag warning\">in maintenance</span>",
+        "End maintenance<span class=\"hidden\"> of shop</span>",
+        "<span>Refusing some requests for queue</span> ingress</li>",
         "data-label=\"Given\">1,234</td>",
         "data-label=\"Restarts\">9</td>",
         "no &#60;such&#62; app\\u202e",
@@ -168,7 +178,7 @@ async fn workers_that_something_else_runs_have_no_buttons() {
 }
 
 #[tokio::test]
-async fn workers_that_take_connections_themselves_can_not_be_paused() {
+async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
     let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
     let page = Site::with_apps(Apps::of(vec![App { shared_sockets, ..shop() }]));
     let page = page.browser().get("/front").await;
@@ -177,7 +187,8 @@ async fn workers_that_take_connections_themselves_can_not_be_paused() {
     );
     page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
     page.assert_shows("value=\"scale\"");
-    for absent in ["value=\"pause\"", "Answered since start", "No answer"] {
+    let absents = ["value=\"pause\"", "value=\"maintenance\"", "Answered since start", "No answer"];
+    for absent in absents {
         assert!(!page.text.contains(absent), "{absent}");
     }
 }
@@ -255,6 +266,8 @@ async fn orders_are_given_by_forms_with_their_token_only() {
         (&[("do", "scale"), ("processes", "5")], Order::Scale { app: app(), processes: 5 }),
         (&[("do", "pause")], Order::Pause { app: app() }),
         (&[("do", "resume")], Order::Resume { app: app() }),
+        (&[("do", "maintenance")], Order::Maintenance { app: app(), is_on: true }),
+        (&[("do", "serve")], Order::Maintenance { app: app(), is_on: false }),
     ];
     for (fields, order) in cases {
         let fields = [&[("app", "shop")][..], fields].concat();

@@ -39,6 +39,7 @@ impl Operated {
             }
             Order::Pause { app } => workers_admin::Order::Pause { app },
             Order::Resume { app } => workers_admin::Order::Resume { app },
+            Order::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
         })
     }
 }
@@ -75,6 +76,8 @@ fn app((row, totals): (AppRow, TotalsView)) -> App {
         streams_waiting: row.streams_waiting,
         is_paused: row.is_paused,
         is_overloaded: row.is_overloaded,
+        is_in_maintenance: row.is_in_maintenance,
+        shedding: row.shedding,
         rolling: row.rolling,
         evictions: row.evictions,
         totals,
@@ -96,6 +99,8 @@ fn worker(row: WorkerRow, is_shared: bool) -> Worker {
         given: row.given,
         waited: row.waited_seconds.map(Duration::from_secs_f64).unwrap_or_default(),
         oldest_request: row.oldest_request_seconds.map(Duration::from_secs_f64),
+        pss_bytes: row.pss_bytes,
+        recycled: row.recycled,
         restarts: row.restarts,
         problem: row.problem,
     }
