@@ -69,8 +69,13 @@ pub enum Order {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct App {
     pub name: String,
+    /// Where its workers take connections themselves, and which of them gets one. Then what requests
+    /// wait and take is not known, and a worker is given what it says it has answered. None: requests
+    /// come through Weir.
+    pub shared_sockets: Option<String>,
     /// How many workers Weir is to run; None: something else runs them.
     pub processes: Option<u32>,
+    /// With shared sockets: connections.
     pub requests_waiting: usize,
     pub streams_waiting: usize,
     pub is_paused: bool,
@@ -95,7 +100,8 @@ pub struct Worker {
     /// Its place among the workers of its app; None: something else runs it.
     pub number: Option<u32>,
     pub pid: Option<i32>,
-    /// Where it listens: no two that ever ran have the same, or nearly so.
+    /// Where it listens: no two that ever ran have the same, or nearly so; with shared sockets there is
+    /// its pid in it.
     pub address: Option<String>,
     pub state: String,
     pub age: Option<Duration>,

@@ -7,6 +7,7 @@
 //! - [`supervise`]: the loop over all children, and the replacement of the service;
 //!   [`supervise::Supervisor::run`] is the lifecycle.
 //! - [`workers`]: groups of worker processes beside the service, which outlive it.
+//! - [`selection`]: sockets that workers share, and which of them a connection gets to.
 //! - [`carried`]: what outlives the re-execution of the parent.
 //! - [`control`]: what parent and service tell each other about workers.
 //! - [`restarts`]: when to start again, and when to give up; pure.
@@ -25,6 +26,7 @@ mod output;
 mod printer;
 pub mod requests;
 pub mod restarts;
+pub mod selection;
 mod silence;
 pub mod spec;
 pub mod supervise;
@@ -39,7 +41,7 @@ use std::time::Duration;
 
 /// Time since the machine started: never set back, so a wait neither ends early nor hangs when
 /// somebody sets the wall clock.
-fn monotonic() -> Duration {
+pub(crate) fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()
 }

@@ -6,10 +6,12 @@
 //! - `exec`: limits, user and `LISTEN_PID` of a worker between fork and exec;
 //! - [`execute_anew`]: another program in this very process;
 //! - `identity`: users and groups by name;
+//! - `bpf`: programs that choose a socket, and memory that they share with workers;
 //! - `orphans`: descendants that lost their parent.
 #![expect(unsafe_code, reason = "descriptor passing and signal masks have no safe interface")]
 
 mod anew;
+mod bpf;
 mod exec;
 mod identity;
 mod orphans;
@@ -22,6 +24,10 @@ use std::process::Command;
 use std::sync::Mutex;
 
 pub use anew::execute_anew;
+pub(crate) use bpf::{
+    ClassicInstruction, Instruction, Mapping, attach, attach_classic, create_map, load_program,
+    waiting,
+};
 pub(crate) use exec::{Image, Launch, exec_by_hand};
 pub(crate) use identity::Identity;
 pub(crate) use orphans::{adopt_orphans, ended_child, reap};

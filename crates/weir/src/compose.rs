@@ -36,12 +36,13 @@ use self::cores::{Cores, Sockets};
 use self::jobs::{Door, Jobs};
 use self::pages::Pages;
 use self::realtime::Realtime;
-use self::workers::{RecyclingMetrics, Workers};
+use self::workers::{RecyclingMetrics, Served, Workers};
 use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::restart_admin::Restart;
+use crate::sockets::SocketApps;
 use crate::status::Facts;
 use crate::turn::{Of, Place, Turn};
 use crate::workers_admin::{self, Orders, Reported};
@@ -58,6 +59,8 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
+    /// Apps whose workers take connections themselves.
+    sockets: Arc<SocketApps>,
     access_log: Option<AccessLog>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
@@ -111,6 +114,7 @@ impl Weir {
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
         let mut weir = Self {
             apps: apps(settings, only, &clock, &mut registry)?,
+            sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
             cores: None,
@@ -174,21 +178,20 @@ impl Weir {
         channel: UnixStream,
         metrics: RecyclingMetrics,
     ) -> anyhow::Result<()> {
-        let apps = settings.front.apps.iter();
-        let processes =
-            apps.filter_map(|app| Some((app.settings.name.clone(), app.processes.clone()?)));
-        let (apps, probes) = (Arc::clone(&self.apps), self.workers.clone());
-        let reported = Arc::clone(&self.reported);
+        let processes = settings.front.apps.iter().filter_map(|app| {
+            let AppSettings { name, hosts, .. } = &app.settings;
+            let host = hosts.first().cloned().unwrap_or_else(|| "localhost".to_owned());
+            Some((name.clone(), (app.processes.clone()?, host)))
+        });
+        let served = Served {
+            apps: Arc::clone(&self.apps),
+            sockets: Arc::clone(&self.sockets),
+            processes: processes.collect(),
+        };
+        let (reported, probes) = (Arc::clone(&self.reported), self.workers.clone());
         let outside = (metrics, self.draining.clone());
-        let (workers, orders, are_known) = Workers::new(
-            channel,
-            apps,
-            reported,
-            processes.collect(),
-            probes,
-            &self.clock,
-            outside,
-        )?;
+        let (workers, orders, are_known) =
+            Workers::new(channel, served, reported, probes, &self.clock, outside)?;
         self.orders = Orders(Some(orders));
         self.workers.spawn(workers.run());
         // Requests find those that are there from the first one on.
@@ -306,6 +309,7 @@ impl Weir {
         workers_admin::Front {
             clock: self.clock.clone(),
             apps: Arc::clone(&self.apps),
+            sockets: Arc::clone(&self.sockets),
             reported: Arc::clone(&self.reported),
             orders: self.orders.clone(),
         }
@@ -452,8 +456,9 @@ fn apps(
     clock: &Clock,
     registry: &mut Registry,
 ) -> anyhow::Result<Arc<Apps>> {
-    let all = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
-    let apps: anyhow::Result<Vec<_>> = all.map(with_page).collect();
+    let all = settings.front.apps.iter().filter(|app| app.sockets.is_none());
+    let wanted = all.filter(|_| Part::Front.is_among(only));
+    let apps: anyhow::Result<Vec<_>> = wanted.map(with_page).collect();
     Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
 }
 

@@ -7,6 +7,7 @@
 //! - [`turn`]: what two service processes can't both have while one replaces the other.
 //! - [`alive`]: what the service tells its parent while it serves.
 //! - [`front`]: what each core does with HTTP.
+//! - [`sockets`]: apps whose workers take connections themselves.
 //! - [`status`], [`realtime_admin`], [`workers_admin`], [`restart_admin`]: the admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
@@ -28,6 +29,7 @@ mod realtime_admin;
 mod reload;
 mod restart_admin;
 mod run;
+mod sockets;
 mod status;
 mod turn;
 mod workers_admin;

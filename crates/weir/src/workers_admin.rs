@@ -9,6 +9,7 @@
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
 mod counted;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ use weir_supervisor::control::{
 };
 
 use self::counted::Counted;
+use crate::sockets::SocketApps;
 
 /// How long the parent may take to say whether it follows an order.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +41,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Front {
     pub(crate) clock: Clock,
     pub(crate) apps: Arc<Apps>,
+    /// Those whose workers take connections themselves.
+    pub(crate) sockets: Arc<SocketApps>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) orders: Orders,
@@ -117,10 +121,20 @@ impl Reported {
     }
 }
 
+/// How requests get to an app's workers.
+const PROXY: &str = "proxy";
+pub(crate) const SOCKETS: &str = "sockets";
+
 /// An app.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AppRow {
     pub(crate) name: String,
+    /// `proxy` or `sockets`
+    pub(crate) mode: String,
+    /// With sockets: which of them a connection gets to.
+    pub(crate) selection: Option<String>,
+    /// With sockets: where the workers listen.
+    pub(crate) listen: Option<String>,
     /// How many workers Weir is to run; None: something else runs them.
     pub(crate) processes: Option<u32>,
     pub(crate) requests_waiting: usize,
@@ -158,9 +172,8 @@ pub(crate) struct WorkerRow {
     pub(crate) streams: u32,
     /// Requests and streams that it was given.
     pub(crate) given: u64,
-    /// How long these have waited for it, in all.
-    #[serde(default)]
-    pub(crate) waited_seconds: f64,
+    /// How long these have waited for it, in all. None: it takes connections itself, so nobody knows.
+    pub(crate) waited_seconds: Option<f64>,
     pub(crate) oldest_request_seconds: Option<f64>,
     /// Proportional set size, with the processes that it has started; None: not measured yet, or not to
     /// be known.
@@ -247,15 +260,25 @@ impl Front {
             let totals = std::mem::take(&mut view.totals);
             (app_row(view, &reported, now), totals)
         };
-        views.into_iter().map(row).collect()
+        let shared = self.sockets.iter();
+        let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));
+        // Of these nothing is counted: Weir sees none of their requests.
+        let shared = shared.map(|row| (row, TotalsView::default()));
+        views.into_iter().map(row).chain(shared).collect()
     }
 
     pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
-        if !self.apps.view().iter().any(|app| app.name == order.app()) {
+        let is_proxied = self.apps.view().iter().any(|app| app.name == order.app());
+        if !is_proxied && self.sockets.get(order.app()).is_none() {
             return Err(no_such_app(NoSuchApp(order.app().to_owned())));
         }
         tracing::info!(?order, "an order for workers");
         let command = match order {
+            Order::Pause { .. } | Order::Resume { .. } | Order::Maintenance { .. }
+                if !is_proxied =>
+            {
+                return Err(sees_no_request());
+            }
             Order::Pause { app } => {
                 self.apps.pause(&app).map_err(no_such_app)?;
                 return Ok(());
@@ -322,6 +345,11 @@ impl Orders {
     }
 }
 
+fn sees_no_request() -> Problem {
+    let error = "its workers take connections themselves: Weir sees none of their requests";
+    Problem::new(StatusCode::CONFLICT, error, "use mode = \"proxy\" for that")
+}
+
 fn no_such_app(error: NoSuchApp) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, error.to_string(), "weir workers list shows all")
 }
@@ -351,6 +379,9 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         evictions,
         restarts: reported.counted.all_restarts(&view.name),
         name: view.name,
+        mode: PROXY.to_owned(),
+        selection: None,
+        listen: None,
         workers,
     }
 }
@@ -359,12 +390,7 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
 fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<WorkerRow> {
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
-        let generation = &worker.state.generation;
-        let row = WorkerRow {
-            pss_bytes: reported.sizes.get(generation).copied(),
-            recycled: reported.recycled.get(generation).cloned(),
-            ..process_row(worker, now)
-        };
+        let row = process_row(worker, reported, now);
         match view.workers.iter().find(|load| Some(&load.address) == row.address.as_ref()) {
             Some(load) => loaded(row, load),
             None => row,
@@ -374,7 +400,11 @@ fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<Worke
     processes.chain(vacant.filter_map(vacancy_row)).collect()
 }
 
-fn process_row(Process { state: worker, started }: &Process, now: Timestamp) -> WorkerRow {
+fn process_row(
+    Process { state: worker, started }: &Process,
+    reported: &Reported,
+    now: Timestamp,
+) -> WorkerRow {
     let state = match &worker.phase {
         WorkerPhase::Starting => "starting",
         WorkerPhase::Ready => "serving",
@@ -385,6 +415,7 @@ fn process_row(Process { state: worker, started }: &Process, now: Timestamp) -> 
     let address = worker.address.as_ref().map(|address| match address {
         Address::Unix(path) => format!("unix:{}", path.display()),
         Address::Port(port) => format!("127.0.0.1:{port}"),
+        Address::Shared { record } => format!("record {record}"),
     });
     WorkerRow {
         worker: Some(worker.slot),
@@ -392,6 +423,8 @@ fn process_row(Process { state: worker, started }: &Process, now: Timestamp) -> 
         address,
         state: state.to_owned(),
         age_seconds: Some(now.since(*started).as_secs_f64()),
+        pss_bytes: reported.sizes.get(&worker.generation).copied(),
+        recycled: reported.recycled.get(&worker.generation).cloned(),
         ..WorkerRow::default()
     }
 }
@@ -421,7 +454,7 @@ fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
         requests: load.requests,
         streams: load.streams,
         given: load.given,
-        waited_seconds: load.waited.as_secs_f64(),
+        waited_seconds: Some(load.waited.as_secs_f64()),
         oldest_request_seconds: load.oldest_request.map(|oldest| oldest.as_secs_f64()),
         ..row
     }

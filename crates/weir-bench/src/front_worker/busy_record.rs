@@ -24,6 +24,8 @@ pub(super) struct BusyRecord {
 impl BusyRecord {
     pub(super) fn of(fd: i32, index: usize) -> Result<Self> {
         let [state, answered, ..] = inherited::record(fd, index).context("WEIR_BUSY_FD")?;
+        // What a process left behind that had this record before.
+        state.store(IDLE, Ordering::Release);
         Ok(Self { state, answered })
     }
 
@@ -35,8 +37,11 @@ impl BusyRecord {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Not before everything that came meanwhile is served.
+    /// Not before everything that came meanwhile is served. Whoever has begun nothing leaves the word alone: it may
+    /// say that a connection is on its way.
     pub(super) fn rest(&self) {
-        self.state.store(IDLE, Ordering::Release);
+        if self.state.load(Ordering::Relaxed) >= EARLIEST {
+            self.state.store(IDLE, Ordering::Release);
+        }
     }
 }

@@ -30,9 +30,14 @@ impl Lately {
     /// From `before` to `now`, which are `seconds` apart.
     pub(super) fn between(before: &App, now: &App, seconds: f64) -> Self {
         let rate = |count: u64| if seconds > 0.0 { as_float(count) / seconds } else { 0.0 };
-        let answers = now.totals.answers.saturating_sub(before.totals.answers);
         let refused = sum(&now.totals.refusals).saturating_sub(sum(&before.totals.refusals));
         let given: Vec<Given> = now.workers.iter().map(|it| Given::since(before, it)).collect();
+        let answers = match now.shared_sockets {
+            Some(_) => given.iter().map(|given| given.count).sum(),
+            None => now.totals.answers.saturating_sub(before.totals.answers),
+        };
+        let waits_of = now.workers.iter().zip(&given).filter_map(mean_wait);
+        let waits_of = waits_of.filter(|_| now.shared_sockets.is_none());
         let serving = now.workers.iter().zip(&given).filter(|(worker, _)| worker.is_serving());
         Self {
             requests_per_second: rate(answers),
@@ -42,7 +47,7 @@ impl Lately {
             waits: now.totals.waits.since(&before.totals.waits),
             answers: now.totals.services.since(&before.totals.services),
             jain_index: jain_index(serving.map(|(_, given)| given.count)),
-            waits_of: now.workers.iter().zip(&given).filter_map(mean_wait).collect(),
+            waits_of: waits_of.collect(),
         }
     }
 

@@ -124,6 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn of_workers_that_take_connections_themselves_their_own_counts_are_known() {
+        let shared = |workers| App {
+            shared_sockets: Some("127.0.0.1:8081".to_owned()),
+            ..app(0, 0, workers)
+        };
+        let mut tally = Tally::default();
+        tally.add(at(0), &[shared(vec![worker("a", 100, 0), worker("b", 7, 0)])]);
+        let now = vec![worker("a", 130, 0), worker("b", 17, 0)];
+        tally.add(at(1), &[shared(now.clone())]);
+        let minute = &tally.minutes()["shop"];
+        assert_eq!(minute.requests_per_second, 40.0);
+        assert_eq!(minute.mean_wait(&now[0]), None, "nobody knows");
+    }
+
+    #[test]
     fn lengths_are_those_between_the_readings() {
         let with = |lengths: &[u64]| {
             let lengths: Vec<Duration> =

@@ -231,16 +231,20 @@ impl Quantiles {
 }
 
 fn facts(app: &App) -> Vec<Fact> {
-    let totals = &app.totals;
     let fact = |name, value| Fact { name, value };
-    let mut facts = vec![
-        fact("Answered since start", figures::count(totals.answers)),
-        fact("of these 5xx", figures::count(totals.server_errors)),
-        fact("Refused", by_reason(&totals.refusals)),
-        fact("No answer", by_reason(&totals.failures)),
-        fact("Evicted", figures::count(app.evictions)),
-        fact("Streams waiting", figures::number(app.streams_waiting)),
-    ];
+    let evicted = fact("Evicted", figures::count(app.evictions));
+    let totals = &app.totals;
+    let mut facts = match &app.shared_sockets {
+        Some(sockets) => vec![fact("Sockets of its workers", sockets.clone()), evicted],
+        None => vec![
+            fact("Answered since start", figures::count(totals.answers)),
+            fact("of these 5xx", figures::count(totals.server_errors)),
+            fact("Refused", by_reason(&totals.refusals)),
+            fact("No answer", by_reason(&totals.failures)),
+            evicted,
+            fact("Streams waiting", figures::number(app.streams_waiting)),
+        ],
+    };
     if !app.shedding.is_empty() {
         let queues: Vec<_> = app.shedding.iter().map(|queue| visible(queue)).collect();
         facts.push(fact("Refusing some requests for queue", queues.join(", ")));

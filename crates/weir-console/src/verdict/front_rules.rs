@@ -10,7 +10,8 @@ fn finding(level: Level, what: String, todo: impl Into<String>) -> Finding {
 
 fn waiting(app: &App) -> String {
     let verb = if app.requests_waiting == 1 { "waits" } else { "wait" };
-    format!("{} {verb}", counted(app.requests_waiting as u64, "request"))
+    let what = if app.shared_sockets.is_some() { "connection" } else { "request" };
+    format!("{} {verb}", counted(app.requests_waiting as u64, what))
 }
 
 /// Whoever asks for the app waits, and is told no.

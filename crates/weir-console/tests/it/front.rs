@@ -178,6 +178,22 @@ async fn workers_that_something_else_runs_have_no_buttons() {
 }
 
 #[tokio::test]
+async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
+    let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
+    let page = Site::with_apps(Apps::of(vec![App { shared_sockets, ..shop() }]));
+    let page = page.browser().get("/front").await;
+    page.assert_shows(
+        "<span>Sockets of its workers</span> 127.0.0.1:8081, selection join-idle</li>",
+    );
+    page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
+    page.assert_shows("value=\"scale\"");
+    let absents = ["value=\"pause\"", "value=\"maintenance\"", "Answered since start", "No answer"];
+    for absent in absents {
+        assert!(!page.text.contains(absent), "{absent}");
+    }
+}
+
+#[tokio::test]
 async fn figures_are_of_the_last_minute_and_charted() {
     let apps = Apps::of(vec![shop()]);
     let site = Site::with_apps(Arc::clone(&apps) as Arc<dyn Operated>);

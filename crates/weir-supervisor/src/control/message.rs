@@ -159,6 +159,10 @@ pub enum Address {
     Unix(PathBuf),
     /// On 127.0.0.1.
     Port(u16),
+    /// It shares sockets with others; this is its [record](crate::selection::busy).
+    Shared {
+        record: usize,
+    },
 }
 
 /// What a worker does.

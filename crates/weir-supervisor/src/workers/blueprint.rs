@@ -58,6 +58,20 @@ impl Blueprint {
         self.spec.command.iter().any(|argument| argument.contains(&placeholder))
     }
 
+    /// Whether so many workers listen on all sockets that connections can get to.
+    pub(crate) fn check_scale(&self, processes: u32) -> Result<(), String> {
+        let Sockets::Group(group) = &self.spec.sockets else { return Ok(()) };
+        let min = group.plan().workers_min();
+        if usize::try_from(processes).is_ok_and(|processes| processes >= min) {
+            return Ok(());
+        }
+        Err(format!(
+            "with {processes} workers nobody would listen on some of the sockets of {}; {min} are \
+             the fewest",
+            self.spec.name
+        ))
+    }
+
     /// `shop-3`: in logs, in the output, as `{name}`.
     pub(crate) fn worker_name(&self, index: usize) -> String {
         format!("{}-{index}", self.spec.name)
@@ -74,6 +88,7 @@ pub(super) fn built_in(spec: &GroupSpec) -> Vec<String> {
     match &spec.sockets {
         Sockets::None => {}
         Sockets::Inherited(sockets) => names.extend(descriptors(sockets.len())),
+        Sockets::Group(group) => names.extend(descriptors(group.plan().descriptors())),
         Sockets::UnixSocket(BoundBy::Worker) => names.push(SOCKET.to_owned()),
         Sockets::UnixSocket(BoundBy::Parent) => {
             names.push(SOCKET.to_owned());

@@ -10,7 +10,7 @@ use super::template::Template;
 use crate::system::Identity;
 
 /// Variables that describe what the parent hands over; nobody else may set them.
-pub(super) const RESERVED: [&str; 7] = [
+pub(super) const RESERVED: [&str; 9] = [
     "LISTEN_FDS",
     "LISTEN_PID",
     "LISTEN_FDNAMES",
@@ -18,6 +18,8 @@ pub(super) const RESERVED: [&str; 7] = [
     "WATCHDOG_USEC",
     "WATCHDOG_PID",
     crate::inherited::VARIABLE,
+    crate::selection::busy::FD_VARIABLE,
+    crate::selection::busy::INDEX_VARIABLE,
 ];
 
 /// Something that must be changed in a group's specification.
@@ -140,11 +142,15 @@ fn folder(folder: Option<&Path>) -> Option<String> {
 }
 
 fn sockets(spec: &GroupSpec) -> Option<String> {
-    let Sockets::Inherited(sockets) = &spec.sockets else { return None };
-    if sockets.is_empty() || sockets.len() > SOCKETS_MAX {
-        let count = sockets.len();
+    let count = match &spec.sockets {
+        Sockets::Inherited(sockets) => sockets.len(),
+        Sockets::Group(group) => group.plan().descriptors(),
+        _ => return None,
+    };
+    if !(1..=SOCKETS_MAX).contains(&count) {
         return Some(format!("a worker inherits 1 to {SOCKETS_MAX} sockets, not {count}"));
     }
+    let Sockets::Inherited(sockets) = &spec.sockets else { return None };
     // sd_listen_fds_with_names(3): printable, and the colon separates them.
     let is_wrong = |name: &str| {
         name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')

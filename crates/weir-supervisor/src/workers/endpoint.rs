@@ -11,6 +11,7 @@ use super::run_folder::GroupFolder;
 use super::spec::{BoundBy, Sockets};
 use super::template::Values;
 use crate::control::Address;
+use crate::selection::busy::{PER_SLOT, Records, record};
 
 /// Ports that are tried before a start is given up: each was just given to another worker.
 const PORT_TRIES_MAX: usize = 32;
@@ -25,12 +26,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// `is_taken`: ports that other workers were given.
+    /// `is_taken`: what other workers were given.
     pub(crate) fn prepare(
         sockets: &Sockets,
         folder: &GroupFolder,
-        generation: u64,
-        is_taken: impl Fn(u16) -> bool,
+        (slot, generation): (usize, u64),
+        is_taken: impl Fn(&Address) -> bool,
     ) -> io::Result<Self> {
         let mut listener = None;
         let address = match sockets {
@@ -42,12 +43,19 @@ impl Endpoint {
                 }
                 Some(Address::Unix(path))
             }
-            Sockets::Port => Some(Address::Port(free_port(is_taken)?)),
+            Sockets::Port => Some(Address::Port(free_port(|port| is_taken(&Address::Port(port)))?)),
+            Sockets::Group(group) => {
+                let mut records = (0..PER_SLOT).map(|which| record(slot, which));
+                let free = records.find(|&record| !is_taken(&Address::Shared { record }));
+                let record = free.ok_or(io::ErrorKind::AddrInUse)?;
+                group.records().reset(record);
+                Some(Address::Shared { record })
+            }
         };
         Ok(Self { address, listener })
     }
 
-    /// One of an earlier program.
+    /// One of an earlier program. Its worker's record is as that left it.
     pub(crate) fn resume(address: Option<Address>, listener: Option<OwnedFd>) -> Self {
         Self { address, listener }
     }
@@ -56,12 +64,14 @@ impl Endpoint {
         self.listener.as_ref()
     }
 
-    /// What the worker inherits, with names.
+    /// What the worker in that slot inherits to listen on, with names.
     pub(crate) fn descriptors<'a>(
         &'a self,
         sockets: &'a Sockets,
+        slot: usize,
     ) -> Vec<(&'a str, BorrowedFd<'a>)> {
         match (sockets, &self.listener) {
+            (Sockets::Group(group), _) => group.slice(slot),
             (Sockets::Inherited(sockets), _) => sockets
                 .iter()
                 .map(|socket| (socket.name.as_str(), socket.descriptor.as_fd()))
@@ -81,9 +91,19 @@ impl Endpoint {
             Some(Address::Port(port)) => {
                 values.insert(PORT.to_owned(), vec![port.to_string()]);
             }
-            None => {}
+            Some(Address::Shared { .. }) | None => {}
         }
         values
+    }
+
+    /// The memory in which the worker says what it does, and where in it.
+    pub(crate) fn record<'a>(&self, sockets: &'a Sockets) -> Option<(&'a Records, usize)> {
+        match (sockets, &self.address) {
+            (Sockets::Group(group), Some(Address::Shared { record })) => {
+                Some((group.records(), *record))
+            }
+            _ => None,
+        }
     }
 
     fn path(&self) -> Option<&PathBuf> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,9 @@ use super::output::WorkerOutput;
 use super::process::{Place, Process};
 use super::spec::{GroupSpec, Readiness};
 use super::template::{Unknown, Values};
-use crate::system::{self, Identity, Image, Launch};
+use crate::control::Address;
+use crate::selection::busy::{FD_VARIABLE, INDEX_VARIABLE};
+use crate::system::{self, FIRST_DESCRIPTOR, Identity, Image, Launch};
 
 /// Where programs are looked for when the environment has no `PATH` (as `execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -52,10 +54,11 @@ pub(crate) fn launch(
     place: Place,
     generation: u64,
     now: Duration,
-    is_taken: impl Fn(u16) -> bool,
+    is_taken: impl Fn(&Address) -> bool,
 ) -> Result<Process, LaunchError> {
     let spec = &blueprint.spec;
-    let endpoint = Endpoint::prepare(&spec.sockets, &blueprint.folder, generation, is_taken)
+    let who = (place.slot, generation);
+    let endpoint = Endpoint::prepare(&spec.sockets, &blueprint.folder, who, is_taken)
         .map_err(LaunchError::Endpoint)?;
     let wants_notify = spec.readiness == Readiness::Notify || spec.watchdog.is_some();
     let notify = wants_notify
@@ -65,14 +68,17 @@ pub(crate) fn launch(
         })
         .transpose()?;
 
-    let descriptors = endpoint.descriptors(&spec.sockets);
+    let descriptors = endpoint.descriptors(&spec.sockets, place.slot);
+    let record = endpoint.record(&spec.sockets);
     let values = values(blueprint, place.slot, &endpoint, descriptors.len());
-    let environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
+    let mut environment = environment(blueprint, &values, notify.as_ref(), &descriptors)?;
+    environment.extend(record.into_iter().flat_map(|(_, index)| busy(descriptors.len(), index)));
     let arguments = arguments(blueprint, &values)?;
     let program = arguments[0].clone();
     let has_listen_fds = environment.contains_key(OsStr::new(LISTEN_FDS));
     let image = image(arguments, environment, has_listen_fds);
-    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, fd)| *fd).collect();
+    let mut descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, fd)| *fd).collect();
+    descriptors.extend(record.map(|(records, _)| records.as_fd()));
     let spawned = spawn(blueprint, image, &descriptors);
     let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
     let name = blueprint.worker_name(place.slot);
@@ -90,6 +96,13 @@ fn values(blueprint: &Blueprint, index: usize, endpoint: &Endpoint, descriptors:
     values.insert(NAME.to_owned(), vec![blueprint.worker_name(index)]);
     values.extend(blueprint.spec.variables.clone());
     values
+}
+
+/// Where a worker says what it does: behind the descriptors that it listens on.
+fn busy(descriptors: usize, index: usize) -> [(OsString, OsString); 2] {
+    let number = FIRST_DESCRIPTOR.unsigned_abs() as usize + descriptors;
+    let variable = |name: &str, value: usize| (name.into(), value.to_string().into());
+    [variable(FD_VARIABLE, number), variable(INDEX_VARIABLE, index)]
 }
 
 /// Never empty: an argument list that expands to nothing has no program to start.

@@ -5,10 +5,12 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::signals::WorkerSignal;
 use crate::restarts::RestartPolicy;
+use crate::selection::SocketGroup;
 
 /// Bytes of a group's name: it becomes part of socket paths, which the kernel limits to 107 bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 32;
@@ -80,6 +82,10 @@ pub enum Sockets {
     /// `{fd}` and `{fd0}` are the number of the first, `{fd1}` of the second and so on. Connections
     /// that wait outlive every worker.
     Inherited(Vec<ListeningSocket>),
+    /// The same with a [slice](crate::selection::Plan::slice) of the group's sockets for each worker,
+    /// and beside them its [record](crate::selection::busy), as `WEIR_BUSY_FD` and
+    /// `WEIR_BUSY_INDEX`.
+    Group(Arc<SocketGroup>),
     /// Each generation of a worker has a unix socket of its own, at `{socket}`.
     UnixSocket(BoundBy),
     /// Each generation of a worker has a loopback port of its own: `{port}`, for servers that can

@@ -41,7 +41,7 @@ fn print(source: &Source, loaded: &Loaded) {
     let settings = &loaded.settings;
     output::line("");
     for (setting, address) in settings.addresses() {
-        output::line(&format!("would listen on {address} ({})", part_of(setting)));
+        output::line(&format!("would listen on {address} ({})", part_of(&setting)));
     }
     output::line(&format!("would listen on {} (admin)", settings.admin_socket().display()));
     for warning in &loaded.warnings {
@@ -51,7 +51,7 @@ fn print(source: &Source, loaded: &Loaded) {
 
 /// `jobs.listen` -> `jobs`.
 fn part_of(setting: &str) -> &str {
-    setting.split('.').next().unwrap_or(setting)
+    setting.strip_suffix(".listen").unwrap_or(setting)
 }
 
 fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
@@ -66,8 +66,9 @@ fn print_json(loaded: &Loaded) -> anyhow::Result<()> {
     });
     let settings = &loaded.settings;
     let addresses = settings.addresses().into_iter();
-    let mut listen: Map<String, Value> =
-        addresses.map(|(setting, address)| (part_of(setting).to_owned(), json!(address))).collect();
+    let mut listen: Map<String, Value> = addresses
+        .map(|(setting, address)| (part_of(&setting).to_owned(), json!(address)))
+        .collect();
     listen.insert("admin".to_owned(), json!(settings.admin_socket()));
     output::json(&json!({
         "mistakes": [],

@@ -181,6 +181,8 @@ const HEAD: [&str; 9] =
 
 fn headline(app: &AppRow) -> String {
     let mut words = vec![format!("{}: {} waiting", app.name, app.requests_waiting)];
+    words.extend(app.listen.as_ref().map(|listen| format!("shared sockets at {listen}")));
+    words.extend(app.selection.as_ref().map(|selection| format!("selection {selection}")));
     if app.is_paused {
         words.push("paused".to_owned());
     }

@@ -10,6 +10,7 @@ mod memory;
 mod metrics;
 mod probe;
 mod recycling;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,7 +32,9 @@ use weir_supervisor::control::{
 };
 
 pub(super) use self::metrics::RecyclingMetrics;
+use self::probe::Probe;
 use crate::config::Processes;
+use crate::sockets::{Seat, SocketApps};
 use crate::workers_admin::{Asked, Reported};
 
 /// How often it is looked whether a worker that is to leave has finished, or one is stuck.
@@ -48,11 +51,17 @@ pub(super) struct Workers {
     reports: OwnedReadHalf,
     requests: OwnedWriteHalf,
     apps: Arc<Apps>,
+    /// Those of them whose workers share sockets.
+    sockets: Arc<SocketApps>,
     processes: BTreeMap<String, Processes>,
+    /// As whom a warm-up asks, where the settings don't say, by the names of their apps.
+    hosts: BTreeMap<String, String>,
     /// All that the parent has reported and that have not ended.
     known: BTreeMap<u64, Worker>,
     /// All of them are being reported anew: until the end some are missing.
     is_in_snapshot: bool,
+    /// Those that were probed, or are being: once is enough.
+    probed: BTreeSet<u64>,
     /// Told after the first snapshot.
     are_known: Option<oneshot::Sender<()>>,
     /// Those of them that are to get nothing more, for they are stuck.
@@ -87,18 +96,44 @@ struct Worker {
     slot: u32,
     pid: i32,
     started: Timestamp,
-    address: Address,
+    way: Way,
     phase: WorkerPhase,
 }
 
+/// How requests get to it.
+#[derive(Clone)]
+enum Way {
+    /// Through the proxy.
+    Own(Address),
+    /// By sockets that it shares with others.
+    Shared(Seat),
+}
+
+impl Worker {
+    /// Where the proxy reaches it.
+    fn address(&self) -> Option<&Address> {
+        match &self.way {
+            Way::Own(address) => Some(address),
+            Way::Shared(_) => None,
+        }
+    }
+}
+
+/// The apps, and how their workers are run.
+pub(super) struct Served {
+    pub(super) apps: Arc<Apps>,
+    pub(super) sockets: Arc<SocketApps>,
+    /// By the names of their apps, with the first host of each.
+    pub(super) processes: BTreeMap<String, (Processes, String)>,
+}
+
 impl Workers {
-    /// Over the parent's control channel; `processes` by the names of their apps. Also the way for
-    /// operators' orders, and the moment when all workers are known.
+    /// Over the parent's control channel. Also the way for operators' orders, and the moment when all
+    /// workers are known.
     pub(super) fn new(
         channel: UnixStream,
-        apps: Arc<Apps>,
+        served: Served,
         reported: Arc<Mutex<Reported>>,
-        processes: BTreeMap<String, Processes>,
         probes: Shutdown,
         clock: &Clock,
         (metrics, draining): (RecyclingMetrics, CancellationToken),
@@ -108,15 +143,23 @@ impl Workers {
         let (reports, requests) = stream.into_split();
         let (answered, ready) = mpsc::channel(READY_MAX);
         let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
+        let Served { apps, sockets, processes } = served;
+        let hosts = processes.iter().map(|(app, (_, host))| (app.clone(), host.clone())).collect();
         let (tell, are_known) = oneshot::channel();
         let (give_measured, measured) = mpsc::channel(1);
         let workers = Self {
             reports,
             requests,
             apps,
-            processes,
+            sockets,
+            processes: processes
+                .into_iter()
+                .map(|(app, (processes, _))| (app, processes))
+                .collect(),
+            hosts,
             known: BTreeMap::new(),
             is_in_snapshot: false,
+            probed: BTreeSet::new(),
             are_known: Some(tell),
             stuck: BTreeSet::new(),
             evicted: BTreeSet::new(),
@@ -220,32 +263,46 @@ impl Workers {
         let Some(address) = address else { return };
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
+            self.probed.remove(&generation);
             self.stuck.remove(&generation);
             self.evicted.remove(&generation);
             self.recycled.remove(&generation);
             return self.give(&app);
         }
-        let address = match address {
-            control::Address::Unix(path) => Address::Unix(path),
-            control::Address::Port(port) => Address::Tcp(([127, 0, 0, 1], port).into()),
+        let place = usize::try_from(slot).unwrap_or(usize::MAX);
+        let way = match address {
+            control::Address::Unix(path) => Way::Own(Address::Unix(path)),
+            control::Address::Port(port) => Way::Own(Address::Tcp(([127, 0, 0, 1], port).into())),
+            control::Address::Shared { record } => Way::Shared(Seat { slot: place, pid, record }),
         };
-        let is_new = !self.known.contains_key(&generation);
-        if is_new && phase == WorkerPhase::Starting {
-            self.probe(&app, generation, address.clone());
+        if phase == WorkerPhase::Starting && self.probed.insert(generation) {
+            self.probe(&app, slot, generation, &way);
         }
         let started = self.clock.now() - Duration::from_millis(started_ms_ago);
-        let worker = Worker { app: app.clone(), slot, pid, started, address, phase };
+        let worker = Worker { app: app.clone(), slot, pid, started, way, phase };
         self.known.insert(generation, worker);
         self.give(&app);
     }
 
-    fn probe(&self, app: &str, generation: u64, address: Address) {
+    fn probe(&self, app: &str, slot: u32, generation: u64, way: &Way) {
         let Some(processes) = self.processes.get(app) else { return };
-        let path = processes.ready_path.clone();
-        let (deadline, answered) = (processes.start_deadline, self.answered.clone());
+        let host = processes.warm_up_host.as_ref().or_else(|| self.hosts.get(app));
+        let probe = Probe {
+            name: format!("{app}-{slot}"),
+            way: match way {
+                Way::Own(address) => probe::Way::Own(address.clone()),
+                Way::Shared(seat) => {
+                    probe::Way::Shared(Arc::clone(&self.sockets), app.to_owned(), *seat)
+                }
+            },
+            ready_path: processes.ready_path.clone(),
+            warm_up: processes.warm_up.clone(),
+            host: host.cloned().unwrap_or_default(),
+            start_deadline: processes.start_deadline,
+        };
+        let answered = self.answered.clone();
         let probing = async move {
-            let probing = probe::until_ready(&address, path.as_deref());
-            if tokio::time::timeout(deadline, probing).await.is_ok() {
+            if probe.passes().await {
                 // Nobody hears it when the service ends.
                 let _ = answered.send(generation).await;
             }
@@ -261,6 +318,7 @@ impl Workers {
 
     fn end_snapshot(&mut self) {
         self.is_in_snapshot = false;
+        self.probed.retain(|generation| self.known.contains_key(generation));
         self.stuck.retain(|generation| self.known.contains_key(generation));
         self.evicted.retain(|generation| self.known.contains_key(generation));
         self.recycled.retain(|generation, _| self.known.contains_key(generation));
@@ -273,14 +331,15 @@ impl Workers {
 
     /// Makes those that are ready the workers of the app.
     fn give(&self, app: &str) {
-        if self.is_in_snapshot {
+        if self.is_in_snapshot || self.sockets.get(app).is_some() {
             return;
         }
         let ready = self.known.iter().filter(|(generation, worker)| {
             let is_ready = worker.app == app && worker.phase == WorkerPhase::Ready;
             is_ready && !self.stuck.contains(generation)
         });
-        let addresses: Vec<Address> = ready.map(|(_, worker)| worker.address.clone()).collect();
+        let addresses = ready.filter_map(|(_, worker)| worker.address().cloned());
+        let addresses: Vec<Address> = addresses.collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");
         }
@@ -289,12 +348,16 @@ impl Workers {
     /// Lets go of those that have finished, and has those evicted that are stuck.
     async fn look(&mut self) -> io::Result<()> {
         let leaving = self.known.iter().filter(|(_, worker)| worker.phase == WorkerPhase::Leaving);
-        let idle = leaving.filter(|(_, it)| !self.apps.has_worker(&it.app, &it.address));
+        let idle = leaving.filter(|(_, worker)| match &worker.way {
+            Way::Own(address) => !self.apps.has_worker(&worker.app, address),
+            Way::Shared(seat) => self.may_leave(worker, seat),
+        });
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {
             self.ask(Command::LetGo { generation }).await?;
         }
-        for (generation, reason) in self.find_stuck() {
+        let aged = self.look_at_words();
+        for (generation, reason) in self.find_stuck().into_iter().chain(aged) {
             tracing::warn!(generation, reason, "evicted");
             self.evicted.insert(generation);
             self.ask(Command::Evict { generation, reason }).await?;
@@ -311,7 +374,7 @@ impl Workers {
             let mut is_new = false;
             for overdue in self.apps.overdue(app, age) {
                 let is_it = |(_, worker): &(&u64, &Worker)| {
-                    worker.app == *app && worker.address == overdue.address
+                    worker.app == *app && worker.address() == Some(&overdue.address)
                 };
                 let Some((&generation, _)) = self.known.iter().find(is_it) else { continue };
                 is_new |= self.stuck.insert(generation);

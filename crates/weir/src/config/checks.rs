@@ -58,11 +58,11 @@ fn reject_hasty_supervisor(supervisor: &Supervisor, report: &mut Report) {
 
 /// Two parts can't listen at one address.
 fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
-    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    let mut taken: Vec<(String, SocketAddr)> = Vec::new();
     for (path, address) in settings.addresses() {
         match taken.iter().find(|(_, other)| *other == address && address.port() != 0) {
             Some((other, _)) => {
-                report.mistake_at(path, format!("{path}: {address} is {other} already"));
+                report.mistake_at(&path, format!("{path}: {address} is {other} already"));
             }
             None => taken.push((path, address)),
         }
@@ -73,6 +73,7 @@ fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
     realtime::warn(settings, &mut warnings);
+    front::warn(settings, &mut warnings);
     tls::warn(settings, &mut warnings);
     warnings
 }

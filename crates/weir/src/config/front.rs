@@ -4,6 +4,7 @@ mod apps;
 mod http2;
 mod processes;
 mod rules;
+mod sockets;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
@@ -15,6 +16,7 @@ use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
 pub(crate) use self::processes::{Processes, Recycling};
+pub(crate) use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;
 

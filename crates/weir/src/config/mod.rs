@@ -34,7 +34,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
-pub(crate) use self::front::{App, Front, Processes, Recycling};
+pub(crate) use self::front::{App, Front, Processes, Recycling, SharedSockets};
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 use self::mistakes::{Mistake, Mistakes};
@@ -96,17 +96,23 @@ impl Settings {
 
     /// Whether there is anything to serve at `front.listen`.
     pub(crate) fn has_front(&self) -> bool {
-        let has_apps = !self.realtime.apps.is_empty() || !self.front.apps.is_empty();
+        let is_proxied = |app: &front::App| app.sockets.is_none();
+        let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
         self.front.is_listen_set || has_apps
     }
 
     /// What is listened on over TCP, by the names of the settings.
-    pub(crate) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+    pub(crate) fn addresses(&self) -> Vec<(String, SocketAddr)> {
         let front = self.has_front().then_some(("front.listen", self.front.listen));
         let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
         let jobs = ("jobs.listen", self.jobs.listen);
         let console = ("console.listen", self.console.listen);
-        [Some(jobs), front, realtime, Some(console)].into_iter().flatten().collect()
+        let parts = [Some(jobs), front, realtime, Some(console)].into_iter().flatten();
+        let apps = self.front.apps.iter().enumerate().filter_map(|(index, app)| {
+            let sockets = app.sockets.as_ref()?;
+            Some((format!("front.apps[{index}].listen"), sockets.listen))
+        });
+        parts.map(|(path, address)| (path.to_owned(), address)).chain(apps).collect()
     }
 
     /// Where it is kept what is switched off.

@@ -116,10 +116,6 @@ token = { env = "ABSENT" }
 #[test]
 fn what_comes_in_a_later_version_is_rejected_by_name() {
     let text = r#"
-[[front.apps]]
-name = "shop"
-upstreams = ["127.0.0.1:3000"]
-mode = "sockets"
 [jobs.resources]
 ffmpeg = 2
 [[jobs.cron]]
@@ -131,13 +127,12 @@ schedule = "0 3 * * *"
 processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
-    weir.toml:5:1: front.apps[0].mode is not in this version of Weir yet
-    weir.toml:6:7: jobs.resources is not in this version of Weir yet
-    weir.toml:8:8: jobs.cron is not in this version of Weir yet
-    weir.toml:10:2: gems is not in this version of Weir yet
-    weir.toml:11:2: budget is not in this version of Weir yet
-    weir.toml:12:2: observe is not in this version of Weir yet
-    weir.toml:13:2: workers is not in this version of Weir yet
+    weir.toml:2:7: jobs.resources is not in this version of Weir yet
+    weir.toml:4:8: jobs.cron is not in this version of Weir yet
+    weir.toml:6:2: gems is not in this version of Weir yet
+    weir.toml:7:2: budget is not in this version of Weir yet
+    weir.toml:8:2: observe is not in this version of Weir yet
+    weir.toml:9:2: workers is not in this version of Weir yet
     ");
 }
 
@@ -521,7 +516,7 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     for value in reference::values().iter().filter(|value| value.default != "none") {
         let text = match value.path.rsplit_once('.') {
             Some((section, name)) => {
-                format!("{}\n{name} = {}\n", whole(section), value.default)
+                format!("{}\n{name} = {}\n", whole(section, name), value.default)
             }
             None => format!("{} = {}\n", value.path, value.default),
         };
@@ -533,16 +528,19 @@ fn the_reference_covers_every_setting_and_its_file_parses() {
     }
 }
 
-/// The heading of a section, with what must be set around it.
-fn whole(section: &str) -> String {
+/// The heading of a section, with what must be set around it for that key to mean something.
+fn whole(section: &str, name: &str) -> String {
     let heading = reference::heading(section);
-    if let Some(part) = section.strip_prefix("front.apps[]") {
-        let app = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
-        return match part {
-            "" => app.to_owned(),
-            ".shed[]" => format!("{app}{heading}\npath = \"/inbox\"\nqueue = \"ingress\""),
-            _ => format!("{app}{heading}\npath = \"/inbox\""),
-        };
+    let is_of_sockets = ["selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
+    if section == "front.apps[]" && is_of_sockets.contains(&name) {
+        return format!("{SHARED}workers = 4\n");
+    }
+    let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
+    match section.strip_prefix("front.apps[]") {
+        Some("") => return shop.to_owned(),
+        Some(".shed[]") => return format!("{shop}{heading}\npath = \"/\"\nqueue = \"mail\""),
+        Some(_) => return format!("{shop}{heading}\npath = \"/\""),
+        None => {}
     }
     match section.strip_prefix("realtime.apps[]") {
         Some("") => APP.to_owned(),
@@ -550,6 +548,66 @@ fn whole(section: &str) -> String {
         Some(_) => format!("{APP}{heading}"),
         None => heading,
     }
+}
+
+/// An app whose workers share sockets.
+const SHARED: &str = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{fd}\"]\n\
+                      mode = \"sockets\"\nlisten = \"127.0.0.1:8081\"\n";
+
+/// What the proxy alone makes use of would be ignored there, so it is refused.
+#[test]
+fn with_shared_sockets_these_keys_mean_something() {
+    let values = reference::values();
+    let of_an_app =
+        values.iter().filter_map(|it| Some((it.path.strip_prefix("front.apps[].")?, it)));
+    let keys = of_an_app.filter(|(name, value)| !name.contains('.') && value.default != "none");
+    let means_something = |name: &str, value: &str| {
+        let set = format!("{SHARED}workers = 4\n{name} = {value}\n");
+        !load(&set).is_err_and(|mistakes| mistakes.to_string().contains("only with mode"))
+    };
+    let names = keys.filter(|(name, value)| means_something(name, &value.default));
+    let names: Vec<&str> = names.map(|(name, _)| name).collect();
+    insta::assert_snapshot!(names.join(" "), @"workers warm_up start_deadline finish_timeout stop_deadline dump_wait stop_signal environment address_space recycle_memory recycle_interval mode selection queues queues_per_worker backlog claim_timeout");
+}
+
+#[test]
+fn shared_sockets_are_checked_with_the_workers_that_listen_on_them() {
+    let plan = |more: &str| {
+        let app = settings(&format!("{SHARED}workers = 4\n{more}")).front.apps.remove(0);
+        app.sockets.expect("shared").plan(&app.processes.expect("a command"))
+    };
+    assert_eq!(plan("").sockets(), 1);
+    assert_eq!(plan("queues = 4\nselection = \"random\"\n").sockets(), 4);
+    assert_eq!(plan("selection = \"join-idle\"\n").sockets(), 5);
+    let all = |texts: &[&str]| texts.iter().map(|text| mistakes(text) + "\n").collect::<String>();
+    let with = |more: &str| format!("{SHARED}workers = 4\n{more}");
+    insta::assert_snapshot!(all(&[
+        &with("queues = 5\n"),
+        &with("queues = 2\nqueues_per_worker = 3\n"),
+        &with("selection = \"random\"\n"),
+        &with("selection = \"join-idle\"\nqueues = 4\n"),
+        &with("concurrency = 5\nhosts = [\"a\"]\nwarm_up = [\"a b\"]\n"),
+        &SHARED.replace("listen", "#"),
+        &SHARED.replace("{fd}", "{fd1}"),
+        &SHARED.replace("sockets", "proxy"),
+        &SHARED.replace("8081", "7419"),
+        &SHARED.replace("command", "upstreams"),
+    ]), @r#"
+    weir.toml:7:10: front.apps[0].queues: nobody would listen on some of them; that takes 5 workers, or a larger queues_per_worker
+    weir.toml:8:21: front.apps[0].queues_per_worker: there are fewer queues
+    weir.toml:7:13: front.apps[0].selection: random needs more than one of queues
+    weir.toml:8:10: front.apps[0].queues: with join-idle each worker has a queue of its own
+    weir.toml:7:15: front.apps[0].concurrency: only with mode = "proxy"
+    weir.toml:8:9: front.apps[0].hosts: only with mode = "proxy"
+    weir.toml:9:11: front.apps[0].warm_up: write paths like "/products"
+    weir.toml:1:1: front.apps[0].listen is missing
+    weir.toml:3:11: front.apps[0].command: unknown placeholder {fd1}; this group has {index} {name} {fd} {fd0}; write {{ for a brace
+    weir.toml:5:10: front.apps[0].listen: only with mode = "sockets"
+    weir.toml:5:10: front.apps[0].listen: 127.0.0.1:7419 is jobs.listen already
+    weir.toml:3:13: front.apps[0].upstreams: "app" is neither unix:/PATH nor IP:PORT
+    weir.toml:3:13: front.apps[0].upstreams: only with mode = "proxy"
+    weir.toml:4:8: front.apps[0].mode: "sockets" needs a command: Weir starts the workers
+    "#);
 }
 
 /// An app with what every app must have.

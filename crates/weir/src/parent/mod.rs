@@ -6,6 +6,7 @@ mod held;
 mod listeners;
 mod lock;
 mod salvage;
+mod shared_sockets;
 mod takeover;
 mod upgrade;
 mod workers;
@@ -24,6 +25,8 @@ use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
+use self::shared_sockets::Groups;
+pub(crate) use self::shared_sockets::{address, adopt};
 pub(crate) use self::takeover::{check, resume};
 use self::upgrade::{Carried, Program};
 use crate::cli::SettingsArguments;
@@ -48,11 +51,12 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         salvage::run(&settings.jobs.settings.directory)?;
     }
     let listeners = Listeners::bind(settings, &handover.flags.only)?;
-    let ready_line = listeners.ready_line();
-    let addresses = listeners.urls();
+    let groups = Groups::bind(settings, &handover.flags.only, |_| None)?;
+    let ready_line = listeners.ready_line() + &groups.ready_words();
+    let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
     let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
-    let child = child(settings, listeners, &lock, &text)?;
+    let child = child(settings, listeners, &groups, &lock, &text)?;
     let only = handover.flags.only.clone();
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let mut parent = Parent {
@@ -66,7 +70,7 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
         addresses,
     };
     let supervisor = Supervisor::new(vec![child], requests, notify()?, stderr);
-    let fleet = workers::fleet(settings, &only)?;
+    let fleet = workers::fleet(settings, &only, &groups)?;
     let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
@@ -98,10 +102,12 @@ fn announce(handover: &Handover, loaded: &Loaded) {
 fn child(
     settings: &Settings,
     listeners: Listeners,
+    groups: &Groups,
     lock: &Lock,
     text: &handover::Text,
 ) -> anyhow::Result<ChildSpec> {
     let mut descriptors = listeners.into_descriptors();
+    descriptors.extend(groups.descriptors()?);
     descriptors.push((handover::DESCRIPTOR.to_owned(), text.descriptor()?));
     // A service that outlives its parent for a moment still holds the folder.
     descriptors.push((lock::DESCRIPTOR.to_owned(), lock.descriptor()?));
@@ -171,7 +177,7 @@ impl Events for Parent {
 
     fn upgrade(&mut self, state: &State, carrier: Carrier) -> String {
         let (handover, data_dir) = (self.handover.clone(), self.held.data_dir.clone());
-        let carried = Carried::new(handover, data_dir, self.held.addresses(), state);
+        let carried = Carried::new(handover, data_dir, &self.held, state);
         format!("{:#}", self.program.become_anew(&carried, carrier))
     }
 
@@ -200,7 +206,7 @@ impl Parent {
         if !differences.is_empty() {
             let what = differences.join(", ");
             bail!(
-                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir needs a stop and a start)"
+                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
             );
         }
         self.text.replace(&fresh)?;

@@ -9,6 +9,7 @@ use weir_supervisor::requests::Requests;
 
 use super::held::Held;
 use super::listeners::Listeners;
+use super::shared_sockets::Groups;
 use super::upgrade::{Carried, Program};
 use super::{Handover, Lock, Parent, child, end, handover, lock, notify, workers};
 use crate::config::{Loaded, environment};
@@ -28,12 +29,7 @@ fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded
     let loaded = load(handover, carried)?;
     let settings = &loaded.settings;
     Listeners::check(settings, &handover.flags.only, &carried.addresses)?;
-    for group in workers::groups(settings, &handover.flags.only)? {
-        let mistakes = weir_supervisor::workers::mistakes(&group, &settings.run_folder());
-        if let Some(mistake) = mistakes.first() {
-            bail!("{mistake}");
-        }
-    }
+    Groups::check(settings, &handover.flags.only, &carried.shared)?;
     Ok(loaded)
 }
 
@@ -53,6 +49,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     };
     let (settings, only) = (&loaded.settings, &fresh.flags.only);
     let listeners = Listeners::resume(settings, only, &carried.addresses, &mut bound)?;
+    let shared = Groups::bind(settings, only, |name| bound.remove(name))?;
     // Where nobody is to listen any more.
     drop(bound);
     let log = logging::start(&settings.log, fresh.flags.is_coloured);
@@ -60,9 +57,10 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
         tracing::error!("settings changed a moment ago, those of before stay: {error:#}");
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "goes on in place of the program before");
-    let (ready_line, addresses) = (listeners.ready_line(), listeners.urls());
-    let service = child(settings, listeners, &lock, &text)?;
-    let groups = workers::groups(settings, &fresh.flags.only)?;
+    let ready_line = listeners.ready_line() + &shared.ready_words();
+    let addresses = listeners.urls().into_iter().chain(shared.urls()).collect();
+    let service = child(settings, listeners, &shared, &lock, &text)?;
+    let groups = workers::groups(settings, only, &shared)?;
     // No group has such; those of an earlier program are closed here.
     drop(carried.state.listening()?);
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;

@@ -25,7 +25,8 @@ use weir_supervisor::carried::{self, Carrier, State, VERSION};
 use weir_supervisor::system;
 
 use super::Handover;
-use crate::config::environment;
+use super::held::Held;
+use crate::config::{SharedSockets, environment};
 
 /// What the flags of `weir up` begin with that hand over to another program.
 const FLAG: &str = "--takeover";
@@ -43,6 +44,8 @@ pub(super) struct Carried<S> {
     pub(super) data_dir: PathBuf,
     /// What the settings said where to listen, by the names of descriptors.
     pub(super) addresses: BTreeMap<String, SocketAddr>,
+    /// What the workers of apps listen on, by the names of the apps.
+    pub(super) shared: BTreeMap<String, Option<SharedSockets>>,
     pub(super) state: S,
 }
 
@@ -60,10 +63,11 @@ impl<'a> Carried<&'a State> {
     pub(super) fn new(
         handover: Handover,
         data_dir: PathBuf,
-        addresses: BTreeMap<String, SocketAddr>,
+        held: &Held,
         state: &'a State,
     ) -> Self {
-        Self { version: VERSION, handover, data_dir, addresses, state }
+        let (addresses, shared) = (held.addresses(), held.shared().clone());
+        Self { version: VERSION, handover, data_dir, addresses, shared, state }
     }
 
     fn write(&self) -> anyhow::Result<OwnedFd> {

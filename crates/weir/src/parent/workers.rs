@@ -4,22 +4,28 @@
 use anyhow::Context;
 use weir_supervisor::workers::{Fleet, GroupSpec};
 
+use super::shared_sockets::Groups;
 use crate::config::Settings;
 use crate::part::Part;
 
 /// The workers of all apps that have a command, if apps are wanted here. Without any, it is still the
 /// way for the service to ask something of the parent.
-pub(super) fn fleet(settings: &Settings, only: &[Part]) -> anyhow::Result<Fleet> {
-    let groups = groups(settings, only)?;
+pub(super) fn fleet(settings: &Settings, only: &[Part], sockets: &Groups) -> anyhow::Result<Fleet> {
+    let groups = groups(settings, only, sockets)?;
     Fleet::new(groups, &settings.run_folder()).context("the workers of [[front.apps]]")
 }
 
 /// What is run.
-pub(super) fn groups(settings: &Settings, only: &[Part]) -> anyhow::Result<Vec<GroupSpec>> {
+pub(super) fn groups(
+    settings: &Settings,
+    only: &[Part],
+    sockets: &Groups,
+) -> anyhow::Result<Vec<GroupSpec>> {
     let apps = settings.front.apps.iter().filter(|_| Part::Front.is_among(only));
     let groups = apps.filter_map(|app| {
         let processes = app.processes.as_ref()?;
-        Some(processes.group(&app.settings.name, &settings.supervisor.restart).map_err(Into::into))
+        let (name, restart) = (&app.settings.name, &settings.supervisor.restart);
+        Some(processes.group(name, restart, sockets.get(name)).map_err(Into::into))
     });
     groups.collect()
 }

@@ -3,6 +3,7 @@
 mod hostile;
 mod processes;
 mod recycling;
+mod shared;
 mod worker;
 
 use std::io::{Read, Write};

@@ -149,6 +149,11 @@ impl Weir {
         self.address("realtime")
     }
 
+    /// Where the workers of an app take connections themselves.
+    pub(crate) fn app(&self, name: &str) -> SocketAddr {
+        self.address(&format!("app.{name}"))
+    }
+
     pub(crate) fn serves(&self, part: &str) -> bool {
         self.field(part).is_some()
     }

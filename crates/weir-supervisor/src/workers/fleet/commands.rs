@@ -68,6 +68,7 @@ impl Fleet {
             }
             Command::Scale { group, processes } => {
                 let group = self.find(&group)?;
+                self.groups[group].blueprint.check_scale(processes)?;
                 let actions = self.groups[group].rules.scale(processes, now)?;
                 self.perform(group, actions, now);
                 self.report_group(group);

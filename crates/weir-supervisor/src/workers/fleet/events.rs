@@ -7,9 +7,9 @@ use crate::control::Address;
 use crate::supervise::with_last_lines;
 use crate::workers::generation::Action;
 use crate::workers::launch::launch;
-use crate::workers::process::Place;
+use crate::workers::process::{Place, Process};
 use crate::workers::slot::{Fate, Slot};
-use crate::workers::spec::Readiness;
+use crate::workers::spec::{Readiness, Sockets};
 
 /// A process that has ended, or one that could not be started.
 struct Death<'a> {
@@ -24,16 +24,22 @@ impl Fleet {
         for action in actions {
             match action {
                 Action::Start(generation) => self.start(group, generation, now),
-                Action::Announce(generation) => self.announce(generation, "ready", now),
+                Action::Announce(generation) => {
+                    self.open_door(generation);
+                    self.announce(generation, "ready", now);
+                }
                 Action::AskToLetGo(generation) => {
+                    self.close_door(generation);
                     self.announce(generation, "to be let go of", now);
                 }
                 Action::Stop(generation) => {
+                    self.close_door(generation);
                     let signal = self.groups[group].blueprint.spec.stop_signal;
                     self.signal(generation, signal.0);
                     self.announce(generation, "asked to end", now);
                 }
                 Action::Dump(generation, reason) => {
+                    self.close_door(generation);
                     if let Some(dump) = self.groups[group].blueprint.spec.dump {
                         self.signal(generation, dump.signal.0);
                     }
@@ -53,9 +59,13 @@ impl Fleet {
         let Some(slot) = self.groups[group].rules.slots.iter().position(holds) else { return };
         let place = Place { group, slot };
         let blueprint = &self.groups[group].blueprint;
-        let is_taken = |port| {
-            let given = |address: &Address| *address == Address::Port(port);
-            self.processes.values().any(|it| it.endpoint.address.as_ref().is_some_and(given))
+        let is_taken = |address: &Address| {
+            // A port is one of the machine, a record one of the group.
+            let is_near = |it: &Process| {
+                !matches!(address, Address::Shared { .. }) || it.place.group == group
+            };
+            let mut others = self.processes.values().filter(|it| is_near(it));
+            others.any(|it| it.endpoint.address.as_ref() == Some(address))
         };
         match launch(blueprint, place, generation, now, is_taken) {
             Ok(process) => {
@@ -85,7 +95,28 @@ impl Fleet {
         }
     }
 
+    /// Programs that choose among workers may choose this one.
+    fn open_door(&self, generation: u64) {
+        let Some(process) = self.processes.get(&generation) else { return };
+        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        if let (Sockets::Group(group), Some((records, record))) =
+            (sockets, process.endpoint.record(sockets))
+        {
+            records.set_door(record, group.plan().door(process.place.slot));
+        }
+    }
+
+    /// None of them does any more.
+    fn close_door(&self, generation: u64) {
+        let Some(process) = self.processes.get(&generation) else { return };
+        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        if let Some((records, record)) = process.endpoint.record(sockets) {
+            records.set_door(record, None);
+        }
+    }
+
     fn kill_one(&mut self, generation: u64, reason: String, now: Duration) {
+        self.close_door(generation);
         if let Some(process) = self.processes.get_mut(&generation) {
             let pid = process.pid.as_raw_pid();
             tracing::warn!(worker = process.name, pid, generation, reason, "killed");
@@ -125,6 +156,7 @@ impl Fleet {
                 self.is_ready(place, generation, now);
             }
             if said.is_stopping && self.slot_mut(place).leaves(generation, now) {
+                self.close_door(generation);
                 self.announce(generation, "ends by itself", now);
             }
         }
@@ -143,6 +175,7 @@ impl Fleet {
             .filter_map(|(generation, process)| Some((*generation, process.reap()?)))
             .collect();
         for (generation, status) in ended {
+            self.forget_record(generation);
             let Some(mut process) = self.processes.remove(&generation) else { continue };
             self.let_go.remove(&generation);
             let place = process.place;
@@ -155,6 +188,15 @@ impl Fleet {
             };
             let death = Death { name: &process.name, how: &how, last_lines: &last_lines };
             self.bury(place, generation, &death, now);
+        }
+    }
+
+    /// A worker that is no more does nothing, and gets nothing.
+    fn forget_record(&self, generation: u64) {
+        let Some(process) = self.processes.get(&generation) else { return };
+        let sockets = &self.groups[process.place.group].blueprint.spec.sockets;
+        if let Some((records, record)) = process.endpoint.record(sockets) {
+            records.reset(record);
         }
     }
 

@@ -59,12 +59,16 @@ impl Fleet {
             self.lines.push(Line::resume(line)?);
         }
         for group in &carried.groups {
-            self.resume_group(group, now)?;
+            self.resume_group(group)?;
         }
         for worker in carried.workers {
             let Some(group) = self.position(&worker.group) else { continue };
             let generation = worker.generation;
             self.processes.insert(generation, Process::resume(worker, group)?);
+        }
+        // Not before those are there who may have to go.
+        for group in &carried.groups {
+            self.rescale(group, now);
         }
         Ok(self)
     }
@@ -85,7 +89,7 @@ impl Fleet {
         self.groups.iter().position(|crew| crew.blueprint.spec.name.as_str() == name)
     }
 
-    fn resume_group(&mut self, carried: &CarriedGroup, now: Duration) -> Result<(), ResumeError> {
+    fn resume_group(&mut self, carried: &CarriedGroup) -> Result<(), ResumeError> {
         let Some(index) = self.position(&carried.name) else {
             if !carried.slots.is_empty() {
                 self.groups.push(Crew::retired(carried)?);
@@ -95,14 +99,21 @@ impl Fleet {
         let crew = &mut self.groups[index];
         crew.rules = Group::resume(Times::of(&crew.blueprint.spec), carried);
         crew.rolling = carried.shown.clone();
-        let processes = crew.blueprint.spec.processes;
-        if processes != carried.specified {
-            match crew.rules.scale(processes, now) {
-                Ok(actions) => self.perform(index, actions, now),
-                Err(reason) => tracing::warn!(group = carried.name, "not scaled: {reason}"),
-            }
-        }
         Ok(())
+    }
+
+    /// As many workers as the settings now say, if they say something else than before.
+    fn rescale(&mut self, carried: &CarriedGroup, now: Duration) {
+        let Some(index) = self.position(&carried.name) else { return };
+        let crew = &mut self.groups[index];
+        let processes = crew.blueprint.spec.processes;
+        if crew.is_retired || processes == carried.specified {
+            return;
+        }
+        match crew.rules.scale(processes, now) {
+            Ok(actions) => self.perform(index, actions, now),
+            Err(reason) => tracing::warn!(group = carried.name, "not scaled: {reason}"),
+        }
     }
 
     /// Ends the groups that the settings don't have any more: no service needs them.

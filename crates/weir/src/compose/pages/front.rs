@@ -64,8 +64,12 @@ impl weir_console::front::Operated for Operated {
 }
 
 fn app((row, totals): (AppRow, TotalsView)) -> App {
+    let selection = row.selection.unwrap_or_default();
+    let shared_sockets = row.listen.map(|listen| format!("{listen}, selection {selection}"));
+    let is_shared = shared_sockets.is_some();
     App {
         name: row.name,
+        shared_sockets,
         can_dump: false,
         processes: row.processes,
         requests_waiting: row.requests_waiting,
@@ -77,21 +81,23 @@ fn app((row, totals): (AppRow, TotalsView)) -> App {
         rolling: row.rolling,
         evictions: row.evictions,
         totals,
-        workers: row.workers.into_iter().map(worker).collect(),
+        workers: row.workers.into_iter().map(|row| worker(row, is_shared)).collect(),
     }
 }
 
-fn worker(row: WorkerRow) -> Worker {
+/// `is_shared`: others listen where it does, so that its address does not tell it from them.
+fn worker(row: WorkerRow, is_shared: bool) -> Worker {
+    let pid = row.pid.filter(|_| is_shared).map(|pid| format!(", pid {pid}")).unwrap_or_default();
     Worker {
         number: row.worker,
         pid: row.pid,
-        address: row.address,
+        address: row.address.map(|address| address + &pid),
         state: row.state,
         age: row.age_seconds.map(Duration::from_secs_f64),
         requests: row.requests,
         streams: row.streams,
         given: row.given,
-        waited: Duration::from_secs_f64(row.waited_seconds),
+        waited: row.waited_seconds.map(Duration::from_secs_f64).unwrap_or_default(),
         oldest_request: row.oldest_request_seconds.map(Duration::from_secs_f64),
         pss_bytes: row.pss_bytes,
         recycled: row.recycled,

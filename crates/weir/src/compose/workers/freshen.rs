@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use weir_supervisor::control::{Command, RollingState, WorkerPhase};
 
 use super::recycling::{Facts, Limit, passed};
-use super::{Sizes, Worker, Workers, memory};
+use super::{Sizes, Way, Worker, Workers, memory};
 
 /// A worker that could not be replaced (its successor did not start) is left alone for this long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ impl Workers {
                 generation,
                 pss_bytes: sizes.get(&generation).copied(),
                 age: now.since(worker.started),
-                requests: given.get(&worker.address.to_string()).copied().unwrap_or_default(),
+                requests: self.requests_of(worker, &given),
             };
             if let Some((limit, why)) = passed(&processes.recycling, &facts) {
                 found.insert(app.clone(), (generation, limit, why));
@@ -123,7 +123,16 @@ impl Workers {
         rolls || own.any(|worker| worker.phase != WorkerPhase::Ready)
     }
 
-    /// Requests that workers were given, by their addresses.
+    /// Those that it was given; of one that takes connections itself, those that it says it has answered.
+    fn requests_of(&self, worker: &Worker, given: &BTreeMap<String, u64>) -> u64 {
+        let requests = match &worker.way {
+            Way::Own(address) => given.get(&address.to_string()).copied(),
+            Way::Shared(seat) => self.sockets.get(&worker.app).map(|app| app.served(seat)),
+        };
+        requests.unwrap_or_default()
+    }
+
+    /// Requests that workers were given by the proxy, by their addresses.
     fn given(&self) -> BTreeMap<String, u64> {
         let apps = self.apps.view().into_iter();
         let workers = apps.flat_map(|app| app.workers);

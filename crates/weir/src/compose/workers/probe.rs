@@ -1,45 +1,136 @@
-//! Whether a worker that starts serves already.
+//! Whether a worker that starts serves already, and what it is asked for before its first request.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use weir_front::Address;
+
+use crate::sockets::{BEGUN, Seat, SocketApp, SocketApps};
 
 /// Between two probes.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For the answer to one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Resolves when the worker can be connected to and, with a path, answers a request for it with a
-/// status below 500.
-pub(super) async fn until_ready(address: &Address, path: Option<&str>) {
-    while !is_ready(address, path).await {
-        sleep(PAUSE).await;
-    }
+/// A worker that starts.
+pub(super) struct Probe {
+    /// For the log: `shop-3`.
+    pub(super) name: String,
+    pub(super) way: Way,
+    /// Asked for before it counts as ready; None: it is ready when it accepts connections.
+    pub(super) ready_path: Option<String>,
+    /// Asked for after that.
+    pub(super) warm_up: Vec<String>,
+    pub(super) host: String,
+    /// It is killed if it isn't ready within this long.
+    pub(super) start_deadline: Duration,
 }
 
-async fn is_ready(address: &Address, path: Option<&str>) -> bool {
-    let asking = async {
-        match address {
-            Address::Unix(socket) => answers(UnixStream::connect(socket).await?, path).await,
-            Address::Tcp(address) => answers(TcpStream::connect(address).await?, path).await,
+/// How it is reached.
+pub(super) enum Way {
+    Own(Address),
+    /// By sockets that it shares with others.
+    Shared(Arc<SocketApps>, String, Seat),
+}
+
+/// A connection of any kind.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+impl Probe {
+    /// Resolves when the worker can be connected to by each of its sockets, has answered `ready_path`
+    /// with a status below 500, and has been warmed up. False: it came to none of that in time.
+    pub(super) async fn passes(&self) -> bool {
+        let began = Instant::now();
+        if timeout(self.start_deadline, self.until_ready()).await.is_err() {
+            return false;
         }
-    };
-    matches!(timeout(ANSWER_TIMEOUT, asking).await, Ok(Ok(true)))
-}
+        // A tenth is left for the parent to hear of it.
+        let left = (self.start_deadline * 9 / 10).saturating_sub(began.elapsed());
+        if timeout(left, self.warm_up()).await.is_err() {
+            tracing::warn!(worker = self.name, "the warm-up takes too long and is cut short");
+        }
+        true
+    }
 
-async fn answers<S>(mut stream: S, path: Option<&str>) -> io::Result<bool>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let Some(path) = path else { return Ok(true) };
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    // `HTTP/1.1 200`
-    let mut head = [0; 12];
-    stream.read_exact(&mut head).await?;
-    Ok(head.starts_with(b"HTTP/1.") && (b'1'..=b'4').contains(&head[9]))
+    async fn until_ready(&self) {
+        if let Way::Shared(apps, app, seat) = &self.way {
+            let Some(app) = apps.get(app) else { return };
+            self.listens(app, *seat).await;
+        }
+        while !self.is_ready().await {
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Resolves when the worker accepts connections by its whole slice: on a socket that nobody
+    /// listens on, they would wait for ever.
+    async fn listens(&self, app: &SocketApp, seat: Seat) {
+        for queue in app.sockets(seat.slot) {
+            if timeout(self.start_deadline / 2, app.connect(queue, seat)).await.is_err() {
+                let worker = &self.name;
+                tracing::warn!(worker, queue, "accepts no connection by this queue of its slice");
+                app.connect(queue, seat).await;
+            }
+        }
+    }
+
+    async fn is_ready(&self) -> bool {
+        let asking = async {
+            let stream = self.connect().await?;
+            match &self.ready_path {
+                Some(path) => self.ask(stream, path, "localhost").await.map(|it| it < 500),
+                None => Ok(true),
+            }
+        };
+        matches!(timeout(ANSWER_TIMEOUT, asking).await, Ok(Ok(true)))
+    }
+
+    async fn warm_up(&self) {
+        for path in &self.warm_up {
+            let asking = async { self.ask(self.connect().await?, path, &self.host).await };
+            match asking.await {
+                Ok(status) if status < 400 => {
+                    tracing::debug!(worker = self.name, path, status, "warmed up")
+                }
+                Ok(status) => tracing::warn!(worker = self.name, path, status, "warm-up"),
+                Err(error) => tracing::warn!(worker = self.name, path, %error, "warm-up"),
+            }
+        }
+    }
+
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match &self.way {
+            Way::Own(Address::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
+            Way::Own(Address::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
+            Way::Shared(apps, app, seat) => {
+                let app = apps.get(app).ok_or(io::ErrorKind::NotFound)?;
+                let sockets = app.sockets(seat.slot);
+                let first = sockets.first().copied().unwrap_or_default();
+                Box::new(app.connect(first, *seat).await)
+            }
+        })
+    }
+
+    /// Asks for `path`, and reads the answer to its end. Answers its status.
+    async fn ask(&self, mut stream: Box<dyn Stream>, path: &str, host: &str) -> io::Result<u16> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let rest = match self.way {
+            Way::Own(_) => request.as_str(),
+            Way::Shared(..) => request.strip_prefix(BEGUN).unwrap_or(&request),
+        };
+        stream.write_all(rest.as_bytes()).await?;
+        // `HTTP/1.1 200`
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await?;
+        let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse().ok());
+        let status = status.filter(|_| head.starts_with(b"HTTP/1."));
+        let status = status.ok_or_else(|| io::Error::other("this is no answer of HTTP/1.x"))?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+        Ok(status)
+    }
 }

@@ -1,16 +1,22 @@
-//! The same for the apps' workers: whether they could be started at all.
+//! The same for the apps' workers: whether they could be started at all, and whether they could
+//! listen on what they would get.
 
+use std::sync::Arc;
+
+use weir_supervisor::selection::{Prepared, SocketGroup};
 use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
-use super::super::Settings;
 use super::super::report::Report;
+use super::super::{App, Processes, Settings, SharedSockets};
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     let run = settings.run_folder();
     for (index, app) in settings.front.apps.iter().enumerate() {
         let Some(processes) = &app.processes else { continue };
+        let shared = app.sockets.as_ref().and_then(|sockets| unbound(processes, sockets));
         // A name that is none was reported where it was read.
-        let Ok(group) = processes.group(&app.settings.name, &settings.supervisor.restart) else {
+        let Ok(group) = processes.group(&app.settings.name, &settings.supervisor.restart, shared)
+        else {
             continue;
         };
         for Mistake { setting, text, .. } in of_group(&group, &run) {
@@ -18,6 +24,13 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
             report.mistake_at(&path, format!("{path}: {text}"));
         }
     }
+}
+
+/// The group without its sockets. None: not even that much memory can be had.
+fn unbound(processes: &Processes, sockets: &SharedSockets) -> Option<Arc<SocketGroup>> {
+    let plan = sockets.plan(processes).reduced();
+    let prepared = Prepared::new(plan, sockets.listen.is_ipv6()).ok()?;
+    prepared.join("", Vec::new()).ok().map(Arc::new)
 }
 
 /// The key that becomes this part of a group's specification.
@@ -28,4 +41,53 @@ fn key(setting: &str) -> &str {
         "sockets" | "variables" | "environment" | "readiness" => "command",
         same => same,
     }
+}
+
+/// Servers that can't listen on all inherited sockets, by the names of their programs, as tried.
+const ONE_SOCKET: [&str; 2] = ["puma", "uvicorn"];
+const NO_SOCKET: [&str; 2] = ["granian", "pitchfork"];
+
+pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
+    for (index, app) in settings.front.apps.iter().enumerate() {
+        if let (Some(processes), Some(sockets)) = (&app.processes, &app.sockets) {
+            let found = shared_warnings(app, processes, sockets);
+            warnings.extend(found.into_iter().map(|text| format!("front.apps[{index}]{text}")));
+        }
+    }
+}
+
+fn shared_warnings(app: &App, processes: &Processes, sockets: &SharedSockets) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let plan = sockets.plan(processes);
+    let runs = |servers: &[&'static str]| {
+        servers.iter().copied().find(|server| processes.command.iter().any(|it| is(it, server)))
+    };
+    if let Some(server) = runs(&NO_SOCKET) {
+        warnings.push(format!(
+            ".command: {server} can't listen on inherited sockets and would never be ready; use mode = \"proxy\" with {{socket}} or {{port}}"
+        ));
+    }
+    if let Some(server) = runs(&ONE_SOCKET).filter(|_| plan.descriptors() > 1) {
+        let count = plan.descriptors();
+        warnings.push(format!(
+            ".command: {server} listens on one inherited socket only, would get {count} and never be ready; leave out selection and queues_per_worker, so that all workers share one, or use mode = \"proxy\""
+        ));
+    }
+    if processes.evict_after.is_some() {
+        warnings.push(
+            ".evict_after: with mode = \"sockets\" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); of others none is ever too old".to_owned(),
+        );
+    }
+    if let Err(refused) = Prepared::new(plan, sockets.listen.is_ipv6()) {
+        let name = &app.settings.name;
+        warnings.push(format!(
+            ".selection: {refused}. Where Weir runs like this, the workers of {name} share one socket"
+        ));
+    }
+    warnings
+}
+
+/// Whether an argument names a program: `/usr/bin/puma`, also behind `bundle exec` or `python -m`.
+fn is(argument: &str, program: &str) -> bool {
+    argument.rsplit('/').next() == Some(program)
 }

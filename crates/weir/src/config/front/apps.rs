@@ -11,6 +11,7 @@ use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 use super::processes::Processes;
 use super::rules;
+use super::sockets::SharedSockets;
 
 /// An app, and how its workers are started.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct App {
     pub(crate) settings: AppSettings,
     /// None: something else starts them.
     pub(crate) processes: Option<Processes>,
+    /// None: requests get to its workers through the proxy.
+    pub(crate) sockets: Option<SharedSockets>,
     /// Shown during maintenance.
     pub(crate) maintenance_page: Option<PathBuf>,
 }
@@ -59,8 +62,11 @@ impl Known {
         read_buffers(keys, &mut app.limits);
         app.limits.gzip = read_gzip(keys);
         read_waits(keys, &mut app.limits);
-        keys.later(&["mode", "listen", "queues", "queues_per_worker"]);
-        App { settings: app, processes, maintenance_page }
+        let sockets = SharedSockets::read(keys, processes.as_ref());
+        if let (Some(processes), None) = (&processes, &sockets) {
+            processes.check_reach(keys);
+        }
+        App { settings: app, processes, sockets, maintenance_page }
     }
 
     fn check_name(&mut self, keys: &mut Keys<'_>, name: &str) {

@@ -1,10 +1,12 @@
 //! The keys of `[[front.apps]]` by which Weir starts the app's processes itself.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_supervisor::RestartPolicy;
+use weir_supervisor::selection::SocketGroup;
 use weir_supervisor::workers::{
     BoundBy, Dump, GroupName, GroupNameError, GroupSpec, PROCESSES_MAX, Readiness, ResourceLimits,
     Sockets, WorkerSignal,
@@ -14,13 +16,16 @@ use super::super::keys::{Key, Keys, WAIT};
 use super::super::units::{DAY, MILLISECOND};
 
 /// The keys that mean nothing without a command.
-const OWN_KEYS: [&str; 17] = [
+const OWN_KEYS: [&str; 20] = [
     "workers",
     "folder",
     "user",
     "ready_path",
+    "warm_up",
+    "warm_up_host",
     "start_deadline",
     "finish_timeout",
+    "stop_signal",
     "stop_deadline",
     "dump_signal",
     "dump_wait",
@@ -43,8 +48,13 @@ pub(crate) struct Processes {
     pub(crate) user: Option<String>,
     /// Asked for before a worker counts as ready; None: it is ready when it can be connected to.
     pub(crate) ready_path: Option<String>,
+    /// Paths that it is asked for before that.
+    pub(crate) warm_up: Vec<String>,
+    /// As which host; None: the app's first.
+    pub(crate) warm_up_host: Option<String>,
     pub(crate) start_deadline: Duration,
     pub(crate) finish_timeout: Duration,
+    pub(crate) stop_signal: String,
     pub(crate) stop_deadline: Duration,
     /// None: no request is too old.
     pub(crate) evict_after: Option<Duration>,
@@ -84,8 +94,11 @@ impl Default for Processes {
             folder: None,
             user: None,
             ready_path: None,
+            warm_up: Vec::new(),
+            warm_up_host: None,
             start_deadline: Duration::from_secs(60),
             finish_timeout: Duration::from_secs(5),
+            stop_signal: "TERM".to_owned(),
             stop_deadline: Duration::from_secs(30),
             evict_after: None,
             dump_signal: None,
@@ -103,7 +116,7 @@ impl Processes {
     pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
         let mut own = Self::default();
         keys.some_texts(
-            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). Also \"{index}\" and \"{name}\". No shell has a part in it."),
+            Key::fixed("command", "Program and arguments of a worker, instead of upstreams: Weir starts it, watches it and replaces it. Where it is to listen stands in it: \"{socket}\" (a unix socket's path), \"{port}\" (of 127.0.0.1) or \"{fd}\" (an inherited unix socket's number). With mode = \"sockets\": \"{fd}\" or \"{fd0}\", \"{fd1}\" .., unless it reads LISTEN_FDS. Also \"{index}\" and \"{name}\". No shell has a part in it."),
             &mut own.command,
         );
         keys.number(
@@ -127,6 +140,7 @@ impl Processes {
             "A worker is ready when it answers a GET of this path with a status below 500. None: when it can be connected to.",
             &mut own.ready_path,
         );
+        own.read_warm_up(keys);
         own.read_waits(keys);
         read_text(
             keys,
@@ -134,10 +148,40 @@ impl Processes {
             "Sent to a worker before it is evicted, so that it says what it is doing: \"USR1\". None: it is killed at once.",
             &mut own.dump_signal,
         );
+        keys.text(
+            Key::fixed("stop_signal", "Asks a worker to end, finishing what it has: \"QUIT\" for unicorn, to which TERM means at once."),
+            &mut own.stop_signal,
+        );
         own.read_limits(keys);
         own.recycling.read(keys);
         own.check(keys);
         keys.is_set("command").then_some(own)
+    }
+
+    fn read_warm_up(&mut self, keys: &mut Keys<'_>) {
+        keys.texts(
+            Key::fixed("warm_up", "Paths that a new worker is asked for (GET), one after the other, before it gets its first request. What fails is logged and does no harm; all of it may take as long as nine tenths of start_deadline leave."),
+            &mut self.warm_up,
+        );
+        if self.warm_up.iter().any(|path| !is_path(path)) {
+            keys.mistake_at("warm_up", "write paths like \"/products\"");
+        }
+        if self.warm_up.len() > WARM_UP_MAX {
+            keys.mistake_at("warm_up", &format!("at most {WARM_UP_MAX} paths"));
+        }
+        read_text(
+            keys,
+            "warm_up_host",
+            "The Host of these requests. None: the first of hosts, or \"localhost\".",
+            &mut self.warm_up_host,
+        );
+        if self
+            .warm_up_host
+            .as_ref()
+            .is_some_and(|host| !host.bytes().all(|it| it.is_ascii_graphic()))
+        {
+            keys.mistake_at("warm_up_host", "write a name like \"shop.example\"");
+        }
     }
 
     fn read_limits(&mut self, keys: &mut Keys<'_>) {
@@ -172,12 +216,12 @@ impl Processes {
         wait(
             "finish_timeout",
             &mut self.finish_timeout,
-            "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (SIGTERM).",
+            "A worker that is to end gets nothing more and may finish the requests that it has for this long, before it is asked to end (stop_signal).",
         );
         wait(
             "stop_deadline",
             &mut self.stop_deadline,
-            "A worker that has been asked to end (SIGTERM) and still runs after this long is killed, with all processes that it has started.",
+            "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with all processes that it has started.",
         );
         wait(
             "dump_wait",
@@ -198,14 +242,21 @@ impl Processes {
                 keys.mistake_at(name, "only where Weir starts the workers: there is no command");
             }
         }
-        let signal = self.dump_signal.as_ref().map(|signal| signal.parse::<WorkerSignal>());
-        if let Some(Err(error)) = signal {
-            keys.mistake_at("dump_signal", &error.to_string());
+        let signals =
+            [("dump_signal", self.dump_signal.as_ref()), ("stop_signal", Some(&self.stop_signal))];
+        for (name, signal) in signals {
+            if let Some(Err(error)) = signal.map(|signal| signal.parse::<WorkerSignal>()) {
+                keys.mistake_at(name, &error.to_string());
+            }
         }
-        if self.ready_path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        if self.ready_path.as_ref().is_some_and(|path| !is_path(path)) {
             keys.mistake_at("ready_path", "write a path like \"/health\"");
         }
-        if keys.is_set("command") && self.sockets().is_none() {
+    }
+
+    /// Where the proxy is to reach a worker must stand in its command.
+    pub(super) fn check_reach(&self, keys: &mut Keys<'_>) {
+        if self.sockets().is_none() {
             keys.mistake_at(
                 "command",
                 "nothing says where a worker is to listen; write {socket}, {port} or {fd} in it",
@@ -231,15 +282,22 @@ impl Processes {
 
     /// What the parent makes use of; the rest is the service's.
     pub(crate) fn for_parent(&self) -> Self {
-        let recycling = Recycling::default();
-        Self { ready_path: None, evict_after: None, recycling, ..self.clone() }
+        Self {
+            ready_path: None,
+            warm_up: Vec::new(),
+            warm_up_host: None,
+            evict_after: None,
+            recycling: Recycling::default(),
+            ..self.clone()
+        }
     }
 
-    /// For the parent.
+    /// For the parent. With `shared`, all share those sockets, instead of what their arguments say.
     pub(crate) fn group(
         &self,
         app: &str,
         restart: &RestartPolicy,
+        shared: Option<Arc<SocketGroup>>,
     ) -> Result<GroupSpec, GroupNameError> {
         let name: GroupName = app.parse()?;
         let dump = self.dump_signal.as_ref().and_then(|signal| signal.parse().ok());
@@ -253,10 +311,14 @@ impl Processes {
             },
             folder: self.folder.clone(),
             user: self.user.clone(),
-            sockets: self.sockets().unwrap_or(Sockets::None),
+            sockets: match shared {
+                Some(group) => Sockets::Group(group),
+                None => self.sockets().unwrap_or(Sockets::None),
+            },
             readiness: Readiness::Probed,
             start_deadline: self.start_deadline,
             let_go_deadline: self.finish_timeout,
+            stop_signal: self.stop_signal.parse().unwrap_or(WorkerSignal::TERM),
             stop_deadline: self.stop_deadline,
             dump: dump.map(|signal| Dump { signal, wait: self.dump_wait }),
             restart: restart.clone(),
@@ -278,7 +340,7 @@ impl Recycling {
             &mut self.age,
         );
         keys.optional_number(
-            Key::fixed("recycle_requests", "The same for one that the present service process has given more requests than this (up to a tenth less). None: never."),
+            Key::fixed("recycle_requests", "The same for one that the present service process has given more requests than this (up to a tenth less); with mode = \"sockets\": that says it has answered more. None: never."),
             1..=1 << 50,
             &mut self.requests,
         );
@@ -288,6 +350,14 @@ impl Recycling {
             &mut self.interval,
         );
     }
+}
+
+/// Paths of one warm-up.
+const WARM_UP_MAX: usize = 100;
+
+/// What can stand in the first line of a request.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn read_text(

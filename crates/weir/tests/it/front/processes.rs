@@ -44,7 +44,7 @@ pub(super) fn serving(weir: &Weir) -> BTreeSet<i32> {
     (0..6).filter_map(|_| body(weir.front(), "/", "").parse().ok()).collect()
 }
 
-fn kill(pid: i32) {
+pub(super) fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).expect("a number"), Signal::KILL).expect("killed");
 }
 

@@ -1,0 +1,160 @@
+//! The sockets of an app, joined by the choice among them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::busy::{PER_SLOT, Records};
+use super::program::{Classic, NextWorker, classic};
+use super::{Plan, Selection};
+use crate::system;
+
+/// The kernel does not take a program.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the kernel refuses selection = \"{}\": {error}; it takes Linux 5.12, and root or CAP_BPF \
+     with CAP_PERFMON",
+    selection.name()
+)]
+pub struct Refused {
+    selection: Selection,
+    error: io::Error,
+}
+
+/// A program that the kernel has taken, and the memory for workers, before there are sockets.
+#[derive(Debug)]
+pub struct Prepared {
+    plan: Plan,
+    records: Records,
+    /// None: it is a classic one, or none.
+    program: Option<OwnedFd>,
+}
+
+/// All sockets of an app, in the order of their group.
+#[derive(Debug)]
+pub struct SocketGroup {
+    name: String,
+    plan: Plan,
+    /// With their names.
+    sockets: Vec<(String, OwnedFd)>,
+    records: Records,
+}
+
+impl Prepared {
+    /// What `plan` takes before there are sockets, for connections of IPv6 or of IPv4.
+    pub fn new(plan: Plan, is_ipv6: bool) -> Result<Self, Refused> {
+        Self::try_new(plan, is_ipv6).map_err(|error| Refused { selection: plan.effective(), error })
+    }
+
+    fn try_new(plan: Plan, is_ipv6: bool) -> io::Result<Self> {
+        if !plan.effective().is_privileged() {
+            return Ok(Self { plan, records: Records::in_memory()?, program: None });
+        }
+        let records = Records::in_kernel()?;
+        let in_use = u32::try_from(PER_SLOT * plan.workers).map_err(io::Error::other)?;
+        let must_be_idle = plan.effective() == Selection::JoinIdle;
+        let all = u32::try_from(plan.workers).map_err(io::Error::other)?;
+        let program = NextWorker {
+            map: records.as_fd().as_raw_fd(),
+            records: in_use.next_power_of_two(),
+            is_ipv6,
+            must_be_idle,
+            otherwise: must_be_idle.then_some(all),
+        };
+        let program = Some(system::load_program(&program.program())?);
+        Ok(Self { plan, records, program })
+    }
+
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Joins `sockets`, as many as the plan says, that listen at one address (`SO_REUSEPORT`), in the
+    /// order in which they began to listen.
+    pub fn join(self, name: &str, sockets: Vec<OwnedFd>) -> io::Result<SocketGroup> {
+        let Self { plan, records, program } = self;
+        let group = SocketGroup::of(name, plan, sockets, records);
+        let Some(first) = group.socket(0).filter(|_| plan.sockets() > 1) else { return Ok(group) };
+        match (program, plan.effective()) {
+            (Some(program), _) => system::attach(first, program.as_fd())?,
+            (None, Selection::Kernel) => {}
+            (None, _) => system::attach_classic(first, &classic(group.classic(), None))?,
+        }
+        Ok(group)
+    }
+}
+
+impl SocketGroup {
+    /// Those of another process, from what its [`descriptors`](Self::descriptors) were. The plan is
+    /// that of their beginning, whatever the settings say now.
+    pub fn adopt(name: &str, sockets: Vec<OwnedFd>, records: OwnedFd) -> io::Result<Self> {
+        let records = Records::adopt(records)?;
+        let plan = records.plan().filter(|plan| plan.sockets() == sockets.len());
+        let plan =
+            plan.ok_or_else(|| io::Error::other("its memory and its sockets don't match"))?;
+        Ok(Self::of(name, plan, sockets, records))
+    }
+
+    fn of(name: &str, plan: Plan, sockets: Vec<OwnedFd>, records: Records) -> Self {
+        records.set_plan(&plan);
+        let named = |(number, socket)| (format!("{name}.{number}"), socket);
+        let sockets = sockets.into_iter().enumerate().map(named).collect();
+        Self { name: name.to_owned(), plan, sockets, records }
+    }
+
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Everything that must outlive the process that holds it, with names: the sockets, in order,
+    /// and at last the records.
+    pub fn descriptors(&self) -> impl Iterator<Item = (String, BorrowedFd<'_>)> {
+        let sockets = self.sockets.iter().map(|(name, socket)| (name.clone(), socket.as_fd()));
+        sockets.chain([(format!("{}.busy", self.name), self.records.as_fd())])
+    }
+
+    /// What a worker listens on, by its place.
+    pub(crate) fn slice(&self, slot: usize) -> Vec<(&str, BorrowedFd<'_>)> {
+        let named = |socket: usize| {
+            let (name, descriptor) = self.sockets.get(socket)?;
+            Some((name.as_str(), descriptor.as_fd()))
+        };
+        self.plan.slice(slot).into_iter().filter_map(named).collect()
+    }
+
+    /// Connections that wait to be accepted from a socket.
+    pub fn waiting(&self, socket: usize) -> io::Result<u32> {
+        self.socket(socket).map_or(Ok(0), system::waiting)
+    }
+
+    /// Until somebody else is steered, connections from `source` get to that socket.
+    pub fn steer(&self, source: SocketAddr, socket: usize) -> io::Result<()> {
+        let Some(first) = self.socket(0).filter(|_| self.sockets.len() > 1) else { return Ok(()) };
+        if self.plan.effective().is_privileged() {
+            self.records.steer(source, socket);
+            return Ok(());
+        }
+        let target = u32::try_from(socket).map_err(io::Error::other)?;
+        system::attach_classic(first, &classic(self.classic(), Some((source, target))))
+    }
+
+    fn classic(&self) -> Classic {
+        match self.plan.effective() {
+            Selection::Random => {
+                Classic::Random(u32::try_from(self.sockets.len()).unwrap_or(u32::MAX).max(1))
+            }
+            _ => Classic::Hash,
+        }
+    }
+
+    fn socket(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        self.sockets.get(number).map(|(_, socket)| socket.as_fd())
+    }
+}

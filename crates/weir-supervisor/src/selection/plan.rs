@@ -1,0 +1,239 @@
+//! How many sockets there are, and who listens on which. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workers::PROCESSES_MAX;
+
+/// Which socket a connection gets to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Selection {
+    /// By the kernel's hash of the addresses.
+    Kernel,
+    Random,
+    /// The worker's that is next.
+    RoundRobin,
+    /// The next worker's that says that it is idle; if none is, one that all listen on.
+    JoinIdle,
+}
+
+/// The sockets of one app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub selection: Selection,
+    /// Workers as they are configured; more may be asked for later.
+    pub workers: usize,
+    /// Sockets that are shared out; with [`Selection::JoinIdle`] each worker has one instead.
+    pub queues: usize,
+    /// How many of them a worker listens on.
+    pub per_worker: usize,
+    /// There is but one: a program was refused.
+    is_reduced: bool,
+}
+
+impl Selection {
+    const ALL: [Self; 4] = [Self::Kernel, Self::Random, Self::RoundRobin, Self::JoinIdle];
+
+    /// As it stands in the settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Random => "random",
+            Self::RoundRobin => "round-robin",
+            Self::JoinIdle => "join-idle",
+        }
+    }
+
+    /// Whether it takes privileges.
+    #[must_use]
+    pub fn is_privileged(self) -> bool {
+        matches!(self, Self::RoundRobin | Self::JoinIdle)
+    }
+}
+
+impl Plan {
+    #[must_use]
+    pub fn new(selection: Selection, workers: usize, queues: usize, per_worker: usize) -> Self {
+        match selection {
+            // Its own, and the one of all.
+            Selection::JoinIdle => {
+                Self { selection, workers, queues: workers, per_worker: 1, is_reduced: false }
+            }
+            _ => Self { selection, workers, queues, per_worker, is_reduced: false },
+        }
+    }
+
+    /// The same workers on one socket. Each gets it as often as it would have got sockets, so that
+    /// a command that names them all still can.
+    #[must_use]
+    pub fn reduced(self) -> Self {
+        Self { is_reduced: true, ..self }
+    }
+
+    /// For [`Plan::from_words`].
+    pub(super) fn words(&self) -> [u64; 4] {
+        let selection = Selection::ALL.iter().position(|it| *it == self.selection);
+        let counts = [self.workers, self.queues, self.per_worker].map(|count| count as u64);
+        let [workers, queues, per_worker] = counts;
+        let selection = selection.unwrap_or_default() as u64;
+        [2 * selection + u64::from(self.is_reduced), workers, queues, per_worker]
+    }
+
+    /// The plan that became these words. None: none did.
+    pub(super) fn from_words([selection, workers, queues, per_worker]: [u64; 4]) -> Option<Self> {
+        let count = |count: u64| {
+            let count = usize::try_from(count).ok()?;
+            (1..=PROCESSES_MAX as usize).contains(&count).then_some(count)
+        };
+        Some(Self {
+            selection: *Selection::ALL.get(usize::try_from(selection / 2).ok()?)?,
+            workers: count(workers)?,
+            queues: count(queues)?,
+            per_worker: count(per_worker)?,
+            is_reduced: selection % 2 == 1,
+        })
+    }
+
+    /// What is in effect.
+    #[must_use]
+    pub fn effective(&self) -> Selection {
+        if self.is_reduced { Selection::Kernel } else { self.selection }
+    }
+
+    /// Sockets to bind.
+    #[must_use]
+    pub fn sockets(&self) -> usize {
+        match self.effective() {
+            _ if self.is_reduced => 1,
+            Selection::JoinIdle => self.workers + 1,
+            _ => self.queues,
+        }
+    }
+
+    /// How many a worker listens on.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.per_worker + usize::from(self.selection == Selection::JoinIdle)
+    }
+
+    /// The sockets that a worker listens on, by its place among the workers.
+    #[must_use]
+    pub fn slice(&self, slot: usize) -> Vec<usize> {
+        if self.is_reduced {
+            return vec![0; self.descriptors()];
+        }
+        match self.selection {
+            // One that was added has no socket of its own: it helps where all are busy.
+            Selection::JoinIdle => vec![slot.min(self.workers), self.workers],
+            _ => (slot..slot + self.per_worker).map(|queue| queue % self.queues).collect(),
+        }
+    }
+
+    /// The socket by which a program reaches a worker, if it is one that chooses among workers.
+    #[must_use]
+    pub fn door(&self, slot: usize) -> Option<usize> {
+        match self.effective() {
+            Selection::Kernel | Selection::Random => None,
+            Selection::RoundRobin => Some(slot % self.queues),
+            Selection::JoinIdle => (slot < self.workers).then_some(slot),
+        }
+    }
+
+    /// With fewer workers than this, connections would get to a socket that nobody listens on.
+    #[must_use]
+    pub fn workers_min(&self) -> usize {
+        match self.effective() {
+            _ if self.is_reduced => 1,
+            Selection::JoinIdle => 1,
+            _ => (self.queues + 1).saturating_sub(self.per_worker).max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_gets_queues_from_its_place_on_and_around() {
+        let plan = Plan::new(Selection::Kernel, 4, 4, 2);
+        assert_eq!(plan.sockets(), 4);
+        let slices: Vec<_> = (0..5).map(|slot| plan.slice(slot)).collect();
+        assert_eq!(slices, [[0, 1], [1, 2], [2, 3], [3, 0], [0, 1]]);
+        assert_eq!(Plan::new(Selection::Kernel, 16, 1, 1).slice(9), [0]);
+    }
+
+    #[test]
+    fn with_join_idle_each_has_its_own_and_all_have_one_more() {
+        let plan = Plan::new(Selection::JoinIdle, 3, 1, 1);
+        assert_eq!((plan.sockets(), plan.descriptors()), (4, 2));
+        assert_eq!(plan.slice(2), [2, 3]);
+        assert_eq!(plan.door(2), Some(2));
+        // One that was added later.
+        assert_eq!((plan.slice(3), plan.door(3)), (vec![3, 3], None));
+    }
+
+    #[test]
+    fn a_plan_that_was_reduced_keeps_the_number_of_descriptors() {
+        let plan = Plan::new(Selection::JoinIdle, 3, 1, 1).reduced();
+        assert_eq!((plan.sockets(), plan.effective()), (1, Selection::Kernel));
+        assert_eq!((plan.slice(2), plan.door(2)), (vec![0, 0], None));
+    }
+
+    fn plans() -> impl Strategy<Value = Plan> {
+        let selections = prop_oneof![
+            Just(Selection::Kernel),
+            Just(Selection::Random),
+            Just(Selection::RoundRobin),
+            Just(Selection::JoinIdle)
+        ];
+        (selections, 1..20_usize, 1..20_usize, 1..5_usize, any::<bool>()).prop_map(
+            |(selection, workers, queues, per_worker, is_reduced)| {
+                let plan = Plan::new(selection, workers, queues, per_worker.min(queues));
+                if is_reduced { plan.reduced() } else { plan }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn from_workers_min_on_somebody_listens_on_every_socket(plan in plans(), more in 0..5_usize) {
+            let workers = plan.workers_min() + more;
+            let polled = |socket| (0..workers).any(|slot| plan.slice(slot).contains(&socket));
+            // A program passes by the sockets of workers that are not there.
+            let reached = |socket: &usize| {
+                plan.effective() != Selection::JoinIdle || *socket == plan.workers
+                    || *socket < workers
+            };
+            prop_assert!((0..plan.sockets()).filter(reached).all(polled));
+        }
+
+        #[test]
+        fn with_one_less_than_workers_min_some_socket_is_left_alone(plan in plans()) {
+            let workers = plan.workers_min() - 1;
+            let polled = |socket| (0..workers).any(|slot| plan.slice(slot).contains(&socket));
+            prop_assert!(!(0..plan.sockets()).all(polled));
+        }
+
+        #[test]
+        fn a_plan_comes_back_from_its_words(plan in plans()) {
+            prop_assert_eq!(Plan::from_words(plan.words()), Some(plan));
+        }
+
+        #[test]
+        fn no_words_are_too_odd(words in any::<[u64; 4]>()) {
+            let plan = Plan::from_words(words);
+            prop_assert!(plan.is_none_or(|plan| plan.queues <= PROCESSES_MAX as usize));
+        }
+
+        #[test]
+        fn slices_and_doors_are_of_sockets_that_there_are(plan in plans(), slot in 0..50_usize) {
+            let slice = plan.slice(slot);
+            prop_assert_eq!(slice.len(), plan.descriptors());
+            prop_assert!(slice.iter().all(|socket| *socket < plan.sockets()));
+            prop_assert!(plan.door(slot).is_none_or(|door| slice.contains(&door)));
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The service's part in apps whose workers take connections themselves: who accepted a probe, what
+//! the workers say of themselves, and the repair of words that were left behind.
+
+mod metrics;
+mod owner;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{sleep, timeout};
+use weir_base::clock::Timestamp;
+use weir_supervisor::inherited::Inherited;
+use weir_supervisor::selection::busy::State;
+use weir_supervisor::selection::{Selection, SocketGroup};
+
+use self::metrics::AppMetrics;
+pub(crate) use self::metrics::SocketMetrics;
+use self::owner::Owner;
+use crate::config::{App, Settings};
+use crate::parent;
+
+/// Between two looks at who accepted a connection, at first and at last.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+/// What a probe says at once: from a socket with `TCP_DEFER_ACCEPT` (unicorn's) nobody accepts a
+/// connection that says nothing. Every request that follows begins with it.
+pub(crate) const BEGUN: &str = "G";
+/// Between two tries to be accepted by the right worker, at first and at last: it may take long to
+/// load, and the others have requests to serve.
+const PAUSE: Duration = Duration::from_millis(25);
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+/// Connections that are held open while the next one is tried, so that it gets to somebody else.
+const HELD_MAX: usize = 64;
+/// How long they are, at most, while nobody accepts the next one.
+const HOLD_MAX: Duration = Duration::from_millis(100);
+/// A listening socket on this machine answers at once, unless its backlog is full.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// All such apps, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct SocketApps(BTreeMap<String, SocketApp>);
+
+/// One.
+#[derive(Debug)]
+pub(crate) struct SocketApp {
+    group: SocketGroup,
+    /// Where its workers listen.
+    pub(crate) listen: SocketAddr,
+    wanted: Selection,
+    claim_timeout: Duration,
+    metrics: AppMetrics,
+    /// Who connects is steered; one at a time. tokio: held across the connecting.
+    steering: tokio::sync::Mutex<()>,
+    /// Who holds connections; one at a time. tokio: held while they are.
+    holding: tokio::sync::Mutex<()>,
+    /// Since when workers, by their records, have been seen chosen and not begun. std: held for a
+    /// look.
+    claimed: Mutex<BTreeMap<usize, Timestamp>>,
+}
+
+/// A worker of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) slot: usize,
+    pub(crate) pid: i32,
+    pub(crate) record: usize,
+}
+
+impl SocketApps {
+    /// Those whose sockets were inherited. One that can't be made sense of is left out: its workers
+    /// serve all the same.
+    pub(crate) fn take(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        registry: &mut Registry,
+    ) -> Self {
+        let mut metrics = None;
+        let mut apps = BTreeMap::new();
+        for app in &settings.front.apps {
+            let adopted = parent::adopt(app, |name| inherited.take(name)).transpose();
+            let Some(group) = adopted else { continue };
+            let name = &app.settings.name;
+            let metrics = metrics.get_or_insert_with(|| SocketMetrics::register(registry)).of(name);
+            match group.and_then(|group| SocketApp::new(app, group, metrics)) {
+                Ok(app) => drop(apps.insert(name.clone(), app)),
+                Err(error) => {
+                    tracing::error!(app = name, "its workers can't be watched: {error:#}")
+                }
+            }
+        }
+        Self(apps)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&SocketApp> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &SocketApp)> {
+        self.0.iter()
+    }
+}
+
+impl SocketApp {
+    fn new(app: &App, group: SocketGroup, metrics: AppMetrics) -> anyhow::Result<Self> {
+        let shared = app.sockets.as_ref().context("it has no mode = \"sockets\"")?;
+        Ok(Self {
+            listen: parent::address(&group)?,
+            group,
+            wanted: shared.selection,
+            claim_timeout: shared.claim_timeout,
+            metrics,
+            steering: tokio::sync::Mutex::default(),
+            holding: tokio::sync::Mutex::default(),
+            claimed: Mutex::default(),
+        })
+    }
+
+    /// `join-idle`, or `kernel (join-idle was refused)`.
+    pub(crate) fn selection(&self) -> String {
+        let effective = self.group.plan().effective();
+        if effective == self.wanted {
+            return effective.name().to_owned();
+        }
+        format!("{} ({} was refused)", effective.name(), self.wanted.name())
+    }
+
+    /// The addresses by which a worker gets connections, for people: `127.0.0.1:8081 (queues 0, 1)`.
+    pub(crate) fn addresses(&self, slot: usize) -> String {
+        let numbers: Vec<String> = self.sockets(slot).iter().map(ToString::to_string).collect();
+        match numbers.as_slice() {
+            [one] => format!("{} (queue {one})", self.listen),
+            several => format!("{} (queues {})", self.listen, several.join(", ")),
+        }
+    }
+
+    /// Connections that wait to be accepted.
+    pub(crate) fn waiting(&self) -> usize {
+        let sockets = 0..self.group.plan().sockets();
+        let waiting = sockets.filter_map(|socket| self.group.waiting(socket).ok());
+        waiting.map(|count| count as usize).sum()
+    }
+
+    /// What a worker says that it does.
+    pub(crate) fn state(&self, seat: &Seat) -> State {
+        self.group.records().state(seat.record)
+    }
+
+    /// Requests that it says it has answered.
+    pub(crate) fn served(&self, seat: &Seat) -> u64 {
+        self.group.records().served(seat.record)
+    }
+
+    /// The sockets that a worker listens on, each once.
+    pub(crate) fn sockets(&self, slot: usize) -> Vec<usize> {
+        let mut sockets = self.group.plan().slice(slot);
+        sockets.sort_unstable();
+        sockets.dedup();
+        sockets
+    }
+
+    /// Whether nothing waits for a worker alone: on what others listen to, too, they accept it.
+    pub(crate) fn may_leave(&self, seat: &Seat, others: &[Seat]) -> bool {
+        let is_shared =
+            |socket: &usize| others.iter().any(|other| self.sockets(other.slot).contains(socket));
+        let alone = self.sockets(seat.slot).into_iter().filter(|socket| !is_shared(socket));
+        // What can't be told is no reason to stay.
+        alone.into_iter().all(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
+    }
+
+    /// Makes those idle again that were chosen and have had nothing to begin with, and counts.
+    pub(crate) fn look(&self, ready: &[Seat], now: Timestamp) {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.retain(|record, _| ready.iter().any(|seat| seat.record == *record));
+        for seat in ready {
+            if self.state(seat) != State::Claimed {
+                claimed.remove(&seat.record);
+                continue;
+            }
+            let since = *claimed.entry(seat.record).or_insert(now);
+            let is_over = now.since(since) >= self.claim_timeout;
+            if is_over
+                && self.has_nothing_to_accept(seat)
+                && self.group.records().repair(seat.record)
+            {
+                claimed.remove(&seat.record);
+                self.metrics.repaired();
+                tracing::debug!(
+                    pid = seat.pid,
+                    "was chosen for a connection and never began; idle again"
+                );
+            }
+        }
+        self.count(ready);
+    }
+
+    fn has_nothing_to_accept(&self, seat: &Seat) -> bool {
+        let door = self.group.plan().door(seat.slot);
+        door.is_none_or(|socket| self.group.waiting(socket).is_ok_and(|count| count == 0))
+    }
+
+    fn count(&self, ready: &[Seat]) {
+        let ages = ready.iter().filter_map(|seat| match self.state(seat) {
+            State::Busy(age) => Some(age),
+            State::Idle | State::Claimed => None,
+        });
+        let ages: Vec<Duration> = ages.collect();
+        self.metrics.seen(&ages, self.waiting());
+    }
+
+    /// A connection by that socket which this very worker has accepted, and in which [`BEGUN`] was
+    /// said; until there is one.
+    pub(crate) async fn connect(&self, socket: usize, seat: Seat) -> TcpStream {
+        let (mut at_once, mut pause) = (1, PAUSE);
+        loop {
+            let connected = match at_once {
+                1 => self.connect_to_anybody(socket, seat).await,
+                _ => self.connect_past_others(socket, seat, at_once).await,
+            };
+            if let Some(stream) = connected {
+                return stream;
+            }
+            sleep(pause).await;
+            (at_once, pause) = ((at_once * 2).min(HELD_MAX), (pause * 2).min(PAUSE_MAX));
+        }
+    }
+
+    /// None: it was somebody else's.
+    async fn connect_to_anybody(&self, socket: usize, seat: Seat) -> Option<TcpStream> {
+        let stream = self.connect_once(socket).await.ok()?;
+        (accepted_by(&stream, seat.pid).await == Owner::Worker).then_some(stream)
+    }
+
+    /// Holds what others accept, so that the next one gets to somebody else: the kernel may prefer
+    /// the same worker again and again. One probe of an app at a time, or each would hold the worker
+    /// that another one looks for.
+    async fn connect_past_others(
+        &self,
+        socket: usize,
+        seat: Seat,
+        at_once: usize,
+    ) -> Option<TcpStream> {
+        let _turn = self.holding.lock().await;
+        let mut held = Vec::new();
+        while held.len() < at_once {
+            let stream = self.connect_once(socket).await.ok()?;
+            match timeout(HOLD_MAX, accepted_by(&stream, seat.pid)).await {
+                Ok(Owner::Worker) => return Some(stream),
+                Ok(Owner::Other) => held.push(stream),
+                Ok(Owner::Nobody | Owner::Gone) | Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    async fn connect_once(&self, socket: usize) -> std::io::Result<TcpStream> {
+        let target = self.reachable();
+        let client = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // The way that it is steered by must be known before.
+        client.bind(SocketAddr::new(target.ip(), 0))?;
+        let _turn = self.steering.lock().await;
+        self.group.steer(client.local_addr()?, socket)?;
+        let mut stream = timeout(CONNECT_TIMEOUT, client.connect(target)).await??;
+        stream.write_all(BEGUN.as_bytes()).await?;
+        Ok(stream)
+    }
+
+    /// Where the sockets are reached from this machine.
+    fn reachable(&self) -> SocketAddr {
+        let ip = match self.listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        SocketAddr::new(ip, self.listen.port())
+    }
+}
+
+/// Waits until somebody has accepted `stream`, and answers whether that is the worker. Where that
+/// can't be told, it is believed to be.
+async fn accepted_by(stream: &TcpStream, pid: i32) -> Owner {
+    let (Ok(client), Ok(server)) = (stream.local_addr(), stream.peer_addr()) else {
+        return Owner::Gone;
+    };
+    let mut pause = LOOK;
+    loop {
+        match owner::of(client, server, pid) {
+            Ok(Owner::Nobody) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK_MAX);
+            }
+            Ok(owner) => return owner,
+            Err(error) => {
+                tracing::warn!(%error, "the kernel does not tell who accepts a connection; any worker will do");
+                return Owner::Worker;
+            }
+        }
+    }
+}

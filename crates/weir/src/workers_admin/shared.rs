@@ -1,0 +1,58 @@
+//! Apps whose workers take connections themselves: what they say of themselves is all that is known.
+
+use weir_base::clock::Timestamp;
+use weir_front::view::jain_index;
+use weir_supervisor::control::Address;
+use weir_supervisor::selection::busy::State;
+
+use super::{AppRow, Process, Reported, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
+use crate::sockets::{Seat, SocketApp};
+
+pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timestamp) -> AppRow {
+    let group = reported.groups.get(name);
+    let processes = reported.workers.values().filter(|worker| worker.state.group == name);
+    let vacant = reported.slots.values().filter(|slot| slot.group == name);
+    let workers = processes.map(|worker| worker_row(app, worker, reported, now));
+    let mut workers: Vec<WorkerRow> = workers.chain(vacant.filter_map(vacancy_row)).collect();
+    workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(name, slot));
+    }
+    let served = workers.iter().filter(|row| row.pid.is_some()).map(|row| row.given);
+    AppRow {
+        name: name.to_owned(),
+        mode: SOCKETS.to_owned(),
+        selection: Some(app.selection()),
+        listen: Some(app.listen.to_string()),
+        processes: group.map(|group| group.processes),
+        requests_waiting: app.waiting(),
+        streams_waiting: 0,
+        is_paused: false,
+        is_overloaded: false,
+        is_in_maintenance: false,
+        shedding: Vec::new(),
+        jain_index: jain_index(served),
+        rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
+        evictions: reported.counted.evictions(name),
+        restarts: reported.counted.all_restarts(name),
+        workers,
+    }
+}
+
+fn worker_row(app: &SocketApp, worker: &Process, reported: &Reported, now: Timestamp) -> WorkerRow {
+    let row = process_row(worker, reported, now);
+    let Some(Address::Shared { record }) = worker.state.address else { return row };
+    let slot = usize::try_from(worker.state.slot).unwrap_or(usize::MAX);
+    let seat = Seat { slot, pid: worker.state.pid, record };
+    let (requests, oldest) = match app.state(&seat) {
+        State::Busy(age) => (1, Some(age.as_secs_f64())),
+        State::Idle | State::Claimed => (0, None),
+    };
+    WorkerRow {
+        address: Some(app.addresses(slot)),
+        requests,
+        given: app.served(&seat),
+        oldest_request_seconds: oldest,
+        ..row
+    }
+}

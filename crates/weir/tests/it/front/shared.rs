@@ -1,0 +1,405 @@
+//! Apps whose workers take connections themselves. Where the kernel takes no programs from whoever
+//! runs the tests, those that are about them say so and end.
+
+mod replacement;
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::processes::{kill, listed, until};
+use super::{BASE, body};
+use crate::http::get;
+use crate::weir::{Site, Weir};
+
+const APP: &str = include_str!("shared.py");
+const ADAPTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/busy-word");
+
+/// A folder with the app, `workers` times.
+fn site(workers: usize, word: &str, more: &str) -> Site {
+    let site = Site::new("");
+    std::fs::write(site.path().join("shared.py"), APP).expect("written");
+    write(&site, workers, word, more);
+    site
+}
+
+fn write(site: &Site, workers: usize, word: &str, more: &str) {
+    let folder = site.path().display();
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = {workers}\nfolder = \"{folder}\"\n\
+         mode = \"sockets\"\nlisten = \"127.0.0.1:0\"\n\
+         command = [\"python3\", \"shared.py\", \"{ADAPTERS}\", \"{word}\"]\n{more}"
+    ));
+}
+
+fn start(workers: usize, word: &str, more: &str) -> Weir {
+    let weir = site(workers, word, more).start();
+    until(|| states(&weir) == vec!["serving"; workers]);
+    weir
+}
+
+/// None: the kernel refuses.
+fn start_join_idle(more: &str) -> Option<Weir> {
+    let weir = start(3, "keeps", &format!("selection = \"join-idle\"\n{more}"));
+    (!is_refused(&weir)).then_some(weir)
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn is_refused(weir: &Weir) -> bool {
+    let selection = listed(weir)["selection"].as_str().unwrap_or_default().to_owned();
+    if selection.contains("refused") {
+        eprintln!("SKIPPED: {selection}");
+    }
+    selection.contains("refused")
+}
+
+fn workers(weir: &Weir) -> Vec<Value> {
+    listed(weir)["workers"].as_array().cloned().unwrap_or_default()
+}
+
+fn states(weir: &Weir) -> Vec<String> {
+    let state = |worker: &Value| worker["state"].as_str().unwrap_or_default().to_owned();
+    workers(weir).iter().map(state).collect()
+}
+
+fn pids(weir: &Weir) -> BTreeSet<i32> {
+    let pid = |worker: &Value| i32::try_from(worker["pid"].as_i64()?).ok();
+    workers(weir).iter().filter_map(pid).collect()
+}
+
+fn ask(address: SocketAddr, path: &str) -> i32 {
+    body(address, path, "").parse().expect("a pid")
+}
+
+/// A request that is answered when `go` is there.
+fn ask_slowly(weir: &Weir) -> JoinHandle<(String, String)> {
+    let (address, path) = (weir.app("shop"), weir.site.path().join("go"));
+    std::thread::spawn(move || get(address, &format!("/until/{}", path.display()), ""))
+}
+
+fn go(weir: &Weir) {
+    std::fs::write(weir.site.path().join("go"), "").expect("written");
+}
+
+/// Some who ask until they are told to stop.
+struct Clients {
+    is_over: Arc<AtomicBool>,
+    clients: [JoinHandle<()>; 4],
+}
+
+impl Clients {
+    fn start(address: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients = [(); 4].map(|()| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(get(address, "/", "").0, "HTTP/1.1 200 OK");
+                }
+            })
+        });
+        Self { is_over, clients }
+    }
+
+    fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().expect("every request was answered");
+        }
+    }
+}
+
+fn busy(weir: &Weir) -> usize {
+    workers(weir).iter().filter(|worker| worker["requests"] == 1).count()
+}
+
+#[test]
+fn all_share_one_socket_and_who_dies_is_replaced() {
+    let weir = start(3, "keeps", "");
+    let app = listed(&weir);
+    assert_eq!((&app["mode"], &app["selection"]), (&json!("sockets"), &json!("kernel")));
+    let address = weir.app("shop");
+    assert_eq!(app["listen"], json!(address.to_string()));
+    let slow = [ask_slowly(&weir), ask_slowly(&weir)];
+    until(|| busy(&weir) == 2);
+    // Nobody waits behind those who are busy.
+    let third = ask(address, "/");
+    assert!((0..5).all(|_| ask(address, "/") == third));
+    assert!(pids(&weir).contains(&third));
+    go(&weir);
+    for client in slow {
+        assert_eq!(client.join().expect("a client").0, "HTTP/1.1 200 OK");
+    }
+    until(|| busy(&weir) == 0);
+    let given = |worker: &Value| worker["given"].as_u64();
+    assert_eq!(workers(&weir).iter().filter_map(given).sum::<u64>(), 8);
+    kill(third);
+    until(|| !pids(&weir).contains(&third) && states(&weir) == vec!["serving"; 3]);
+    assert_eq!(listed(&weir)["restarts"], 1);
+    assert_eq!(workers(&weir)[0]["waited_seconds"], Value::Null, "nobody knows");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
+    let weir = start(2, "keeps", "recycle_interval = \"50ms\"\n");
+    let page = || get(weir.console(), "/front", "").1;
+    let sockets = format!("{}, selection kernel", weir.app("shop"));
+    assert!(page().contains(&sockets) && page().contains("value=\"restart\""));
+    assert!(!page().contains("value=\"pause\""));
+    let slow = ask_slowly(&weir);
+    until(|| page().contains("data-label=\"Running\">1"));
+    until(|| workers(&weir).iter().all(|worker| worker["pss_bytes"].as_u64().is_some()));
+    go(&weir);
+    assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
+    until(|| page().contains("data-label=\"Given\">1<"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn who_has_answered_enough_by_its_word_is_recycled() {
+    let weir = start(1, "keeps", "recycle_requests = 10\nrecycle_interval = \"50ms\"\n");
+    let before = pids(&weir);
+    for _ in 0..11 {
+        ask(weir.app("shop"), "/");
+    }
+    until(|| pids(&weir).is_disjoint(&before) && states(&weir) == ["serving"]);
+    let recycled = "recycled_workers_total{app=\"shop\",limit=\"requests\"} 1\n";
+    assert!(get(weir.console(), "/metrics", "").1.contains(recycled));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn every_queue_has_workers_of_its_own() {
+    for selection in ["kernel", "random"] {
+        let settings = format!("queues = 3\nqueues_per_worker = 2\nselection = \"{selection}\"\n");
+        let weir = start(3, "keeps", &settings);
+        for _ in 0..30 {
+            ask(weir.app("shop"), "/");
+        }
+        assert_eq!(workers(&weir)[2]["address"], format!("{} (queues 0, 2)", weir.app("shop")));
+        let output = weir.site.run(&["workers", "scale", "shop", "1"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains("2 are the fewest"), "{error}");
+        assert!(weir.stop().success());
+    }
+}
+
+#[test]
+fn with_join_idle_requests_get_to_who_is_idle_and_in_turn() {
+    let Some(weir) = start_join_idle("") else { return };
+    let address = weir.app("shop");
+    let served: Vec<i32> = (0..6).map(|_| ask(address, "/")).collect();
+    assert_eq!(served[..3].iter().copied().collect::<BTreeSet<_>>(), pids(&weir));
+    assert_eq!(served[..3], served[3..]);
+    let slow = [ask_slowly(&weir), ask_slowly(&weir)];
+    until(|| busy(&weir) == 2);
+    let third = ask(address, "/");
+    assert!((0..10).all(|_| ask(address, "/") == third));
+    // The busy ones get none of what comes while nobody is idle, so it is served as they end.
+    let waiting = [ask_slowly(&weir), ask_slowly(&weir), ask_slowly(&weir)];
+    until(|| busy(&weir) == 3 && listed(&weir)["requests_waiting"] == 2);
+    go(&weir);
+    for client in slow.into_iter().chain(waiting) {
+        assert_eq!(client.join().expect("a client").0, "HTTP/1.1 200 OK");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn with_join_idle_a_word_that_was_left_behind_is_repaired() {
+    let Some(weir) = start_join_idle("claim_timeout = \"50ms\"\n") else { return };
+    let address = weir.app("shop");
+    // Chosen for three connections, they begin nothing.
+    drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
+    let repaired = "weir_front_worker_words_repaired_total{app=\"shop\"} 3";
+    until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
+    let served: BTreeSet<i32> = (0..3).map(|_| ask(address, "/")).collect();
+    assert_eq!(served, pids(&weir));
+    // Killed in the middle of a request: its successor begins as idle.
+    let slow = ask_slowly(&weir);
+    until(|| busy(&weir) == 1);
+    let stuck = workers(&weir).into_iter().find(|worker| worker["requests"] == 1);
+    let stuck = stuck.and_then(|it| it["pid"].as_i64()).expect("busy");
+    kill(i32::try_from(stuck).expect("a pid"));
+    assert!(slow.join().is_err(), "it had no answer");
+    until(|| states(&weir) == vec!["serving"; 3]);
+    let served: BTreeSet<i32> = (0..3).map(|_| ask(address, "/")).collect();
+    assert_eq!(served, pids(&weir));
+    assert!(weir.stop().success());
+}
+
+/// With join-idle as with round-robin: else a connection would wait until the worker is back.
+#[test]
+fn a_dead_worker_that_does_not_come_back_gets_nothing() {
+    for settings in ["selection = \"join-idle\"\n", "selection = \"round-robin\"\nqueues = 3\n"] {
+        let weir = start(3, "keeps", settings);
+        if is_refused(&weir) {
+            continue;
+        }
+        std::fs::remove_file(weir.site.path().join("shared.py")).expect("removed");
+        let mut left = pids(&weir);
+        let dead = left.pop_first().expect("a worker");
+        kill(dead);
+        until(|| states(&weir).iter().filter(|state| *state == "serving").count() == 2);
+        let served: BTreeSet<i32> = (0..9).map(|_| ask(weir.app("shop"), "/")).collect();
+        assert_eq!(served, left);
+        assert!(weir.stop().success());
+    }
+}
+
+#[test]
+fn a_rolling_restart_and_a_change_of_scale_lose_no_request() {
+    for settings in ["", "queues = 3\n", "selection = \"join-idle\"\n"] {
+        let weir = start(3, "keeps", settings);
+        let (address, before) = (weir.app("shop"), pids(&weir));
+        let clients = Clients::start(address);
+        weir.site.ok(&["workers", "restart", "shop"]);
+        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        weir.site.ok(&["workers", "scale", "shop", "5"]);
+        until(|| states(&weir) == vec!["serving"; 5]);
+        weir.site.ok(&["workers", "scale", "shop", "3"]);
+        until(|| states(&weir) == vec!["serving"; 3]);
+        clients.stop();
+        assert!(weir.stop().success());
+    }
+}
+
+#[test]
+fn a_request_that_is_too_old_by_its_word_ends_its_worker() {
+    let weir = start(2, "keeps", "evict_after = \"300ms\"\n");
+    let before = pids(&weir);
+    assert!(ask_slowly(&weir).join().is_err(), "it had no answer");
+    until(|| pids(&weir).intersection(&before).count() == 1);
+    until(|| states(&weir) == vec!["serving"; 2]);
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_worker_evictions_total{app=\"shop\"} 1"), "{metrics}");
+    assert!(weir.stop().success());
+}
+
+/// Others answer at the same address, but a probe is believed only if the new worker accepted it.
+#[test]
+fn a_successor_that_never_listens_replaces_nobody() {
+    let weir = start(2, "keeps", "start_deadline = \"2s\"\n");
+    let before = pids(&weir);
+    let hangs = "import time\ntime.sleep(600)\n";
+    std::fs::write(weir.site.path().join("shared.py"), hangs).expect("written");
+    weir.site.ok(&["workers", "restart", "shop"]);
+    until(|| listed(&weir)["rolling"].as_str().is_some_and(|it| it.starts_with("failed")));
+    assert_eq!(pids(&weir), before);
+    ask(weir.app("shop"), "/");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_worker_that_leaves_a_socket_alone_is_never_ready() {
+    let site = site(1, "keeps", "queues = 2\nqueues_per_worker = 2\nstart_deadline = \"2s\"\n");
+    let one = APP.replace("range(int(os.environ[\"LISTEN_FDS\"]))", "range(1)");
+    assert_ne!(one, APP);
+    std::fs::write(site.path().join("shared.py"), one).expect("written");
+    let mut weir = site.start();
+    weir.wait_for_log("accepts no connection by this queue of its slice");
+    weir.wait_for_log("not ready within start_deadline");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn without_privileges_all_share_one_socket_and_everybody_is_told() {
+    let site = site(2, "keeps", "selection = \"join-idle\"\n");
+    let nobody = |command: &mut Command| {
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+    };
+    std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o777)).expect("set");
+    let mut weir = site.start_with(nobody);
+    weir.wait_for_log("refuses selection = \"join-idle\"");
+    until(|| states(&weir) == ["serving"; 2]);
+    assert_eq!(listed(&weir)["selection"], "kernel (join-idle was refused)");
+    ask(weir.app("shop"), "/");
+    assert!(weir.stop().success());
+}
+
+/// Also if the settings would have other sockets by now: those that there are stay.
+#[test]
+fn workers_outlive_a_service_process_that_dies_and_serve_meanwhile() {
+    let mut weir = start(2, "keeps", "");
+    let before = pids(&weir);
+    write(&weir.site, 2, "keeps", "queues = 2\n");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("settings reloaded");
+    kill(weir.service().as_raw_nonzero().get());
+    ask(weir.app("shop"), "/");
+    weir.wait_for_log("restarting");
+    weir.wait_for_log("ready");
+    until(|| states(&weir) == ["serving"; 2]);
+    assert_eq!(pids(&weir), before);
+    assert_eq!(workers(&weir)[1]["address"], format!("{} (queue 0)", weir.app("shop")));
+    // One that is started now gets the same socket.
+    weir.site.ok(&["workers", "scale", "shop", "3"]);
+    until(|| states(&weir) == ["serving"; 3]);
+    assert!(weir.stop().success());
+}
+
+fn asked(weir: &Weir) -> Vec<String> {
+    let text = std::fs::read_to_string(weir.site.path().join("asked")).unwrap_or_default();
+    // Without the pids.
+    text.lines().filter_map(|line| line.split_once(' ')).map(|(_, rest)| rest.to_owned()).collect()
+}
+
+#[test]
+fn a_new_worker_is_warmed_up_before_its_first_request() {
+    let warm_up = "warm_up = [\"/a\", \"/b\"]\nready_path = \"/ready\"\n";
+    let weir = start(1, "keeps", &format!("{warm_up}warm_up_host = \"shop.example\"\n"));
+    ask(weir.app("shop"), "/");
+    let own = format!("/ {}", weir.app("shop"));
+    let expected = ["/ready localhost", "/a shop.example", "/b shop.example", &own];
+    assert_eq!(asked(&weir), expected);
+    assert!(weir.stop().success());
+
+    let site = Site::new("");
+    std::fs::write(site.path().join("shared.py"), APP).expect("written");
+    let folder = site.path().display();
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\nfolder = \"{folder}\"\nhosts = [\"a.example\"]\n\
+         command = [\"python3\", \"shared.py\", \"{ADAPTERS}\", \"\", \"{{socket}}\"]\n{warm_up}"
+    ));
+    let weir = site.start();
+    until(|| states(&weir) == ["serving"]);
+    assert_eq!(asked(&weir), ["/ready localhost", "/a a.example", "/b a.example"]);
+    assert!(weir.stop().success());
+}
+
+/// What `weir check` says of servers that it knows.
+#[test]
+fn check_warns_of_servers_that_cannot_listen_on_what_they_would_get() {
+    let warnings = |command: &str, more: &str| {
+        let site = Site::new("");
+        site.write(&format!(
+            "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = 4\nmode = \"sockets\"\n\
+             listen = \"127.0.0.1:8081\"\ncommand = [{command}]\n{more}"
+        ));
+        let checked = site.ok(&["check"]);
+        let warnings = checked.lines().filter(|line| line.starts_with("warning: front.apps"));
+        warnings.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    assert_eq!(warnings("\"bundle\", \"exec\", \"puma\"", ""), "");
+    assert_eq!(warnings("\"gunicorn\"", "queues = 4\nqueues_per_worker = 2\n"), "");
+    insta::assert_snapshot!(
+        warnings("\"/usr/bin/puma\"", "queues = 4\nqueues_per_worker = 2\nevict_after = \"1m\"\n")
+            + &warnings("\"granian\"", ""),
+        @r#"
+    warning: front.apps[0].command: puma listens on one inherited socket only, would get 2 and never be ready; leave out selection and queues_per_worker, so that all workers share one, or use mode = "proxy"
+    warning: front.apps[0].evict_after: with mode = "sockets" a request's age is known only from a worker that keeps its busy word (docs/front-sockets.md); of others none is ever too old
+    warning: front.apps[0].command: granian can't listen on inherited sockets and would never be ready; use mode = "proxy" with {socket} or {port}
+    "#
+    );
+}

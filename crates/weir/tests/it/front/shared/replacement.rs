@@ -1,0 +1,171 @@
+//! The service process is replaced, and the parent executed anew, while workers take connections
+//! themselves: neither they nor their sockets and words may notice.
+
+use std::net::TcpStream;
+
+use super::*;
+
+/// Kinds of sharing, some of which take privileges. Nobody waits for a worker that is busy.
+const KINDS: [&str; 3] = ["", "queues = 3\nqueues_per_worker = 2\n", "selection = \"join-idle\"\n"];
+
+/// The pids of the workers that say that they are busy, and how long.
+fn busy_since(weir: &Weir) -> Vec<(i64, f64)> {
+    let oldest = |worker: &Value| {
+        Some((worker["pid"].as_i64()?, worker["oldest_request_seconds"].as_f64()?))
+    };
+    workers(weir).iter().filter_map(oldest).collect()
+}
+
+fn given(weir: &Weir) -> u64 {
+    workers(weir).iter().filter_map(|worker| worker["given"].as_u64()).sum()
+}
+
+#[test]
+fn a_restart_and_an_upgrade_leave_workers_their_words_and_every_request_alone() {
+    for settings in KINDS {
+        let weir = start(3, "keeps", settings);
+        let (before, selection) = (pids(&weir), listed(&weir)["selection"].clone());
+        let slow = ask_slowly(&weir);
+        until(|| busy(&weir) == 1);
+        let clients = Clients::start(weir.app("shop"));
+        for verb in ["restart", "upgrade", "upgrade", "restart"] {
+            let (was, counted) = (busy_since(&weir), given(&weir));
+            weir.site.ok(&[verb]);
+            assert_eq!(pids(&weir), before, "{verb}: the workers are those of before");
+            assert_eq!(listed(&weir)["selection"], selection);
+            let now = busy_since(&weir);
+            let stuck = was.iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("a slow one");
+            let same = now.iter().find(|it| it.0 == stuck.0).expect("still busy");
+            assert!(same.1 > stuck.1, "{verb}: its request is older now: {was:?} {now:?}");
+            assert!(given(&weir) >= counted, "{verb}");
+        }
+        clients.stop();
+        go(&weir);
+        assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
+        until(|| busy(&weir) == 0);
+        assert!(weir.stop().success());
+    }
+}
+
+#[test]
+fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
+    let Some(weir) = start_join_idle("claim_timeout = \"50ms\"\n") else { return };
+    let address = weir.app("shop");
+    weir.site.ok(&["upgrade"]);
+    let turns = |weir: &Weir| {
+        let served: Vec<i32> = (0..6).map(|_| ask(address, "/")).collect();
+        assert_eq!(served[..3].iter().copied().collect::<BTreeSet<_>>(), pids(weir));
+        assert_eq!(served[..3], served[3..]);
+    };
+    turns(&weir);
+    // Chosen for three connections, they begin nothing.
+    drop([(); 3].map(|()| TcpStream::connect(address).expect("connected")));
+    let repaired = "weir_front_worker_words_repaired_total{app=\"shop\"} 3";
+    until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
+    turns(&weir);
+    // The present parent closes the door of one that dies, and opens that of its successor.
+    kill(*pids(&weir).first().expect("a worker"));
+    until(|| states(&weir) == vec!["serving"; 3]);
+    turns(&weir);
+    // One that is to end gets nothing more, one that was added helps where all are busy.
+    write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
+    weir.site.ok(&["upgrade"]);
+    until(|| states(&weir) == vec!["serving"; 4]);
+    write(&weir.site, 2, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
+    let clients = Clients::start(address);
+    weir.site.ok(&["upgrade"]);
+    until(|| states(&weir) == vec!["serving"; 2]);
+    clients.stop();
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
+    let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
+    let slow = ask_slowly(&weir);
+    until(|| busy(&weir) == 1);
+    write(&weir.site, 1, "keeps", "selection = \"join-idle\"\nfinish_timeout = \"60s\"\n");
+    weir.site.ok(&["upgrade"]);
+    until(|| pids(&weir).len() == 1 || states(&weir).iter().any(|state| state == "draining"));
+    go(&weir);
+    assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
+    until(|| states(&weir) == ["serving"]);
+    let left = pids(&weir);
+    let served: BTreeSet<i32> = (0..6).map(|_| ask(weir.app("shop"), "/")).collect();
+    assert_eq!(served, left);
+    assert!(weir.stop().success());
+}
+
+/// Old and new service may both probe a worker that starts, and the new parent opens its door.
+#[test]
+fn a_rolling_restart_goes_on_through_an_upgrade() {
+    for settings in KINDS {
+        let weir = start(3, "keeps", settings);
+        let before = pids(&weir);
+        let clients = Clients::start(weir.app("shop"));
+        weir.site.ok(&["workers", "restart", "shop"]);
+        weir.site.ok(&["upgrade"]);
+        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        clients.stop();
+        until(|| states(&weir) == ["serving"; 3]);
+        if listed(&weir)["selection"] == "join-idle" {
+            let served: BTreeSet<i32> = (0..3).map(|_| ask(weir.app("shop"), "/")).collect();
+            assert_eq!(served, pids(&weir));
+        }
+        assert!(weir.stop().success());
+    }
+}
+
+#[test]
+fn what_workers_listen_on_is_the_parent_s_and_stays() {
+    let weir = start(2, "keeps", "");
+    let before = pids(&weir);
+    write(&weir.site, 2, "keeps", "queues = 2\n");
+    let shown = weir.site.shown(&["restart"]);
+    assert!(shown.starts_with("exit: 2\n"), "{shown}");
+    assert!(shown.contains("what the workers of an app listen on"), "{shown}");
+    let shown = weir.site.shown(&["upgrade"]);
+    assert!(shown.starts_with("exit: 2\n"), "{shown}");
+    assert!(
+        shown.contains("front.apps[0]: the workers of shop would have to listen on"),
+        "{shown}"
+    );
+    assert_eq!(pids(&weir), before);
+    // What is the service's own needs no other parent.
+    let more = "claim_timeout = \"9s\"\nevict_after = \"300ms\"\nwarm_up = [\"/\"]\n";
+    write(&weir.site, 2, "keeps", more);
+    weir.site.ok(&["restart"]);
+    assert_eq!(pids(&weir), before);
+    assert!(ask_slowly(&weir).join().is_err(), "it was too old");
+    until(|| pids(&weir).intersection(&before).count() == 1);
+    until(|| states(&weir) == ["serving"; 2]);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_upgrade_takes_apps_with_sockets_of_the_settings_of_now() {
+    let weir = start(2, "keeps", "");
+    let (shop, before) = (weir.app("shop"), pids(&weir));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    write(&weir.site, 2, "keeps", "queues = 2\n");
+    let file = weir.site.path().join("weir.toml");
+    let text = std::fs::read_to_string(&file).expect("settings").replace("\"shop\"", "\"cart\"");
+    let text = text.replacen(
+        "mode = \"sockets\"\nlisten = \"127.0.0.1:0\"",
+        "mode = \"sockets\"\nlisten = \"ADDRESS\"",
+        1,
+    );
+    std::fs::write(&file, text.replace("ADDRESS", &address)).expect("written");
+    let shown = weir.site.shown(&["upgrade"]);
+    assert!(shown.contains("front.apps[0].listen") && shown.contains("in use"), "{shown}");
+    assert_eq!(pids(&weir), before);
+    drop(taken);
+    weir.site.ok(&["upgrade"]);
+    until(|| listed(&weir)["name"] == "cart" && states(&weir) == ["serving"; 2]);
+    assert!(pids(&weir).contains(&ask(address.parse().expect("an address"), "/")));
+    assert!(pids(&weir).is_disjoint(&before));
+    // Nobody listens any more where the other app did.
+    until(|| TcpStream::connect(shop).is_err());
+    assert!(weir.stop().success());
+}
