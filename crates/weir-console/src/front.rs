@@ -58,12 +58,19 @@ pub enum Order {
     Resume {
         app: String,
     },
+    /// Everybody is shown the maintenance page, or no more.
+    Maintenance {
+        app: String,
+        is_on: bool,
+    },
 }
 
 /// An app now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct App {
     pub name: String,
+    /// It is none, but a group of workers of jobs: what is said of requests means nothing.
+    pub runs_jobs: bool,
     /// Where its workers take connections themselves, and which of them gets one. Then what requests
     /// wait and take is not known, and a worker is given what it says it has answered. None: requests
     /// come through Weir.
@@ -75,6 +82,10 @@ pub struct App {
     pub streams_waiting: usize,
     pub is_paused: bool,
     pub is_overloaded: bool,
+    /// Everybody is shown the maintenance page.
+    pub is_in_maintenance: bool,
+    /// The queues of jobs for whose sake some requests are refused.
+    pub shedding: Vec<String>,
     /// Whether its workers say what they are doing when they are asked.
     pub can_dump: bool,
     /// The present or the latest rolling restart.
@@ -102,10 +113,21 @@ pub struct Worker {
     pub given: u64,
     pub waited: Duration,
     pub oldest_request: Option<Duration>,
+    /// Proportional set size, with the processes that it has started; None: not known.
+    pub pss_bytes: Option<u64>,
+    /// Which limit it has passed, if it is being replaced for that.
+    pub recycled: Option<String>,
     /// Successors in its place since this service process was started.
     pub restarts: u64,
     /// Why there is no worker, with its last lines of output.
     pub problem: Option<String>,
+}
+
+impl App {
+    /// Whether its requests come through Weir.
+    pub(crate) fn is_proxied(&self) -> bool {
+        !self.runs_jobs && self.shared_sockets.is_none()
+    }
 }
 
 impl Worker {
@@ -141,7 +163,8 @@ impl Front {
     /// `whole` says how the server's history is kept; the apps' is in a folder beside it.
     #[must_use]
     pub fn new(operated: Arc<dyn Operated>, whole: &history::Settings) -> Self {
-        let names = operated.apps().into_iter().map(|app| app.name);
+        let apps = operated.apps().into_iter().filter(|app| !app.runs_jobs);
+        let names = apps.map(|app| app.name);
         let charted: Arc<[String]> = names.take(CHARTED_APPS_MAX).collect();
         let names = charted.iter().flat_map(|app| COLUMNS.map(|name| column(app, name)));
         let columns: Vec<String> = names.collect();

@@ -82,11 +82,13 @@ const REALTIME_RULES: [fn(&Reading) -> Vec<Finding>; 6] = [
     realtime_rules::something_is_switched_off,
 ];
 
-const FRONT_RULES: [fn(&front::Reading) -> Vec<Finding>; 5] = [
+const FRONT_RULES: [fn(&front::Reading) -> Vec<Finding>; 7] = [
     front_rules::nobody_serves,
     front_rules::workers_do_not_start,
     front_rules::app_is_overloaded,
     front_rules::workers_are_evicted,
+    front_rules::app_is_in_maintenance,
+    front_rules::app_sheds,
     front_rules::app_is_paused,
 ];
 

@@ -103,9 +103,11 @@ struct Row {
     requests: u32,
     streams: u32,
     oldest: String,
+    memory: String,
     wait: String,
     given: u64,
     restarts: String,
+    recycled: Option<String>,
     problem: Option<String>,
 }
 
@@ -234,6 +236,7 @@ fn facts(app: &App) -> Vec<Fact> {
     let totals = &app.totals;
     let mut facts = match &app.shared_sockets {
         Some(sockets) => vec![fact("Sockets of its workers", sockets.clone()), evicted],
+        None if app.runs_jobs => vec![evicted],
         None => vec![
             fact("Answered since start", figures::count(totals.answers)),
             fact("of these 5xx", figures::count(totals.server_errors)),
@@ -243,6 +246,10 @@ fn facts(app: &App) -> Vec<Fact> {
             fact("Streams waiting", figures::number(app.streams_waiting)),
         ],
     };
+    if !app.shedding.is_empty() {
+        let queues: Vec<_> = app.shedding.iter().map(|queue| visible(queue)).collect();
+        facts.push(fact("Refusing some requests for queue", queues.join(", ")));
+    }
     if let Some(rolling) = &app.rolling {
         facts.push(fact("Latest rolling restart", visible(rolling).into_owned()));
     }
@@ -272,12 +279,14 @@ impl Row {
             requests: worker.requests,
             streams: worker.streams,
             oldest: length(worker.oldest_request),
+            memory: worker.pss_bytes.map_or_else(unknown, figures::bytes),
             wait: length(minute.mean_wait(worker)),
             given: worker.given,
             restarts: match worker.number {
                 Some(_) => figures::count(worker.restarts),
                 None => unknown(),
             },
+            recycled: worker.recycled.as_deref().map(|why| visible(why).into_owned()),
             problem: worker.problem.as_deref().map(|problem| visible(problem).into_owned()),
         }
     }

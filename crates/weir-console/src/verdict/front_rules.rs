@@ -17,7 +17,10 @@ fn waiting(app: &App) -> String {
 /// Whoever asks for the app waits, and is told no.
 pub(super) fn nobody_serves(front: &Reading) -> Vec<Finding> {
     let found = front.apps.iter().filter(|app| is_left(app)).map(|app| {
-        let what = format!("No worker serves {}: {}", app.name, waiting(app));
+        let what = match app.runs_jobs {
+            true => format!("No worker of {} runs", app.name),
+            false => format!("No worker serves {}: {}", app.name, waiting(app)),
+        };
         let todo = match app.processes {
             Some(_) => "Weir goes on starting them; their last lines of output say what is wrong.",
             None => "Weir goes on trying; start them, or correct upstreams in weir.toml.",
@@ -29,7 +32,7 @@ pub(super) fn nobody_serves(front: &Reading) -> Vec<Finding> {
 
 /// Nobody serves it, nor is about to.
 fn is_left(app: &App) -> bool {
-    let is_hope = |state: &str| matches!(state, "serving" | "starting");
+    let is_hope = |state: &str| matches!(state, "serving" | "running" | "starting");
     !app.workers.is_empty() && !app.workers.iter().any(|worker| is_hope(&worker.state))
 }
 
@@ -73,6 +76,29 @@ pub(super) fn workers_are_evicted(front: &Reading) -> Vec<Finding> {
         let todo = "Each was replaced; a request of it was lost. The log has what they said they \
                     were doing (dump_signal).";
         (evicted > 0).then(|| finding(Level::Warning, what, todo))
+    });
+    found.collect()
+}
+
+/// Nobody is served, by intention.
+pub(super) fn app_is_in_maintenance(front: &Reading) -> Vec<Finding> {
+    let shown = front.apps.iter().filter(|app| app.is_in_maintenance);
+    let found = shown.map(|app| {
+        let what = format!("{} is in maintenance: nobody is served", app.name);
+        finding(Level::Warning, what, "End it here when the work is done.")
+    });
+    found.collect()
+}
+
+/// Some requests are refused while jobs are behind.
+pub(super) fn app_sheds(front: &Reading) -> Vec<Finding> {
+    let shedding = front.apps.iter().filter(|app| !app.shedding.is_empty());
+    let found = shedding.map(|app| {
+        let queues = app.shedding.join(", ");
+        let what = format!("{} refuses some requests: queue {queues} is behind", app.name);
+        let todo = "It ends by itself once the queue is served again ([[front.apps.shed]]). More \
+                    workers for the queue end it sooner.";
+        finding(Level::Warning, what, todo)
     });
     found.collect()
 }

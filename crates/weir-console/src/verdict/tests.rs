@@ -486,6 +486,11 @@ fn apps_of_the_front() {
         app.requests_waiting = 3;
     });
     check_front(&[], |app| app.workers[0].state = "starting".into());
+    check_front(&[], |app| app.workers[0].state = "running".into());
+    check_front(&[(Level::Critical, "No worker of shop runs")], |app| {
+        app.runs_jobs = true;
+        app.workers[0].state = "waiting".into();
+    });
     check_front(&[(Level::Critical, "1 worker of shop can't be started")], |app| {
         app.workers.push(front::Worker { state: "failed".into(), ..front::Worker::default() });
     });
@@ -493,6 +498,13 @@ fn apps_of_the_front() {
     check_front(&[(Level::Warning, line)], |app| {
         app.is_overloaded = true;
         app.requests_waiting = 1;
+    });
+    check_front(&[(Level::Warning, "shop is in maintenance: nobody is served")], |app| {
+        app.is_in_maintenance = true;
+    });
+    let line = "shop refuses some requests: queue ingress, mailers is behind";
+    check_front(&[(Level::Warning, line)], |app| {
+        app.shedding = vec!["ingress".into(), "mailers".into()];
     });
     check_front(&[(Level::Warning, "shop is paused: 0 requests wait")], |app| {
         app.is_paused = true;

@@ -98,6 +98,8 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
     let mut app = shop();
     app.requests_waiting = 7;
     app.is_paused = true;
+    app.is_in_maintenance = true;
+    app.shedding = vec!["ingress".to_owned()];
     app.rolling = Some("running (1 done)".to_owned());
     app.evictions = 4;
     app.totals = TotalsView {
@@ -115,6 +117,8 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         streams: 2,
         given: 1_234,
         oldest_request: Some(Duration::from_millis(2_300)),
+        pss_bytes: Some(300 << 20),
+        recycled: Some("older than 12 h".to_owned()),
         restarts: 9,
         ..worker(1, "unreachable")
     };
@@ -141,6 +145,12 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         "<td data-label=\"State\"><span class=\"tag warning\">unreachable</span></td>",
         "data-label=\"Running\">1 <span class=\"muted\">+ 2 streams</span></td>",
         "data-label=\"Oldest\">2.3 s</td>",
+        "data-label=\"Memory\">300.0 MiB</td>",
+        "data-label=\"Memory\">–</td>",
+        "Worker 1 is replaced by a fresh one: older than 12 h",
+        "<span class=\"tag warning\">in maintenance</span>",
+        "End maintenance<span class=\"hidden\"> of shop</span>",
+        "<span>Refusing some requests for queue</span> ingress</li>",
         "data-label=\"Given\">1,234</td>",
         "data-label=\"Restarts\">9</td>",
         "no &#60;such&#62; app\\u202e",
@@ -150,6 +160,22 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
         "<dt>Jain index</dt><dd>–</dd>",
     ] {
         page.assert_shows(shown);
+    }
+}
+
+#[tokio::test]
+async fn workers_of_jobs_have_no_queue_of_requests() {
+    let running = Worker { pss_bytes: Some(1 << 30), address: None, ..worker(0, "running") };
+    let app = App { runs_jobs: true, workers: vec![running], ..shop() };
+    let apps = Apps::of(vec![App { name: "mailers".into(), ..app }]);
+    let page = Site::with_apps(apps).browser().get("/front").await;
+    page.assert_shows("mailers <span class=\"tag\">workers of jobs</span>");
+    page.assert_shows("data-label=\"State\">running</td>");
+    page.assert_shows("data-label=\"Memory\">1.0 GiB</td>");
+    page.assert_shows("Restart all<span class=\"hidden\"> workers of mailers</span>");
+    page.assert_shows("value=\"scale\"");
+    for absent in ["Queue time", "<dt>Waiting</dt>", "value=\"pause\"", "data-chart"] {
+        assert!(!page.text.contains(absent), "{absent}");
     }
 }
 
@@ -255,6 +281,8 @@ async fn orders_are_given_by_forms_with_their_token_only() {
         (&[("do", "scale"), ("processes", "5")], Order::Scale { app: app(), processes: 5 }),
         (&[("do", "pause")], Order::Pause { app: app() }),
         (&[("do", "resume")], Order::Resume { app: app() }),
+        (&[("do", "maintenance")], Order::Maintenance { app: app(), is_on: true }),
+        (&[("do", "serve")], Order::Maintenance { app: app(), is_on: false }),
     ];
     for (fields, order) in cases {
         let fields = [&[("app", "shop")][..], fields].concat();

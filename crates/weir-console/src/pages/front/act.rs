@@ -48,7 +48,9 @@ fn order(form: &CheckedForm) -> Result<(&'static str, Order), PageError> {
         }
         Some("pause") => ("pause", Order::Pause { app }),
         Some("resume") => ("resume", Order::Resume { app }),
-        _ => return Err(invalid("an app is restarted, scaled, paused or resumed")),
+        Some("maintenance") => ("maintenance", Order::Maintenance { app, is_on: true }),
+        Some("serve") => ("serve", Order::Maintenance { app, is_on: false }),
+        _ => return Err(invalid("an app is restarted, scaled, paused or shown as in maintenance")),
     })
 }
 
@@ -60,6 +62,8 @@ pub(super) fn sentence(word: &str) -> Option<&'static str> {
         "dump" => Some("The worker was told to say what it is doing: see the log."),
         "scale" => Some("Workers are started or ended until there are as many as you asked for."),
         "pause" => Some("Requests wait now, within the limits of the queue."),
+        "maintenance" => Some("Everybody is shown the maintenance page now."),
+        "serve" => Some("Requests are served again."),
         "resume" => Some("Requests are served again."),
         _ => None,
     }
