@@ -6,7 +6,7 @@
 //! - [`occupant`]: who holds a port that is in use.
 //! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
-//! - [`tls`]: a rustls server configuration from files, replaced while running.
+//! - [`tls`]: certificates from files, by name, replaced while running.
 
 pub mod address;
 pub mod listener;
@@ -19,4 +19,4 @@ pub mod unix_path;
 pub use address::ListenAddress;
 pub use listener::{BindOptions, Listener};
 pub use metrics::NetMetrics;
-pub use tls::{Tls, TlsFiles};
+pub use tls::{Tls, TlsFiles, TlsSettings};

@@ -1,6 +1,8 @@
-//! All metrics of the server side, named `weir_front_*`.
+//! All metrics of the server side, named `weir_front_*`; those of certificates are in [`tls`].
 //!
 //! Promises: an event costs an atomic add; every label comes from a fixed list.
+
+mod tls;
 
 use std::sync::Arc;
 
@@ -9,6 +11,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+pub use self::tls::{ReloadOutcome, TlsMetrics};
 
 /// A limit of [`crate::server::Limits`] that somebody ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,11 +31,16 @@ pub enum Limit {
     WriteTimeout,
     TlsHandshakesMax,
     TlsHandshakeTimeout,
+    Http2StreamsMax,
+    Http2ResetsMax,
+    /// `http2_control_frames_burst` and `http2_control_frames_per_second`.
+    Http2ControlFrames,
+    Http2PingTimeout,
 }
 
 impl Limit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::RefusalsMax,
@@ -44,6 +53,10 @@ impl Limit {
         Self::WriteTimeout,
         Self::TlsHandshakesMax,
         Self::TlsHandshakeTimeout,
+        Self::Http2StreamsMax,
+        Self::Http2ResetsMax,
+        Self::Http2ControlFrames,
+        Self::Http2PingTimeout,
     ];
 
     /// The name of its setting.
@@ -62,6 +75,10 @@ impl Limit {
             Self::WriteTimeout => "write_timeout",
             Self::TlsHandshakesMax => "tls_handshakes_max",
             Self::TlsHandshakeTimeout => "tls_handshake_timeout",
+            Self::Http2StreamsMax => "http2_streams_max",
+            Self::Http2ResetsMax => "http2_resets_max",
+            Self::Http2ControlFrames => "http2_control_frames",
+            Self::Http2PingTimeout => "http2_ping_timeout",
         }
     }
 }
@@ -71,7 +88,7 @@ impl Limit {
 pub enum HeadRefusal {
     /// Not HTTP, or damaged: 400.
     Malformed,
-    /// Another version than HTTP/1.x: 505.
+    /// Another version than HTTP/1.x or HTTP/2: 505.
     Version,
     /// Longer than `head_bytes_max`: 431.
     TooManyBytes,
@@ -83,11 +100,15 @@ pub enum HeadRefusal {
     UpgradeWithBody,
     /// The service did not want the upgrade: the answer is its own.
     UpgradeRefused,
+    /// `CONNECT` over HTTP/2: 405.
+    Connect,
+    /// `Host` and `:authority` differ: 400.
+    TwoHosts,
 }
 
 impl HeadRefusal {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::Version,
         Self::TooManyBytes,
@@ -95,6 +116,8 @@ impl HeadRefusal {
         Self::Late,
         Self::UpgradeWithBody,
         Self::UpgradeRefused,
+        Self::Connect,
+        Self::TwoHosts,
     ];
 
     /// The label's value.
@@ -108,6 +131,8 @@ impl HeadRefusal {
             Self::Late => "late",
             Self::UpgradeWithBody => "upgrade_with_body",
             Self::UpgradeRefused => "upgrade_refused",
+            Self::Connect => "connect",
+            Self::TwoHosts => "two_hosts",
         }
     }
 }
@@ -162,6 +187,7 @@ struct Inner {
     accepted: Counter,
     requests: Counter,
     upgrades: Counter,
+    http2: Counter,
     limits: [Counter; Limit::ALL.len()],
     heads_refused: [Counter; HeadRefusal::ALL.len()],
     connections_refused: [Counter; ConnectionRefusal::ALL.len()],
@@ -176,6 +202,7 @@ impl NetMetrics {
             accepted: Counter::default(),
             requests: Counter::default(),
             upgrades: Counter::default(),
+            http2: Counter::default(),
             limits: limits(registry),
             heads_refused: reasons(
                 registry,
@@ -207,6 +234,11 @@ impl NetMetrics {
             "upgrades",
             "Connections that a service took over",
             inner.upgrades.clone(),
+        );
+        registry.register(
+            "http2_connections",
+            "Connections that spoke HTTP/2",
+            inner.http2.clone(),
         );
         Self(Arc::new(inner))
     }
@@ -261,6 +293,10 @@ impl NetMetrics {
 
     pub(crate) fn upgrade(&self) {
         self.0.upgrades.inc();
+    }
+
+    pub(crate) fn http2(&self) {
+        self.0.http2.inc();
     }
 
     pub(crate) fn limit_hit(&self, limit: Limit) {
@@ -325,6 +361,7 @@ mod tests {
         metrics.accepted();
         metrics.request();
         metrics.upgrade();
+        metrics.http2();
         metrics.open().inc();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("encoded");
@@ -335,6 +372,7 @@ mod tests {
             "weir_front_connections_accepted_total 1\n",
             "weir_front_requests_total 1\n",
             "weir_front_upgrades_total 1\n",
+            "weir_front_http2_connections_total 1\n",
             "weir_front_connections_open 1\n",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");

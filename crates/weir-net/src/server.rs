@@ -7,7 +7,8 @@
 //!
 //! The first request's head is read here. One that asks for an upgrade that the service claims
 //! becomes a raw socket ([`Service::upgrade`], with the bytes read behind the head); all else is
-//! HTTP, every request of it routed by itself ([`Service::http`]), later upgrades included.
+//! HTTP/1 or HTTP/2 (agreed on by TLS, or told by its first bytes), every request of it routed by
+//! itself ([`Service::http`]), later upgrades of HTTP/1 included. HTTP/2 has no upgrades here.
 //!
 //! Promises: every wait and every buffer has a setting in [`Limits`] and a count in
 //! [`crate::NetMetrics`]; whoever is refused gets an HTTP answer that says why, as far as they can
@@ -21,6 +22,7 @@ mod first_head;
 mod handshakes;
 mod head;
 mod http;
+mod http2;
 mod limits;
 mod open;
 mod patience;
@@ -35,7 +37,7 @@ mod stream;
 pub use body::{Body, BoxError};
 pub use head::Head;
 pub use httparse::Header;
-pub use limits::{HEADERS_MAX, Limits};
+pub use limits::{HEADERS_MAX, Http2Limits, Limits};
 pub use open::Counted;
 pub use pulse::Pulse;
 pub use running::{CoreListener, Ended, Outcome, Running, Start, StartError, Stop, start};

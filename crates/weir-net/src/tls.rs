@@ -1,115 +1,179 @@
-//! TLS for a listener: certificate and key from PEM files, replaced while running.
+//! TLS for a listener: certificates and keys from PEM files, one for each name that a client may ask
+//! for, replaced while running when the files change.
 //!
 //! The provider is named (aws-lc-rs), never taken from a process-wide default: with two providers
 //! in the tree the default panics at run time.
+//!
+//! Promise: a new pair that can't be used changes nothing; the one before stays, and the log and a
+//! metric say so.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+mod certificate;
+mod files;
+mod names;
+mod watch;
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::crypto::CryptoProvider;
 
-/// Where certificate and key are.
+pub use self::certificate::Certificate;
+use self::files::Stamp;
+pub use self::files::{TlsError, TlsFiles};
+use self::names::ByName;
+use crate::metrics::{ReloadOutcome, TlsMetrics};
+
+/// HTTP/2 by its name in TLS (RFC 9113, section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// What a listener shows, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// PEM: the server's certificate first, then its chain.
-    pub cert: PathBuf,
-    /// PEM: the private key (PKCS#8, PKCS#1 or SEC1).
-    pub key: PathBuf,
+pub struct TlsSettings {
+    /// The first is for clients that name no host, or one that no other has. At least one.
+    pub certificates: Vec<TlsFiles>,
+    /// How often the files are looked at.
+    pub reload_interval: Duration,
 }
 
-/// Why TLS can't be served with these files.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// The file can't be read.
-    #[error("cannot read {what} {path}: {source}")]
-    Read { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// No certificate or key in it.
-    #[error("{path} holds no {what} in PEM form (-----BEGIN {begin}-----)")]
-    Nothing { what: &'static str, begin: &'static str, path: PathBuf },
-    /// PEM, but damaged.
-    #[error("{path} is not valid PEM: {reason}")]
-    Damaged { path: PathBuf, reason: String },
-    /// Key and certificate don't belong together, or are of a kind that isn't supported.
-    #[error("{cert} and {key} can't be used together: {reason}")]
-    Mismatch { cert: PathBuf, key: PathBuf, reason: String },
+impl TlsSettings {
+    /// One certificate for everybody.
+    #[must_use]
+    pub fn one(files: TlsFiles) -> Self {
+        Self { certificates: vec![files], reload_interval: Self::RELOAD_INTERVAL }
+    }
+
+    /// Certificates are renewed days before they end: nobody waits for a minute.
+    pub const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 }
 
-/// A server configuration that [`Tls::reload`] replaces; running connections keep theirs.
+/// What is agreed upon within the handshake (ALPN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreed {
+    /// Nothing: the listener has one protocol of its own.
+    Nothing,
+    /// HTTP/2 or HTTP/1.1, as the client likes.
+    Http,
+}
+
+impl Agreed {
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Http => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+        }
+    }
+}
+
+/// A listener's certificates, which [`Tls::reload`] replaces; running connections keep theirs.
 #[derive(Debug)]
 pub struct Tls {
-    files: TlsFiles,
-    /// std: held for one pointer copy per handshake, never across an await.
-    current: RwLock<Arc<ServerConfig>>,
+    settings: TlsSettings,
+    config: Arc<ServerConfig>,
+    current: Arc<ArcSwap<ByName>>,
+    /// Of the files when they were last read. std: no wait, and held by one reload at a time.
+    stamps: Mutex<Vec<Stamp>>,
+    metrics: TlsMetrics,
 }
 
 impl Tls {
     /// Reads the files.
-    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let current = RwLock::new(server_config(&files)?);
-        Ok(Self { files, current })
+    ///
+    /// # Errors
+    /// A pair can't be used.
+    pub fn load(
+        settings: TlsSettings,
+        agreed: Agreed,
+        metrics: TlsMetrics,
+    ) -> Result<Self, TlsError> {
+        let stamps = Mutex::new(Stamp::of_all(&settings.certificates));
+        let certificates = settings.certificates.iter().map(|files| load(files, &metrics));
+        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+        let current = Arc::new(ArcSwap::from_pointee(ByName::new(certificates)));
+        let config = server_config(&current, agreed)?;
+        Ok(Self { settings, config, current, stamps, metrics })
     }
 
     /// What the next handshake uses.
     #[must_use]
     pub fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        tokio_rustls::TlsAcceptor::from(Arc::clone(&current))
+        tokio_rustls::TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Reads the files again. On an error the old configuration stays.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = server_config(&self.files)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+    /// Reads the files again. A pair that can't be used stays as it was before.
+    ///
+    /// # Errors
+    /// Those pairs.
+    pub fn reload(&self) -> Result<(), TlsReloadError> {
+        // Before the files: whoever changes them meanwhile is seen the next time.
+        let stamps = Stamp::of_all(&self.settings.certificates);
+        let mut last = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.current.load();
+        let mut failures = Vec::new();
+        let mut certificates = Vec::new();
+        for (files, before) in self.settings.certificates.iter().zip(before.certificates()) {
+            certificates.push(match load(files, &self.metrics) {
+                Ok(fresh) => {
+                    self.metrics.reloaded(ReloadOutcome::Replaced);
+                    fresh
+                }
+                Err(failure) => {
+                    self.metrics.reloaded(ReloadOutcome::Failed);
+                    failures.push(failure);
+                    Arc::clone(before)
+                }
+            });
+        }
+        self.current.store(Arc::new(ByName::new(certificates)));
+        *last = stamps;
+        if failures.is_empty() { Ok(()) } else { Err(TlsReloadError(failures)) }
+    }
+}
+
+/// Pairs that could not be read anew.
+#[derive(Debug)]
+pub struct TlsReloadError(Vec<TlsError>);
+
+impl std::fmt::Display for TlsReloadError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, failure) in self.0.iter().enumerate() {
+            let between = if index == 0 { "" } else { "; " };
+            write!(formatter, "{between}{failure}")?;
+        }
         Ok(())
     }
 }
 
-/// A rustls configuration for TLS 1.2 and 1.3 without client certificates.
-pub fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = read_chain(&files.cert)?;
-    let key = read_key(&files.key)?;
-    let mismatch = |error: rustls::Error| TlsError::Mismatch {
-        cert: files.cert.clone(),
-        key: files.key.clone(),
-        reason: error.to_string(),
-    };
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+impl std::error::Error for TlsReloadError {}
+
+/// The certificate that clients are shown who ask for `host`; None: there is none at all.
+#[must_use]
+pub fn shown(certificates: &[Arc<Certificate>], host: &str) -> Option<Arc<Certificate>> {
+    ByName::new(certificates.to_vec()).find(Some(host)).cloned()
+}
+
+fn load(files: &TlsFiles, metrics: &TlsMetrics) -> Result<Arc<Certificate>, TlsError> {
+    let certificate = Certificate::load(files)?;
+    metrics.expires(&files.cert, certificate.expires());
+    Ok(Arc::new(certificate))
+}
+
+/// TLS 1.2 and 1.3 without client certificates.
+fn server_config(
+    names: &Arc<ArcSwap<ByName>>,
+    agreed: Agreed,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(mismatch)?
+        .map_err(|error| TlsError::Provider { reason: error.to_string() })?
         .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(mismatch)?;
+        .with_cert_resolver(Arc::new(names::Resolver(Arc::clone(names))));
+    config.alpn_protocols = agreed.protocols();
     Ok(Arc::new(config))
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = read("certificate", path)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|error| damaged(path, &error))?;
-    if chain.is_empty() {
-        let path = path.to_owned();
-        return Err(TlsError::Nothing { what: "certificate", begin: "CERTIFICATE", path });
-    }
-    Ok(chain)
-}
-
-fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let text = read("key", path)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            TlsError::Nothing { what: "private key", begin: "PRIVATE KEY", path: path.to_owned() }
-        }
-        other => damaged(path, &other),
-    })
-}
-
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
-}
-
-fn damaged(path: &Path, error: &pem::Error) -> TlsError {
-    TlsError::Damaged { path: path.to_owned(), reason: error.to_string() }
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }

@@ -27,7 +27,8 @@ use weir_console::live::Live;
 use weir_front::{
     AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
 };
-use weir_net::Listener;
+use weir_net::metrics::TlsMetrics;
+use weir_net::{Listener, Tls};
 use weir_supervisor::inherited::Inherited;
 
 pub(crate) use self::cores::Addresses;
@@ -127,9 +128,10 @@ impl Weir {
             publishers: Publishers::default(),
             turns: Turns::default(),
         };
-        let sockets = Sockets::take(settings, &mut inherited)?;
-        let door = Part::Jobs.is_among(only).then(|| Door::take(settings, &mut inherited));
-        let door = door.transpose()?;
+        let certificates = TlsMetrics::register(&mut registry);
+        let sockets = Sockets::take(settings, &mut inherited, &certificates)?;
+        let take = || Door::take(settings, &mut inherited, &certificates);
+        let door = Part::Jobs.is_among(only).then(take).transpose()?;
         let wants_realtime = sockets.is_some() && Part::Realtime.is_among(only);
         let histories = wants_realtime.then(|| Place::take(Of::Histories, &settings.data_dir));
         let histories = histories.transpose()?;
@@ -236,8 +238,22 @@ impl Weir {
                 publishers: publishers.clone(),
             })
         };
-        self.cores = Some(Cores::start(settings, sockets, registry, &self.clock, service)?);
+        let cores = Cores::start(settings, sockets, registry, &self.clock, service)?;
+        self.watch("front.tls", cores.tls());
+        self.cores = Some(cores);
         Ok(())
+    }
+
+    /// Takes new certificates as they come, until the end.
+    fn watch(&self, setting: &'static str, tls: Option<&Arc<Tls>>) {
+        let Some(watching) = tls.map(|tls| Arc::clone(tls).watch(setting)) else { return };
+        let http = self.http.clone();
+        self.http.spawn(async move {
+            tokio::select! {
+                () = watching => {}
+                () = http.requested() => {}
+            }
+        });
     }
 
     /// Opens the store, where jobs are wanted, and serves every socket that is left.
@@ -259,6 +275,7 @@ impl Weir {
                 jobs = opening => jobs?,
                 why = ended(&mut self.cores) => bail!(why),
             });
+            self.watch("jobs.tls", self.jobs.as_ref().and_then(Jobs::tls));
         }
         if let Some(jobs) = &self.jobs {
             let stopping = self.draining.clone();

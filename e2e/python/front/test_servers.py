@@ -15,9 +15,9 @@ LONG = b"x" * 300_000
 PARTS = "".join(letter * 40_000 for letter in "abc")
 
 
-def start(case, server, mode, more=""):
+def start(case, server, mode, more="", tls=False):
     command, own = server.settings(mode)
-    weir = Weir(command, more=own + more)
+    weir = Weir(command, more=own + more, tls=tls)
     case.addCleanup(weir.close)
     return weir
 

@@ -106,6 +106,22 @@ class EachServer(unittest.TestCase):
                 weir.close()
 
 
+    def test_a_restart_and_an_upgrade_of_weir_leave_the_workers_alone(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                weir = start(self, COMMANDS, name)
+                before, statuses, is_over = weir.pids(), [], threading.Event()
+                clients = ask_until(weir, is_over, statuses)
+                for verb in ("restart", "upgrade"):
+                    weir.run(verb)
+                    self.assertEqual(weir.pids(), before)
+                is_over.set()
+                for client in clients:
+                    client.join()
+                self.assertEqual(set(statuses), {200})
+                weir.close()
+
+
 class BusyWord(unittest.TestCase):
     def test_a_request_that_is_too_old_ends_its_worker(self):
         for name in ("gunicorn", "unicorn", "node", "puma"):
@@ -129,6 +145,12 @@ class BusyWord(unittest.TestCase):
                     self.assertEqual(weir.get("/pid")[0], 200)
                 # Their counts begin with the probes, of which none was a request.
                 weir.until(lambda: sum(worker["given"] for worker in weir.listed()["workers"]) == 30)
+                self.assertGreater(weir.listed()["jain_index"], 0.95)
+                # Weir's parent is another program then, and the kernel still chooses by their words.
+                weir.run("upgrade")
+                for _ in range(30):
+                    self.assertEqual(weir.get("/pid")[0], 200)
+                weir.until(lambda: sum(worker["given"] for worker in weir.listed()["workers"]) == 60)
                 self.assertGreater(weir.listed()["jain_index"], 0.95)
                 weir.close()
 

@@ -194,7 +194,7 @@ async fn workers_that_something_else_runs_have_no_buttons() {
 }
 
 #[tokio::test]
-async fn workers_that_take_connections_themselves_can_not_be_paused() {
+async fn apps_whose_workers_take_connections_themselves_can_not_be_paused() {
     let shared_sockets = Some("127.0.0.1:8081, selection join-idle".to_owned());
     let page = Site::with_apps(Apps::of(vec![App { shared_sockets, ..shop() }]));
     let page = page.browser().get("/front").await;
@@ -203,7 +203,8 @@ async fn workers_that_take_connections_themselves_can_not_be_paused() {
     );
     page.assert_shows("Restart all<span class=\"hidden\"> workers of shop</span>");
     page.assert_shows("value=\"scale\"");
-    for absent in ["value=\"pause\"", "Answered since start", "No answer"] {
+    let absents = ["value=\"pause\"", "value=\"maintenance\"", "Answered since start", "No answer"];
+    for absent in absents {
         assert!(!page.text.contains(absent), "{absent}");
     }
 }

@@ -72,7 +72,8 @@ impl Entry {
         }
         self.record.status = answer.status().as_u16();
         answer.map(|body| {
-            let is_over = body.is_end_stream();
+            // Who asked for a head has all of it, though the body is dropped.
+            let is_over = body.is_end_stream() || self.record.method == "HEAD";
             Body::new(Followed { body, entry: Some(self), is_over })
         })
     }

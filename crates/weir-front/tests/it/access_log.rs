@@ -11,13 +11,13 @@ use weir_front::{
 
 use crate::door::{Door, Worker};
 
-struct Logged {
+pub(crate) struct Logged {
     folder: tempfile::TempDir,
     log: AccessLog,
 }
 
 impl Logged {
-    fn to(format: LogFormat) -> Self {
+    pub(crate) fn to(format: LogFormat) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = Some(folder.path().join("access.log"));
         let settings = AccessLogSettings { path, format, queue_max: 64 };
@@ -26,12 +26,21 @@ impl Logged {
     }
 
     fn door(&self, worker: &Worker) -> Door {
-        let app = AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") };
+        self.door_of(AppSettings { workers: vec![worker.address()], ..AppSettings::new("app") })
+    }
+
+    pub(crate) fn door_of(&self, app: AppSettings) -> Door {
         Door::of(app, ProxySettings { access_log: Some(self.log.clone()), ..Default::default() })
     }
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("access.log")
+    }
+
+    /// Waits for so many lines, all of them JSON.
+    pub(crate) async fn records(&self, count: usize) -> Vec<Value> {
+        let lines = lines(&self.path(), count).await;
+        lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
@@ -58,7 +67,7 @@ async fn a_line_says_who_asked_what_and_how_it_went() {
     connection.head().await;
     connection.answer("served").await;
     client.until("served").await;
-    let line: Value = serde_json::from_str(&lines(&logged.path(), 1).await[0]).expect("JSON");
+    let line = &logged.records(1).await[0];
     let expected = [
         ("client", Value::from("127.0.0.1")),
         ("method", "GET".into()),
@@ -81,6 +90,17 @@ async fn a_line_says_who_asked_what_and_how_it_went() {
 }
 
 #[tokio::test]
+async fn a_head_without_its_body_is_complete() {
+    let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
+    let door = logged.door(&worker);
+    door.apps.set_maintenance("app", true).expect("the app");
+    let mut client = door.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    client.head().await;
+    let line = &logged.records(1).await[0];
+    assert_eq!((&line["bytes"], &line["complete"]), (&0.into(), &true.into()));
+}
+
+#[tokio::test]
 async fn what_breaks_off_is_logged_as_far_as_it_came() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
     let door = logged.door(&worker);
@@ -91,7 +111,7 @@ async fn what_breaks_off_is_logged_as_far_as_it_came() {
     client.until("half").await;
     drop(connection);
     client.rest().await;
-    let line: Value = serde_json::from_str(&lines(&logged.path(), 1).await[0]).expect("JSON");
+    let line = &logged.records(1).await[0];
     assert_eq!((&line["bytes"], &line["complete"]), (&4.into(), &false.into()));
 }
 

@@ -107,7 +107,11 @@ impl Door {
     }
 
     pub(crate) async fn connect(&self) -> Peers {
-        Peers::of(TcpStream::connect(self.address).await.expect("to connect"))
+        Peers::of(self.dial().await)
+    }
+
+    pub(crate) async fn dial(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("to connect")
     }
 
     /// Sends a request on a connection of its own.

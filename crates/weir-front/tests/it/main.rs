@@ -4,6 +4,7 @@ mod access_log;
 mod bodies;
 mod door;
 mod heads;
+mod http2;
 mod queueing;
 mod rules;
 mod sockets;

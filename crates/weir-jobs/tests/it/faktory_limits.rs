@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use weir_base::secret::Secret;
-use weir_net::{Tls, TlsFiles};
+use weir_net::metrics::TlsMetrics;
+use weir_net::tls::Agreed;
+use weir_net::{Tls, TlsFiles, TlsSettings};
 
 use crate::faktory_server::{Client, Server, until};
 use weir_jobs::settings::{Settings, StoreKind};
@@ -189,11 +191,16 @@ fn a_client_that_does_not_read_is_cut_off() {
 fn tls_is_spoken_on_the_same_listener() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let files =
-        TlsFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+    let files = TlsFiles {
+        cert: folder.path().join("cert.pem"),
+        key: folder.path().join("key.pem"),
+        hosts: Vec::new(),
+    };
     std::fs::write(&files.cert, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-    let tls = Arc::new(Tls::load(files).unwrap());
+    let tls = Arc::new(
+        Tls::load(TlsSettings::one(files), Agreed::Nothing, TlsMetrics::detached()).unwrap(),
+    );
     let server = Server::start_tls(StoreKind::Memory, Some(tls), |_| {});
 
     let mut roots = rustls::RootCertStore::empty();

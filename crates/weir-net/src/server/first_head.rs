@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::answer::Answer;
 use super::head::{Arriving, Parsed};
 use super::runtime::Core;
-use super::{Head, Peer, Service, Stream, Upgrade, http};
+use super::{Head, Peer, Service, Stream, Upgrade, http, http2};
 use crate::NetMetrics;
 use crate::metrics::{HeadRefusal, Limit};
 
@@ -27,6 +27,9 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream, peer: P
         Some(Ok(Routed::Http(stream, read))) => {
             // Boxed: connections that are upgraded or wait for their head need no room for it.
             Box::pin(http::serve(core, stream, read, peer)).await;
+        }
+        Some(Ok(Routed::Http2(stream, read))) => {
+            Box::pin(http2::serve(core, stream, read, peer)).await;
         }
         Some(Ok(Routed::Refused(stream, answer))) => answer.send_and_close(&core, stream).await,
         Some(Err(_)) => {
@@ -43,6 +46,7 @@ enum Routed {
     Upgraded,
     /// With the bytes that were read.
     Http(Stream, Vec<u8>),
+    Http2(Stream, Vec<u8>),
     Refused(Stream, Answer),
     /// The client hung up.
     Gone,
@@ -86,6 +90,7 @@ impl FirstHead {
                     }
                 }
                 Parsed::Complete(..) => Routed::Http(stream, read.to_vec()),
+                Parsed::Http2 => Routed::Http2(stream, read.to_vec()),
                 Parsed::Refused(reason) => Routed::Refused(stream, refuse(core.metrics(), reason)),
             }
         })
@@ -127,9 +132,10 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
     }
     let (status, text) = match reason {
         HeadRefusal::Malformed => (StatusCode::BAD_REQUEST, "this is not an HTTP/1.1 request"),
-        HeadRefusal::Version => {
-            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 and HTTP/1.0 are spoken here")
-        }
+        HeadRefusal::Version => (
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            "only HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here",
+        ),
         HeadRefusal::TooManyBytes => (
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "the request's head is too long (front.limits.head_bytes_max)",
@@ -142,6 +148,13 @@ pub(super) fn refuse(metrics: &NetMetrics, reason: HeadRefusal) -> Answer {
             StatusCode::REQUEST_TIMEOUT,
             "the request's head was not complete in time (front.limits.head_timeout)",
         ),
+        HeadRefusal::Connect => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "there is no CONNECT here; WebSockets are opened over HTTP/1.1",
+        ),
+        HeadRefusal::TwoHosts => {
+            (StatusCode::BAD_REQUEST, "the request's Host and its :authority are not the same")
+        }
         HeadRefusal::UpgradeWithBody | HeadRefusal::UpgradeRefused => {
             (StatusCode::BAD_REQUEST, "a request that asks for an upgrade has no body")
         }

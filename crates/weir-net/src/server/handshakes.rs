@@ -9,8 +9,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::runtime::Core;
-use super::{Counted, Peer, Service, Stream, first_head};
+use super::{Counted, Peer, Service, Stream, first_head, http2};
 use crate::metrics::{ConnectionRefusal, Limit};
+use crate::tls::HTTP2;
 
 /// The turns of one core. Who comes too late for one waits, in order.
 #[derive(Debug)]
@@ -59,8 +60,13 @@ pub(super) async fn serve<S: Service>(
     let shaking = timeout(limit, shake(&core, acceptor, tcp));
     match core.while_serving(shaking).await {
         Some(Ok(Ok(tls))) => {
+            let is_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
             let stream = Stream::Tls(Box::new(Counted::with(tls, open)));
-            first_head::serve(core, stream, peer).await;
+            if is_http2 {
+                Box::pin(http2::serve(core, stream, Vec::new(), peer)).await;
+            } else {
+                first_head::serve(core, stream, peer).await;
+            }
         }
         Some(Ok(Err(error))) => {
             core.metrics().connection_refused(ConnectionRefusal::TlsFailed);

@@ -61,7 +61,7 @@ impl<'a> Head<'a> {
 
     /// Whether it asks to become something else than HTTP.
     pub(super) fn asks_for_upgrade(&self) -> bool {
-        self.value("upgrade").is_some()
+        self.values("upgrade").any(is_upgrade)
     }
 
     /// Whether bytes of a body follow, as far as the head says.
@@ -69,6 +69,12 @@ impl<'a> Head<'a> {
         self.value("transfer-encoding").is_some()
             || self.values("content-length").any(|value| value != b"0")
     }
+}
+
+/// Whether a value of `Upgrade` asks for anything but HTTP/2, for which there is no upgrade any more
+/// (RFC 9113, section 3.1): such a request is answered as it is.
+pub(super) fn is_upgrade(value: &[u8]) -> bool {
+    !value.eq_ignore_ascii_case(b"h2c")
 }
 
 #[cfg(test)]
@@ -103,6 +109,8 @@ mod tests {
         assert_eq!(head.values("via").collect::<Vec<_>>(), [b"a", b"b"]);
         assert_eq!(head.value("via"), Some(b"a".as_slice()));
         assert!(head.asks_for_upgrade());
+        let headers = [field("Upgrade", b"h2c")];
+        assert!(!Head { headers: &headers, ..head }.asks_for_upgrade(), "HTTP/2 has none");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -22,7 +22,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
-use super::head::Received;
+use super::head::{Received, is_upgrade};
 use super::patience::Patience;
 use super::progress::Progress;
 use super::replay::Replay;
@@ -102,7 +102,7 @@ enum Event {
 
 /// A connection, its end in order, and its deadline.
 struct Driven<S: Service> {
-    connection: Connection<TokioIo<Replay>, Routing<S>>,
+    connection: Connection<TokioIo<Replay<Progress>>, Routing<S>>,
     progress: Rc<Progress>,
     ending: Ending,
     /// The end has a waker of this task.
@@ -229,7 +229,8 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
 
 impl<S: Service> Routing<S> {
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
-        request.headers().contains_key(hyper::header::UPGRADE)
+        let wanted = request.headers().get_all(UPGRADE).iter();
+        wanted.map(HeaderValue::as_bytes).any(is_upgrade)
             && self.core.service().claims_upgrade(request.uri().path())
     }
 }

@@ -11,6 +11,48 @@ pub(super) const CONNECTIONS_MAX: &str = "front.limits.connections_max";
 /// it is hyper's number too, so that a first request and a later one are judged alike.
 pub const HEADERS_MAX: usize = 100;
 
+/// What an HTTP/2 connection may cost; each connection keeps those of its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http2Limits {
+    /// Streams open at once on a connection; a client is told, and one more is refused.
+    pub streams_max: u32,
+    /// Bytes of a request's body that a client may send before they are asked for.
+    pub stream_window_bytes: u32,
+    /// The same over all streams of a connection. Bodies that nobody reads yet hold up the others
+    /// when it is used up.
+    pub connection_window_bytes: u32,
+    /// Bytes of an answer that are kept for a client that does not take them.
+    pub send_buffer_bytes: usize,
+    /// Streams that a client has reset before they were looked at, and streams that were reset
+    /// because of the client's mistakes; one more of either ends the connection.
+    pub resets_max: u32,
+    /// Frames that carry no request or body, and change no window: PING, SETTINGS, `RST_STREAM` and
+    /// so on. One more ends the connection.
+    pub control_frames: Rate,
+    /// How often a client is asked for a sign of life.
+    pub ping_interval: Duration,
+    /// How long the client may take to give it.
+    pub ping_timeout: Duration,
+}
+
+impl Default for Http2Limits {
+    fn default() -> Self {
+        Self {
+            // What RFC 9113 (section 5.1.2) and browsers take for a sensible least.
+            streams_max: 100,
+            stream_window_bytes: 128 << 10,
+            // Eight uploads may wait for a worker before a ninth of the same client stands still.
+            connection_window_bytes: 1 << 20,
+            send_buffer_bytes: 64 << 10,
+            resets_max: 200,
+            // A browser that leaves a page resets what it has open at once.
+            control_frames: Rate::per_second(100, 1_000),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
 /// Replaced as a whole when the settings are reloaded; running connections see it at their next
 /// step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +86,8 @@ pub struct Limits {
     pub tls_handshakes_max: u32,
     /// From accepting a connection to the end of its TLS handshake.
     pub tls_handshake_timeout: Duration,
+    /// What HTTP/2 adds.
+    pub http2: Http2Limits,
 }
 
 impl Default for Limits {
@@ -63,6 +107,7 @@ impl Default for Limits {
             // A handshake holds about 30 KiB: 8 MiB on each core.
             tls_handshakes_max: 256,
             tls_handshake_timeout: Duration::from_secs(10),
+            http2: Http2Limits::default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an HTTP connection is waiting for, and until when.
+//! What an HTTP/1 connection is waiting for, and until when.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,6 +6,7 @@ use hyper::Request;
 use tokio::time::Instant;
 
 use super::Limits;
+use super::replay::Watch;
 use crate::metrics::Limit;
 
 /// Shared by the socket, the requests and the connection's deadline.
@@ -17,12 +18,29 @@ pub(super) struct Progress {
     idle_since: Cell<Instant>,
     /// The first bytes behind the last request.
     head_since: Cell<Option<Instant>>,
-    /// Since when the client has taken no byte of what waits for it.
-    blocked_since: Cell<Option<Instant>>,
+    blocked: Blocked,
     /// The kernel has everything that hyper has written.
     is_flushed: Cell<bool>,
     /// A request that makes the connection something else than HTTP.
     upgrade: RefCell<Option<Box<Request<()>>>>,
+}
+
+/// Since when the client has taken no byte of what waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Blocked(Cell<Option<Instant>>);
+
+impl Blocked {
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.0.get()
+    }
+
+    pub(super) fn wrote(&self, is_taken: bool) {
+        if is_taken {
+            self.0.set(None);
+        } else if self.0.get().is_none() {
+            self.0.set(Some(Instant::now()));
+        }
+    }
 }
 
 /// When a connection's patience ends, and for what.
@@ -38,15 +56,9 @@ impl Progress {
             in_hand: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(None),
-            blocked_since: Cell::new(None),
+            blocked: Blocked::default(),
             is_flushed: Cell::new(true),
             upgrade: RefCell::new(None),
-        }
-    }
-
-    pub(super) fn read(&self) {
-        if !self.in_hand.get() && self.head_since.get().is_none() {
-            self.head_since.set(Some(Instant::now()));
         }
     }
 
@@ -64,22 +76,6 @@ impl Progress {
         self.in_hand.get()
     }
 
-    pub(super) fn begin_write(&self) {
-        self.is_flushed.set(false);
-    }
-
-    pub(super) fn wrote(&self, is_taken: bool) {
-        if is_taken {
-            self.blocked_since.set(None);
-        } else if self.blocked_since.get().is_none() {
-            self.blocked_since.set(Some(Instant::now()));
-        }
-    }
-
-    pub(super) fn flushed(&self) {
-        self.is_flushed.set(true);
-    }
-
     pub(super) fn ask_for_upgrade(&self, request: Box<Request<()>>) {
         self.upgrade.replace(Some(request));
     }
@@ -91,7 +87,7 @@ impl Progress {
 
     /// None: as long as the service takes.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
-        let (since, patience, limit) = if let Some(since) = self.blocked_since.get() {
+        let (since, patience, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, Limit::WriteTimeout)
         } else if self.in_hand.get() {
             return None;
@@ -101,6 +97,26 @@ impl Progress {
             (self.idle_since.get(), limits.idle_timeout, Limit::IdleTimeout)
         };
         Some(Deadline { at: since + patience, limit })
+    }
+}
+
+impl Watch for Progress {
+    fn read(&self, _bytes: &[u8]) {
+        if !self.in_hand.get() && self.head_since.get().is_none() {
+            self.head_since.set(Some(Instant::now()));
+        }
+    }
+
+    fn begin_write(&self) {
+        self.is_flushed.set(false);
+    }
+
+    fn wrote(&self, is_taken: bool) {
+        self.blocked.wrote(is_taken);
+    }
+
+    fn flushed(&self) {
+        self.is_flushed.set(true);
     }
 }
 
@@ -134,12 +150,12 @@ mod tests {
         let progress = Progress::new();
         assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
         advance(STEP).await;
-        progress.read();
+        progress.read(b"G");
         advance(STEP).await;
-        progress.read();
+        progress.read(b"G");
         assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");
         progress.begin_request();
-        progress.read();
+        progress.read(b"G");
         assert_eq!(waits(&progress), None, "the service takes its time");
         advance(100 * STEP).await;
         progress.end_request();

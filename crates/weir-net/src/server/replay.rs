@@ -9,19 +9,32 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Stream;
-use super::progress::Progress;
+/// Who follows what goes over a connection.
+pub(super) trait Watch {
+    /// These bytes were read.
+    fn read(&self, bytes: &[u8]);
+
+    /// Something is to be written.
+    fn begin_write(&self) {}
+
+    /// The client took some of what was written, or nothing now.
+    fn wrote(&self, is_taken: bool);
+
+    /// The kernel has all that was written.
+    fn flushed(&self) {}
+}
 
 #[derive(Debug)]
-pub(super) struct Replay {
+pub(super) struct Replay<W> {
     stream: Stream,
     read: Vec<u8>,
     replayed: usize,
-    progress: Rc<Progress>,
+    watch: Rc<W>,
 }
 
-impl Replay {
-    pub(super) fn new(stream: Stream, read: Vec<u8>, progress: Rc<Progress>) -> Self {
-        Self { stream, read, replayed: 0, progress }
+impl<W: Watch> Replay<W> {
+    pub(super) fn new(stream: Stream, read: Vec<u8>, watch: Rc<W>) -> Self {
+        Self { stream, read, replayed: 0, watch }
     }
 
     /// The socket, and the bytes that were not read again.
@@ -31,13 +44,17 @@ impl Replay {
         (self.stream, read)
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     fn noting<T>(&self, written: Poll<T>) -> Poll<T> {
-        self.progress.wrote(written.is_ready());
+        self.watch.wrote(written.is_ready());
         written
     }
 }
 
-impl AsyncRead for Replay {
+impl<W: Watch> AsyncRead for Replay<W> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -57,19 +74,19 @@ impl AsyncRead for Replay {
             Poll::Ready(Ok(()))
         };
         if into.filled().len() > before {
-            self.progress.read();
+            self.watch.read(&into.filled()[before..]);
         }
         result
     }
 }
 
-impl AsyncWrite for Replay {
+impl<W: Watch> AsyncWrite for Replay<W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.progress.begin_write();
+        self.watch.begin_write();
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.noting(written)
     }
@@ -79,7 +96,7 @@ impl AsyncWrite for Replay {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.progress.begin_write();
+        self.watch.begin_write();
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.noting(written)
     }
@@ -91,7 +108,7 @@ impl AsyncWrite for Replay {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = AsyncWrite::poll_flush(Pin::new(&mut self.stream), context);
         if flushed.is_ready() {
-            self.progress.flushed();
+            self.watch.flushed();
         }
         self.noting(flushed)
     }

@@ -4,6 +4,7 @@ mod accepting;
 mod crowds;
 mod echo;
 mod heads;
+mod http2;
 mod pulse;
 mod routing;
 mod stopping;

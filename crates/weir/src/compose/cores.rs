@@ -12,7 +12,9 @@ use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
+use weir_net::metrics::TlsMetrics;
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
+use weir_net::tls::Agreed;
 use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
 use weir_supervisor::inherited::Inherited;
 
@@ -52,14 +54,16 @@ impl Sockets {
     pub(super) fn take(
         settings: &Settings,
         inherited: &mut Inherited,
+        certificates: &TlsMetrics,
     ) -> anyhow::Result<Option<Self>> {
         let front = group(inherited, FRONT)?;
         let realtime = group(inherited, REALTIME)?;
         if front.is_empty() && realtime.is_empty() {
             return Ok(None);
         }
-        let tls = settings.front.tls.clone().map(Tls::load).transpose().context("front.tls")?;
-        Ok(Some(Self { front, realtime, tls: tls.map(Arc::new) }))
+        let load = |tls| Tls::load(tls, Agreed::Http, certificates.of("front.tls")).map(Arc::new);
+        let tls = settings.front.tls.clone().map(load).transpose().context("front.tls")?;
+        Ok(Some(Self { front, realtime, tls }))
     }
 
     /// How many cores can serve them: the parent's sockets are those of its start, the settings may
@@ -107,6 +111,11 @@ impl Cores {
         let pulse = running.pulse();
         let running = End::of(running.join());
         Ok(Self { limits, tls, stop, addresses, pulse, running })
+    }
+
+    /// The front's certificates; None: it has none.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Where they listen.

@@ -12,6 +12,8 @@ use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::metrics::JobsMetrics;
 use weir_jobs::server::{self, Ended, Outcome, Running, Start, Stop};
 use weir_net::Tls;
+use weir_net::metrics::TlsMetrics;
+use weir_net::tls::Agreed;
 use weir_supervisor::inherited::Inherited;
 
 use super::adopt;
@@ -37,10 +39,15 @@ pub(super) struct Jobs {
 
 impl Door {
     /// The socket that the parent handed over, and its certificate.
-    pub(super) fn take(settings: &Settings, inherited: &mut Inherited) -> anyhow::Result<Self> {
-        let tls = settings.jobs.tls.clone().map(Tls::load).transpose().context("jobs.tls")?;
+    pub(super) fn take(
+        settings: &Settings,
+        inherited: &mut Inherited,
+        certificates: &TlsMetrics,
+    ) -> anyhow::Result<Self> {
+        let load = |tls| Tls::load(tls, Agreed::Nothing, certificates.of("jobs.tls")).map(Arc::new);
+        let tls = settings.jobs.tls.clone().map(load).transpose().context("jobs.tls")?;
         let listener = adopt(Part::Jobs, inherited.expect(Part::Jobs.name())?)?;
-        Ok(Self { listener, tls: tls.map(Arc::new) })
+        Ok(Self { listener, tls })
     }
 }
 
@@ -78,6 +85,11 @@ impl Jobs {
     /// The way in.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Its certificates; None: it has none.
+    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Where it listens.

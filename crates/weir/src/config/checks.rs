@@ -2,15 +2,14 @@
 
 mod front;
 mod realtime;
+mod tls;
 mod workers;
 
 use std::net::SocketAddr;
 
-use weir_jobs::settings::{Fsync, StoreKind};
-use weir_net::tls;
-
 use super::report::Report;
 use super::{Settings, Supervisor};
+use weir_jobs::settings::{Fsync, StoreKind};
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
 const SEGMENT_ROOM_MIN: u32 = 1 << 20;
@@ -39,9 +38,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
         let message = "jobs.limits.segment_bytes: must be at least 1MiB above reserve_bytes";
         report.mistake_at("jobs.limits.segment_bytes", message.to_owned());
     }
-    if let Some(Err(error)) = jobs.tls.as_ref().map(tls::server_config) {
-        report.mistake_at("jobs.tls", format!("jobs.tls: {error}"));
-    }
+    tls::mistakes(settings, report);
     reject_hasty_supervisor(&settings.supervisor, report);
     let restart = &settings.supervisor.restart;
     if restart.backoff_max < restart.backoff_min {
@@ -79,6 +76,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
+    tls::warn(settings, &mut warnings);
     warnings
 }
 

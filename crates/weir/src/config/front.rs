@@ -1,6 +1,7 @@
 //! `[front]`: the HTTP door: realtime and apps are behind it.
 
 mod apps;
+mod http2;
 mod processes;
 mod rules;
 mod sockets;
@@ -10,7 +11,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use weir_front::{AccessLogSettings, LogFormat, TrustedProxy};
-use weir_net::TlsFiles;
+use weir_net::TlsSettings;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
@@ -28,7 +29,7 @@ pub(crate) struct Front {
     pub(crate) listen: SocketAddr,
     /// `listen` is in the file: it is opened whether or not anything is behind it.
     pub(crate) is_listen_set: bool,
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsSettings>,
     /// None: one for each core of the machine.
     pub(crate) cores: Option<u32>,
     /// Listening sockets of each core.
@@ -132,6 +133,7 @@ const COUNT_MAX: u64 = 100_000_000;
 fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     read_counts(keys, limits);
     read_waits(keys, limits);
+    http2::read(keys, &mut limits.http2);
     keys.size(
         Key::live("head_bytes_max", "Bytes of a request's head; a longer one gets 431. Not below 8KiB for later requests of a connection."),
         256..=1 << 20,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_jobs::model::QueueName;
 use weir_jobs::settings::{Fsync, QueueSettings, Settings, StoreKind};
-use weir_net::TlsFiles;
+use weir_net::TlsSettings;
 
 use super::keys::{Key, Keys};
 use super::units::{DAY, HOUR, MILLISECOND};
@@ -15,7 +15,7 @@ use super::{limits, tls};
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
     pub(crate) listen: SocketAddr,
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsSettings>,
     pub(crate) settings: Settings,
 }
 

@@ -260,6 +260,45 @@ alive_interval = "10s"
 }
 
 #[test]
+fn certificates_that_clients_refuse_are_warnings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
+    for (name, host, year) in [("shop", "*.shop.example", 2100), ("old", "old.example", 2002)] {
+        let mut params = rcgen::CertificateParams::new([host.to_owned()]).expect("a name");
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let cert = params.self_signed(&key).expect("made");
+        write(&format!("{name}.pem"), cert.pem()).expect("written");
+        write(&format!("{name}.key"), key.serialize_pem()).expect("written");
+    }
+    let parse_with = |key: &str| {
+        let text = format!(
+            "[front.tls]\ncert = \"shop.pem\"\nkey = \"{key}\"\nreload_interval = \"5s\"\n\
+             [[front.tls.certificates]]\ncert = \"old.pem\"\nkey = \"old.key\"\nhosts = [\"new.example\"]\n\
+             [[front.apps]]\nname = \"shop\"\nhosts = [\"www.shop.example\", \"shop.example\", \"old.example\"]\n\
+             upstreams = [\"127.0.0.1:3000\"]\n"
+        );
+        parse(&Source::of(&folder.path().join("weir.toml"), &text, None), &|_| None)
+    };
+    let loaded = parse_with("shop.key").unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let tls = loaded.settings.front.tls.expect("certificates");
+    assert_eq!((tls.certificates.len(), tls.reload_interval), (2, Duration::from_secs(5)));
+    let of_tls = loaded.warnings.into_iter().filter(|warning| warning.contains("tls"));
+    let warnings = of_tls.collect::<Vec<_>>().join("\n");
+    let warnings = warnings.replace(&folder.path().display().to_string(), "DIR");
+    let warnings = without_numbers(&warnings);
+    insta::assert_snapshot!(warnings, @r"
+    front.tls: DIR/old.pem expired N days ago: clients refuse it; renew it
+    front.tls: DIR/old.pem has old.example, not new.example, which is among its hosts: clients refuse it there
+    front.apps[0].hosts: no certificate of front.tls is for shop.example: clients refuse the connection
+    front.apps[0].hosts: no certificate of front.tls is for old.example: clients refuse the connection
+    ");
+    let mistakes = parse_with("old.key").expect_err("they don't fit").to_string();
+    assert!(mistakes.contains("can't be used together"), "{mistakes}");
+}
+
+#[test]
 fn an_app_has_all_that_is_set() {
     let settings = settings(
         r#"
@@ -634,6 +673,10 @@ fn key_of(field: &str) -> &str {
         "subscribe_rate" => "subscribes_per_second",
         "client_event_rate" => "client_events_per_second",
         "trust" => "ca",
+        "stream_window_bytes" => "stream_window",
+        "connection_window_bytes" => "connection_window",
+        "send_buffer_bytes" => "send_buffer",
+        "control_frames" => "control_frames_per_second",
         "is_enabled" => "enabled",
         "requires_tls" => "require_tls",
         "has_client_events" => "client_events",
@@ -654,6 +697,7 @@ fn no_field_of_a_part_is_without_its_key() {
     let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
+        ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
         ("realtime", format!("{realtime:#?}")),
         ("realtime.limits", format!("{:#?}", realtime.limits)),
         ("realtime.limits", format!("{:#?}", realtime.websocket)),
@@ -672,12 +716,13 @@ fn no_field_of_a_part_is_without_its_key() {
         ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
         for field in fields(&shown) {
-            let path = format!("{section}.{}", key_of(&field));
+            let between = if section.ends_with('_') { "" } else { "." };
+            let path = format!("{section}{between}{}", key_of(&field));
             let has_key =
                 known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
             // Derived from data_dir; or fields whose own fields are among the section's keys.
             let is_no_key =
-                ["directory", "websocket", "pusher", "limits"].contains(&field.as_str());
+                ["directory", "websocket", "pusher", "limits", "http2"].contains(&field.as_str());
             assert!(has_key || is_no_key, "{path} has no key");
         }
     }

@@ -6,6 +6,7 @@ use httparse::{Header, Status};
 
 use super::Head;
 use crate::metrics::HeadRefusal;
+use crate::server::http2::PREFACE;
 use crate::server::limits::HEADERS_MAX;
 
 /// What bytes at the start of a connection are.
@@ -14,6 +15,8 @@ pub(in crate::server) enum Parsed<'a> {
     /// A head, and how many bytes it takes.
     Complete(Head<'a>, usize),
     Refused(HeadRefusal),
+    /// The beginning of an HTTP/2 connection, or of what looks like one so far.
+    Http2,
 }
 
 /// What has arrived of a head that is not complete. Nothing is copied of one that arrives whole.
@@ -73,9 +76,15 @@ fn parse<'a>(
         Ok(Status::Partial) if read.len() < bytes_max => return None,
         Ok(Status::Partial) => Parsed::Refused(HeadRefusal::TooManyBytes),
         Err(httparse::Error::TooManyHeaders) => Parsed::Refused(HeadRefusal::TooManyFields),
+        Err(httparse::Error::Version) if begins_http2(read) => Parsed::Http2,
         Err(httparse::Error::Version) => Parsed::Refused(HeadRefusal::Version),
         Err(_) => Parsed::Refused(HeadRefusal::Malformed),
     })
+}
+
+fn begins_http2(read: &[u8]) -> bool {
+    let count = read.len().min(PREFACE.len());
+    read[..count] == PREFACE[..count]
 }
 
 /// Whether a head may end within the last `arrived` bytes of `read`: with an empty line.
@@ -102,6 +111,7 @@ mod tests {
             let judged = arriving.arrive(piece, BYTES_MAX, |parsed, read| match parsed {
                 Parsed::Complete(head, length) => (format!("{head:?}"), read[length..].to_vec()),
                 Parsed::Refused(reason) => (format!("{reason:?}"), Vec::new()),
+                Parsed::Http2 => ("Http2".to_owned(), Vec::new()),
             });
             if let Some((what, mut rest)) = judged {
                 if what.starts_with("Head") {
@@ -126,7 +136,8 @@ mod tests {
         let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a:\n".repeat(count));
         for (bytes, refusal) in [
             ("\x16\x03\x01\x02".to_owned(), HeadRefusal::Malformed),
-            ("PRI * HTTP/2.0\r\n\r\n".to_owned(), HeadRefusal::Version),
+            ("PRI * HTTP/2.1\r\n\r\n".to_owned(), HeadRefusal::Version),
+            ("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n".to_owned(), HeadRefusal::Version),
             (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(BYTES_MAX)), HeadRefusal::TooManyBytes),
         ] {
             let (what, _) = outcome(&[bytes.as_bytes()]).expect("refused");
@@ -142,6 +153,13 @@ mod tests {
         };
         assert!(count(HEADERS_MAX).starts_with("Complete"));
         assert_eq!(count(HEADERS_MAX + 1), "Refused(TooManyFields)");
+    }
+
+    #[test]
+    fn http2_is_told_by_its_first_bytes_however_they_come() {
+        for pieces in [vec![PREFACE], PREFACE.chunks(1).collect(), PREFACE.chunks(17).collect()] {
+            assert_eq!(outcome(&pieces).expect("told").0, "Http2", "{pieces:?}");
+        }
     }
 
     /// Heads of all kinds, damaged and too long ones among them, with bytes behind their end, and

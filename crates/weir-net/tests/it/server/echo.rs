@@ -75,7 +75,11 @@ impl Service for Echo {
         let method = request.method().clone();
         self.see(format!("{method} {path}"));
         match path.as_str() {
-            "/slow" => self.released.cancelled().await,
+            "/slow" => {
+                let given_up = GivenUp(Some(Rc::clone(&self)));
+                self.released.cancelled().await;
+                given_up.not_at_all();
+            }
             "/hang" => {
                 while !self.released.is_cancelled() {
                     std::thread::sleep(Duration::from_millis(1));
@@ -118,6 +122,23 @@ impl Echo {
             seen.push(what.clone());
             seen
         });
+    }
+}
+
+/// A request that nobody waits for any more.
+struct GivenUp(Option<Rc<Echo>>);
+
+impl GivenUp {
+    fn not_at_all(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(echo) = self.0.take() {
+            echo.see("given up".to_owned());
+        }
     }
 }
 

@@ -44,7 +44,7 @@ fn a_head_that_is_none_gets_an_answer_that_says_so() {
     for (head, status, text, reason) in [
         ("\x16\x03\x01\x02\0\x01\0", "400 Bad Request", "not an HTTP/1.1", HeadRefusal::Malformed),
         (
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n",
             "505 HTTP Version Not Supported",
             "only HTTP/1.1",
             HeadRefusal::Version,

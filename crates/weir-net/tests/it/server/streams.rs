@@ -7,8 +7,8 @@ use std::thread;
 
 use rustls::{ClientConnection, StreamOwned};
 use tokio::net::{TcpListener, TcpStream};
+use weir_net::TlsFiles;
 use weir_net::server::Stream;
-use weir_net::{Tls, TlsFiles};
 
 use crate::tls;
 
@@ -31,7 +31,7 @@ async fn secure(server: TcpStream, client: std::net::TcpStream) -> (Stream, End)
     let folder = tempfile::tempdir().expect("a folder");
     let identity = tls::identity();
     let files: TlsFiles = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
-    let acceptor = Tls::load(files).expect("loaded").acceptor();
+    let acceptor = tls::load(files, weir_net::tls::Agreed::Nothing).expect("loaded").acceptor();
     let config = tls::client_config(identity.cert_der);
     let shaking = thread::spawn(move || {
         let name = "localhost".try_into().expect("a name");

@@ -11,6 +11,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use weir_net::Tls;
 use weir_net::metrics::{ConnectionRefusal, Limit};
 use weir_net::server::{Limits, StartError};
+use weir_net::tls::Agreed;
 
 use super::echo::{Client, Server, Setup, wait_until};
 use crate::tls;
@@ -19,11 +20,14 @@ const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
 
 /// A certificate, and who trusts it.
-fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
+pub(super) fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
     let folder = tempfile::tempdir().expect("a folder");
     let identity = tls::identity();
     let files = tls::write(folder.path(), &identity.cert_pem, &identity.key_pem);
-    (Arc::new(Tls::load(files).expect("loaded")), tls::client_config(identity.cert_der))
+    (
+        Arc::new(tls::load(files, Agreed::Http).expect("loaded")),
+        tls::client_config(identity.cert_der),
+    )
 }
 
 fn serve(limits: Limits) -> (Server, Arc<ClientConfig>) {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use weir_net::tls;
 use weir_realtime::settings::AppSettings;
 
 use super::super::report::Report;
@@ -13,9 +12,6 @@ use super::super::{Settings, units};
 const SECRET_CHARACTERS_MIN: usize = 16;
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
-    if let Some(Err(error)) = settings.front.tls.as_ref().map(tls::server_config) {
-        report.mistake_at("front.tls", format!("front.tls: {error}"));
-    }
     let webhooks = &settings.realtime.webhooks.settings;
     if webhooks.retry_delay_max < webhooks.retry_delay_min {
         let path = "realtime.webhooks.retry_delay_max";

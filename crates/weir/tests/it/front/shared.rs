@@ -143,6 +143,37 @@ fn all_share_one_socket_and_who_dies_is_replaced() {
     assert_eq!(workers(&weir).iter().filter_map(given).sum::<u64>(), 8);
     kill(third);
     until(|| !pids(&weir).contains(&third) && states(&weir) == vec!["serving"; 3]);
+    assert_eq!(listed(&weir)["restarts"], 1);
+    assert_eq!(workers(&weir)[0]["waited_seconds"], Value::Null, "nobody knows");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn the_console_shows_what_workers_say_and_offers_what_can_be_done() {
+    let weir = start(2, "keeps", "recycle_interval = \"50ms\"\n");
+    let page = || get(weir.console(), "/front", "").1;
+    let sockets = format!("{}, selection kernel", weir.app("shop"));
+    assert!(page().contains(&sockets) && page().contains("value=\"restart\""));
+    assert!(!page().contains("value=\"pause\""));
+    let slow = ask_slowly(&weir);
+    until(|| page().contains("data-label=\"Running\">1"));
+    until(|| workers(&weir).iter().all(|worker| worker["pss_bytes"].as_u64().is_some()));
+    go(&weir);
+    assert_eq!(slow.join().expect("a client").0, "HTTP/1.1 200 OK");
+    until(|| page().contains("data-label=\"Given\">1<"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn who_has_answered_enough_by_its_word_is_recycled() {
+    let weir = start(1, "keeps", "recycle_requests = 10\nrecycle_interval = \"50ms\"\n");
+    let before = pids(&weir);
+    for _ in 0..11 {
+        ask(weir.app("shop"), "/");
+    }
+    until(|| pids(&weir).is_disjoint(&before) && states(&weir) == ["serving"]);
+    let recycled = "recycled_workers_total{app=\"shop\",limit=\"requests\"} 1\n";
+    assert!(get(weir.console(), "/metrics", "").1.contains(recycled));
     assert!(weir.stop().success());
 }
 

@@ -1,5 +1,7 @@
 //! Clients of everything, which go on until they are told to stop, and fail at the first loss.
 
+mod http2;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,8 +26,8 @@ struct Shared {
     rounds: Arc<[AtomicU64; CLIENTS]>,
 }
 
-/// Two of each kind over HTTP, a producer of jobs, a publisher, a subscriber.
-const CLIENTS: usize = 7;
+/// Two of each kind over HTTP/1.1, a producer of jobs, a publisher, a subscriber, one over HTTP/2.
+const CLIENTS: usize = 8;
 const SUBSCRIBER: usize = 6;
 
 /// They, running.
@@ -51,8 +53,13 @@ impl Load {
             let shared = shared.clone();
             std::thread::spawn(move || each(front, &shared, client))
         };
-        let http =
-            vec![run(0, ask_anew), run(1, ask_anew), run(2, keep_asking), run(3, keep_asking)];
+        let http = vec![
+            run(0, ask_anew),
+            run(1, ask_anew),
+            run(2, keep_asking),
+            run(3, keep_asking),
+            run(7, http2::keep_asking),
+        ];
         let (a, b, c) = (shared.clone(), shared.clone(), shared.clone());
         // Before anything is published.
         let (socket, _) = Socket::back(front, "demo-key", "news", None).expect("subscribed");

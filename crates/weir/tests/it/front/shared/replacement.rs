@@ -80,7 +80,7 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
 }
 
 #[test]
-fn a_worker_that_leaves_gets_nothing_after_an_upgrade() {
+fn an_upgrade_to_fewer_workers_ends_the_others_after_their_requests() {
     let Some(weir) = start_join_idle("finish_timeout = \"60s\"\n") else { return };
     let slow = ask_slowly(&weir);
     until(|| busy(&weir) == 1);
@@ -94,6 +94,26 @@ fn a_worker_that_leaves_gets_nothing_after_an_upgrade() {
     let served: BTreeSet<i32> = (0..6).map(|_| ask(weir.app("shop"), "/")).collect();
     assert_eq!(served, left);
     assert!(weir.stop().success());
+}
+
+/// Old and new service may both probe a worker that starts, and the new parent opens its door.
+#[test]
+fn a_rolling_restart_goes_on_through_an_upgrade() {
+    for settings in KINDS {
+        let weir = start(3, "keeps", settings);
+        let before = pids(&weir);
+        let clients = Clients::start(weir.app("shop"));
+        weir.site.ok(&["workers", "restart", "shop"]);
+        weir.site.ok(&["upgrade"]);
+        until(|| listed(&weir)["rolling"] == "finished" && pids(&weir).is_disjoint(&before));
+        clients.stop();
+        until(|| states(&weir) == ["serving"; 3]);
+        if listed(&weir)["selection"] == "join-idle" {
+            let served: BTreeSet<i32> = (0..3).map(|_| ask(weir.app("shop"), "/")).collect();
+            assert_eq!(served, pids(&weir));
+        }
+        assert!(weir.stop().success());
+    }
 }
 
 #[test]

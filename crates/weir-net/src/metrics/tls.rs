@@ -1,0 +1,90 @@
+//! Metrics of certificates, named `weir_tls_*`.
+
+use std::path::Path;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Timestamp;
+
+/// What came of reading a certificate anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadOutcome {
+    /// It is in use.
+    Replaced,
+    /// It can't be used; the one before stays.
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    setting: &'static str,
+    file: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabel {
+    setting: &'static str,
+    outcome: &'static str,
+}
+
+/// The certificates of one listener. Cheap to clone; clones share it.
+#[derive(Clone, Debug)]
+pub struct TlsMetrics {
+    setting: &'static str,
+    expiry: Family<CertificateLabel, Gauge>,
+    reloads: Family<ReloadLabel, Counter>,
+}
+
+impl TlsMetrics {
+    /// Makes the metrics of all listeners; [`TlsMetrics::of`] gives those of one.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("weir_tls");
+        let all = Self { setting: "", expiry: Family::default(), reloads: Family::default() };
+        registry.register(
+            "certificate_expiry_timestamp_seconds",
+            "When a certificate in use expires, in seconds since 1970",
+            all.expiry.clone(),
+        );
+        registry.register("reloads", "Certificates that were read anew", all.reloads.clone());
+        all
+    }
+
+    /// Those of a listener, named by its section of the settings.
+    #[must_use]
+    pub fn of(&self, setting: &'static str) -> Self {
+        Self { setting, ..self.clone() }
+    }
+
+    /// Metrics that nobody reads, for tests and tools.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self::register(&mut Registry::default())
+    }
+
+    /// Certificates that were read anew with this outcome since the start.
+    #[must_use]
+    pub fn reloads(&self, outcome: ReloadOutcome) -> u64 {
+        self.of_outcome(outcome).get()
+    }
+
+    pub(crate) fn reloaded(&self, outcome: ReloadOutcome) {
+        self.of_outcome(outcome).inc();
+    }
+
+    pub(crate) fn expires(&self, file: &Path, at: Timestamp) {
+        let label = CertificateLabel { setting: self.setting, file: file.display().to_string() };
+        let seconds = i64::try_from(at.as_millis() / 1_000).unwrap_or(i64::MAX);
+        self.expiry.get_or_create(&label).set(seconds);
+    }
+
+    fn of_outcome(&self, outcome: ReloadOutcome) -> Counter {
+        let outcome = match outcome {
+            ReloadOutcome::Replaced => "replaced",
+            ReloadOutcome::Failed => "failed",
+        };
+        self.reloads.get_or_create_owned(&ReloadLabel { setting: self.setting, outcome })
+    }
+}

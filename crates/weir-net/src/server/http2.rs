@@ -1,0 +1,159 @@
+//! An HTTP/2 connection: hyper parses and frames, every stream's request is routed by itself, and
+//! deadlines hold whatever the connection waits for.
+//!
+//! What a client can cost is limited four times: by the streams it may have open, by what is kept
+//! for it (windows, the send buffer, the head), by how many frames it may send that carry no
+//! request, and by how long each step may take. hyper's `h2` refuses the rest itself: streams that
+//! are reset faster than they can be looked at, and heads of endless `CONTINUATION`s.
+
+mod answering;
+mod frames;
+mod progress;
+mod socket;
+mod streams;
+
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::server::conn::http2::{Builder, Connection};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+pub(super) use self::frames::PREFACE;
+use self::progress::Progress;
+use self::socket::Socket;
+use self::streams::{Routing, Tasks};
+use super::first_head::refuse;
+use super::limits::HEADERS_MAX;
+use super::patience::Patience;
+use super::replay::Replay;
+use super::runtime::Core;
+use super::{Limits, Peer, Service, Stream};
+use crate::metrics::{HeadRefusal, Limit};
+
+/// What HTTP/2 adds to each field's length (RFC 9113, section 6.5.2).
+const FIELD_OVERHEAD: usize = 32;
+
+/// The rest of a connection's life; `read` is where it begins.
+pub(super) async fn serve<S: Service>(
+    core: Rc<Core<S>>,
+    stream: Stream,
+    read: Vec<u8>,
+    peer: Peer,
+) {
+    core.metrics().http2();
+    let progress = Rc::new(Progress::new(&core.limits(), &core.shared().clock));
+    let replay = Replay::new(stream, read, Rc::clone(&progress));
+    let socket = Socket::new(replay, Rc::clone(&progress));
+    let tasks = Tasks::new(&core);
+    let routing = Routing {
+        core: Rc::clone(&core),
+        peer,
+        progress: Rc::clone(&progress),
+        tasks: tasks.clone(),
+    };
+    let builder = builder(&core.limits(), tasks);
+    let connection = builder.serve_connection(TokioIo::new(socket), routing);
+    let stopping = Box::pin(core.stopping().clone().cancelled_owned());
+    let mut driven = Driven { connection, progress, stopping, patience: Patience::default() };
+    match poll_fn(|context| driven.poll(&core, context)).await {
+        Event::Ended(result) => note_error(&core, &driven.progress, result),
+        Event::TooLate(limit) => {
+            match limit {
+                Limit::HeadTimeout => drop(refuse(core.metrics(), HeadRefusal::Late)),
+                limit => core.metrics().limit_hit(limit),
+            }
+            if limit != Limit::LingerTimeout {
+                driven.progress.cut();
+            }
+        }
+    }
+}
+
+fn builder<S: Service>(limits: &Limits, tasks: Tasks<S>) -> Builder<Tasks<S>> {
+    let http2 = &limits.http2;
+    let head_list = limits.head_bytes_max + HEADERS_MAX * FIELD_OVERHEAD;
+    let mut builder = Builder::new(tasks);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(http2.streams_max)
+        .max_header_list_size(u32::try_from(head_list).unwrap_or(u32::MAX))
+        .initial_stream_window_size(http2.stream_window_bytes)
+        .initial_connection_window_size(http2.connection_window_bytes)
+        .max_send_buf_size(http2.send_buffer_bytes)
+        .max_pending_accept_reset_streams(http2.resets_max as usize)
+        .max_local_error_reset_streams(http2.resets_max as usize)
+        .keep_alive_interval(http2.ping_interval)
+        .keep_alive_timeout(http2.ping_timeout);
+    builder
+}
+
+/// How a connection ends.
+enum Event {
+    Ended(hyper::Result<()>),
+    TooLate(Limit),
+}
+
+/// A connection, its end in order, and its deadline.
+struct Driven<S: Service> {
+    connection: Connection<TokioIo<Socket>, Routing<S>, Tasks<S>>,
+    progress: Rc<Progress>,
+    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    patience: Patience,
+}
+
+impl<S: Service> Driven<S> {
+    fn poll(&mut self, core: &Core<S>, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(context) {
+                return Poll::Ready(Event::Ended(result));
+            }
+            if self.progress.is_flooded() {
+                return Poll::Ready(Event::TooLate(Limit::Http2ControlFrames));
+            }
+            if !self.progress.is_told() && self.stopping.as_mut().poll(context).is_ready() {
+                self.tell();
+                continue;
+            }
+            let Some(deadline) = self.progress.deadline(&core.limits()) else {
+                return Poll::Pending;
+            };
+            ready!(self.patience.poll(context, deadline.at));
+            if deadline.limit != Limit::IdleTimeout {
+                return Poll::Ready(Event::TooLate(deadline.limit));
+            }
+            core.metrics().limit_hit(Limit::IdleTimeout);
+            self.tell();
+        }
+    }
+
+    /// Nothing new: the client learns by a GOAWAY which of its requests are still served.
+    fn tell(&mut self) {
+        self.progress.tell();
+        Pin::new(&mut self.connection).graceful_shutdown();
+    }
+}
+
+/// Counts what ended a connection. h2 has told the client.
+fn note_error<S: Service>(core: &Core<S>, progress: &Progress, result: hyper::Result<()>) {
+    let Err(error) = result else { return };
+    tracing::debug!(%error, "connection ended");
+    if error.is_timeout() {
+        return core.metrics().limit_hit(Limit::Http2PingTimeout);
+    }
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    let Some(cause) = cause.filter(|cause| cause.is_go_away() && cause.is_library()) else {
+        return;
+    };
+    if progress.is_in_long_head() {
+        // h2 did not want to see its end.
+        refuse(core.metrics(), HeadRefusal::TooManyBytes);
+    } else if cause.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
+        core.metrics().limit_hit(Limit::Http2ResetsMax);
+    } else {
+        refuse(core.metrics(), HeadRefusal::Malformed);
+    }
+}

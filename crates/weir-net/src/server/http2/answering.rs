@@ -1,0 +1,170 @@
+//! One stream's request: in hand until its answer has been given to hyper, in pieces that leave
+//! hyper little to keep.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::Reason;
+use hyper::Response;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use tokio::time::Instant;
+
+use super::progress::Progress;
+use crate::server::{Body, BoxError};
+
+/// hyper keeps one piece beside what [`crate::server::Http2Limits::send_buffer_bytes`] allows; it is
+/// the largest frame of a connection, too.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// One of the requests in hand, until it is dropped.
+#[derive(Debug)]
+pub(super) struct InHand(Rc<Progress>);
+
+impl InHand {
+    /// Takes over a request that has begun.
+    pub(super) fn begun(progress: &Rc<Progress>) -> Self {
+        Self(Rc::clone(progress))
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.0.end_request();
+    }
+}
+
+/// Whether the client takes what a stream's answer has.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Since when a piece has waited for room.
+    waits_since: Cell<Option<Instant>>,
+}
+
+impl Taken {
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        self.waits_since.get()
+    }
+}
+
+/// A request that the service answers.
+pub(super) struct Answering {
+    /// None: it came too late.
+    pub(super) answer: Option<Pin<Box<dyn Future<Output = Response<Body>>>>>,
+    /// None: answered, or too late.
+    pub(super) in_hand: Option<InHand>,
+    /// It asks for no body (HEAD).
+    pub(super) is_head: bool,
+    pub(super) taken: Rc<Taken>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Pieces>, h2::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(answer) = &mut self.answer else {
+            // Says that nobody has seen it: it may be sent again (RFC 9113, section 8.7).
+            return Poll::Ready(Err(Reason::REFUSED_STREAM.into()));
+        };
+        answer.as_mut().poll(context).map(|mut answer| {
+            if self.is_head {
+                leave_out_body(&mut answer);
+            }
+            let (in_hand, taken) = (self.in_hand.take(), Rc::clone(&self.taken));
+            Ok(answer.map(|body| Pieces { body, rest: Bytes::new(), _in_hand: in_hand, taken }))
+        })
+    }
+}
+
+/// What hyper does for HTTP/1 alone.
+fn leave_out_body(answer: &mut Response<Body>) {
+    if answer.body().is_end_stream() {
+        return;
+    }
+    if let Some(length) = answer.body().size_hint().exact() {
+        answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+    *answer.body_mut() = Body::empty();
+}
+
+/// The body of an answer, piece by piece.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    body: Body,
+    /// Of the body's last frame.
+    rest: Bytes,
+    _in_hand: Option<InHand>,
+    taken: Rc<Taken>,
+}
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        // hyper asks when the piece before has left.
+        this.taken.waits_since.set(None);
+        if this.rest.is_empty() {
+            match std::task::ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                ended => return Poll::Ready(ended),
+            }
+        }
+        this.taken.waits_since.set(Some(Instant::now()));
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let here = self.rest.len() as u64;
+        let hint = self.body.size_hint();
+        let mut all = SizeHint::default();
+        all.set_lower(hint.lower() + here);
+        if let Some(upper) = hint.upper() {
+            all.set_upper(upper + here);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_given_in_pieces_and_waits_between_them() {
+        let bytes = 2 * PIECE_BYTES + 1;
+        let taken = Rc::new(Taken::default());
+        let body = Body::from(vec![b'x'; bytes]);
+        let mut pieces =
+            Pieces { body, rest: Bytes::new(), _in_hand: None, taken: Rc::clone(&taken) };
+        assert_eq!(pieces.size_hint().exact(), Some(bytes as u64));
+        for (piece, left) in [(PIECE_BYTES, PIECE_BYTES + 1), (PIECE_BYTES, 1), (1, 0)] {
+            assert!(!pieces.is_end_stream());
+            let frame = pieces.frame().await.expect("a frame").expect("no error");
+            assert_eq!(frame.into_data().expect("data").len(), piece);
+            assert_eq!(pieces.size_hint().exact(), Some(left as u64));
+            assert!(taken.waits_since().is_some());
+        }
+        assert!(pieces.is_end_stream());
+        assert!(pieces.frame().await.is_none());
+        assert!(taken.waits_since().is_none());
+    }
+}

@@ -1,0 +1,232 @@
+//! What an HTTP/2 connection is waiting for, and until when.
+
+use std::cell::{Cell, RefCell};
+
+use tokio::time::Instant;
+use weir_base::clock::Clock;
+use weir_base::token_bucket::{Rate, TokenBucket};
+
+use super::frames::Frames;
+use crate::metrics::Limit;
+use crate::server::Limits;
+use crate::server::progress::{Blocked, Deadline};
+use crate::server::replay::Watch;
+
+/// Shared by the socket, the requests and the connection's deadline.
+#[derive(Debug)]
+pub(super) struct Progress {
+    frames: RefCell<Frames>,
+    control: Control,
+    /// Requests whose answers have not been given to hyper as a whole.
+    in_hand: Cell<u32>,
+    /// Since when there has been none.
+    idle_since: Cell<Instant>,
+    /// Since when a head, or the connection's beginning, has been incomplete.
+    head_since: Cell<Option<Instant>>,
+    blocked: Blocked,
+    /// Since when the client has known that nothing new is served.
+    told_since: Cell<Option<Instant>>,
+    /// What the client did not read must not stay in the kernel.
+    is_cut: Cell<bool>,
+}
+
+/// How many frames may come that carry no request.
+#[derive(Debug)]
+struct Control {
+    rate: Rate,
+    bucket: Cell<TokenBucket>,
+    clock: Clock,
+    is_over: Cell<bool>,
+}
+
+impl Control {
+    fn count(&self, frames: u32) {
+        let mut bucket = self.bucket.get();
+        for _ in 0..frames {
+            if bucket.take(self.rate, self.clock.now()).is_err() {
+                return self.is_over.set(true);
+            }
+        }
+        self.bucket.set(bucket);
+    }
+}
+
+impl Progress {
+    pub(super) fn new(limits: &Limits, clock: &Clock) -> Self {
+        let control = Control {
+            rate: limits.http2.control_frames,
+            bucket: Cell::default(),
+            clock: clock.clone(),
+            is_over: Cell::new(false),
+        };
+        Self {
+            frames: RefCell::new(Frames::new()),
+            control,
+            in_hand: Cell::new(0),
+            idle_since: Cell::new(Instant::now()),
+            head_since: Cell::new(Some(Instant::now())),
+            blocked: Blocked::default(),
+            told_since: Cell::new(None),
+            is_cut: Cell::new(false),
+        }
+    }
+
+    /// How many are in hand now.
+    pub(super) fn begin_request(&self) -> u32 {
+        self.in_hand.set(self.in_hand.get() + 1);
+        self.in_hand.get()
+    }
+
+    pub(super) fn end_request(&self) {
+        self.in_hand.set(self.in_hand.get() - 1);
+        self.idle_since.set(Instant::now());
+    }
+
+    /// The client is being told that nothing new is served.
+    pub(super) fn tell(&self) {
+        self.told_since.set(Some(Instant::now()));
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.told_since.get().is_some()
+    }
+
+    /// The client was told so long ago that what begins now was not on its way then.
+    pub(super) fn is_over(&self, limits: &Limits) -> bool {
+        self.told_since.get().is_some_and(|told| told.elapsed() >= limits.last_request_timeout)
+    }
+
+    pub(super) fn cut(&self) {
+        self.is_cut.set(true);
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    /// Too many frames came that carry no request.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.control.is_over.get()
+    }
+
+    /// The client is in the middle of a head of several frames.
+    pub(super) fn is_in_long_head(&self) -> bool {
+        self.frames.borrow().is_in_long_head()
+    }
+
+    /// None: as long as the service takes.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
+        let (idle, is_in_hand) = (self.idle_since.get(), self.in_hand.get() > 0);
+        let (since, patience, limit) = if let Some(since) = self.blocked.since() {
+            (since, limits.write_timeout, Limit::WriteTimeout)
+        } else if let (Some(told), false) = (self.told_since.get(), is_in_hand) {
+            // Also within a head: the end waits for nobody who does not go on.
+            (told.max(idle), limits.linger_timeout, Limit::LingerTimeout)
+        } else if let Some(since) = self.head_since.get() {
+            // Nothing else can be read meanwhile, whatever is in hand.
+            (since, limits.head_timeout, Limit::HeadTimeout)
+        } else if is_in_hand {
+            return None;
+        } else {
+            (idle, limits.idle_timeout, Limit::IdleTimeout)
+        };
+        Some(Deadline { at: since + patience, limit })
+    }
+}
+
+impl Watch for Progress {
+    fn read(&self, bytes: &[u8]) {
+        let mut frames = self.frames.borrow_mut();
+        self.control.count(frames.read(bytes));
+        match (frames.is_in_head(), self.head_since.get()) {
+            (true, None) => self.head_since.set(Some(Instant::now())),
+            (false, Some(_)) => self.head_since.set(None),
+            _ => {}
+        }
+    }
+
+    fn wrote(&self, is_taken: bool) {
+        self.blocked.wrote(is_taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+    use weir_base::clock::Timestamp;
+
+    use super::super::frames::PREFACE;
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(1);
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    fn limits() -> Limits {
+        let mut limits = Limits {
+            head_timeout: 10 * STEP,
+            idle_timeout: 20 * STEP,
+            write_timeout: 30 * STEP,
+            linger_timeout: 2 * STEP,
+            ..Limits::default()
+        };
+        limits.http2.control_frames = Rate::per_second(1, 3);
+        limits
+    }
+
+    fn begun() -> Progress {
+        let progress = Progress::new(&limits(), &Clock::manual(Timestamp::from_millis(1)));
+        progress.read(PREFACE);
+        progress.read(&SETTINGS);
+        progress
+    }
+
+    /// What it waits for, and how long yet.
+    fn waits(progress: &Progress) -> Option<(Limit, Duration)> {
+        let deadline = progress.deadline(&limits())?;
+        Some((deadline.limit, deadline.at - Instant::now()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_beginning_and_each_head_are_due_and_pings_are_no_sign_of_use() {
+        let progress = Progress::new(&limits(), &Clock::system());
+        progress.read(PREFACE);
+        advance(STEP).await;
+        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)));
+        progress.read(&SETTINGS);
+        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 19 * STEP)));
+        advance(STEP).await;
+        progress.read(&PING);
+        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 18 * STEP)));
+        assert_eq!(progress.begin_request(), 1);
+        assert_eq!(waits(&progress), None, "the service takes its time");
+        progress.read(&[0, 0, 9, 1, 0, 0, 0, 0, 3]);
+        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 10 * STEP)), "whoever else waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idleness_begins_with_the_last_answer_and_ends_soon_for_one_that_was_told() {
+        let progress = begun();
+        assert_eq!([progress.begin_request(), progress.begin_request()], [1, 2]);
+        progress.end_request();
+        assert_eq!(waits(&progress), None);
+        progress.wrote(false);
+        assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 30 * STEP)));
+        progress.wrote(true);
+        progress.tell();
+        advance(STEP).await;
+        progress.end_request();
+        assert_eq!(waits(&progress), Some((Limit::LingerTimeout, 2 * STEP)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn too_many_frames_without_a_request_are_a_flood() {
+        let progress = begun();
+        progress.read(&[PING, PING].concat());
+        assert!(!progress.is_flooded(), "the settings and two more");
+        progress.read(&PING);
+        assert!(progress.is_flooded());
+    }
+}

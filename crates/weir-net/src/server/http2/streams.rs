@@ -1,0 +1,160 @@
+//! A connection's streams: each is judged, given to the service, and has a task of its own.
+
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderValue};
+use hyper::rt::Executor;
+use hyper::{Method, Request, Response};
+use tokio::task::spawn_local;
+
+use super::answering::{Answering, InHand, Pieces, Taken};
+use super::progress::Progress;
+use crate::metrics::{HeadRefusal, Limit};
+use crate::server::answer::Answer;
+use crate::server::first_head::refuse;
+use crate::server::limits::HEADERS_MAX;
+use crate::server::patience::Patience;
+use crate::server::runtime::Core;
+use crate::server::{Body, Peer, Service};
+
+/// Gives each stream's request to the service.
+pub(super) struct Routing<S> {
+    pub(super) core: Rc<Core<S>>,
+    pub(super) peer: Peer,
+    pub(super) progress: Rc<Progress>,
+    pub(super) tasks: Tasks<S>,
+}
+
+impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
+    type Response = Response<Pieces>;
+    type Error = h2::Error;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let (is_head, taken) = (request.method() == Method::HEAD, self.tasks.announce());
+        if self.progress.is_over(&self.core.limits()) {
+            return Answering { answer: None, in_hand: None, is_head, taken };
+        }
+        if self.progress.begin_request() == self.core.limits().http2.streams_max {
+            self.core.metrics().limit_hit(Limit::Http2StreamsMax);
+        }
+        let in_hand = Some(InHand::begun(&self.progress));
+        let answer: Pin<Box<dyn Future<Output = _>>> = match self.judge(&request) {
+            Some(reason) => Box::pin(ready(refuse(self.core.metrics(), reason).into_response())),
+            None => {
+                self.core.metrics().request();
+                Box::pin(Rc::clone(self.core.service()).http(request, self.peer))
+            }
+        };
+        Answering { answer: Some(answer), in_hand, is_head, taken }
+    }
+}
+
+impl<S: Service> Routing<S> {
+    /// What h2 lets through and no service is to see.
+    fn judge(&self, request: &Request<Incoming>) -> Option<HeadRefusal> {
+        if request.method() == Method::CONNECT {
+            return Some(HeadRefusal::Connect);
+        }
+        let host = request.headers().get(HOST);
+        if let (Some(host), Some(authority)) = (host, request.uri().authority())
+            && !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+        {
+            return Some(HeadRefusal::TwoHosts);
+        }
+        if fields(request) > HEADERS_MAX {
+            return Some(HeadRefusal::TooManyFields);
+        }
+        (bytes(request) > self.core.limits().head_bytes_max).then_some(HeadRefusal::TooManyBytes)
+    }
+}
+
+/// Cookies may come as one field each (RFC 9113, section 8.2.3); together they are one.
+fn fields(request: &Request<Incoming>) -> usize {
+    let cookies = request.headers().get_all(COOKIE).iter().count();
+    request.headers().len() - cookies.saturating_sub(1)
+}
+
+/// What the head would take in HTTP/1.1, about.
+fn bytes(request: &Request<Incoming>) -> usize {
+    let target = request.uri().path_and_query().map_or(1, |target| target.as_str().len());
+    let fields = request.headers().iter();
+    let fields: usize = fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    request.method().as_str().len() + target + fields
+}
+
+impl Answer {
+    fn into_response(self) -> Response<Body> {
+        let mut text = self.text.into_owned();
+        text.push('\n');
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.status;
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// Runs what hyper makes of each stream.
+pub(super) struct Tasks<S> {
+    core: Rc<Core<S>>,
+    /// Of the stream whose task comes next: hyper makes it as soon as it has called the service.
+    next: Rc<RefCell<Rc<Taken>>>,
+}
+
+impl<S: Service> Tasks<S> {
+    pub(super) fn new(core: &Rc<Core<S>>) -> Self {
+        Self { core: Rc::clone(core), next: Rc::default() }
+    }
+
+    fn announce(&self) -> Rc<Taken> {
+        let taken = Rc::new(Taken::default());
+        self.next.replace(Rc::clone(&taken));
+        taken
+    }
+}
+
+impl<S> Clone for Tasks<S> {
+    fn clone(&self) -> Self {
+        Self { core: Rc::clone(&self.core), next: Rc::clone(&self.next) }
+    }
+}
+
+impl<S: Service, F: Future<Output = ()> + 'static> Executor<F> for Tasks<S> {
+    fn execute(&self, stream: F) {
+        let (core, taken) = (Rc::clone(&self.core), Rc::clone(&self.next.borrow()));
+        let stream = Box::pin(stream);
+        drop(spawn_local(Patient { stream, core, taken, patience: Patience::default() }));
+    }
+}
+
+/// A stream that ends when its client takes nothing of the answer for too long, while others of the
+/// connection go on.
+struct Patient<F, S> {
+    stream: Pin<Box<F>>,
+    core: Rc<Core<S>>,
+    taken: Rc<Taken>,
+    patience: Patience,
+}
+
+impl<S: Service, F: Future<Output = ()>> Future for Patient<F, S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.stream.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(since) = this.taken.waits_since() else { return Poll::Pending };
+        let deadline = since + this.core.limits().write_timeout;
+        this.patience.poll(context, deadline).map(|()| {
+            // What is dropped is reset.
+            this.core.metrics().limit_hit(Limit::WriteTimeout);
+        })
+    }
+}

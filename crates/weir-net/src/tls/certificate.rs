@@ -1,0 +1,101 @@
+//! A certificate with its key: for which names, and until when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::sign::CertifiedKey;
+use weir_base::clock::Timestamp;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+use super::files::{TlsError, TlsFiles, read_chain, read_key};
+use super::{names, provider};
+
+/// A pair of files that fits together.
+#[derive(Debug)]
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+    /// As the settings say.
+    hosts: Vec<String>,
+    /// As the certificate says.
+    names: Vec<String>,
+    begins: Timestamp,
+    expires: Timestamp,
+}
+
+impl Certificate {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One can't be read, or they don't belong together. That it has expired is no error: it may
+    /// be better than none.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let chain = read_chain(&files.cert)?;
+        let key = read_key(&files.key)?;
+        let no_certificate = |reason: String| {
+            let path = files.cert.clone();
+            TlsError::NoCertificate { path, reason }
+        };
+        let (_, parsed) = X509Certificate::from_der(&chain[0])
+            .map_err(|error| no_certificate(error.to_string()))?;
+        let names = names_of(&parsed);
+        let validity = parsed.validity();
+        let (begins, expires) = (time(validity.not_before), time(validity.not_after));
+        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
+            let (cert, key) = (files.cert.clone(), files.key.clone());
+            TlsError::Mismatch { cert, key, reason: error.to_string() }
+        })?;
+        let hosts = files.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        Ok(Self { key: Arc::new(key), hosts, names, begins, expires })
+    }
+
+    /// The names that clients accept it for, in lower case.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether clients accept it for `host`.
+    #[must_use]
+    pub fn covers(&self, host: &str) -> bool {
+        names::covers(&self.names, host)
+    }
+
+    /// Before this moment clients refuse it.
+    #[must_use]
+    pub fn begins(&self) -> Timestamp {
+        self.begins
+    }
+
+    /// After this moment clients refuse it.
+    #[must_use]
+    pub fn expires(&self) -> Timestamp {
+        self.expires
+    }
+
+    /// Whom it is shown to.
+    pub(super) fn hosts(&self) -> &[String] {
+        if self.hosts.is_empty() { &self.names } else { &self.hosts }
+    }
+
+    pub(super) fn key(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+}
+
+/// Clients look at nothing else: the subject's common name has no meaning any more (RFC 9525).
+fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let names = names.value.general_names.iter();
+    names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn time(time: ASN1Time) -> Timestamp {
+    let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
+    Timestamp::default() + Duration::from_secs(seconds)
+}

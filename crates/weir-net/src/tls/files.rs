@@ -1,0 +1,85 @@
+//! The files of a certificate, and what can be wrong with them.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
+
+/// Where certificate and key are, and whom they are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the server's certificate first, then its chain.
+    pub cert: PathBuf,
+    /// PEM: the private key (PKCS#8, PKCS#1 or SEC1).
+    pub key: PathBuf,
+    /// Names that clients ask for, `*.` in front for one label. Empty: those of the certificate.
+    pub hosts: Vec<String>,
+}
+
+/// Why TLS can't be served with these files.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file can't be read.
+    #[error("cannot read {what} {path}: {source}")]
+    Read { what: &'static str, path: PathBuf, source: std::io::Error },
+    /// No certificate or key in it.
+    #[error("{path} holds no {what} in PEM form (-----BEGIN {begin}-----)")]
+    Nothing { what: &'static str, begin: &'static str, path: PathBuf },
+    /// PEM, but damaged.
+    #[error("{path} is not valid PEM: {reason}")]
+    Damaged { path: PathBuf, reason: String },
+    /// PEM, but what is in it is no certificate.
+    #[error("{path} holds no valid certificate: {reason}")]
+    NoCertificate { path: PathBuf, reason: String },
+    /// Key and certificate don't belong together, or are of a kind that isn't supported.
+    #[error("{cert} and {key} can't be used together: {reason}")]
+    Mismatch { cert: PathBuf, key: PathBuf, reason: String },
+    /// No fault of the files.
+    #[error("TLS can't be set up: {reason}")]
+    Provider { reason: String },
+}
+
+/// What tells that a file was replaced or written to. None: there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(Option<(u64, u64, i64, i64, u64)>);
+
+impl Stamp {
+    pub(super) fn of_all(all: &[TlsFiles]) -> Vec<Self> {
+        all.iter().flat_map(|files| [Self::of(&files.cert), Self::of(&files.key)]).collect()
+    }
+
+    fn of(path: &Path) -> Self {
+        let metadata = std::fs::metadata(path).ok();
+        Self(metadata.map(|it| (it.dev(), it.ino(), it.mtime(), it.mtime_nsec(), it.size())))
+    }
+}
+
+pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let text = read("certificate", path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|error| damaged(path, &error))?;
+    if chain.is_empty() {
+        let path = path.to_owned();
+        return Err(TlsError::Nothing { what: "certificate", begin: "CERTIFICATE", path });
+    }
+    Ok(chain)
+}
+
+pub(super) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let text = read("key", path)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            TlsError::Nothing { what: "private key", begin: "PRIVATE KEY", path: path.to_owned() }
+        }
+        other => damaged(path, &other),
+    })
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
+}
+
+fn damaged(path: &Path, error: &pem::Error) -> TlsError {
+    TlsError::Damaged { path: path.to_owned(), reason: error.to_string() }
+}

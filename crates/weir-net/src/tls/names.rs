@@ -1,0 +1,89 @@
+//! Which certificate a client is shown: by the name that it asks for (SNI).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::certificate::Certificate;
+
+/// Certificates by the names that they are for.
+#[derive(Debug)]
+pub(super) struct ByName {
+    /// The first is for all other names.
+    certificates: Vec<Arc<Certificate>>,
+    /// `*.example` as it is written.
+    names: HashMap<String, usize>,
+}
+
+impl ByName {
+    pub(super) fn new(certificates: Vec<Arc<Certificate>>) -> Self {
+        let mut names = HashMap::new();
+        for (index, certificate) in certificates.iter().enumerate() {
+            for host in certificate.hosts() {
+                // Of two the first in the settings.
+                names.entry(host.clone()).or_insert(index);
+            }
+        }
+        Self { certificates, names }
+    }
+
+    pub(super) fn certificates(&self) -> &[Arc<Certificate>] {
+        &self.certificates
+    }
+
+    /// None: there is none at all.
+    pub(super) fn find(&self, name: Option<&str>) -> Option<&Arc<Certificate>> {
+        let index = name.and_then(|name| {
+            let [exact, any] = patterns(name);
+            let any = || self.names.get(&any?);
+            self.names.get(&exact?).or_else(any)
+        });
+        self.certificates.get(index.copied().unwrap_or_default())
+    }
+}
+
+/// Whether one of `names` is `host`, or stands for it.
+pub(super) fn covers(names: &[String], host: &str) -> bool {
+    patterns(host).iter().flatten().any(|pattern| names.contains(pattern))
+}
+
+/// What a certificate may have for this name: itself, and a star for its first label.
+fn patterns(name: &str) -> [Option<String>; 2] {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let any = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+    [Some(name), any]
+}
+
+/// Asks for the certificates of the moment.
+#[derive(Debug)]
+pub(super) struct Resolver(pub(super) Arc<ArcSwap<ByName>>);
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.0.load();
+        current.find(client.server_name()).map(|found| Arc::clone(found.key()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_one_label() {
+        let names = ["shop.example".to_owned(), "*.shop.example".to_owned()];
+        for (host, is_covered) in [
+            ("shop.example", true),
+            ("Shop.Example.", true),
+            ("www.shop.example", true),
+            ("a.b.shop.example", false),
+            ("example", false),
+            ("*.shop.example", true),
+        ] {
+            assert_eq!(covers(&names, host), is_covered, "{host}");
+        }
+    }
+}

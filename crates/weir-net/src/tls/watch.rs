@@ -1,0 +1,37 @@
+//! Whether the files have changed.
+
+use std::sync::{Arc, PoisonError};
+
+use super::files::Stamp;
+use super::{Tls, TlsReloadError};
+
+impl Tls {
+    /// Looks at the files again and again, and takes what has changed. What goes wrong is logged
+    /// with `setting`, once for each change.
+    pub async fn watch(self: Arc<Self>, setting: &'static str) {
+        loop {
+            tokio::time::sleep(self.settings.reload_interval).await;
+            let tls = Arc::clone(&self);
+            // Files may be slow.
+            let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
+            match looked {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => tracing::info!(setting, "certificates were read anew"),
+                Ok(Err(error)) => {
+                    tracing::error!(setting, %error, "a new certificate can't be used; the one before stays");
+                }
+                // It panicked, which was logged.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether there was something new.
+    fn reload_if_changed(&self) -> Result<bool, TlsReloadError> {
+        let stamps = Stamp::of_all(&self.settings.certificates);
+        if *self.stamps.lock().unwrap_or_else(PoisonError::into_inner) == stamps {
+            return Ok(false);
+        }
+        self.reload().map(|()| true)
+    }
+}

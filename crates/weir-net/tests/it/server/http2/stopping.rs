@@ -1,0 +1,146 @@
+//! The end of a core, as connections see it that can begin a request at any time.
+
+use std::io::Read;
+use std::time::Duration;
+
+use weir_net::server::{Ended, Limits};
+
+use super::hostile::{HELLO, PREFACE, frame, head};
+use crate::server::echo::{Client, PATIENCE, Server, Setup};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+
+/// A frame that the server sent.
+#[derive(Debug)]
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+impl Client {
+    fn frame(&mut self) -> Frame {
+        let mut start = [0; 9];
+        self.0.read_exact(&mut start).expect("a frame");
+        let [high, middle, low, kind, flags, stream @ ..] = start;
+        let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+        self.0.read_exact(&mut payload).expect("all of it");
+        Frame { kind, flags, stream: u32::from_be_bytes(stream), payload }
+    }
+
+    /// The next frame of a kind that is no mere confirmation.
+    fn next(&mut self, kind: u8) -> Frame {
+        loop {
+            let frame = self.frame();
+            if frame.kind == kind && !(kind <= PING && frame.flags & ACK != 0 && frame.stream == 0)
+            {
+                return frame;
+            }
+        }
+    }
+
+    /// The last stream that the server says it will serve.
+    fn goaway(&mut self) -> u32 {
+        let payload = self.next(GOAWAY).payload;
+        assert_eq!(payload[4..8], [0; 4], "no mistake of the client's");
+        u32::from_be_bytes(payload[..4].try_into().expect("a stream"))
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+/// A connection that speaks HTTP/2 and has asked for nothing.
+fn greeted(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.send(HELLO);
+    client.next(SETTINGS);
+    client
+}
+
+/// One that was told that the server ends, and the question that the server waits for the answer of.
+fn told(server: &Server, client: &mut Client) -> Vec<u8> {
+    server.stop.graceful.cancel();
+    assert_eq!(client.goaway(), (1 << 31) - 1, "what is on its way is served");
+    client.next(PING).payload
+}
+
+#[test]
+fn a_request_on_its_way_is_served_and_the_last_one_is_named() {
+    let limits =
+        Limits { last_request_timeout: PATIENCE, linger_timeout: PATIENCE, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = greeted(&server);
+    let ping = told(&server, &mut client);
+    client.send(head(1, "/hello")).send(frame(PING, ACK, 0, &ping));
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        match client.frame() {
+            Frame { kind: HEADERS | DATA, stream, .. } => seen.push(format!("answer {stream}")),
+            Frame { kind: GOAWAY, payload, .. } => seen.push(format!("last {}", payload[3])),
+            _ => {}
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["answer 1", "answer 1", "last 1"]);
+    assert!(client.is_closed());
+    assert_eq!(server.seen(), ["GET /hello"]);
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
+fn a_request_that_comes_later_is_given_back_unseen() {
+    let limits = Limits {
+        last_request_timeout: Duration::ZERO,
+        linger_timeout: PATIENCE,
+        ..Limits::default()
+    };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = greeted(&server);
+    client.send(head(1, "/slow"));
+    server.wait_until_seen("GET /slow");
+    let ping = told(&server, &mut client);
+    client.send(head(3, "/late"));
+    let refused = client.next(RST_STREAM);
+    assert_eq!((refused.stream, &refused.payload[..]), (3, &REFUSED_STREAM[..]));
+    server.released.cancel();
+    assert_eq!(client.next(HEADERS).stream, 1, "what is in hand is answered");
+    client.send(frame(PING, ACK, 0, &ping));
+    client.goaway();
+    assert_eq!(server.seen(), ["GET /slow"]);
+    assert!(client.is_closed());
+    assert_eq!(server.ended(), Ended::Clean);
+}
+
+#[test]
+fn whoever_says_nothing_does_not_hold_up_the_end() {
+    let limits = Limits {
+        last_request_timeout: Duration::from_millis(10),
+        linger_timeout: Duration::from_millis(10),
+        head_timeout: 10 * PATIENCE,
+        ..Limits::default()
+    };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut silent = vec![greeted(&server)];
+    // A beginning without settings, half a head.
+    let mut begun = server.connect();
+    begun.send(PREFACE).next(SETTINGS);
+    silent.push(begun);
+    let mut in_a_head = greeted(&server);
+    in_a_head.send(&head(1, "/never")[..12]);
+    silent.push(in_a_head);
+    server.stop.graceful.cancel();
+    for client in &mut silent {
+        while client.0.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+    }
+    assert_eq!(server.ended(), Ended::Clean);
+}

@@ -1,0 +1,76 @@
+//! The same for certificates: whether they can be used, and whether clients accept them.
+
+use std::sync::Arc;
+
+use weir_base::clock::{Clock, Timestamp};
+use weir_net::tls::{self, Certificate, TlsFiles, TlsSettings};
+
+use super::super::Settings;
+use super::super::report::Report;
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    for (section, tls) in sections(settings) {
+        for files in &tls.certificates {
+            if let Err(error) = Certificate::load(files) {
+                report.mistake_at(section, format!("{section}: {error}"));
+            }
+        }
+    }
+}
+
+pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
+    let now = Clock::system().now();
+    for (section, tls) in sections(settings) {
+        for files in &tls.certificates {
+            // One that can't be read is a mistake.
+            if let Ok(certificate) = Certificate::load(files) {
+                let of_it = of_certificate(files, &certificate, now);
+                warnings.extend(of_it.into_iter().map(|text| format!("{section}: {text}")));
+            }
+        }
+    }
+    warn_of_uncovered(settings, warnings);
+}
+
+fn sections(settings: &Settings) -> impl Iterator<Item = (&'static str, &TlsSettings)> {
+    let all = [("jobs.tls", &settings.jobs.tls), ("front.tls", &settings.front.tls)];
+    all.into_iter().filter_map(|(section, tls)| Some((section, tls.as_ref()?)))
+}
+
+fn of_certificate(files: &TlsFiles, certificate: &Certificate, now: Timestamp) -> Vec<String> {
+    let mut found = Vec::new();
+    let file = files.cert.display();
+    if certificate.expires() < now {
+        let days = now.since(certificate.expires()).as_secs() / DAY_SECONDS;
+        found.push(format!("{file} expired {days} days ago: clients refuse it; renew it"));
+    }
+    if certificate.begins() > now {
+        let days = certificate.begins().since(now).as_secs().div_ceil(DAY_SECONDS);
+        found.push(format!("{file} is valid only in {days} days: clients refuse it until then"));
+    }
+    let uncovered = files.hosts.iter().filter(|host| !certificate.covers(host));
+    found.extend(uncovered.map(|host| {
+        let names = certificate.names().join(", ");
+        format!("{file} has {names}, not {host}, which is among its hosts: clients refuse it there")
+    }));
+    found
+}
+
+/// Hosts of apps whose clients are shown a certificate that they refuse.
+fn warn_of_uncovered(settings: &Settings, warnings: &mut Vec<String>) {
+    let Some(tls) = &settings.front.tls else { return };
+    let certificates = tls.certificates.iter().map(|files| Certificate::load(files).map(Arc::new));
+    let Ok(certificates) = certificates.collect::<Result<Vec<_>, _>>() else { return };
+    for (index, app) in settings.front.apps.iter().enumerate() {
+        for host in &app.settings.hosts {
+            let shown = tls::shown(&certificates, host);
+            if !shown.is_some_and(|certificate| certificate.covers(host)) {
+                warnings.push(format!(
+                    "front.apps[{index}].hosts: no certificate of front.tls is for {host}: clients refuse the connection"
+                ));
+            }
+        }
+    }
+}
