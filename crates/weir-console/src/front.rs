@@ -69,6 +69,8 @@ pub enum Order {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct App {
     pub name: String,
+    /// It is none, but a group of workers of jobs: what is said of requests means nothing.
+    pub runs_jobs: bool,
     /// Where its workers take connections themselves, and which of them gets one. Then what requests
     /// wait and take is not known, and a worker is given what it says it has answered. None: requests
     /// come through Weir.
@@ -121,6 +123,13 @@ pub struct Worker {
     pub problem: Option<String>,
 }
 
+impl App {
+    /// Whether its requests come through Weir.
+    pub(crate) fn is_proxied(&self) -> bool {
+        !self.runs_jobs && self.shared_sockets.is_none()
+    }
+}
+
 impl Worker {
     pub(crate) fn is_serving(&self) -> bool {
         self.state == "serving"
@@ -154,7 +163,8 @@ impl Front {
     /// `whole` says how the server's history is kept; the apps' is in a folder beside it.
     #[must_use]
     pub fn new(operated: Arc<dyn Operated>, whole: &history::Settings) -> Self {
-        let names = operated.apps().into_iter().map(|app| app.name);
+        let apps = operated.apps().into_iter().filter(|app| !app.runs_jobs);
+        let names = apps.map(|app| app.name);
         let charted: Arc<[String]> = names.take(CHARTED_APPS_MAX).collect();
         let names = charted.iter().flat_map(|app| COLUMNS.map(|name| column(app, name)));
         let columns: Vec<String> = names.collect();

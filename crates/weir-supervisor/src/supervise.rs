@@ -72,6 +72,8 @@ pub struct Supervisor {
     /// Where the children's output goes.
     output: OwnedFd,
     stopping: bool,
+    /// Asked to end; before them, workers that need them for that.
+    children_asked: bool,
     killed: bool,
     announced: bool,
     gave_up: Option<String>,
@@ -111,6 +113,7 @@ impl Supervisor {
             notify,
             output,
             stopping: false,
+            children_asked: false,
             killed: false,
             announced: false,
             gave_up: None,
@@ -214,6 +217,7 @@ impl Supervisor {
             Request::Stop if self.stopping => {
                 tracing::warn!("asked to stop a second time: ending at once");
                 self.killed = true;
+                self.stop_children(now);
                 for process in self.children.iter().filter_map(Child::running) {
                     process.signal(Signal::KILL);
                 }
@@ -245,10 +249,15 @@ impl Supervisor {
     fn stop(&mut self, now: Duration) {
         self.stopping = true;
         self.notify.stopping();
-        for child in &mut self.children {
-            child.stop(now);
-        }
+        self.stop_first_workers(now);
         self.stop_replacement(now);
+    }
+
+    /// Once.
+    fn stop_children(&mut self, now: Duration) {
+        if !std::mem::replace(&mut self.children_asked, true) {
+            self.children.iter_mut().for_each(|child| child.stop(now));
+        }
     }
 
     fn give_up(&mut self, reason: String, now: Duration) {

@@ -45,7 +45,7 @@ use crate::restart_admin::Restart;
 use crate::sockets::SocketApps;
 use crate::status::Facts;
 use crate::turn::{Of, Place, Turn};
-use crate::workers_admin::{self, Orders, Reported};
+use crate::workers_admin::{self, Groups, Orders, Reported};
 use crate::workers_metrics::WorkersMetrics;
 
 /// All parts, running.
@@ -183,10 +183,13 @@ impl Weir {
             let host = hosts.first().cloned().unwrap_or_else(|| "localhost".to_owned());
             Some((name.clone(), (app.processes.clone()?, host)))
         });
+        let of_jobs = settings.workers.iter();
+        let of_jobs = of_jobs.map(|(name, own)| (name.clone(), own.launch.recycling.clone()));
         let served = Served {
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets),
             processes: processes.collect(),
+            of_jobs: of_jobs.collect(),
         };
         let (reported, probes) = (Arc::clone(&self.reported), self.workers.clone());
         let outside = (metrics, self.draining.clone());
@@ -279,7 +282,7 @@ impl Weir {
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
-        let front = self.front_for_operators();
+        let front = self.front_for_operators(settings);
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
@@ -305,11 +308,12 @@ impl Weir {
         pages.serve(&mut inherited, &self.http)
     }
 
-    fn front_for_operators(&self) -> workers_admin::Front {
+    fn front_for_operators(&self, settings: &Settings) -> workers_admin::Front {
         workers_admin::Front {
             clock: self.clock.clone(),
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets),
+            groups: Arc::new(Groups::of(settings)),
             reported: Arc::clone(&self.reported),
             orders: self.orders.clone(),
         }

@@ -12,6 +12,8 @@ pub(crate) enum Part {
     Front,
     /// Realtime channels, on front.listen and realtime.listen.
     Realtime,
+    /// Processes that work off jobs.
+    Workers,
     /// The console, with the admin API and /metrics, over TCP.
     Console,
 }
@@ -28,6 +30,7 @@ impl Part {
             Self::Jobs => "jobs",
             Self::Front => "front",
             Self::Realtime => "realtime",
+            Self::Workers => "workers",
             Self::Console => "console",
         }
     }

@@ -1,4 +1,5 @@
-//! The admin API of the front's apps and their workers, for the command line, scripts and tests.
+//! The admin API of the front's apps and their workers, and of the workers of jobs, for the command
+//! line, scripts and tests.
 //! Mounted under `/v1`.
 //!
 //! | request | answer |
@@ -9,9 +10,10 @@
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
 mod counted;
+mod of_jobs;
 mod shared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use weir_supervisor::control::{
 };
 
 use self::counted::Counted;
+use crate::config::Settings;
 use crate::sockets::SocketApps;
 
 /// How long the parent may take to say whether it follows an order.
@@ -43,9 +46,43 @@ pub(crate) struct Front {
     pub(crate) apps: Arc<Apps>,
     /// Those whose workers take connections themselves.
     pub(crate) sockets: Arc<SocketApps>,
+    pub(crate) groups: Arc<Groups>,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) orders: Orders,
+}
+
+/// What the settings say of those whom the parent runs.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// The names of those that work off jobs.
+    of_jobs: BTreeSet<String>,
+    /// The signals at which they say what they are doing: most servers die of any other.
+    dump_signals: BTreeMap<String, String>,
+}
+
+impl Groups {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let apps = settings.front.apps.iter().filter_map(|app| {
+            let signal = app.processes.as_ref()?.launch.dump_signal.clone()?;
+            Some((app.settings.name.clone(), signal))
+        });
+        let of_jobs = settings.workers.iter();
+        let of_jobs =
+            of_jobs.filter_map(|(name, own)| Some((name.clone(), own.launch.dump_signal.clone()?)));
+        Self {
+            of_jobs: settings.workers.keys().cloned().collect(),
+            dump_signals: apps.chain(of_jobs).collect(),
+        }
+    }
+
+    fn dump_signal(&self, group: &str) -> Result<String, Problem> {
+        self.dump_signals.get(group).cloned().ok_or_else(|| {
+            let error = format!("{group} has no dump_signal");
+            let hint = "set it, or name a signal; most servers die of one that they don't know";
+            Problem::new(StatusCode::CONFLICT, error, hint)
+        })
+    }
 }
 
 /// The way to the parent. None: there is none (a test).
@@ -124,12 +161,14 @@ impl Reported {
 /// How requests get to an app's workers.
 const PROXY: &str = "proxy";
 pub(crate) const SOCKETS: &str = "sockets";
+/// Not at all.
+pub(crate) const JOBS: &str = "jobs";
 
-/// An app.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// An app, or a group of workers of jobs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct AppRow {
     pub(crate) name: String,
-    /// `proxy` or `sockets`
+    /// `proxy`, `sockets` or, of workers that are none of an app, `jobs`.
     pub(crate) mode: String,
     /// With sockets: which of them a connection gets to.
     pub(crate) selection: Option<String>,
@@ -164,7 +203,7 @@ pub(crate) struct WorkerRow {
     pub(crate) worker: Option<u32>,
     pub(crate) pid: Option<i32>,
     pub(crate) address: Option<String>,
-    /// `starting`, `serving`, `unreachable`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    /// `starting`, `serving` (of jobs: `running`), `unreachable`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
     pub(crate) state: String,
     /// Since its process was started.
     pub(crate) age_seconds: Option<f64>,
@@ -201,11 +240,12 @@ pub(crate) enum Order {
         app: String,
         processes: u32,
     },
-    /// A signal to one worker.
+    /// A signal to one worker; None: its dump_signal.
     Signal {
         app: String,
         worker: u32,
-        signal: String,
+        #[serde(default)]
+        signal: Option<String>,
     },
     /// Requests wait.
     Pause {
@@ -252,7 +292,7 @@ async fn follow(
 }
 
 impl Front {
-    /// All apps, each with what was counted of it.
+    /// All apps, each with what was counted of it, and groups of workers of jobs.
     pub(crate) fn rows(&self) -> Vec<(AppRow, TotalsView)> {
         let (views, now) = (self.apps.view(), self.clock.now());
         let reported = self.reported();
@@ -264,12 +304,21 @@ impl Front {
         let shared = shared.map(|(name, app)| shared::row(name, app, &reported, now));
         // Of these nothing is counted: Weir sees none of their requests.
         let shared = shared.map(|row| (row, TotalsView::default()));
-        views.into_iter().map(row).chain(shared).collect()
+        let of_jobs = self.groups.of_jobs.iter();
+        let of_jobs = of_jobs.filter_map(|name| of_jobs::row(name, &reported, now));
+        let of_jobs = of_jobs.map(|row| (row, TotalsView::default()));
+        views.into_iter().map(row).chain(shared).chain(of_jobs).collect()
+    }
+
+    /// Whether there is such a signal.
+    pub(crate) fn can_dump(&self, group: &str) -> bool {
+        self.groups.dump_signals.contains_key(group)
     }
 
     pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
         let is_proxied = self.apps.view().iter().any(|app| app.name == order.app());
-        if !is_proxied && self.sockets.get(order.app()).is_none() {
+        let is_of_jobs = self.groups.of_jobs.contains(order.app());
+        if !is_proxied && !is_of_jobs && self.sockets.get(order.app()).is_none() {
             return Err(no_such_app(NoSuchApp(order.app().to_owned())));
         }
         tracing::info!(?order, "an order for workers");
@@ -277,7 +326,7 @@ impl Front {
             Order::Pause { .. } | Order::Resume { .. } | Order::Maintenance { .. }
                 if !is_proxied =>
             {
-                return Err(sees_no_request());
+                return Err(if is_of_jobs { has_no_request() } else { sees_no_request() });
             }
             Order::Pause { app } => {
                 self.apps.pause(&app).map_err(no_such_app)?;
@@ -295,6 +344,7 @@ impl Front {
             Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
             Order::Scale { app: group, processes } => Command::Scale { group, processes },
             Order::Signal { app, worker, signal } => {
+                let signal = signal.map_or_else(|| self.groups.dump_signal(&app), Ok)?;
                 let generation = self.generation(&app, worker)?;
                 Command::Signal { generation, signal }
             }
@@ -319,7 +369,7 @@ impl Front {
 
     async fn ask(&self, command: Command) -> Result<(), Problem> {
         if self.reported().groups.is_empty() {
-            let hint = "only workers with a command in [[front.apps]] are Weir's own";
+            let hint = "only workers with a command ([[front.apps]], [workers]) are Weir's own";
             return Err(Problem::new(StatusCode::CONFLICT, "Weir runs no workers", hint));
         }
         self.orders.ask(command, ANSWER_TIMEOUT).await
@@ -343,6 +393,11 @@ impl Orders {
             }
         }
     }
+}
+
+fn has_no_request() -> Problem {
+    let error = "its workers have no requests, but jobs";
+    Problem::new(StatusCode::CONFLICT, error, "weir jobs pause QUEUE lets jobs of a queue wait")
 }
 
 fn sees_no_request() -> Problem {

@@ -236,6 +236,7 @@ fn facts(app: &App) -> Vec<Fact> {
     let totals = &app.totals;
     let mut facts = match &app.shared_sockets {
         Some(sockets) => vec![fact("Sockets of its workers", sockets.clone()), evicted],
+        None if app.runs_jobs => vec![evicted],
         None => vec![
             fact("Answered since start", figures::count(totals.answers)),
             fact("of these 5xx", figures::count(totals.server_errors)),

@@ -17,7 +17,10 @@ fn waiting(app: &App) -> String {
 /// Whoever asks for the app waits, and is told no.
 pub(super) fn nobody_serves(front: &Reading) -> Vec<Finding> {
     let found = front.apps.iter().filter(|app| is_left(app)).map(|app| {
-        let what = format!("No worker serves {}: {}", app.name, waiting(app));
+        let what = match app.runs_jobs {
+            true => format!("No worker of {} runs", app.name),
+            false => format!("No worker serves {}: {}", app.name, waiting(app)),
+        };
         let todo = match app.processes {
             Some(_) => "Weir goes on starting them; their last lines of output say what is wrong.",
             None => "Weir goes on trying; start them, or correct upstreams in weir.toml.",
@@ -29,7 +32,7 @@ pub(super) fn nobody_serves(front: &Reading) -> Vec<Finding> {
 
 /// Nobody serves it, nor is about to.
 fn is_left(app: &App) -> bool {
-    let is_hope = |state: &str| matches!(state, "serving" | "starting");
+    let is_hope = |state: &str| matches!(state, "serving" | "running" | "starting");
     !app.workers.is_empty() && !app.workers.iter().any(|worker| is_hope(&worker.state))
 }
 

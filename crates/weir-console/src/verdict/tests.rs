@@ -486,6 +486,11 @@ fn apps_of_the_front() {
         app.requests_waiting = 3;
     });
     check_front(&[], |app| app.workers[0].state = "starting".into());
+    check_front(&[], |app| app.workers[0].state = "running".into());
+    check_front(&[(Level::Critical, "No worker of shop runs")], |app| {
+        app.runs_jobs = true;
+        app.workers[0].state = "waiting".into();
+    });
     check_front(&[(Level::Critical, "1 worker of shop can't be started")], |app| {
         app.workers.push(front::Worker { state: "failed".into(), ..front::Worker::default() });
     });

@@ -164,6 +164,22 @@ async fn an_app_is_shown_with_its_queue_and_its_workers() {
 }
 
 #[tokio::test]
+async fn workers_of_jobs_have_no_queue_of_requests() {
+    let running = Worker { pss_bytes: Some(1 << 30), address: None, ..worker(0, "running") };
+    let app = App { runs_jobs: true, workers: vec![running], ..shop() };
+    let apps = Apps::of(vec![App { name: "mailers".into(), ..app }]);
+    let page = Site::with_apps(apps).browser().get("/front").await;
+    page.assert_shows("mailers <span class=\"tag\">workers of jobs</span>");
+    page.assert_shows("data-label=\"State\">running</td>");
+    page.assert_shows("data-label=\"Memory\">1.0 GiB</td>");
+    page.assert_shows("Restart all<span class=\"hidden\"> workers of mailers</span>");
+    page.assert_shows("value=\"scale\"");
+    for absent in ["Queue time", "<dt>Waiting</dt>", "value=\"pause\"", "data-chart"] {
+        assert!(!page.text.contains(absent), "{absent}");
+    }
+}
+
+#[tokio::test]
 async fn workers_that_something_else_runs_have_no_buttons() {
     let address = Some("unix:/run/shop/0.sock".to_owned());
     let worker = Worker { address, state: "serving".into(), ..Worker::default() };

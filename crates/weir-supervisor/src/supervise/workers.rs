@@ -33,11 +33,26 @@ impl Supervisor {
         Ok(self)
     }
 
-    /// What is due. Workers are asked to end after the service: requests that it has in flight need
-    /// them.
+    /// Asks those workers to end that need the service until they have; it is asked once they have.
+    pub(super) fn stop_first_workers(&mut self, now: Duration) {
+        self.workers.iter_mut().for_each(|workers| workers.stop_first(now));
+        self.stop_children_in_turn(now);
+    }
+
+    fn stop_children_in_turn(&mut self, now: Duration) {
+        if self.workers.as_ref().is_none_or(Fleet::is_first_over) {
+            self.stop_children(now);
+        }
+    }
+
+    /// What is due. Other workers are asked to end after the service: requests that it has in flight
+    /// need them.
     pub(super) fn run_workers(&mut self, now: Duration) {
         if self.replacement.is_none() && std::mem::take(&mut self.retires_groups) {
             self.workers.iter_mut().for_each(|workers| workers.retire(now));
+        }
+        if self.stopping {
+            self.stop_children_in_turn(now);
         }
         let is_last = self.stopping && self.children_ended() && self.replacement.is_none();
         let Some(workers) = &mut self.workers else { return };

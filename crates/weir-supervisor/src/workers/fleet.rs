@@ -60,6 +60,8 @@ struct Crew {
     rolling: Option<RollingState>,
     /// The settings don't have it any more: it is to end once no service needs it.
     is_retired: bool,
+    /// Asked to end, with everything.
+    is_stopped: bool,
 }
 
 /// Why groups can't be run.
@@ -78,6 +80,10 @@ pub enum FleetError {
 }
 
 impl Crew {
+    fn new(blueprint: Blueprint, rules: Group) -> Self {
+        Self { blueprint, rules, rolling: None, is_retired: false, is_stopped: false }
+    }
+
     fn name(&self) -> &str {
         self.blueprint.spec.name.as_str()
     }
@@ -107,9 +113,7 @@ impl Fleet {
             }
             let rules = Group::new(Times::of(&spec), spec.processes);
             match Blueprint::new(spec, run_folder) {
-                Ok(blueprint) => {
-                    crews.push(Crew { blueprint, rules, rolling: None, is_retired: false })
-                }
+                Ok(blueprint) => crews.push(Crew::new(blueprint, rules)),
                 Err(found) => mistakes.extend(found),
             }
         }
@@ -201,12 +205,30 @@ impl Fleet {
         self.tell(now);
     }
 
+    /// Asks those to end that are to do so before the service.
+    pub(crate) fn stop_first(&mut self, now: Duration) {
+        self.is_stopping = true;
+        self.stop_groups(now, |spec| spec.ends_before_service);
+    }
+
+    /// Whether these have ended.
+    pub(crate) fn is_first_over(&self) -> bool {
+        let mut first = self.groups.iter().filter(|crew| crew.blueprint.spec.ends_before_service);
+        first.all(|crew| crew.rules.is_over())
+    }
+
     /// Asks everything to end.
     pub(crate) fn stop(&mut self, now: Duration) {
-        if std::mem::replace(&mut self.is_stopping, true) {
-            return;
-        }
+        self.is_stopping = true;
+        self.stop_groups(now, |_| true);
+    }
+
+    fn stop_groups(&mut self, now: Duration, which: impl Fn(&GroupSpec) -> bool) {
         for index in 0..self.groups.len() {
+            let crew = &mut self.groups[index];
+            if !which(&crew.blueprint.spec) || std::mem::replace(&mut crew.is_stopped, true) {
+                continue;
+            }
             if let Ok((actions, rolled)) = self.groups[index].rules.stop(None, now) {
                 self.perform(index, actions, now);
                 self.report_rolling(index, rolled.map(Err));

@@ -54,6 +54,9 @@ pub struct GroupSpec {
     pub let_go_deadline: Duration,
     /// From there to SIGKILL for the whole process group.
     pub stop_deadline: Duration,
+    /// When everything ends, these do so first, and the service is asked once they have: until then
+    /// they need it. Others are asked once the service has ended: it needs them.
+    pub ends_before_service: bool,
     /// Sent before an eviction, so that the worker says what it is doing.
     pub dump: Option<Dump>,
     /// A ready worker that sends no `WATCHDOG=1` for this long is evicted (`sd_notify(3)`).
@@ -169,6 +172,7 @@ impl GroupSpec {
             let_go_deadline: Duration::from_secs(5),
             // As gunicorn's graceful_timeout; what takes longer has its own setting.
             stop_deadline: Duration::from_secs(30),
+            ends_before_service: false,
             dump: None,
             watchdog: None,
             restart: RestartPolicy::default(),

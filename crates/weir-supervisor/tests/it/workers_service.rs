@@ -122,7 +122,7 @@ fn workers_stay_when_the_service_dies_and_the_next_one_is_told_of_them() {
 }
 
 #[test]
-fn workers_are_asked_to_end_after_the_service_has() {
+fn workers_are_asked_to_end_after_the_service_has_or_before_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let ends = folder.path().join("ends");
     let release = folder.path().join("release");
@@ -130,9 +130,16 @@ fn workers_are_asked_to_end_after_the_service_has() {
         "trap 'echo worker >> {}; exit 0' TERM; echo up; while :; do sleep 0.01; done",
         ends.display()
     ));
+    // It takes a moment for that.
+    let mut first = script(&format!(
+        "trap 'sleep 0.2; echo first >> {}; exit 0' TERM; echo up too; while :; do sleep 0.01; done",
+        ends.display()
+    ));
+    first.name = "mailers".parse().expect("a name");
+    first.ends_before_service = true;
     // It ends, but not before it is released.
     let text = format!(
-        "trap 'echo asked >> {0}' TERM; echo ready >&3; while ! [ -e {1} ]; do sleep 0.01; done; \
+        "trap 'echo asked >> {0}' TERM; echo trapped; echo ready >&3; while ! [ -e {1} ]; do sleep 0.01; done; \
          echo service >> {0}",
         ends.display(),
         release.display()
@@ -140,7 +147,7 @@ fn workers_are_asked_to_end_after_the_service_has() {
     let mut service = service(Path::new("unused"));
     service.program = "/bin/sh".into();
     service.arguments = vec!["-c".into(), text.into()];
-    let fleet = Fleet::new(vec![worker], &folder.path().join("run")).expect("sound");
+    let fleet = Fleet::new(vec![worker, first], &folder.path().join("run")).expect("sound");
     let (requests, source) = Requests::pipe().expect("a pipe");
     let output = folder.path().join("output");
     let to = std::fs::File::create(&output).expect("a file");
@@ -148,11 +155,34 @@ fn workers_are_asked_to_end_after_the_service_has() {
     let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     let written = || std::fs::read_to_string(&ends).unwrap_or_default();
-    wait_until("a worker", || printed().contains("up"));
-    wait_until("the service's trap", || written().is_empty());
+    wait_until("a worker", || printed().contains("up\n"));
+    wait_until("the other one", || printed().contains("up too"));
+    wait_until("the service's trap", || printed().contains("trapped"));
     requests.send(Request::Stop).expect("sent");
-    wait_until("the service is asked", || written() == "asked\n");
+    wait_until("the service is asked", || written() == "first\nasked\n");
     std::fs::write(release, "").expect("written");
     assert_eq!(thread.join().expect("the loop ended"), Outcome::Stopped);
-    assert_eq!(written(), "asked\nservice\nworker\n");
+    assert_eq!(written(), "first\nasked\nservice\nworker\n");
+}
+
+#[test]
+fn a_second_request_to_stop_waits_for_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut first = script("trap '' TERM; echo up; while :; do sleep 0.01; done");
+    first.ends_before_service = true;
+    first.stop_deadline = Duration::from_secs(3600);
+    let fleet = Fleet::new(vec![first], &folder.path().join("run")).expect("sound");
+    let (requests, source) = Requests::pipe().expect("a pipe");
+    let output = folder.path().join("output");
+    let to = std::fs::File::create(&output).expect("a file");
+    let log = folder.path().join("log");
+    let supervisor = Supervisor::new(vec![service(&log)], source, Notify::nobody(), to.into());
+    let thread = std::thread::spawn(move || supervisor.with_workers(fleet).run(&mut Nobody));
+    let printed = || std::fs::read_to_string(&output).unwrap_or_default();
+    wait_until("a worker", || printed().contains("up"));
+    wait_until("the service", || !read(&log).0.is_empty());
+    requests.send(Request::Stop).expect("sent");
+    requests.send(Request::Stop).expect("sent");
+    assert_eq!(thread.join().expect("the loop ended"), Outcome::Killed);
+    assert!(!runs(read(&log).0[0]));
 }

@@ -1,4 +1,4 @@
-//! `weir workers ..`: the front's apps and who serves them.
+//! `weir workers ..`: the front's apps and who serves them, and who works off jobs.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::IgnoredAny;
@@ -8,7 +8,7 @@ use crate::admin_client::{self, AdminClient};
 use crate::cli::Target;
 use crate::exit::Exit;
 use crate::output;
-use crate::workers_admin::{AppRow, Order, WorkerRow};
+use crate::workers_admin::{AppRow, JOBS, Order, WorkerRow};
 
 /// The verbs of `weir workers`.
 #[derive(Debug, Subcommand)]
@@ -98,9 +98,9 @@ pub(crate) struct DumpArguments {
     app: String,
     /// The worker's number
     worker: u32,
-    /// The signal at which it says what it is doing
-    #[arg(long, default_value = "USR1")]
-    signal: String,
+    /// The signal at which it says what it is doing; without it, dump_signal of the settings
+    #[arg(long)]
+    signal: Option<String>,
 }
 
 const PATH: &str = "/v1/workers";
@@ -121,7 +121,8 @@ pub(super) fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
                 order(&target, &Order::Scale { app, processes }, &done).await
             }
             WorkersCommand::Dump(DumpArguments { target, app, worker, signal }) => {
-                let done = format!("worker {worker} of {app} was sent {signal}; see the log");
+                let name = signal.as_deref().unwrap_or("its dump_signal");
+                let done = format!("worker {worker} of {app} was sent {name}; see the log");
                 order(&target, &Order::Signal { app, worker, signal }, &done).await
             }
             WorkersCommand::Pause(AppArguments { target, app }) => {
@@ -157,12 +158,17 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     if arguments.json {
         output::json(&apps)?;
     } else if apps.is_empty() {
-        output::line("no apps: [[front.apps]] names them");
+        output::line("no apps and no workers: [[front.apps]] and [workers] name them");
     } else {
         for app in &apps {
             output::line(&headline(app));
-            let rows: Vec<Vec<String>> = app.workers.iter().map(row).collect();
-            output::table(&HEAD, &rows);
+            if app.mode == JOBS {
+                let rows: Vec<Vec<String>> = app.workers.iter().map(process_row).collect();
+                output::table(&HEAD[..PROCESS_COLUMNS], &rows);
+            } else {
+                let rows: Vec<Vec<String>> = app.workers.iter().map(row).collect();
+                output::table(&HEAD, &rows);
+            }
             for worker in &app.workers {
                 if let (Some(number), Some(why)) = (worker.worker, &worker.recycled) {
                     output::line(&format!("worker {number} is replaced by a fresh one: {why}"));
@@ -179,8 +185,14 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
 const HEAD: [&str; 9] =
     ["WORKER", "STATE", "PID", "AGE", "MEMORY", "RUNNING", "OLDEST", "GIVEN", "ADDRESS"];
 
+/// Those of a process, whatever it does.
+const PROCESS_COLUMNS: usize = 5;
+
 fn headline(app: &AppRow) -> String {
-    let mut words = vec![format!("{}: {} waiting", app.name, app.requests_waiting)];
+    let mut words = match app.mode.as_str() {
+        JOBS => vec![format!("{}: workers of jobs", app.name)],
+        _ => vec![format!("{}: {} waiting", app.name, app.requests_waiting)],
+    };
     words.extend(app.listen.as_ref().map(|listen| format!("shared sockets at {listen}")));
     words.extend(app.selection.as_ref().map(|selection| format!("selection {selection}")));
     if app.is_paused {
@@ -197,21 +209,31 @@ fn headline(app: &AppRow) -> String {
     words.join(", ")
 }
 
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 fn row(worker: &WorkerRow) -> Vec<String> {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let running = match worker.streams {
         0 => worker.requests.to_string(),
         streams => format!("{} + {streams} streams", worker.requests),
     };
+    let mut row = process_row(worker);
+    row.extend([
+        running,
+        or_dash(worker.oldest_request_seconds.map(seconds)),
+        worker.given.to_string(),
+        or_dash(worker.address.clone()),
+    ]);
+    row
+}
+
+fn process_row(worker: &WorkerRow) -> Vec<String> {
     vec![
         or_dash(worker.worker.map(|number| number.to_string())),
         worker.state.clone(),
         or_dash(worker.pid.map(|pid| pid.to_string())),
         or_dash(worker.age_seconds.map(seconds)),
         or_dash(worker.pss_bytes.map(|bytes| format!("{} MiB", bytes >> 20))),
-        running,
-        or_dash(worker.oldest_request_seconds.map(seconds)),
-        worker.given.to_string(),
-        or_dash(worker.address.clone()),
     ]
 }

@@ -45,9 +45,8 @@ impl Pages<'_> {
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
         let Self { settings, clock, jobs, realtime, front, restart, facts, live, registry } = self;
         let jobs_url = facts.jobs_url(settings);
-        let apps = Part::Front
-            .is_among(&facts.only)
-            .then(|| Arc::new(front::Operated::new(front.clone(), settings)));
+        let apps =
+            Part::Front.is_among(&facts.only).then(|| Arc::new(front::Operated(front.clone())));
         let open = status::open_routes(jobs.clone());
         let metrics = status::metrics_route(Arc::new(registry));
         let api = status::api(

@@ -1,6 +1,7 @@
-//! The apps' workers that the parent runs: the service's part of it. It probes those that start,
+//! The workers that the parent runs: the service's part of it. It probes those of apps that start,
 //! gives requests to those that are ready, lets go of those that are to leave, and has those
-//! evicted that are stuck.
+//! evicted that are stuck. Those of jobs only have their memory measured; they and all others are
+//! replaced when they pass a limit.
 //!
 //! The parent's reports say how things are, not what has changed, so nothing here can get out of
 //! step: what an app's workers are follows from the generations that are ready.
@@ -33,7 +34,7 @@ use weir_supervisor::control::{
 
 pub(super) use self::metrics::RecyclingMetrics;
 use self::probe::Probe;
-use crate::config::Processes;
+use crate::config::{Processes, Recycling};
 use crate::sockets::{Seat, SocketApps};
 use crate::workers_admin::{Asked, Reported};
 
@@ -46,7 +47,7 @@ const ORDERS_MAX: usize = 16;
 /// What one read of reports can take.
 const READ_BYTES: usize = 16 << 10;
 
-/// Steers the workers of all apps.
+/// Steers all workers.
 pub(super) struct Workers {
     reports: OwnedReadHalf,
     requests: OwnedWriteHalf,
@@ -54,6 +55,8 @@ pub(super) struct Workers {
     /// Those of them whose workers share sockets.
     sockets: Arc<SocketApps>,
     processes: BTreeMap<String, Processes>,
+    /// When workers are replaced by fresh ones: of apps, and of jobs.
+    recycling: BTreeMap<String, Recycling>,
     /// As whom a warm-up asks, where the settings don't say, by the names of their apps.
     hosts: BTreeMap<String, String>,
     /// All that the parent has reported and that have not ended.
@@ -107,6 +110,8 @@ enum Way {
     Own(Address),
     /// By sockets that it shares with others.
     Shared(Seat),
+    /// Not at all: it fetches jobs, wherever it likes.
+    None,
 }
 
 impl Worker {
@@ -114,7 +119,7 @@ impl Worker {
     fn address(&self) -> Option<&Address> {
         match &self.way {
             Way::Own(address) => Some(address),
-            Way::Shared(_) => None,
+            Way::Shared(_) | Way::None => None,
         }
     }
 }
@@ -125,6 +130,8 @@ pub(super) struct Served {
     pub(super) sockets: Arc<SocketApps>,
     /// By the names of their apps, with the first host of each.
     pub(super) processes: BTreeMap<String, (Processes, String)>,
+    /// By the names of groups of job workers.
+    pub(super) of_jobs: BTreeMap<String, Recycling>,
 }
 
 impl Workers {
@@ -143,7 +150,10 @@ impl Workers {
         let (reports, requests) = stream.into_split();
         let (answered, ready) = mpsc::channel(READY_MAX);
         let (give_orders, orders) = mpsc::channel(ORDERS_MAX);
-        let Served { apps, sockets, processes } = served;
+        let Served { apps, sockets, processes, of_jobs } = served;
+        let of_apps = processes.iter();
+        let of_apps = of_apps.map(|(app, (own, _))| (app.clone(), own.launch.recycling.clone()));
+        let recycling = of_apps.chain(of_jobs).collect();
         let hosts = processes.iter().map(|(app, (_, host))| (app.clone(), host.clone())).collect();
         let (tell, are_known) = oneshot::channel();
         let (give_measured, measured) = mpsc::channel(1);
@@ -156,6 +166,7 @@ impl Workers {
                 .into_iter()
                 .map(|(app, (processes, _))| (app, processes))
                 .collect(),
+            recycling,
             hosts,
             known: BTreeMap::new(),
             is_in_snapshot: false,
@@ -260,7 +271,6 @@ impl Workers {
     fn note(&mut self, state: WorkerState) {
         let WorkerState { group: app, slot, generation, pid, address, started_ms_ago, phase } =
             state;
-        let Some(address) = address else { return };
         if let WorkerPhase::Ended { .. } = phase {
             self.known.remove(&generation);
             self.probed.remove(&generation);
@@ -271,9 +281,14 @@ impl Workers {
         }
         let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let way = match address {
-            control::Address::Unix(path) => Way::Own(Address::Unix(path)),
-            control::Address::Port(port) => Way::Own(Address::Tcp(([127, 0, 0, 1], port).into())),
-            control::Address::Shared { record } => Way::Shared(Seat { slot: place, pid, record }),
+            None => Way::None,
+            Some(control::Address::Unix(path)) => Way::Own(Address::Unix(path)),
+            Some(control::Address::Port(port)) => {
+                Way::Own(Address::Tcp(([127, 0, 0, 1], port).into()))
+            }
+            Some(control::Address::Shared { record }) => {
+                Way::Shared(Seat { slot: place, pid, record })
+            }
         };
         if phase == WorkerPhase::Starting && self.probed.insert(generation) {
             self.probe(&app, slot, generation, &way);
@@ -286,19 +301,21 @@ impl Workers {
 
     fn probe(&self, app: &str, slot: u32, generation: u64, way: &Way) {
         let Some(processes) = self.processes.get(app) else { return };
+        let way = match way {
+            Way::Own(address) => probe::Way::Own(address.clone()),
+            Way::Shared(seat) => {
+                probe::Way::Shared(Arc::clone(&self.sockets), app.to_owned(), *seat)
+            }
+            Way::None => return,
+        };
         let host = processes.warm_up_host.as_ref().or_else(|| self.hosts.get(app));
         let probe = Probe {
             name: format!("{app}-{slot}"),
-            way: match way {
-                Way::Own(address) => probe::Way::Own(address.clone()),
-                Way::Shared(seat) => {
-                    probe::Way::Shared(Arc::clone(&self.sockets), app.to_owned(), *seat)
-                }
-            },
+            way,
             ready_path: processes.ready_path.clone(),
             warm_up: processes.warm_up.clone(),
             host: host.cloned().unwrap_or_default(),
-            start_deadline: processes.start_deadline,
+            start_deadline: processes.launch.start_deadline,
         };
         let answered = self.answered.clone();
         let probing = async move {
@@ -331,7 +348,8 @@ impl Workers {
 
     /// Makes those that are ready the workers of the app.
     fn give(&self, app: &str) {
-        if self.is_in_snapshot || self.sockets.get(app).is_some() {
+        let is_proxied = self.processes.contains_key(app) && self.sockets.get(app).is_none();
+        if self.is_in_snapshot || !is_proxied {
             return;
         }
         let ready = self.known.iter().filter(|(generation, worker)| {
@@ -351,6 +369,7 @@ impl Workers {
         let idle = leaving.filter(|(_, worker)| match &worker.way {
             Way::Own(address) => !self.apps.has_worker(&worker.app, address),
             Way::Shared(seat) => self.may_leave(worker, seat),
+            Way::None => true,
         });
         let finished: Vec<u64> = idle.map(|(generation, _)| *generation).collect();
         for generation in finished {

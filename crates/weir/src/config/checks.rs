@@ -3,6 +3,7 @@
 mod front;
 mod realtime;
 mod tls;
+mod workers;
 
 use std::net::SocketAddr;
 
@@ -27,6 +28,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     reject_shared_addresses(settings, report);
     realtime::mistakes(settings, report);
     front::mistakes(settings, report);
+    workers::mistakes(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =
             "jobs.limits.buffered_bytes_max: must hold at least one line of line_bytes_max";

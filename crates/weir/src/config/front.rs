@@ -15,7 +15,7 @@ use weir_net::TlsSettings;
 use weir_net::server::Limits;
 
 pub(crate) use self::apps::App;
-pub(crate) use self::processes::{Processes, Recycling};
+pub(crate) use self::processes::Processes;
 pub(crate) use self::sockets::SharedSockets;
 use super::keys::{Key, Keys, WAIT};
 use super::tls;

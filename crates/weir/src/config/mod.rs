@@ -2,7 +2,7 @@
 //! environment.
 //!
 //! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
-//! - [`jobs`], [`console`], [`front`], [`realtime`], [`process`]: the sections.
+//! - [`jobs`], [`console`], [`front`], [`realtime`], [`workers`], [`process`]: the sections.
 //! - [`checks`]: what no single key can tell.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
@@ -13,6 +13,7 @@ pub(crate) mod environment;
 mod front;
 mod jobs;
 pub(crate) mod keys;
+mod launch;
 mod limits;
 pub(crate) mod mistakes;
 mod process;
@@ -23,10 +24,12 @@ mod secrets;
 pub(crate) mod source;
 mod tls;
 pub(crate) mod units;
+mod workers;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,14 +37,16 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
-pub(crate) use self::front::{App, Front, Processes, Recycling, SharedSockets};
+pub(crate) use self::front::{App, Front, Processes, SharedSockets};
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
+pub(crate) use self::launch::Recycling;
 use self::mistakes::{Mistake, Mistakes};
 pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
 pub(crate) use self::realtime::Realtime;
 use self::report::{Report, Value};
 pub(crate) use self::source::Source;
+pub(crate) use self::workers::JobWorkers;
 
 /// Everything that an operator can set.
 #[derive(Clone, Debug)]
@@ -54,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) jobs: Jobs,
     pub(crate) front: Front,
     pub(crate) realtime: Realtime,
+    /// Processes that work off jobs, by the names of their groups.
+    pub(crate) workers: BTreeMap<String, JobWorkers>,
     pub(crate) console: weir_console::settings::Settings,
     pub(crate) history: weir_base::history::Settings,
 }
@@ -70,6 +77,7 @@ impl Default for Settings {
             jobs: Jobs::default(),
             front: Front::default(),
             realtime: Realtime::default(),
+            workers: BTreeMap::new(),
             console: weir_console::settings::Settings::default(),
             history: weir_base::history::Settings::default(),
         }
@@ -186,11 +194,14 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     keys.section("jobs", |keys| settings.jobs.read(keys));
     keys.section("front", |keys| settings.front.read(keys));
     keys.section("realtime", |keys| settings.realtime.read(keys));
+    let apps: Vec<String> =
+        settings.front.apps.iter().map(|app| app.settings.name.clone()).collect();
+    settings.workers = workers::read(keys, &apps);
     keys.section("console", |keys| console::read(keys, &mut settings.console));
     keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));
-    keys.later(&["workers", "budget", "observe", "gems"]);
+    keys.later(&["budget", "observe", "gems"]);
 }
 
 impl Settings {

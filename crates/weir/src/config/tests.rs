@@ -123,8 +123,6 @@ schedule = "0 3 * * *"
 [gems]
 [budget]
 [observe]
-[workers.sidekiq]
-processes = 2
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:2:7: jobs.resources is not in this version of Weir yet
@@ -132,8 +130,53 @@ processes = 2
     weir.toml:6:2: gems is not in this version of Weir yet
     weir.toml:7:2: budget is not in this version of Weir yet
     weir.toml:8:2: observe is not in this version of Weir yet
-    weir.toml:9:2: workers is not in this version of Weir yet
     ");
+}
+
+#[test]
+fn mistakes_about_job_workers() {
+    let text = r#"
+[[front.apps]]
+name = "shop"
+upstreams = ["unix:/run/shop.sock"]
+[workers.shop]
+command = ["true"]
+[workers."not a name"]
+command = ["true"]
+[workers.none]
+processes = 2
+[workers.sidekiq]
+command = ["sidekiq", "--queues={queues}", "{socket}"]
+concurrency = 25
+queue_flag = "-q"
+ready_notify = true
+ready_line = "up"
+stop_signal = "NONE"
+ready_path = "/health"
+"#;
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:5:10: "shop" is an app's name already ([[front.apps]])
+    weir.toml:7:10: "not a name" can't name a group of workers: 1 to 32 small letters, digits, - and _
+    weir.toml:9:10: workers.none.command is missing
+    weir.toml:12:11: workers.sidekiq.command: unknown placeholder {socket}; this group has {index} {name} {concurrency} {queues}; write {{ for a brace
+    weir.toml:12:11: workers.sidekiq.command: {queues} stands in it, and queues is not set
+    weir.toml:13:15: workers.sidekiq.concurrency: nothing tells the command: write {concurrency} in it
+    weir.toml:14:14: workers.sidekiq.queue_flag: only where "{queues}" is an argument of its own
+    weir.toml:15:16: workers.sidekiq.ready_notify: either this or ready_line: what shows that it is ready?
+    weir.toml:17:15: workers.sidekiq.stop_signal: "NONE" is no signal for workers; there are: TERM, INT, QUIT, HUP, ABRT, USR1, USR2, TTIN, TTOU, WINCH
+    weir.toml:18:1: workers.sidekiq.ready_path is not a setting
+    "#);
+}
+
+#[test]
+fn job_workers_get_their_queues_as_arguments() {
+    let text = "[workers.sidekiq]\ncommand = [\"sidekiq\", \"{queues}\"]\n\
+                queues = [\"default\", \"push,2\"]\nqueue_flag = \"-q\"\n";
+    let settings = settings(text);
+    let policy = weir_supervisor::RestartPolicy::default();
+    let group = settings.workers["sidekiq"].group("sidekiq", &policy).expect("a name");
+    assert_eq!(group.variables["queues"], ["-q", "default", "-q", "push,2"]);
+    assert!(group.ends_before_service);
 }
 
 #[test]
@@ -535,6 +578,9 @@ fn whole(section: &str, name: &str) -> String {
     if section == "front.apps[]" && is_of_sockets.contains(&name) {
         return format!("{SHARED}workers = 4\n");
     }
+    if section == "workers.NAME" {
+        return format!("{heading}\ncommand = [\"true\"]");
+    }
     let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
     match section.strip_prefix("front.apps[]") {
         Some("") => return shop.to_owned(),
@@ -567,7 +613,7 @@ fn with_shared_sockets_these_keys_mean_something() {
     };
     let names = keys.filter(|(name, value)| means_something(name, &value.default));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
-    insta::assert_snapshot!(names.join(" "), @"workers warm_up start_deadline finish_timeout stop_deadline dump_wait stop_signal environment address_space recycle_memory recycle_interval mode selection queues queues_per_worker backlog claim_timeout");
+    insta::assert_snapshot!(names.join(" "), @"workers warm_up finish_timeout environment address_space start_deadline stop_signal stop_deadline dump_wait recycle_memory recycle_interval mode selection queues queues_per_worker backlog claim_timeout");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::listeners;
-use crate::config::{Processes, Settings, SharedSockets};
+use crate::config::{JobWorkers, Processes, Settings, SharedSockets};
 
 /// It.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub(super) struct Held {
     sockets: Vec<(&'static str, SocketAddr)>,
     groups: Vec<(String, Processes)>,
     shared: BTreeMap<String, Option<SharedSockets>>,
+    workers: BTreeMap<String, JobWorkers>,
 }
 
 impl Held {
@@ -28,11 +29,14 @@ impl Held {
             let sockets = app.sockets.as_ref().map(SharedSockets::for_parent);
             (app.settings.name.clone(), sockets)
         });
+        let workers = settings.workers.iter();
+        let workers = workers.map(|(name, workers)| (name.clone(), workers.for_parent()));
         Self {
             data_dir: settings.data_dir.clone(),
             sockets: listeners::addresses(settings),
             groups: groups.collect(),
             shared: shared.collect(),
+            workers: workers.collect(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Held {
             ("data_dir", self.data_dir != fresh.data_dir),
             ("addresses to listen on", self.sockets != fresh.sockets),
             ("the command of an app under front.apps", self.groups != fresh.groups),
+            ("how job workers are run, under workers", self.workers != fresh.workers),
             ("what the workers of an app listen on", self.shared != fresh.shared),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(what, _)| what).collect()

@@ -1,4 +1,4 @@
-//! The apps' workers: started, watched and ended by the parent, so that they outlive a service
+//! The apps' workers and those of jobs: started, watched and ended by the parent, so that they outlive a service
 //! process that is replaced.
 
 use anyhow::Context;
@@ -8,11 +8,12 @@ use super::shared_sockets::Groups;
 use crate::config::Settings;
 use crate::part::Part;
 
-/// The workers of all apps that have a command, if apps are wanted here. Without any, it is still the
-/// way for the service to ask something of the parent.
+/// The workers of all apps that have a command, and those of jobs, as far as they are wanted here.
+/// Without any, it is still the way for the service to ask something of the parent.
 pub(super) fn fleet(settings: &Settings, only: &[Part], sockets: &Groups) -> anyhow::Result<Fleet> {
     let groups = groups(settings, only, sockets)?;
-    Fleet::new(groups, &settings.run_folder()).context("the workers of [[front.apps]]")
+    Fleet::new(groups, &settings.run_folder())
+        .context("the workers of [[front.apps]] and [workers]")
 }
 
 /// What is run.
@@ -27,5 +28,8 @@ pub(super) fn groups(
         let (name, restart) = (&app.settings.name, &settings.supervisor.restart);
         Some(processes.group(name, restart, sockets.get(name)).map_err(Into::into))
     });
-    groups.collect()
+    let of_jobs = settings.workers.iter().filter(|_| Part::Workers.is_among(only));
+    let of_jobs =
+        of_jobs.map(|(name, workers)| Ok(workers.group(name, &settings.supervisor.restart)?));
+    groups.chain(of_jobs).collect()
 }

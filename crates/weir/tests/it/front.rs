@@ -127,7 +127,10 @@ fn commands_need_none_of_the_service_s_secrets() {
                     secret = { env = \"WEIR_REALTIME_SECRET\" }\n";
     let weir = start(&format!("{BASE}{realtime}"), &[]);
     assert!(weir.site.ok(&["status"]).contains("realtime"));
-    assert_eq!(weir.site.ok(&["workers", "list"]), "no apps: [[front.apps]] names them\n");
+    assert_eq!(
+        weir.site.ok(&["workers", "list"]),
+        "no apps and no workers: [[front.apps]] and [workers] name them\n"
+    );
     assert!(weir.stop().success());
 }
 

@@ -9,6 +9,7 @@ mod faktory;
 mod front;
 mod hostile;
 mod http;
+mod job_workers;
 mod lifecycle;
 mod lock;
 mod operating;

@@ -216,7 +216,8 @@ impl Weir {
         self.leave()
     }
 
-    fn leave(mut self) -> Site {
+    /// Its folder, of one that has ended.
+    pub(crate) fn leave(mut self) -> Site {
         let site = std::mem::replace(&mut self.site, Site::new(""));
         drop(self);
         site

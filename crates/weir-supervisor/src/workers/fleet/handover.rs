@@ -159,7 +159,7 @@ impl Crew {
         let times = Times::of(&spec);
         let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::Mistakes)?;
         let rules = Group::resume(times, &CarriedGroup { is_paused: true, ..carried.clone() });
-        Ok(Self { blueprint, rules, rolling: None, is_retired: true })
+        Ok(Self { is_retired: true, ..Self::new(blueprint, rules) })
     }
 }
 

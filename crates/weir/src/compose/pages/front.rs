@@ -1,6 +1,5 @@
 //! The front's apps as the console shows them: the rows of the admin API, and its orders.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,56 +7,33 @@ use std::time::Duration;
 use weir_console::front::{App, Order, Refused, Worker};
 use weir_front::view::TotalsView;
 
-use crate::config::Settings;
-use crate::workers_admin::{self, AppRow, WorkerRow};
+use crate::workers_admin::{self, AppRow, JOBS, WorkerRow};
 
 /// The apps, and the way to steer them.
 #[derive(Debug)]
-pub(super) struct Operated {
-    front: workers_admin::Front,
-    /// The signal at which an app's workers say what they are doing: most die of any other.
-    dump_signals: BTreeMap<String, String>,
-}
+pub(super) struct Operated(pub(super) workers_admin::Front);
 
-impl Operated {
-    pub(super) fn new(front: workers_admin::Front, settings: &Settings) -> Self {
-        let signals = settings.front.apps.iter().filter_map(|app| {
-            let signal = app.processes.as_ref()?.dump_signal.clone()?;
-            Some((app.settings.name.clone(), signal))
-        });
-        Self { front, dump_signals: signals.collect() }
-    }
-
-    fn order(&self, order: Order) -> Result<workers_admin::Order, Refused> {
-        Ok(match order {
-            Order::Restart { app, worker } => workers_admin::Order::Restart { app, worker },
-            Order::Scale { app, processes } => workers_admin::Order::Scale { app, processes },
-            Order::Dump { app, worker } => {
-                let unset = || Refused(format!("{app} has no dump_signal in [[front.apps]]"));
-                let signal = self.dump_signals.get(&app).cloned().ok_or_else(unset)?;
-                workers_admin::Order::Signal { app, worker, signal }
-            }
-            Order::Pause { app } => workers_admin::Order::Pause { app },
-            Order::Resume { app } => workers_admin::Order::Resume { app },
-            Order::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
-        })
+fn order(order: Order) -> workers_admin::Order {
+    match order {
+        Order::Restart { app, worker } => workers_admin::Order::Restart { app, worker },
+        Order::Scale { app, processes } => workers_admin::Order::Scale { app, processes },
+        Order::Dump { app, worker } => workers_admin::Order::Signal { app, worker, signal: None },
+        Order::Pause { app } => workers_admin::Order::Pause { app },
+        Order::Resume { app } => workers_admin::Order::Resume { app },
+        Order::Maintenance { app, is_on } => workers_admin::Order::Maintenance { app, is_on },
     }
 }
 
 impl weir_console::front::Operated for Operated {
     fn apps(&self) -> Vec<App> {
-        let rows = self.front.rows().into_iter();
-        rows.map(|row| {
-            let can_dump = self.dump_signals.contains_key(&row.0.name);
-            App { can_dump, ..app(row) }
-        })
-        .collect()
+        let rows = self.0.rows().into_iter();
+        rows.map(|row| App { can_dump: self.0.can_dump(&row.0.name), ..app(row) }).collect()
     }
 
     fn follow(&self, wanted: Order) -> Pin<Box<dyn Future<Output = Result<(), Refused>> + Send>> {
-        let (front, order) = (self.front.clone(), self.order(wanted));
+        let (front, order) = (self.0.clone(), order(wanted));
         Box::pin(async move {
-            let followed = front.follow(order?).await;
+            let followed = front.follow(order).await;
             followed.map_err(|problem| Refused(problem.text()))
         })
     }
@@ -69,6 +45,7 @@ fn app((row, totals): (AppRow, TotalsView)) -> App {
     let is_shared = shared_sockets.is_some();
     App {
         name: row.name,
+        runs_jobs: row.mode == JOBS,
         shared_sockets,
         can_dump: false,
         processes: row.processes,

@@ -9,18 +9,21 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_supervisor::control::{Command, RollingState, WorkerPhase};
 
+use super::metrics::Kind;
 use super::recycling::{Facts, Limit, passed};
 use super::{Sizes, Way, Worker, Workers, memory};
 
 /// A worker that could not be replaced (its successor did not start) is left alone for this long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Without any app there is nothing to measure.
+/// Without any worker there is nothing to measure.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Workers {
     pub(super) fn sample_interval(&self) -> Duration {
-        self.processes.keys().for_each(|app| self.metrics.announce(app));
-        let intervals = self.processes.values().map(|processes| processes.recycling.interval);
+        for group in self.recycling.keys() {
+            self.metrics.announce(self.kind(group), group);
+        }
+        let intervals = self.recycling.values().map(|recycling| recycling.interval);
         intervals.min().unwrap_or(NEVER)
     }
 
@@ -60,6 +63,7 @@ impl Workers {
 
     /// To be called before the parent is asked.
     fn await_fresh(&mut self, app: &str, slot: u32, generation: u64, limit: Limit, why: String) {
+        let kind = self.kind(app);
         let (answer, answered) = oneshot::channel();
         self.asked.insert(self.last_id + 1, answer);
         let (app, metrics) = (app.to_owned(), self.metrics.clone());
@@ -73,7 +77,7 @@ impl Workers {
             match answered {
                 Ok(Ok(())) => {
                     tracing::info!(app, worker = slot, generation, "recycled: {why}");
-                    metrics.recycled(&app, limit);
+                    metrics.recycled(kind, &app, limit);
                     let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
                     reported.recycled.insert(generation, why);
                 }
@@ -93,7 +97,7 @@ impl Workers {
         let mut found = BTreeMap::new();
         for (&generation, worker) in &self.known {
             let app = &worker.app;
-            let Some(processes) = self.processes.get(app) else { continue };
+            let Some(recycling) = self.recycling.get(app) else { continue };
             let was_tried = self.recycled.get(&generation);
             let is_tried = was_tried.is_some_and(|at| now.since(*at) < AGAIN_AFTER);
             if is_tried || found.contains_key(app) || self.is_busy(app) {
@@ -105,11 +109,15 @@ impl Workers {
                 age: now.since(worker.started),
                 requests: self.requests_of(worker, &given),
             };
-            if let Some((limit, why)) = passed(&processes.recycling, &facts) {
+            if let Some((limit, why)) = passed(recycling, &facts) {
                 found.insert(app.clone(), (generation, limit, why));
             }
         }
         found.into_values().collect()
+    }
+
+    fn kind(&self, group: &str) -> Kind {
+        if self.processes.contains_key(group) { Kind::App } else { Kind::Jobs }
     }
 
     /// Whether workers of the app come or go already.
@@ -128,6 +136,7 @@ impl Workers {
         let requests = match &worker.way {
             Way::Own(address) => given.get(&address.to_string()).copied(),
             Way::Shared(seat) => self.sockets.get(&worker.app).map(|app| app.served(seat)),
+            Way::None => None,
         };
         requests.unwrap_or_default()
     }
@@ -140,11 +149,11 @@ impl Workers {
     }
 
     fn show(&self, sizes: &Sizes) {
-        for app in self.processes.keys() {
+        for app in self.recycling.keys() {
             let own = sizes.iter().filter(|(generation, _)| {
                 self.known.get(generation).is_some_and(|worker| worker.app == *app)
             });
-            self.metrics.memory(app, own.map(|(_, bytes)| bytes).sum());
+            self.metrics.memory(self.kind(app), app, own.map(|(_, bytes)| bytes).sum());
         }
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         reported.sizes.clone_from(sizes);

@@ -8,6 +8,14 @@ use prometheus_client::registry::Registry;
 
 use super::recycling::Limit;
 
+/// What workers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An app's requests.
+    App,
+    Jobs,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AppLabel {
     app: String,
@@ -19,46 +27,73 @@ struct LimitLabel {
     limit: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabel {
+    group: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLimitLabel {
+    group: String,
+    limit: &'static str,
+}
+
 /// They.
 #[derive(Clone, Debug)]
 pub(in crate::compose) struct RecyclingMetrics {
-    recycled: Family<LimitLabel, Counter>,
-    memory: Family<AppLabel, Gauge>,
+    of_apps: Family<LimitLabel, Counter>,
+    memory_of_apps: Family<AppLabel, Gauge>,
+    of_jobs: Family<GroupLimitLabel, Counter>,
+    memory_of_jobs: Family<GroupLabel, Gauge>,
 }
 
 impl RecyclingMetrics {
     pub(in crate::compose) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { recycled: Family::default(), memory: Family::default() };
-        registry.register(
-            "weir_front_app_recycled_workers",
-            "Workers that were replaced by a fresh one, by the limit that they had passed",
-            metrics.recycled.clone(),
-        );
+        let metrics = Self {
+            of_apps: Family::default(),
+            memory_of_apps: Family::default(),
+            of_jobs: Family::default(),
+            memory_of_jobs: Family::default(),
+        };
+        let recycled =
+            "Workers that were replaced by a fresh one, by the limit that they had passed";
+        let memory = "Memory of all workers, what they share counted once";
+        registry.register("weir_front_app_recycled_workers", recycled, metrics.of_apps.clone());
         registry.register(
             "weir_front_app_workers_pss_bytes",
-            "Memory of all workers, what they share counted once",
-            metrics.memory.clone(),
+            memory,
+            metrics.memory_of_apps.clone(),
         );
+        registry.register("weir_workers_recycled", recycled, metrics.of_jobs.clone());
+        registry.register("weir_workers_pss_bytes", memory, metrics.memory_of_jobs.clone());
         metrics
     }
 
-    /// Shows an app before anything has happened.
-    pub(super) fn announce(&self, app: &str) {
+    /// Shows a group before anything has happened.
+    pub(super) fn announce(&self, kind: Kind, group: &str) {
         for limit in Limit::ALL {
-            drop(self.recycled.get_or_create(&label(app, limit)));
+            drop(self.count(kind, group, limit));
         }
     }
 
-    pub(super) fn recycled(&self, app: &str, limit: Limit) {
-        self.recycled.get_or_create(&label(app, limit)).inc();
+    pub(super) fn recycled(&self, kind: Kind, group: &str, limit: Limit) {
+        self.count(kind, group, limit).inc();
     }
 
-    pub(super) fn memory(&self, app: &str, bytes: u64) {
-        let gauge = self.memory.get_or_create(&AppLabel { app: app.to_owned() });
+    pub(super) fn memory(&self, kind: Kind, group: &str, bytes: u64) {
+        let name = group.to_owned();
+        let gauge = match kind {
+            Kind::App => self.memory_of_apps.get_or_create(&AppLabel { app: name }),
+            Kind::Jobs => self.memory_of_jobs.get_or_create(&GroupLabel { group: name }),
+        };
         gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
-}
 
-fn label(app: &str, limit: Limit) -> LimitLabel {
-    LimitLabel { app: app.to_owned(), limit: limit.name() }
+    fn count(&self, kind: Kind, group: &str, limit: Limit) -> Counter {
+        let (name, limit) = (group.to_owned(), limit.name());
+        match kind {
+            Kind::App => self.of_apps.get_or_create_owned(&LimitLabel { app: name, limit }),
+            Kind::Jobs => self.of_jobs.get_or_create_owned(&GroupLimitLabel { group: name, limit }),
+        }
+    }
 }

@@ -12,7 +12,7 @@ impl Workers {
         let its = self.known.iter().filter(|(_, it)| it.app == app && it.phase == *phase);
         its.filter_map(|(generation, worker)| match worker.way {
             Way::Shared(seat) => Some((*generation, seat)),
-            Way::Own(_) => None,
+            Way::Own(_) | Way::None => None,
         })
         .collect()
     }

@@ -60,7 +60,10 @@ fn shared_warnings(app: &App, processes: &Processes, sockets: &SharedSockets) ->
     let mut warnings = Vec::new();
     let plan = sockets.plan(processes);
     let runs = |servers: &[&'static str]| {
-        servers.iter().copied().find(|server| processes.command.iter().any(|it| is(it, server)))
+        servers
+            .iter()
+            .copied()
+            .find(|server| processes.launch.command.iter().any(|it| is(it, server)))
     };
     if let Some(server) = runs(&NO_SOCKET) {
         warnings.push(format!(

@@ -166,7 +166,7 @@ impl SharedSockets {
         } else if self.queues == 1 && self.selection != Selection::Kernel {
             let name = self.selection.name();
             keys.mistake_at("selection", &format!("{name} needs more than one of queues"));
-        } else if self.plan(processes).workers_min() > processes.count as usize {
+        } else if self.plan(processes).workers_min() > processes.launch.count as usize {
             let min = self.plan(processes).workers_min();
             keys.mistake_at(
                 "queues",
@@ -183,6 +183,6 @@ impl SharedSockets {
     /// The sockets that are asked for.
     pub(crate) fn plan(&self, processes: &Processes) -> Plan {
         let (queues, per_worker) = (self.queues as usize, self.queues_per_worker as usize);
-        Plan::new(self.selection, processes.count as usize, queues, per_worker)
+        Plan::new(self.selection, processes.launch.count as usize, queues, per_worker)
     }
 }

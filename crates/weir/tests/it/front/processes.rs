@@ -212,7 +212,7 @@ fn workers_are_listed_scaled_signalled_and_paused() {
     until(|| listed(&weir)["workers"].as_array().map(Vec::len) == Some(1));
     assert_eq!(serving(&weir).len(), 1);
     // The server in Python knows no USR1, and dies of it.
-    weir.site.ok(&["workers", "dump", "shop", "0"]);
+    weir.site.ok(&["workers", "dump", "shop", "0", "--signal", "USR1"]);
     weir.wait_for_log("was killed by signal 10");
     until(|| serving(&weir).len() == 1);
 

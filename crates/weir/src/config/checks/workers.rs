@@ -1,0 +1,27 @@
+//! The same for job workers: whether they could be started at all.
+
+use weir_supervisor::workers::{Mistake, mistakes as of_group};
+
+use super::super::Settings;
+use super::super::report::Report;
+
+pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    let run = settings.run_folder();
+    for (name, workers) in &settings.workers {
+        // A name that is none was reported where it was read.
+        let Ok(group) = workers.group(name, &settings.supervisor.restart) else { continue };
+        if group.command.is_empty() {
+            // So was that.
+            continue;
+        }
+        for Mistake { setting, text, .. } in of_group(&group, &run) {
+            let path = match setting {
+                "run_folder" => format!("workers.{name}"),
+                "sockets" | "variables" => format!("workers.{name}.command"),
+                "readiness" => format!("workers.{name}.ready_line"),
+                same => format!("workers.{name}.{same}"),
+            };
+            report.mistake_at(&path, format!("{path}: {text}"));
+        }
+    }
+}

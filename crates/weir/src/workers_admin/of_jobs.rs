@@ -1,0 +1,31 @@
+//! Workers of jobs: what they do with them is the job server's to know, here or elsewhere.
+
+use weir_base::clock::Timestamp;
+
+use super::{AppRow, JOBS, Reported, WorkerRow, process_row, rolling, vacancy_row};
+
+/// None: they are not run here.
+pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<AppRow> {
+    let group = reported.groups.get(name)?;
+    let processes = reported.workers.values().filter(|worker| worker.state.group == name);
+    let vacant = reported.slots.values().filter(|slot| slot.group == name);
+    let workers = processes.map(|worker| process_row(worker, reported, now));
+    let mut workers: Vec<WorkerRow> = workers.chain(vacant.filter_map(vacancy_row)).collect();
+    workers.sort_by_key(|row| (row.worker, row.pid));
+    for row in &mut workers {
+        row.restarts = row.worker.map_or(0, |slot| reported.counted.restarts(name, slot));
+        if row.state == "serving" {
+            "running".clone_into(&mut row.state);
+        }
+    }
+    Some(AppRow {
+        name: name.to_owned(),
+        mode: JOBS.to_owned(),
+        processes: Some(group.processes),
+        rolling: group.rolling.as_ref().map(rolling),
+        evictions: reported.counted.evictions(name),
+        restarts: reported.counted.all_restarts(name),
+        workers,
+        ..AppRow::default()
+    })
+}
