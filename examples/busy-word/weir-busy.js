@@ -98,8 +98,13 @@ function listen(server, environment = process.env) {
     const door = net.createServer((connection) => server.emit("connection", connection));
     return door.listen({ fd });
   });
-  server.once("close", () => doors.forEach((door) => door.close()));
-  return { close: () => [server, ...doors].forEach((it) => it.close()) };
+  // Whoever closes it means all of them.
+  const { close } = server;
+  server.close = (...done) => {
+    for (const door of doors) if (door.listening) door.close();
+    return close.apply(server, done);
+  };
+  return server;
 }
 
 module.exports = { Word, keep, listen };

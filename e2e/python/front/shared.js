@@ -9,8 +9,7 @@ const server = http.createServer((request, response) => {
   response.end(String(process.pid));
 });
 busy.keep(server);
-const listening = busy.listen(server);
+busy.listen(server);
 process.on("SIGTERM", () => {
-  listening.close();
-  server.once("close", () => process.exit(0));
+  server.close(() => process.exit(0));
 });

@@ -23,6 +23,7 @@ COMMANDS = {
     "hypercorn": ([*HYPERCORN, "-b", "fd://{fd0}", "-b", "fd://{fd1}"], SEVERAL),
     "unicorn": (["unicorn", "-E", "none", "shared.ru"], SEVERAL + 'stop_signal = "QUIT"\n'),
     "node": (["node", "shared.js"], SEVERAL),
+    "node, as it is": (["node", "--require", "../../../examples/busy-word/weir-preload.js", "plain.js"], SEVERAL),
     # Those that take one.
     "puma": (PUMA, ""),
     "uvicorn": ([str(BIN / "uvicorn"), "--fd", "{fd}", "--log-level", "warning", "asgi:app"], ""),
