@@ -19,6 +19,10 @@ const FILE_NAME: &str = "weir.lock";
 /// How often a lock that is held is looked at again.
 const ORPHAN_LOOK: Duration = Duration::from_millis(20);
 
+/// The number of its descriptor, at least. When a process is killed the kernel closes its descriptors
+/// in the order of their numbers: who gets the lock must find no socket that is still listened to.
+const NUMBER_MIN: i32 = 512;
+
 /// The lock, until it is dropped and every service that inherited it has ended.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
@@ -46,7 +50,8 @@ impl Lock {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Self(file))
+        let last = rustix::io::fcntl_dupfd_cloexec(&file, NUMBER_MIN)?;
+        Ok(Self(File::from(last)))
     }
 
     /// Keeps every Weir off the folder while it is read, and writes nothing: a folder without a
