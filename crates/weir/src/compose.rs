@@ -39,6 +39,7 @@ use self::realtime::Realtime;
 use self::workers::{RecyclingMetrics, Served, Workers};
 use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
+use crate::holds::Holds;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::restart_admin::Restart;
@@ -61,6 +62,8 @@ pub(crate) struct Weir {
     apps: Arc<Apps>,
     /// Apps whose workers take connections themselves.
     sockets: Arc<SocketApps>,
+    /// What operators have held up of them.
+    holds: Holds,
     access_log: Option<AccessLog>,
     /// What the parent has reported of the apps' workers, and the way to tell it something.
     reported: Arc<Mutex<Reported>>,
@@ -112,8 +115,12 @@ impl Weir {
         let clock = Clock::system();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessMetrics::new(&clock)));
+        let apps = apps(settings, only, &clock, &mut registry)?;
+        let holds = Holds::new(Arc::clone(&apps), settings.holds_file());
+        holds.restore();
         let mut weir = Self {
-            apps: apps(settings, only, &clock, &mut registry)?,
+            apps,
+            holds,
             sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
@@ -267,6 +274,8 @@ impl Weir {
             turn = jobs_and_pages.turn() => turn?,
             why = ended(&mut self.cores) => bail!(why),
         });
+        // Up to here operators spoke to the process before.
+        self.holds.restore();
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if let Some(door) = door {
@@ -314,6 +323,7 @@ impl Weir {
             apps: Arc::clone(&self.apps),
             sockets: Arc::clone(&self.sockets),
             groups: Arc::new(Groups::of(settings)),
+            holds: self.holds.clone(),
             reported: Arc::clone(&self.reported),
             orders: self.orders.clone(),
         }

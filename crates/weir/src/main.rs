@@ -19,6 +19,7 @@ mod compose;
 mod config;
 mod exit;
 mod front;
+mod holds;
 mod http;
 mod logging;
 mod output;

@@ -34,6 +34,7 @@ use weir_supervisor::control::{
 
 use self::counted::Counted;
 use crate::config::Settings;
+use crate::holds::Holds;
 use crate::sockets::SocketApps;
 
 /// How long the parent may take to say whether it follows an order.
@@ -47,6 +48,7 @@ pub(crate) struct Front {
     /// Those whose workers take connections themselves.
     pub(crate) sockets: Arc<SocketApps>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) holds: Holds,
     /// What the parent has reported.
     pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) orders: Orders,
@@ -330,15 +332,15 @@ impl Front {
             }
             Order::Pause { app } => {
                 self.apps.pause(&app).map_err(no_such_app)?;
-                return Ok(());
+                return self.keep_holds().await;
             }
             Order::Resume { app } => {
                 self.apps.resume(&app).map_err(no_such_app)?;
-                return Ok(());
+                return self.keep_holds().await;
             }
             Order::Maintenance { app, is_on } => {
                 self.apps.set_maintenance(&app, is_on).map_err(no_such_app)?;
-                return Ok(());
+                return self.keep_holds().await;
             }
             Order::Restart { app: group, worker: None } => Command::RestartRolling { group },
             Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
@@ -350,6 +352,19 @@ impl Front {
             }
         };
         self.ask(command).await
+    }
+
+    async fn keep_holds(&self) -> Result<(), Problem> {
+        let holds = self.holds.clone();
+        let kept = tokio::task::spawn_blocking(move || holds.keep()).await;
+        kept.map_err(std::io::Error::other).flatten().map_err(|error| {
+            let path = self.holds.path().display();
+            let error = format!(
+                "it is done, but a restart will undo it: {path} can't be written ({error})"
+            );
+            let hint = "make it writable and do it again";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error, hint)
+        })
     }
 
     fn reported(&self) -> MutexGuard<'_, Reported> {

@@ -128,6 +128,11 @@ impl Settings {
         self.data_dir.join("switches.json")
     }
 
+    /// Where it is kept which apps are paused or in maintenance.
+    pub(crate) fn holds_file(&self) -> PathBuf {
+        self.data_dir.join("holds.json")
+    }
+
     /// Where the apps' workers have their sockets. In full, for they run elsewhere.
     pub(crate) fn run_folder(&self) -> PathBuf {
         let folder = self.data_dir.join("run");

@@ -205,6 +205,37 @@ fn an_app_refuses_for_the_sake_of_a_queue_and_shows_its_maintenance_page() {
 }
 
 #[test]
+fn what_operators_hold_up_stays_so_over_restarts() {
+    let (shop, blog) = (Worker::start("shop"), Worker::start("blog"));
+    let site = Site::new("");
+    let blog = app("blog", "paths = [\"/blog\"]\n", &[&blog]);
+    site.write(&format!("{BASE}{}{blog}", app("shop", "", &[&shop])));
+    let weir = site.start();
+    weir.site.ok(&["workers", "pause", "shop"]);
+    weir.site.ok(&["workers", "maintenance", "blog", "on"]);
+    let held = |weir: &Weir| {
+        let listed = weir.site.ok(&["workers", "list"]);
+        let (shop, blog) = (listed.contains("shop: 0 waiting, paused"), &listed);
+        shop && blog.contains("blog: 0 waiting, in maintenance")
+    };
+    assert!(held(&weir));
+    weir.site.ok(&["restart"]);
+    assert!(held(&weir), "a new service process");
+    let weir = weir.end().start();
+    assert!(held(&weir), "a stop and a start");
+    weir.site.ok(&["workers", "resume", "shop"]);
+    weir.site.ok(&["workers", "maintenance", "blog", "off"]);
+    weir.site.ok(&["restart"]);
+    assert_eq!(body(weir.front(), "/", ""), "shop /");
+    assert_eq!(body(weir.front(), "/blog", ""), "blog /blog");
+    // Where it can't be kept, that is said.
+    std::fs::create_dir(weir.data_dir().join("holds.new")).expect("made");
+    let shown = weir.site.shown(&["workers", "pause", "shop"]);
+    assert!(shown.contains("it is done, but a restart will undo it"), "{shown}");
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn requests_are_logged_and_a_reload_opens_the_file_anew() {
     let shop = Worker::start("shop");
     let site = Site::new("");
