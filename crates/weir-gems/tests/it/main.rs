@@ -1,0 +1,4 @@
+//! What the crate promises, from outside.
+
+mod package;
+mod package_mutations;
