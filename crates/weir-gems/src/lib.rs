@@ -2,9 +2,12 @@
 //!
 //! - [`name`], [`version`], [`platform`], [`requirement`], [`release`]: the words, with their rules;
 //! - [`index`]: the texts of the compact index, and their digests;
+//! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
 //! - [`package`]: `.gem` files, which anybody may have written.
 
+pub mod dependency_api;
 pub mod index;
+pub mod marshal;
 pub mod name;
 pub mod package;
 pub mod platform;

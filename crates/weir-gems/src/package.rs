@@ -23,7 +23,9 @@ use std::io::Read;
 pub use self::error::{Exceeded, PackageError};
 pub use self::limits::PackageLimits;
 use self::members::Members;
-pub use self::specification::{Dependency, DependencyKind, Specification, SpecificationError};
+pub use self::specification::{
+    About, Dependency, DependencyKind, Specification, SpecificationError,
+};
 pub use self::yaml::YamlError;
 use crate::release::Checksum;
 

@@ -1,8 +1,11 @@
 //! Platforms that a version was built for.
 
+mod parts;
+
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::parts::Parts;
 use crate::name::is_name_character;
 
 /// Bytes of a platform.
@@ -42,6 +45,12 @@ impl Platform {
     #[must_use]
     pub fn is_ruby(&self) -> bool {
         &*self.0 == RUBY
+    }
+
+    /// What clients compare; None: any Ruby.
+    #[must_use]
+    pub fn parts(&self) -> Option<Parts> {
+        (!self.is_ruby()).then(|| Parts::of(self))
     }
 }
 
