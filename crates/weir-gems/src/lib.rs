@@ -3,7 +3,8 @@
 //! - [`name`], [`version`], [`platform`], [`requirement`], [`release`]: the words, with their rules;
 //! - [`index`]: the texts of the compact index, and their digests;
 //! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
-//! - [`package`]: `.gem` files, which anybody may have written.
+//! - [`package`]: `.gem` files, which anybody may have written;
+//! - [`store`]: what is kept, and how it changes.
 
 pub mod dependency_api;
 pub mod index;
@@ -13,4 +14,5 @@ pub mod package;
 pub mod platform;
 pub mod release;
 pub mod requirement;
+pub mod store;
 pub mod version;

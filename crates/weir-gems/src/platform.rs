@@ -41,6 +41,11 @@ impl Platform {
         &self.0
     }
 
+    /// Takes a text that was checked when it was written.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// Whether it runs on any Ruby; then it is left out of file names and lines.
     #[must_use]
     pub fn is_ruby(&self) -> bool {

@@ -36,6 +36,11 @@ impl Version {
         &self.0
     }
 
+    /// Takes a text that was checked when it was written.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// Whether it is older, newer or neither. Not `Ord`: that would have to tell `1` from `1.0`.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {

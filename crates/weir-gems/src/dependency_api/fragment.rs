@@ -120,6 +120,15 @@ impl<'a> Fragment<'a> {
 }
 
 impl FragmentRelease<'_> {
+    /// `1.0` or `1.0-java`.
+    #[must_use]
+    pub fn full(&self) -> String {
+        match self.platform {
+            "ruby" => self.number.to_owned(),
+            platform => format!("{}-{platform}", self.number),
+        }
+    }
+
     pub(super) fn list(&self) -> usize {
         self.list
     }

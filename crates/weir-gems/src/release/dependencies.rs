@@ -51,6 +51,11 @@ impl Dependencies {
         &self.0
     }
 
+    /// Takes a text that was checked when it was written.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// Names, and their requirements as lines have them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.split(',').filter_map(|part| part.split_once(':'))

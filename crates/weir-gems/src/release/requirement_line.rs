@@ -15,6 +15,11 @@ impl RequirementLine {
         &self.0
     }
 
+    /// Takes a text that was checked when it was written.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// None for `>= 0`, which lines leave out for Ruby and RubyGems.
     #[must_use]
     pub fn unless_any(requirement: &Requirement) -> Option<Self> {
