@@ -12,7 +12,7 @@ const APPLICATION_ID: i64 = 0x7765_6972;
 const FORMAT: i64 = 1;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
-const PAGE_BYTES: i64 = 8_192;
+const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
 const STEPS: [&str; 1] = ["
