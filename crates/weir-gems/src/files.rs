@@ -27,18 +27,16 @@ pub(crate) enum Kept {
 }
 
 impl Files {
-    /// Opens the folder, or makes it. What arrived only in part before a crash is removed, so only
-    /// one process may have the folder.
+    /// Opens the folder, or makes it, and removes what arrived only in part before a crash. Another
+    /// process may use it at the same time: what arrives there is locked.
     ///
     /// # Errors
     /// The system's.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let files = Self { folder: folder.into() };
         let arriving = files.folder.join(ARRIVING);
-        if arriving.exists() {
-            fs::remove_dir_all(&arriving)?;
-        }
         fs::create_dir_all(&arriving)?;
+        arriving::remove_orphans(&arriving)?;
         Ok(files)
     }
 
@@ -80,4 +78,29 @@ impl Files {
 /// A name is on disk when its folder is.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_writes_any_more_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::open(folder.path()).unwrap();
+        let mut arriving = files.arrive().unwrap();
+        arriving.write(b"gem").unwrap();
+        fs::write(folder.path().join(ARRIVING).join("orphan"), b"half").unwrap();
+        let again = Files::open(folder.path()).unwrap();
+        let count = || fs::read_dir(folder.path().join(ARRIVING)).unwrap().count();
+        assert_eq!(count(), 1);
+        let checksum = Checksum([9; 32]);
+        assert_eq!(files.keep(arriving, checksum).unwrap(), Kept::New);
+        assert_eq!(count(), 0);
+        assert_eq!(io::read_to_string(again.get(checksum).unwrap()).unwrap(), "gem");
+        assert_eq!(again.keep(again.arrive().unwrap(), checksum).unwrap(), Kept::Known);
+        assert_eq!(count(), 0);
+        again.remove(checksum).unwrap();
+        assert!(files.get(checksum).is_err());
+    }
 }

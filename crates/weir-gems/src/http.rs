@@ -9,6 +9,7 @@ mod compact_index;
 mod dependencies;
 mod download;
 mod failure;
+mod patient;
 mod push;
 mod range;
 mod receive;

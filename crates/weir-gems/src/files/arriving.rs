@@ -15,12 +15,27 @@ pub(crate) struct Arriving {
     path: Remove,
 }
 
+/// Removes files whose writer has gone.
+pub(super) fn remove_orphans(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        // One that has gone meanwhile has become a gem.
+        let Ok(file) = File::open(&path) else { continue };
+        if file.try_lock().is_ok() {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 impl Arriving {
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let path = folder.join(hex::encode(random));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        // Held until the file is closed, by a crash too: so others know that it is not abandoned.
+        file.lock()?;
         Ok(Self { file, path: Remove(Some(path)) })
     }
 

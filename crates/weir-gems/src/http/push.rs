@@ -28,6 +28,8 @@ impl<S: Store> Gems<S> {
     {
         let headers = &call.request.headers;
         let key = self.authorize(headers, Scope::PushRubygem).await?;
+        // As a reload may have changed it.
+        self.pushes.set_limit(call.settings.limits.pushes_max);
         let _permit = self.pushes.try_acquire().map_err(|full| {
             self.metrics.limit_hit(Limit::PushesMax);
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, full)

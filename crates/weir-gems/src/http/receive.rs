@@ -1,20 +1,15 @@
 //! Bodies of requests, within their limits: a gem into a file, a form into memory.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::Body as HttpBody;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use multer::{Constraints, Multipart, SizeLimit};
-use tokio::time::{Sleep, sleep};
-use tokio_stream::Stream;
 use weir_net::server::BoxError;
 
+use super::patient::{BodyError, Patient};
 use super::{Failure, Gems};
 use crate::files::Arriving;
 use crate::metrics::Limit;
@@ -38,69 +33,6 @@ struct Writing {
     file: Option<Arriving>,
     waiting: Vec<u8>,
     bytes: u64,
-}
-
-/// A body whose silence is bounded.
-struct Patient<B> {
-    body: B,
-    patience: Duration,
-    /// Runs while the client is silent.
-    silence: Option<Pin<Box<Sleep>>>,
-}
-
-/// Why a body ended before its end.
-#[derive(Debug, thiserror::Error)]
-enum BodyError {
-    #[error("the body did not arrive in time (gems.limits.body_timeout)")]
-    Late,
-    #[error("the body broke off: {0}")]
-    Broken(BoxError),
-}
-
-impl<B> Patient<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    fn new(body: B, patience: Duration) -> Self {
-        Self { body, patience, silence: None }
-    }
-
-    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        loop {
-            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else { break };
-            self.silence = None;
-            match frame.transpose() {
-                Err(error) => return Poll::Ready(Some(Err(BodyError::Broken(error.into())))),
-                Ok(None) => return Poll::Ready(None),
-                // Trailers say nothing here.
-                Ok(Some(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(data)));
-                    }
-                }
-            }
-        }
-        let patience = self.patience;
-        let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
-        silence.as_mut().poll(context).map(|()| Some(Err(BodyError::Late)))
-    }
-
-    async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        poll_fn(|context| self.poll_chunk(context)).await.transpose()
-    }
-}
-
-impl<B> Stream for Patient<B>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: Into<BoxError>,
-{
-    type Item = Result<Bytes, BodyError>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_chunk(context)
-    }
 }
 
 impl<S: Store> Gems<S> {
@@ -242,7 +174,8 @@ impl<S: Store> Gems<S> {
                 Some(GEM_FIELD) => self.too_large(*limit),
                 _ => self.form_too_large(error),
             },
-            multer::Error::StreamSizeExceeded { .. } => self.form_too_large(error),
+            // Other fields are short: it is the gem that is too large.
+            multer::Error::StreamSizeExceeded { limit } => self.too_large(*limit),
             _ => bad(format!("the form can't be read: {error}")),
         }
     }

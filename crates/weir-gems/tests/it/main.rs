@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a test that was skipped says so")]
 
 mod client;
+mod http;
 mod package;
 mod package_mutations;
 mod ruby;

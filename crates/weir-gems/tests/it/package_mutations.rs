@@ -44,7 +44,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
 }
 
 /// Damage to the whole file, or to a member with the checksums made right again: that gets deeper.
-fn mutant(seed: u64) -> Vec<u8> {
+pub(crate) fn mutant(seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let sample = sample();
     let mut metadata = sample.metadata().into_bytes();
