@@ -52,7 +52,8 @@ impl SqliteSettings {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            reader_cache_bytes: 4 << 20,
+            // Holds the index of 190,000 names: a read of an info costs one page more.
+            reader_cache_bytes: 16 << 20,
             writer_cache_bytes: 32 << 20,
             import_batch: 2_000,
         }
