@@ -1,0 +1,86 @@
+//! The index alone: for trying clients and for profiles.
+//!
+//! `serve ADDRESS CORES FOLDER` serves what is in the folder, makes an API key for everything, and
+//! prints it.
+
+#![expect(clippy::print_stdout, reason = "a tool at a terminal")]
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_base::switch::Switches;
+use weir_gems::settings::GemsSettings;
+use weir_gems::store::{KeySettings, Scope, SqliteSettings, SqliteStore};
+use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
+use weir_net::server::{
+    Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
+};
+use weir_net::{BindOptions, Listener, NetMetrics};
+
+struct Door(Arc<Gems<SqliteStore>>);
+
+impl Service for Door {
+    fn claims_upgrade(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        Err(upgrade.refuse(StatusCode::NOT_FOUND, "nothing is upgraded here\n"))
+    }
+
+    async fn http(self: Rc<Self>, request: Request<Incoming>, _peer: Peer) -> Response<Body> {
+        self.0.answer(request).await
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let address = arguments[0].parse().expect("an address");
+    let cores: usize = arguments[1].parse().expect("a number of cores");
+    let folder = std::path::Path::new(&arguments[2]);
+    let clock = Clock::system();
+    let mut registry = Registry::default();
+    let settings = SqliteSettings::new(folder.join("gems.db"));
+    let store = SqliteStore::open(&settings, clock.now()).expect("a store");
+    let key = KeySettings {
+        name: "example".to_owned(),
+        scopes: vec![Scope::PushRubygem, Scope::YankRubygem],
+        gems: Vec::new(),
+        expires_at_us: None,
+    };
+    let (secret, _) = keys::create(&store, key, clock.now()).await.expect("a key");
+    let gems = Gems::new(GemsParts {
+        store,
+        files: Files::open(folder.join("files")).expect("a folder"),
+        settings: Arc::new(ArcSwap::from_pointee(GemsSettings::default())),
+        clock: clock.clone(),
+        metrics: GemsMetrics::register(&mut registry),
+        switches: Arc::new(Switches::default()),
+    });
+    let sockets = Listener::bind_group(&address, cores, BindOptions::default()).expect("to listen");
+    let at = sockets[0].address().expect("an address");
+    println!("listening on {at}, key {}", secret.expose());
+    let stop = Stop {
+        graceful: CancellationToken::new(),
+        at_once: CancellationToken::new(),
+        deadline: Duration::from_secs(10),
+    };
+    let running = weir_net::server::start(Start {
+        listeners: vec![CoreListener { sockets, tls: None }],
+        cores,
+        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        clock,
+        metrics: NetMetrics::register(&mut registry),
+        service: move |_: CoreIndex| Rc::new(Door(Arc::clone(&gems))),
+        stop,
+    });
+    println!("{:?}", running.expect("cores").join().await);
+}

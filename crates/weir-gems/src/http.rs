@@ -1,0 +1,158 @@
+//! What clients ask over HTTP: a request in, an answer out, on the core that accepted it.
+//!
+//! Reads touch memory or a page cache and are answered where they arrive; what waits for a disk runs
+//! on threads that may wait.
+
+mod authorize;
+mod body;
+mod compact_index;
+mod dependencies;
+mod download;
+mod failure;
+mod patient;
+mod push;
+mod range;
+mod receive;
+mod representation;
+mod route;
+mod specs;
+mod yank;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use hyper::{Method, Request, Response};
+use weir_base::clock::Clock;
+use weir_base::semaphore::Semaphore;
+use weir_base::switch::Switches;
+use weir_net::server::{Body, BoxError};
+
+use self::failure::Failure;
+pub use self::route::Endpoint;
+use self::route::Route;
+use self::specs::SpecLists;
+use crate::files::Files;
+use crate::metrics::GemsMetrics;
+use crate::settings::GemsSettings;
+use crate::store::Store;
+
+/// What a service is made of.
+#[derive(Debug)]
+pub struct GemsParts<S> {
+    pub store: S,
+    pub files: Files,
+    pub settings: Arc<ArcSwap<GemsSettings>>,
+    pub clock: Clock,
+    pub metrics: GemsMetrics,
+    /// Endpoints that are off, by [`Endpoint::name`].
+    pub switches: Arc<Switches>,
+}
+
+/// The service. All cores share it.
+pub struct Gems<S> {
+    store: Arc<S>,
+    files: Files,
+    settings: Arc<ArcSwap<GemsSettings>>,
+    clock: Clock,
+    metrics: GemsMetrics,
+    switches: Arc<Switches>,
+    pushes: Semaphore,
+    specs: SpecLists,
+}
+
+impl<S> fmt::Debug for Gems<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Gems").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The head of a request, and what its path means.
+struct Call<'a> {
+    request: &'a hyper::http::request::Parts,
+    settings: &'a GemsSettings,
+}
+
+type Answer = Result<Response<Body>, Failure>;
+
+impl<S: Store> Gems<S> {
+    /// Puts a service together.
+    #[must_use]
+    pub fn new(parts: GemsParts<S>) -> Arc<Self> {
+        let pushes_max = parts.settings.load().limits.pushes_max;
+        let GemsParts { store, files, settings, clock, metrics, switches } = parts;
+        let pushes = Semaphore::new("pushes of gems", "gems.limits.pushes_max", pushes_max);
+        let specs = SpecLists::default();
+        let store = Arc::new(store);
+        Arc::new(Self { store, files, settings, clock, metrics, switches, pushes, specs })
+    }
+
+    /// The store, for commands and views.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Whether a path is one of these.
+    #[must_use]
+    pub fn serves(&self, path: &str) -> bool {
+        Route::parse(path, &self.settings.load().mount).is_some()
+    }
+
+    /// Answers a request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let start = self.clock.now();
+        let (request, body) = request.into_parts();
+        let settings = self.settings.load_full();
+        let Some(route) = Route::parse(request.uri.path(), &settings.mount) else {
+            return Failure::not_found("there is nothing at this path").into_response();
+        };
+        let endpoint = route.endpoint();
+        let call = Call { request: &request, settings: &settings };
+        let answer = match self.check(endpoint, &request.method) {
+            Ok(()) => self.route(&call, route, body).await,
+            Err(failure) => Err(failure),
+        };
+        let response = answer.unwrap_or_else(Failure::into_response);
+        // Of an answer to HEAD the body is not sent.
+        let is_sent = request.method != Method::HEAD;
+        let bytes = response.body().size_hint().exact().filter(|_| is_sent).unwrap_or_default();
+        let took = self.clock.now().since(start);
+        self.metrics.answered(endpoint, response.status(), bytes, took);
+        response
+    }
+
+    /// Whether the endpoint is on, and takes the method.
+    fn check(&self, endpoint: Endpoint, method: &Method) -> Result<(), Failure> {
+        if !endpoint.takes(method) {
+            return Err(Failure::method_not_allowed(endpoint.methods()));
+        }
+        match self.switches.is_off(endpoint.name(), self.clock.now()) {
+            true => Err(Failure::switched_off(endpoint)),
+            false => Ok(()),
+        }
+    }
+
+    async fn route<B>(&self, call: &Call<'_>, route: Route<'_>, body: B) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        match route {
+            Route::Text(kind) => self.text(call, kind).await,
+            Route::Info(name) => self.info(call, &name).await,
+            Route::Dependencies(format) => self.dependencies(call, format).await,
+            Route::Specs(list) => self.spec_list(call, list).await,
+            Route::Gemspec(full_name) => self.gemspec(call, &full_name).await,
+            Route::File(full_name) => self.file(call, &full_name).await,
+            Route::Push => self.push(call, body).await,
+            Route::Yank => self.yank(call, body).await,
+        }
+    }
+}

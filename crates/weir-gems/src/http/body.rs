@@ -1,0 +1,120 @@
+//! Bodies that are longer than should be copied: pieces of a text, and files.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::task::JoinHandle;
+use weir_net::server::Body;
+
+use crate::index::text::Text;
+
+/// The pieces of a text, shared with all who are sent them.
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    left: u64,
+}
+
+/// A range of a text.
+pub(super) fn of_text(text: &Text, range: Range<u64>) -> Body {
+    let left = range.end - range.start;
+    let mut pieces: VecDeque<Bytes> = text.range(range).collect();
+    match pieces.len() {
+        0 => Body::empty(),
+        1 => pieces.pop_front().unwrap_or_default().into(),
+        _ => Body::new(Pieces { pieces, left }),
+    }
+}
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.pieces.pop_front();
+        self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// Bytes of a file that are read at once, ahead of a client that takes them.
+const CHUNK_BYTES: u64 = 128 << 10;
+
+/// A range of a file, read on threads that may wait for the disk.
+struct FilePart {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+/// A range of a file.
+pub(super) fn of_file(file: File, range: Range<u64>) -> Body {
+    let (at, end) = (range.start, range.end);
+    Body::new(FilePart { file: Arc::new(file), at, end, reading: None })
+}
+
+impl FilePart {
+    fn read(&self) -> JoinHandle<io::Result<Bytes>> {
+        let (file, at) = (Arc::clone(&self.file), self.at);
+        let length = (self.end - at).min(CHUNK_BYTES);
+        tokio::task::spawn_blocking(move || {
+            // No more than CHUNK_BYTES.
+            let mut chunk = vec![0; usize::try_from(length).unwrap_or_default()];
+            file.read_exact_at(&mut chunk, at)?;
+            Ok(chunk.into())
+        })
+    }
+}
+
+impl HttpBody for FilePart {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.at == self.end {
+            return Poll::Ready(None);
+        }
+        let mut reading = match self.reading.take() {
+            Some(reading) => reading,
+            None => self.read(),
+        };
+        let Poll::Ready(read) = Pin::new(&mut reading).poll(context) else {
+            self.reading = Some(reading);
+            return Poll::Pending;
+        };
+        let chunk = read.map_err(io::Error::other).flatten()?;
+        self.at += chunk.len() as u64;
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.at == self.end
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.end - self.at)
+    }
+}

@@ -1,0 +1,22 @@
+//! `/versions`, `/names`, `/info/NAME`.
+
+use super::representation::{Described, TEXT, bytes};
+use super::{Answer, Call, Failure, Gems, body};
+use crate::store::{Store, TextKind};
+
+impl<S: Store> Gems<S> {
+    /// Digests, length and bytes are those of one snapshot.
+    pub(super) async fn text(&self, call: &Call<'_>, kind: TextKind) -> Answer {
+        let text = self.store.text(kind).await?;
+        let described = Described::by(&text.digests, text.length(), TEXT);
+        Ok(described.answer(&call.request.headers, |range| body::of_text(&text, range)))
+    }
+
+    pub(super) async fn info(&self, call: &Call<'_>, name: &str) -> Answer {
+        let Some(info) = self.store.info(name).await? else {
+            return Err(Failure::not_found("This rubygem could not be found."));
+        };
+        let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
+        Ok(bytes(&call.request.headers, &described, &info.content))
+    }
+}

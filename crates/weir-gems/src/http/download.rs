@@ -1,0 +1,88 @@
+//! `/gems/NAME-VERSION.gem` and `/quick/Marshal.4.8/NAME-VERSION.gemspec.rz`.
+
+use std::fs::File;
+use std::io;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use weir_net::server::Body;
+
+use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
+use super::{Answer, Call, Failure, Gems, body};
+use crate::index::digest::Digests;
+use crate::store::{Store, StoreError, StoredFile};
+
+/// What stays as it is in the path that a client is sent to.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
+impl<S: Store> Gems<S> {
+    pub(super) async fn file(&self, call: &Call<'_>, full_name: &str) -> Answer {
+        if let Some(base) = &call.settings.files_url {
+            return redirect(base, full_name);
+        }
+        let Some(stored) = self.store.file(full_name).await? else {
+            return Err(unknown(full_name));
+        };
+        let file = self.open(full_name, stored).await?;
+        let described = described(&stored);
+        Ok(described.answer(&call.request.headers, |range| body::of_file(file, range)))
+    }
+
+    async fn open(&self, full_name: &str, stored: StoredFile) -> Result<File, Failure> {
+        let files = self.files.clone();
+        let opening = tokio::task::spawn_blocking(move || {
+            let file = files.get(stored.checksum)?;
+            match file.metadata()?.len() == stored.bytes {
+                true => Ok(file),
+                false => Err(io::Error::other("it has another length than it was pushed with")),
+            }
+        });
+        let opened = opening.await.map_err(io::Error::other).flatten();
+        opened.map_err(|error| {
+            let path = format!("{full_name}.gem ({})", stored.checksum);
+            StoreError::Io { path, error }.into()
+        })
+    }
+
+    pub(super) async fn gemspec(&self, call: &Call<'_>, full_name: &str) -> Answer {
+        let Some(gemspec) = self.store.gemspec(full_name).await? else {
+            return Err(unknown(full_name));
+        };
+        let digests = Digests::of(&gemspec);
+        let described = Described::by(&digests, gemspec.len() as u64, BINARY);
+        Ok(bytes(&call.request.headers, &described, &gemspec.into()))
+    }
+}
+
+fn unknown(full_name: &str) -> Failure {
+    Failure::not_found(format!("there is no release {full_name:?} here"))
+}
+
+/// A file never changes, and its checksum is known without reading it.
+fn described(stored: &StoredFile) -> Described {
+    let base64 = BASE64_STANDARD.encode(stored.checksum.0);
+    Described {
+        length: stored.bytes,
+        etag: format!("\"{}\"", stored.checksum),
+        repr_digest: format!("sha-256=:{base64}:"),
+        digest: format!("sha-256={base64}"),
+        kind: BINARY,
+        cache: FOR_A_YEAR,
+    }
+}
+
+fn redirect(base: &str, full_name: &str) -> Answer {
+    let (base, name) = (base.trim_end_matches('/'), utf8_percent_encode(full_name, PATH));
+    let wrong = |_| {
+        let text = "gems.files_url can't be sent to a client";
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    };
+    let location = HeaderValue::from_str(&format!("{base}/{name}.gem")).map_err(wrong)?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}

@@ -1,0 +1,115 @@
+//! Answers that say what is wrong, in one sentence: `gem` shows it to its user.
+
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use weir_net::server::Body;
+
+use super::Endpoint;
+use crate::package::PackageError;
+use crate::store::{PushError, StoreError, YankError};
+
+/// Bytes of a sentence: some quote what a client has sent.
+const TEXT_BYTES_MAX: usize = 1_000;
+/// Seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
+
+/// Why a request is not answered with what it asks for.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    text: String,
+    allow: Option<&'static str>,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, text: impl ToString) -> Self {
+        Self { status, text: text.to_string(), allow: None }
+    }
+
+    pub(super) fn not_found(text: impl ToString) -> Self {
+        Self::new(StatusCode::NOT_FOUND, text)
+    }
+
+    pub(super) fn method_not_allowed(methods: &'static str) -> Self {
+        let text = format!("this path takes {methods}");
+        Self { allow: Some(methods), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, text) }
+    }
+
+    /// What clients read falls back to something else on 404; what they do is to be tried again.
+    pub(super) fn switched_off(endpoint: Endpoint) -> Self {
+        let status = match endpoint {
+            Endpoint::Push | Endpoint::Yank | Endpoint::File => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::NOT_FOUND,
+        };
+        Self::new(status, format!("{:?} is switched off at the moment", endpoint.name()))
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut text = self.text;
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push('\n');
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, plain);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(methods) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        }
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+            }
+            StatusCode::UNAUTHORIZED => {
+                let scheme = HeaderValue::from_static("Bearer");
+                headers.insert(header::WWW_AUTHENTICATE, scheme);
+            }
+            // What is left of the body is not read.
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        // An operator reads the log; a client can do nothing about it.
+        tracing::error!(%error, "a request to the gems' store failed");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the gems' store does not answer; try again")
+    }
+}
+
+impl From<PushError> for Failure {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Conflict(conflict) => Self::new(StatusCode::CONFLICT, conflict),
+            PushError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<YankError> for Failure {
+    fn from(error: YankError) -> Self {
+        match error {
+            YankError::UnknownGem | YankError::UnknownRelease(_) => Self::not_found(error),
+            YankError::AlreadyYanked(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, error),
+            YankError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<PackageError> for Failure {
+    fn from(error: PackageError) -> Self {
+        let status = match error {
+            PackageError::Exceeded { .. } | PackageError::Entries(_) => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self::new(status, error)
+    }
+}

@@ -1,0 +1,75 @@
+//! A body of a request, as long as its client goes on with it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use tokio::time::{Sleep, sleep};
+use tokio_stream::Stream;
+use weir_net::server::BoxError;
+
+/// A body whose silence is bounded.
+pub(super) struct Patient<B> {
+    body: B,
+    patience: Duration,
+    /// Runs while the client is silent.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why a body ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error("the body did not arrive in time (gems.limits.body_timeout)")]
+    Late,
+    #[error("the body broke off: {0}")]
+    Broken(BoxError),
+}
+
+impl<B> Patient<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    pub(super) fn new(body: B, patience: Duration) -> Self {
+        Self { body, patience, silence: None }
+    }
+
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else { break };
+            self.silence = None;
+            match frame.transpose() {
+                Err(error) => return Poll::Ready(Some(Err(BodyError::Broken(error.into())))),
+                Ok(None) => return Poll::Ready(None),
+                // Trailers say nothing here.
+                Ok(Some(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+            }
+        }
+        let patience = self.patience;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
+        silence.as_mut().poll(context).map(|()| Some(Err(BodyError::Late)))
+    }
+
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        poll_fn(|context| self.poll_chunk(context)).await.transpose()
+    }
+}
+
+impl<B> Stream for Patient<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Item = Result<Bytes, BodyError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_chunk(context)
+    }
+}

@@ -1,0 +1,126 @@
+//! What is at a path, and what of it a request gets: all, a part, or the word that it is unchanged.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use weir_net::server::Body;
+
+use super::range::{Wanted, wanted};
+use crate::index::digest::Digests;
+
+const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+const DIGEST: HeaderName = HeaderName::from_static("digest");
+
+/// Clients ask each time whether something has changed.
+pub(super) const REVALIDATE: HeaderValue =
+    HeaderValue::from_static("public, max-age=0, must-revalidate");
+/// What never changes.
+pub(super) const FOR_A_YEAR: HeaderValue = HeaderValue::from_static("public, max-age=31536000");
+
+pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(super) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// What is said of a representation, whatever part of it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) length: u64,
+    /// With quotes.
+    pub(super) etag: String,
+    pub(super) repr_digest: String,
+    pub(super) digest: String,
+    pub(super) kind: HeaderValue,
+    pub(super) cache: HeaderValue,
+}
+
+impl Described {
+    pub(super) fn by(digests: &Digests, length: u64, kind: HeaderValue) -> Self {
+        Self {
+            length,
+            etag: digests.etag(),
+            repr_digest: digests.repr_digest(),
+            digest: digests.digest(),
+            kind,
+            cache: REVALIDATE,
+        }
+    }
+
+    /// The answer; `body` gives the bytes of a range.
+    pub(super) fn answer(
+        &self,
+        request: &HeaderMap,
+        body: impl FnOnce(Range<u64>) -> Body,
+    ) -> Response<Body> {
+        if is_known(request, &self.etag) {
+            return self.response(StatusCode::NOT_MODIFIED, Body::empty());
+        }
+        match self.wanted(request) {
+            Wanted::All => self.response(StatusCode::OK, body(0..self.length)),
+            Wanted::Part(range) => {
+                let content = format!("bytes {}-{}/{}", range.start, range.end - 1, self.length);
+                let mut response = self.response(StatusCode::PARTIAL_CONTENT, body(range));
+                set(&mut response, header::CONTENT_RANGE, &content);
+                response
+            }
+            Wanted::Nothing => {
+                let mut response = self.response(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty());
+                set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", self.length));
+                response
+            }
+        }
+    }
+
+    /// A part is only of use to who has another part of the same.
+    fn wanted(&self, request: &HeaderMap) -> Wanted {
+        let text = |name| request.get(name).and_then(|value| value.to_str().ok());
+        match text(header::IF_RANGE) {
+            Some(etag) if etag != self.etag => Wanted::All,
+            _ => wanted(text(header::RANGE), self.length),
+        }
+    }
+
+    fn response(&self, status: StatusCode, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, self.cache.clone());
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if status != StatusCode::NOT_MODIFIED {
+            headers.insert(header::CONTENT_TYPE, self.kind.clone());
+        }
+        set(&mut response, header::ETAG, &self.etag);
+        set(&mut response, REPR_DIGEST, &self.repr_digest);
+        set(&mut response, DIGEST, &self.digest);
+        response
+    }
+}
+
+/// What is set is ASCII without control characters.
+fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// Whether `If-None-Match` names the tag. Old clients leave out its quotes.
+fn is_known(request: &HeaderMap, etag: &str) -> bool {
+    let bare = |tag: &str| {
+        let tag = tag.trim_ascii();
+        tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"').to_owned()
+    };
+    let etag = bare(etag);
+    let lists = request.get_all(header::IF_NONE_MATCH).into_iter();
+    let mut tags =
+        lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(bare);
+    tags.any(|tag| tag == "*" || tag == etag)
+}
+
+/// The answer with bytes that are at hand.
+pub(super) fn bytes(request: &HeaderMap, described: &Described, content: &Bytes) -> Response<Body> {
+    described.answer(request, |range| {
+        // They are in memory, so their places fit.
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+        content.slice(place(range.start)..place(range.end)).into()
+    })
+}

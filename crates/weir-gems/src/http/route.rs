@@ -1,0 +1,173 @@
+//! What a path means.
+
+use std::borrow::Cow;
+
+use hyper::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::marshal::SpecList;
+use crate::store::TextKind;
+
+/// What can be asked for: a label of metrics, and the name of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is documented by its name")]
+pub enum Endpoint {
+    Names,
+    Versions,
+    Info,
+    Dependencies,
+    Specs,
+    Gemspec,
+    File,
+    Push,
+    Yank,
+}
+
+impl Endpoint {
+    pub(crate) const ALL: [Self; Self::COUNT] = [
+        Self::Names,
+        Self::Versions,
+        Self::Info,
+        Self::Dependencies,
+        Self::Specs,
+        Self::Gemspec,
+        Self::File,
+        Self::Push,
+        Self::Yank,
+    ];
+    pub(crate) const COUNT: usize = 9;
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Names => "names",
+            Self::Versions => "versions",
+            Self::Info => "info",
+            Self::Dependencies => "dependencies",
+            Self::Specs => "specs",
+            Self::Gemspec => "gemspec",
+            Self::File => "file",
+            Self::Push => "push",
+            Self::Yank => "yank",
+        }
+    }
+
+    pub(super) fn takes(self, method: &Method) -> bool {
+        match self {
+            Self::Push => method == Method::POST,
+            Self::Yank => method == Method::DELETE,
+            _ => method == Method::GET || method == Method::HEAD,
+        }
+    }
+
+    pub(super) const fn methods(self) -> &'static str {
+        match self {
+            Self::Push => "POST",
+            Self::Yank => "DELETE",
+            _ => "GET, HEAD",
+        }
+    }
+}
+
+/// What the dependency API answers in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Marshal,
+    Json,
+}
+
+/// What a path means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route<'a> {
+    Text(TextKind),
+    Info(Cow<'a, str>),
+    Dependencies(Format),
+    Specs(SpecList),
+    /// The full name of a release.
+    Gemspec(Cow<'a, str>),
+    /// The full name of a release.
+    File(Cow<'a, str>),
+    Push,
+    Yank,
+}
+
+impl<'a> Route<'a> {
+    /// None: nothing is there.
+    pub(super) fn parse(path: &'a str, mount: &str) -> Option<Self> {
+        let path = path.strip_prefix(mount)?;
+        Some(match path {
+            "/versions" => Self::Text(TextKind::Versions),
+            "/names" => Self::Text(TextKind::Names),
+            "/api/v1/dependencies" => Self::Dependencies(Format::Marshal),
+            "/api/v1/dependencies.json" => Self::Dependencies(Format::Json),
+            "/specs.4.8.gz" => Self::Specs(SpecList::Released),
+            "/latest_specs.4.8.gz" => Self::Specs(SpecList::Latest),
+            "/prerelease_specs.4.8.gz" => Self::Specs(SpecList::Prerelease),
+            "/api/v1/gems" => Self::Push,
+            "/api/v1/gems/yank" => Self::Yank,
+            _ => return Self::named(path),
+        })
+    }
+
+    fn named(path: &'a str) -> Option<Self> {
+        let decoded = |text: &'a str| percent_decode_str(text).decode_utf8().ok();
+        if let Some(name) = path.strip_prefix("/info/") {
+            return decoded(name).map(Self::Info);
+        }
+        if let Some(file) = path.strip_prefix("/gems/") {
+            return decoded(file.strip_suffix(".gem")?).map(Self::File);
+        }
+        let file = path.strip_prefix("/quick/Marshal.4.8/")?;
+        decoded(file.strip_suffix(".gemspec.rz")?).map(Self::Gemspec)
+    }
+
+    pub(super) fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Text(TextKind::Versions) => Endpoint::Versions,
+            Self::Text(TextKind::Names) => Endpoint::Names,
+            Self::Info(_) => Endpoint::Info,
+            Self::Dependencies(_) => Endpoint::Dependencies,
+            Self::Specs(_) => Endpoint::Specs,
+            Self::Gemspec(_) => Endpoint::Gemspec,
+            Self::File(_) => Endpoint::File,
+            Self::Push => Endpoint::Push,
+            Self::Yank => Endpoint::Yank,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_rubygems_org() {
+        let parse = |path| Route::parse(path, "");
+        assert_eq!(parse("/info/rack"), Some(Route::Info("rack".into())));
+        assert_eq!(parse("/info/a%2Db"), Some(Route::Info("a-b".into())));
+        assert_eq!(parse("/gems/rack-3.0.gem"), Some(Route::File("rack-3.0".into())));
+        let quick = "/quick/Marshal.4.8/rack-3.0.gemspec.rz";
+        assert_eq!(parse(quick), Some(Route::Gemspec("rack-3.0".into())));
+        assert_eq!(parse("/api/v1/gems"), Some(Route::Push));
+        for path in ["/", "/versions/", "/gems/rack", "/info", "/info/%ff", "/quick/x"] {
+            assert_eq!(parse(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn everything_lies_behind_the_mount() {
+        assert_eq!(Route::parse("/a/names", "/a"), Some(Route::Text(TextKind::Names)));
+        assert_eq!(Route::parse("/names", "/a"), None);
+    }
+
+    #[test]
+    fn every_endpoint_has_its_place_and_its_name() {
+        for (index, endpoint) in Endpoint::ALL.into_iter().enumerate() {
+            assert_eq!(endpoint as usize, index);
+        }
+        let mut names = Endpoint::ALL.map(Endpoint::name);
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

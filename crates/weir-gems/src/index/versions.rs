@@ -1,0 +1,98 @@
+//! `/versions`: when it was begun, then lines `NAME VERSION,VERSION-PLATFORM MD5`.
+//!
+//! A baseline has one line for each gem. What happens later is appended: `NAME 1.1 MD5` for a push,
+//! `NAME -1.1 MD5` for a yank. The last line of a name has the digest of its `/info` that counts.
+//! What has been written never changes until the text is begun anew, which makes every client fetch
+//! all of it.
+
+use std::fmt::{Display, Write};
+
+use weir_base::clock::Timestamp;
+
+/// What happened to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Change {
+    Pushed,
+    Yanked,
+}
+
+/// What a text that is begun at `created_at` begins with.
+#[must_use]
+pub fn header(created_at: Timestamp) -> String {
+    let seconds = i64::try_from(created_at.as_millis() / 1_000).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    // Without a fraction: "2026-11-22T06:20:58Z".
+    format!("created_at: {at}\n---\n")
+}
+
+/// Appends what a baseline has of a gem; nothing when it has no releases.
+pub fn write_gem(
+    text: &mut String,
+    name: &str,
+    releases: impl IntoIterator<Item = impl Display>,
+    info_md5: [u8; 16],
+) {
+    let start = text.len();
+    text.push_str(name);
+    let mut separator = ' ';
+    for release in releases {
+        // Writing to a String doesn't fail.
+        let _ = write!(text, "{separator}{release}");
+        separator = ',';
+    }
+    if separator == ' ' {
+        text.truncate(start);
+        return;
+    }
+    write_md5(text, info_md5);
+}
+
+/// Appends the line of one change.
+pub fn write_change(
+    text: &mut String,
+    name: &str,
+    change: Change,
+    release: impl Display,
+    info_md5: [u8; 16],
+) {
+    let sign = match change {
+        Change::Pushed => "",
+        Change::Yanked => "-",
+    };
+    let _ = write!(text, "{name} {sign}{release}");
+    write_md5(text, info_md5);
+}
+
+fn write_md5(text: &mut String, md5: [u8; 16]) {
+    text.push(' ');
+    for byte in md5 {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_says_when_it_was_begun() {
+        let at = Timestamp::from_millis(1_700_000_000_123);
+        assert_eq!(header(at), "created_at: 2023-11-14T22:13:20Z\n---\n");
+    }
+
+    #[test]
+    fn changes_are_appended_to_the_baseline() {
+        let mut text = String::new();
+        write_gem(&mut text, "rack", ["1.0", "1.1-java"], [0x0f; 16]);
+        write_gem(&mut text, "gone", [""; 0], [0x0f; 16]);
+        write_change(&mut text, "rack", Change::Pushed, "2.0", [0x1f; 16]);
+        write_change(&mut text, "rack", Change::Yanked, "1.0", [0x2f; 16]);
+        let (first, second, third) = ("0f".repeat(16), "1f".repeat(16), "2f".repeat(16));
+        assert_eq!(
+            text,
+            format!("rack 1.0,1.1-java {first}\nrack 2.0 {second}\nrack -1.0 {third}\n")
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! A RubyGems index: what Bundler and RubyGems ask of it, byte for byte.
+//!
+//! - [`name`], [`version`], [`platform`], [`requirement`], [`release`]: the words, with their rules;
+//! - [`index`]: the texts of the compact index, and their digests;
+//! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
+//! - [`package`]: `.gem` files, which anybody may have written;
+//! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
+//! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
+//! - [`keys`], [`settings`], `metrics`.
+
+pub mod dependency_api;
+mod files;
+mod http;
+pub mod import_file;
+pub mod index;
+pub mod keys;
+pub mod marshal;
+mod metrics;
+pub mod name;
+pub mod package;
+pub mod platform;
+pub mod release;
+pub mod requirement;
+pub mod settings;
+pub mod store;
+pub mod version;
+
+pub use files::Files;
+pub use http::{Endpoint, Gems, GemsParts};
+pub use metrics::GemsMetrics;

@@ -1,0 +1,165 @@
+//! All metrics of gems, named `weir_gems_*`.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::http::Endpoint;
+
+/// From 0.1 ms to 10 s.
+const SECONDS: [f64; 12] =
+    [0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0];
+const NAMES: [f64; 8] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabel {
+    endpoint: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabel {
+    endpoint: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+/// A limit of `[gems.limits]` that somebody ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    DependencyNamesMax,
+    DependencyAnswerBytesMax,
+    PushesMax,
+    BodyTimeout,
+    FormBytesMax,
+    GemBytesMax,
+    /// Any limit that a package's contents run into.
+    Package,
+}
+
+impl Limit {
+    const ALL: [Self; 7] = [
+        Self::DependencyNamesMax,
+        Self::DependencyAnswerBytesMax,
+        Self::PushesMax,
+        Self::BodyTimeout,
+        Self::FormBytesMax,
+        Self::GemBytesMax,
+        Self::Package,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::DependencyNamesMax => "dependency_names_max",
+            Self::DependencyAnswerBytesMax => "dependency_answer_bytes_max",
+            Self::PushesMax => "pushes_max",
+            Self::BodyTimeout => "body_timeout",
+            Self::FormBytesMax => "form_bytes_max",
+            Self::GemBytesMax => "gem_bytes_max",
+            Self::Package => "package",
+        }
+    }
+}
+
+/// Statuses that mean something to who looks at the index; the others by their first digit.
+const STATUSES: [&str; 7] = ["200", "206", "304", "2xx", "3xx", "4xx", "5xx"];
+
+const fn status_index(status: StatusCode) -> usize {
+    match status.as_u16() {
+        200 => 0,
+        206 => 1,
+        304 => 2,
+        100..=299 => 3,
+        300..=399 => 4,
+        400..=499 => 5,
+        _ => 6,
+    }
+}
+
+/// The metrics of gems.
+#[derive(Clone, Debug)]
+pub struct GemsMetrics {
+    endpoints: [EndpointMetrics; Endpoint::COUNT],
+    dependency_names: Histogram,
+    limits: [Counter; 7],
+}
+
+#[derive(Clone, Debug)]
+struct EndpointMetrics {
+    seconds: Histogram,
+    bytes: Counter,
+    answers: [Counter; STATUSES.len()],
+}
+
+impl GemsMetrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let seconds: Family<EndpointLabel, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(SECONDS));
+        let bytes = Family::<EndpointLabel, Counter>::default();
+        let answers = Family::<AnswerLabel, Counter>::default();
+        let limits = Family::<LimitLabel, Counter>::default();
+        let dependency_names = Histogram::new(NAMES);
+        registry.register(
+            "weir_gems_answer_seconds",
+            "From a request's head to the head of its answer",
+            seconds.clone(),
+        );
+        registry.register("weir_gems_answer_bytes", "Bytes of answers' bodies", bytes.clone());
+        registry.register("weir_gems_answers", "Answers, by status", answers.clone());
+        registry.register(
+            "weir_gems_dependency_names",
+            "Names in a request to the dependency API",
+            dependency_names.clone(),
+        );
+        registry.register(
+            "weir_gems_limit_hits",
+            "Requests that ran into a limit of [gems.limits]",
+            limits.clone(),
+        );
+        let endpoints = Endpoint::ALL.map(|endpoint| {
+            let label = EndpointLabel { endpoint: endpoint.name() };
+            EndpointMetrics {
+                seconds: seconds.get_or_create(&label).clone(),
+                bytes: bytes.get_or_create(&label).clone(),
+                answers: STATUSES.map(|status| {
+                    let label = AnswerLabel { endpoint: endpoint.name(), status };
+                    answers.get_or_create(&label).clone()
+                }),
+            }
+        });
+        let limits = Limit::ALL
+            .map(|limit| limits.get_or_create(&LimitLabel { limit: limit.name() }).clone());
+        Self { endpoints, dependency_names, limits }
+    }
+
+    pub(crate) fn answered(
+        &self,
+        endpoint: Endpoint,
+        status: StatusCode,
+        bytes: u64,
+        took: Duration,
+    ) {
+        let metrics = &self.endpoints[endpoint as usize];
+        metrics.seconds.observe(took.as_secs_f64());
+        metrics.bytes.inc_by(bytes);
+        metrics.answers[status_index(status)].inc();
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
+    pub(crate) fn dependency_names(&self, names: usize) {
+        self.dependency_names.observe(names as f64);
+    }
+
+    pub(crate) fn limit_hit(&self, limit: Limit) {
+        self.limits[limit as usize].inc();
+    }
+}

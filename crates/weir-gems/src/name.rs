@@ -1,0 +1,124 @@
+//! Names of gems: case is kept, and names that look alike are told.
+
+mod skeleton;
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes of a name; rubygems.org has the same limit.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// The name of a gem, as its author writes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GemName(Box<str>);
+
+/// Why a text is no name of a gem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing there.
+    #[error("the name of a gem must not be empty")]
+    Empty,
+    /// Longer than [`NAME_BYTES_MAX`].
+    #[error("the name of a gem has at most {NAME_BYTES_MAX} bytes; this one has {0}")]
+    TooLong(usize),
+    /// Not a letter, digit, dash, underscore or dot.
+    #[error("the name {name:?} has {character:?}; letters, digits, '-', '_' and '.' are allowed")]
+    Character { name: String, character: char },
+    /// Only for new gems.
+    #[error("the name {0:?} must begin with a letter or a digit")]
+    Start(String),
+    /// Only for new gems.
+    #[error("the name {0:?} needs a letter: digits alone are taken for a version")]
+    NoLetter(String),
+}
+
+impl GemName {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Rules for gems that are pushed. An upstream may have older ones that break them.
+    ///
+    /// # Errors
+    /// The name begins with punctuation, or has no letter.
+    pub fn check_for_push(&self) -> Result<(), NameError> {
+        if !self.0.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            return Err(NameError::Start(self.0.to_string()));
+        }
+        if !self.0.contains(|letter: char| letter.is_ascii_alphabetic()) {
+            return Err(NameError::NoLetter(self.0.to_string()));
+        }
+        Ok(())
+    }
+
+    /// The same for all names that a reader may take for each other.
+    #[must_use]
+    pub fn skeleton(&self) -> String {
+        skeleton::of(&self.0)
+    }
+}
+
+/// What a name, a version's part and a platform are written with.
+pub(crate) fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
+}
+
+impl FromStr for GemName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong(text.len()));
+        }
+        match text.chars().find(|character| !is_name_character(*character)) {
+            Some(character) => Err(NameError::Character { name: text.to_owned(), character }),
+            None => Ok(Self(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for GemName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> GemName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn case_is_kept() {
+        assert_eq!(name("RedCloth").as_str(), "RedCloth");
+        assert_ne!(name("RedCloth"), name("redcloth"));
+    }
+
+    #[test]
+    fn what_is_no_name_is_said() {
+        assert_eq!("".parse::<GemName>(), Err(NameError::Empty));
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(long.parse::<GemName>(), Err(NameError::TooLong(NAME_BYTES_MAX + 1)));
+        assert!(long[1..].parse::<GemName>().is_ok());
+        for text in ["a b", "a/b", "a\nb", "..\\x", "g\u{e9}m", "a:b", "a,b", "a\0"] {
+            let error = text.parse::<GemName>().unwrap_err();
+            assert!(matches!(error, NameError::Character { .. }), "{text}");
+        }
+    }
+
+    #[test]
+    fn new_names_have_stricter_rules_than_old_ones() {
+        assert!(matches!(name("_").check_for_push(), Err(NameError::Start(_))));
+        assert!(matches!(name("..").check_for_push(), Err(NameError::Start(_))));
+        assert!(matches!(name("1.0").check_for_push(), Err(NameError::NoLetter(_))));
+        assert_eq!(name("0mq").check_for_push(), Ok(()));
+    }
+}

@@ -1,0 +1,129 @@
+//! `data.tar.gz`: what an installer would write, and where.
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use tar::{Archive, Entry, EntryType};
+
+use super::counting::MemberDigests;
+use super::error::{Exceeded, PackageError, exceeded_in, unpacking};
+use super::gunzip::{Allowance, Gunzip};
+use super::limits::PackageLimits;
+use super::members::DATA;
+
+/// Goes over all entries; nothing is unpacked anywhere.
+pub(super) fn check(
+    member: Entry<'_, impl Read>,
+    limits: &PackageLimits,
+) -> Result<MemberDigests, PackageError> {
+    let allowance = allowance(member.size(), limits);
+    let mut archive = Archive::new(Gunzip::new(DATA, member, allowance));
+    let mut layout = Layout::default();
+    let entries = archive.entries().map_err(|error| unpacking(DATA, error))?;
+    for (count, entry) in entries.raw(true).enumerate() {
+        if count >= limits.entries_max {
+            return Err(PackageError::Entries(limits.entries_max));
+        }
+        layout.add(&entry.map_err(unreadable)?, limits)?;
+    }
+    archive.into_inner().finish()
+}
+
+fn unreadable(error: std::io::Error) -> PackageError {
+    debug_assert!(exceeded_in(&error).is_none_or(|it| !matches!(it, Exceeded::Metadata(_))));
+    unpacking(DATA, error)
+}
+
+fn allowance(packed: u64, limits: &PackageLimits) -> Allowance {
+    let (all, by_ratio) = (limits.unpacked_bytes_max, limits.by_ratio(packed));
+    match by_ratio < all {
+        true => Allowance { bytes: by_ratio, exceeded: Exceeded::Ratio(by_ratio) },
+        false => Allowance { bytes: all, exceeded: Exceeded::Unpacked(all) },
+    }
+}
+
+/// What lies where, as far as later entries may step on it.
+#[derive(Default)]
+struct Layout {
+    /// A path through a link would leave the place that it names.
+    links: HashSet<Vec<String>>,
+}
+
+impl Layout {
+    fn add(
+        &mut self,
+        entry: &Entry<'_, impl Read>,
+        limits: &PackageLimits,
+    ) -> Result<(), PackageError> {
+        let header = entry.header();
+        if header.entry_type() == EntryType::XGlobalHeader {
+            // Says nothing of paths; `git archive` writes one.
+            return Ok(());
+        }
+        let path = text(&header.path_bytes(), limits)?;
+        let parts = parts(&path)?;
+        if (1..=parts.len()).any(|count| self.links.contains(&parts[..count])) {
+            return Err(refused(&path, "leads through a link"));
+        }
+        match header.entry_type() {
+            EntryType::Regular | EntryType::Directory => Ok(()),
+            EntryType::Symlink => {
+                let target = header.link_name_bytes().unwrap_or_default();
+                check_target(&parts, &text(&target, limits)?)?;
+                self.links.insert(parts);
+                Ok(())
+            }
+            _ => Err(PackageError::Kind { path }),
+        }
+    }
+}
+
+fn refused(path: &str, reason: &'static str) -> PackageError {
+    PackageError::Path { path: path.to_owned(), reason }
+}
+
+fn text(bytes: &[u8], limits: &PackageLimits) -> Result<String, PackageError> {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    if bytes.len() > limits.path_bytes_max {
+        return Err(refused(&text, "is longer than gems.limits.path_bytes_max"));
+    }
+    if bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        return Err(refused(&text, "has control characters"));
+    }
+    Ok(text)
+}
+
+/// Both slashes separate: on Windows an installer takes them so.
+fn split(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".")
+}
+
+fn check_relative(path: &str) -> Result<(), PackageError> {
+    let has_drive = path.as_bytes().get(1) == Some(&b':');
+    match path.is_empty() || path.starts_with(['/', '\\', '~']) || has_drive {
+        true => Err(refused(path, "does not begin in the gem's folder")),
+        false => Ok(()),
+    }
+}
+
+/// The parts of an entry's path.
+fn parts(path: &str) -> Result<Vec<String>, PackageError> {
+    check_relative(path)?;
+    match split(path).any(|part| part == "..") {
+        true => Err(refused(path, "leads upwards")),
+        false => Ok(split(path).map(str::to_owned).collect()),
+    }
+}
+
+/// A link may lead upwards, but not out of the gem.
+fn check_target(link: &[String], target: &str) -> Result<(), PackageError> {
+    check_relative(target)?;
+    let mut depth = link.len().saturating_sub(1);
+    for part in split(target) {
+        depth = match part {
+            ".." => depth.checked_sub(1).ok_or_else(|| refused(target, "leads out of the gem"))?,
+            _ => depth + 1,
+        };
+    }
+    Ok(())
+}

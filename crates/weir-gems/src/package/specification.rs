@@ -1,0 +1,123 @@
+//! What a gem says of itself.
+
+mod fields;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use self::fields::Fields;
+use super::yaml::{Document, YamlError};
+use crate::name::{GemName, NameError};
+use crate::platform::{Platform, PlatformError};
+use crate::release::DependenciesError;
+use crate::requirement::{Requirement, RequirementError};
+use crate::version::{Version, VersionError};
+
+/// What a gem says of itself, as far as an index or a client needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Specification {
+    pub name: GemName,
+    pub version: Version,
+    pub platform: Platform,
+    pub dependencies: Vec<Dependency>,
+    pub ruby: Requirement,
+    pub rubygems: Requirement,
+    pub about: About,
+}
+
+/// Words for readers: nothing follows from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    pub summary: String,
+    pub description: Option<String>,
+    pub authors: Vec<String>,
+    pub email: Vec<String>,
+    pub homepage: Option<String>,
+    pub licenses: Vec<String>,
+    pub metadata: BTreeMap<String, String>,
+    /// `2026-11-22`, as far as it has one.
+    pub date: Option<String>,
+    pub rubygems_version: String,
+    pub specification_version: u32,
+}
+
+/// A gem that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    pub name: GemName,
+    pub requirement: Requirement,
+    pub kind: DependencyKind,
+}
+
+/// What it is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum DependencyKind {
+    Runtime,
+    Development,
+}
+
+/// What is wrong with a specification.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum SpecificationError {
+    #[error("{0}")]
+    Yaml(#[from] YamlError),
+    #[error("it has no {0}")]
+    Missing(&'static str),
+    #[error("{0} is not what it should be")]
+    Kind(&'static str),
+    #[error("{0}")]
+    Name(#[from] NameError),
+    #[error("{0}")]
+    Version(#[from] VersionError),
+    #[error("{0}")]
+    Platform(#[from] PlatformError),
+    #[error("{0}")]
+    Requirement(#[from] RequirementError),
+    #[error("{0}")]
+    Dependencies(#[from] DependenciesError),
+    #[error("the dependency on {name}: {error}")]
+    Dependency { name: String, error: Box<SpecificationError> },
+}
+
+impl Specification {
+    pub(super) fn from_yaml(document: &Document) -> Result<Self, SpecificationError> {
+        let fields = Fields::of(document.root());
+        Ok(Self {
+            name: fields.text("name")?.parse()?,
+            version: fields.version("version")?,
+            platform: fields.platform("platform")?,
+            dependencies: fields.dependencies()?,
+            ruby: fields.requirement_or_any("required_ruby_version")?,
+            rubygems: fields.requirement_or_any("required_rubygems_version")?,
+            about: About::from_yaml(&fields)?,
+        })
+    }
+
+    /// What has to be installed with it.
+    pub fn runtime_dependencies(&self) -> impl Iterator<Item = &Dependency> {
+        self.dependencies.iter().filter(|it| it.kind == DependencyKind::Runtime)
+    }
+}
+
+impl About {
+    fn from_yaml(fields: &Fields<'_>) -> Result<Self, SpecificationError> {
+        let date = fields.text_or_none("date")?;
+        let version = fields.text_or_none("specification_version")?;
+        Ok(Self {
+            summary: fields.text_or_none("summary")?.unwrap_or_default(),
+            description: fields.text_or_none("description")?,
+            authors: fields.texts("authors")?,
+            email: fields.texts("email")?,
+            homepage: fields.text_or_none("homepage")?,
+            licenses: fields.texts("licenses")?,
+            metadata: fields.metadata()?,
+            date: date.and_then(|date| date.get(..10).map(str::to_owned)),
+            rubygems_version: fields.text_or_none("rubygems_version")?.unwrap_or_default(),
+            // Before it was written down, it was 1 to 3; the shape is that of 4 for us.
+            specification_version: version.and_then(|it| it.parse().ok()).unwrap_or(4),
+        })
+    }
+}

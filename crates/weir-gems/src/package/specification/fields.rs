@@ -1,0 +1,150 @@
+//! Fields of a specification, in all the shapes that versions of RubyGems have written.
+
+use std::collections::BTreeMap;
+
+use super::{Dependency, DependencyKind, SpecificationError};
+use crate::package::yaml::Node;
+use crate::platform::Platform;
+use crate::release::{DEPENDENCIES_MAX, DependenciesError};
+use crate::requirement::{CONDITIONS_MAX, Condition, Requirement, RequirementError};
+use crate::version::Version;
+
+type Result<T> = std::result::Result<T, SpecificationError>;
+
+/// A mapping whose values have names.
+pub(super) struct Fields<'a>(Node<'a>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(node: Node<'a>) -> Self {
+        Self(node)
+    }
+
+    /// None: it is not there, or null.
+    fn get(&self, name: &'static str) -> Result<Option<Node<'a>>> {
+        Ok(self.0.get(name)?.filter(|node| !node.is_null()))
+    }
+
+    pub(super) fn text(&self, name: &'static str) -> Result<String> {
+        self.text_or_none(name)?.ok_or(SpecificationError::Missing(name))
+    }
+
+    pub(super) fn text_or_none(&self, name: &'static str) -> Result<Option<String>> {
+        let text = |node: Node<'a>| node.scalar().ok_or(SpecificationError::Kind(name));
+        self.get(name)?.map(text).transpose().map(|text| text.map(str::to_owned))
+    }
+
+    /// One text or several.
+    pub(super) fn texts(&self, name: &'static str) -> Result<Vec<String>> {
+        let Some(node) = self.get(name)? else { return Ok(Vec::new()) };
+        if let Some(text) = node.scalar() {
+            return Ok(vec![text.to_owned()]);
+        }
+        let items = node.items().ok_or(SpecificationError::Kind(name))?;
+        let texts = items.filter(|item| !item.is_null());
+        texts
+            .map(|item| item.scalar().map(str::to_owned).ok_or(SpecificationError::Kind(name)))
+            .collect()
+    }
+
+    /// `1.0`, or an object around it.
+    pub(super) fn version(&self, name: &'static str) -> Result<Version> {
+        let node = self.get(name)?.ok_or(SpecificationError::Missing(name))?;
+        version(node, name)
+    }
+
+    /// `x86_64-linux`, or an object of its parts. None: any Ruby.
+    pub(super) fn platform(&self, name: &'static str) -> Result<Platform> {
+        let Some(node) = self.get(name)? else { return Ok(Platform::ruby()) };
+        if let Some(text) = node.scalar() {
+            return Ok(text.parse()?);
+        }
+        let parts = ["cpu", "os", "version"].map(|part| Fields(node).text_or_none(part));
+        let parts: Vec<String> =
+            parts.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
+        Ok(parts.join("-").parse()?)
+    }
+
+    pub(super) fn requirement_or_any(&self, name: &'static str) -> Result<Requirement> {
+        self.get(name)?.map_or_else(|| Ok(Requirement::any()), |node| requirement(node, name))
+    }
+
+    pub(super) fn dependencies(&self) -> Result<Vec<Dependency>> {
+        const NAME: &str = "dependencies";
+        let Some(node) = self.get(NAME)? else { return Ok(Vec::new()) };
+        let items = node.items().ok_or(SpecificationError::Kind(NAME))?;
+        let mut all = Vec::new();
+        for item in items {
+            if all.len() >= DEPENDENCIES_MAX {
+                return Err(DependenciesError::TooMany(DEPENDENCIES_MAX + 1).into());
+            }
+            all.push(dependency(&Fields(item))?);
+        }
+        Ok(all)
+    }
+
+    /// Pairs of texts; what is none is left out, as RubyGems warns of it only.
+    pub(super) fn metadata(&self) -> Result<BTreeMap<String, String>> {
+        let Some(node) = self.get("metadata")? else { return Ok(BTreeMap::new()) };
+        let pairs = node.pairs().ok_or(SpecificationError::Kind("metadata"))?;
+        let text = |node: Node<'a>| node.scalar().map(str::to_owned);
+        Ok(pairs.filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect())
+    }
+}
+
+fn version(node: Node<'_>, name: &'static str) -> Result<Version> {
+    let text = match node.scalar() {
+        Some(text) => text.to_owned(),
+        None => Fields(node).text("version").map_err(|_| SpecificationError::Kind(name))?,
+    };
+    Ok(text.trim_ascii().parse()?)
+}
+
+fn dependency(fields: &Fields<'_>) -> Result<Dependency> {
+    let name = fields.text("name")?;
+    let kind = match fields.text_or_none("type")?.as_deref() {
+        Some(":development" | "development") => DependencyKind::Development,
+        _ => DependencyKind::Runtime,
+    };
+    let wrong =
+        |error| SpecificationError::Dependency { name: name.clone(), error: Box::new(error) };
+    let node = match fields.get("requirement")? {
+        Some(node) => Some(node),
+        // Before RubyGems 1.3.
+        None => fields.get("version_requirements")?,
+    };
+    let requirement =
+        node.map_or_else(|| Ok(Requirement::any()), |node| requirement(node, "requirement"));
+    Ok(Dependency { name: name.parse()?, requirement: requirement.map_err(wrong)?, kind })
+}
+
+/// `requirements: [[">=", VERSION], ..]`
+fn requirement(node: Node<'_>, name: &'static str) -> Result<Requirement> {
+    let list = Fields(node).get("requirements")?.and_then(Node::items);
+    let list = list.ok_or(SpecificationError::Kind(name))?;
+    let mut conditions: Vec<Condition> = Vec::new();
+    for item in list {
+        if conditions.len() >= CONDITIONS_MAX {
+            return Err(RequirementError::Conditions(CONDITIONS_MAX + 1).into());
+        }
+        conditions.push(condition(item, name)?);
+    }
+    match conditions.is_empty() {
+        true => Ok(Requirement::any()),
+        false => Ok(Requirement::new(conditions)?),
+    }
+}
+
+fn condition(node: Node<'_>, name: &'static str) -> Result<Condition> {
+    let kind = || SpecificationError::Kind(name);
+    if let Some(text) = node.scalar() {
+        return Ok(text.parse()?);
+    }
+    let mut items = node.items().ok_or_else(kind)?;
+    let (Some(operator), Some(number), None) = (items.next(), items.next(), items.next()) else {
+        return Err(kind());
+    };
+    let number = version(number, name)?;
+    // A default key of old parsers stands for "=".
+    let sign = operator.scalar().or_else(|| operator.pairs().map(|_| "=")).ok_or_else(kind)?;
+    Ok(format!("{sign} {number}").parse()?)
+}

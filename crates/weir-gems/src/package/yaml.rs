@@ -1,0 +1,325 @@
+//! YAML as a tree of texts: no tag builds anything, an alias is a reference and copies nothing.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+
+/// What a document may have at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct YamlLimits {
+    pub(super) values_max: usize,
+    pub(super) depth_max: usize,
+    pub(super) aliases_max: usize,
+}
+
+/// Keys of one mapping. A specification has 40; a key is looked for one by one.
+const KEYS_MAX: usize = 1_000;
+
+/// Why a text is no document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum YamlError {
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    #[error("{0}")]
+    Syntax(String),
+    #[error("it has more than {0} values (gems.limits.metadata_values_max)")]
+    Values(usize),
+    #[error("its values lie deeper than {0} in each other (gems.limits.metadata_depth_max)")]
+    Depth(usize),
+    #[error("it uses values again more than {0} times (gems.limits.metadata_aliases_max)")]
+    Aliases(usize),
+    #[error("it has a mapping with more than {KEYS_MAX} keys")]
+    Keys,
+    #[error("it uses a value again that it does not have")]
+    UnknownAlias,
+    #[error("it has the key {0:?} twice")]
+    DuplicateKey(String),
+    #[error("it has a key that merges (<<), which no gem has")]
+    MergeKey,
+    #[error("it is not one document with a mapping")]
+    NotOneMapping,
+}
+
+#[derive(Debug)]
+enum Value {
+    Scalar { text: String, is_null: bool },
+    Sequence(Vec<usize>),
+    Mapping(Vec<(usize, usize)>),
+}
+
+/// One document.
+#[derive(Debug)]
+pub(super) struct Document {
+    values: Vec<Value>,
+    root: usize,
+}
+
+/// A value of a document.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node<'a> {
+    document: &'a Document,
+    index: usize,
+}
+
+impl Document {
+    pub(super) fn parse(text: &[u8], limits: YamlLimits) -> Result<Self, YamlError> {
+        let text = str::from_utf8(text).map_err(|_| YamlError::NotUtf8)?;
+        let mut tree = Tree { limits, ..Tree::default() };
+        let mut parser = Parser::new_from_str(text);
+        while let Some(event) = parser.next_event() {
+            let (event, _) =
+                event.map_err(|error: ScanError| YamlError::Syntax(error.to_string()))?;
+            tree.take(event)?;
+        }
+        tree.finish()
+    }
+
+    pub(super) fn root(&self) -> Node<'_> {
+        Node { document: self, index: self.root }
+    }
+}
+
+impl<'a> Node<'a> {
+    fn value(self) -> &'a Value {
+        &self.document.values[self.index]
+    }
+
+    fn at(self, index: usize) -> Self {
+        Self { document: self.document, index }
+    }
+
+    /// The text of a scalar that is not null.
+    pub(super) fn scalar(self) -> Option<&'a str> {
+        match self.value() {
+            Value::Scalar { text, is_null: false } => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        matches!(self.value(), Value::Scalar { is_null: true, .. })
+    }
+
+    /// The items of a sequence.
+    pub(super) fn items(self) -> Option<impl Iterator<Item = Node<'a>>> {
+        match self.value() {
+            Value::Sequence(items) => Some(items.iter().map(move |index| self.at(*index))),
+            _ => None,
+        }
+    }
+
+    /// Keys and values of a mapping.
+    pub(super) fn pairs(self) -> Option<impl Iterator<Item = (Node<'a>, Node<'a>)>> {
+        match self.value() {
+            Value::Mapping(pairs) => {
+                Some(pairs.iter().map(move |(key, value)| (self.at(*key), self.at(*value))))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a mapping has at a key; None: nothing, or this is no mapping.
+    pub(super) fn get(self, key: &str) -> Result<Option<Node<'a>>, YamlError> {
+        let pairs = self.pairs().into_iter().flatten();
+        let mut found = pairs.filter(|(name, _)| name.scalar() == Some(key)).map(|(_, it)| it);
+        let first = found.next();
+        match found.next() {
+            // Which of them counts, parsers don't agree upon.
+            Some(_) => Err(YamlError::DuplicateKey(key.to_owned())),
+            None => Ok(first),
+        }
+    }
+}
+
+/// A collection whose end has not come.
+#[derive(Debug)]
+struct Open {
+    index: usize,
+    /// A key that has no value yet.
+    key: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Tree {
+    limits: YamlLimits,
+    values: Vec<Value>,
+    open: Vec<Open>,
+    /// Values by the number of their anchor.
+    anchors: Vec<(usize, usize)>,
+    aliases: usize,
+    root: Option<usize>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        let limits = YamlLimits { values_max: 0, depth_max: 0, aliases_max: 0 };
+        let (values, open, anchors) = (Vec::new(), Vec::new(), Vec::new());
+        Self { limits, values, open, anchors, aliases: 0, root: None }
+    }
+}
+
+impl Tree {
+    fn take(&mut self, event: Event<'_>) -> Result<(), YamlError> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let index = self.add(scalar(&text, style, tag.as_deref()), anchor)?;
+                self.attach(index)
+            }
+            Event::SequenceStart(anchor, _) => self.open(Value::Sequence(Vec::new()), anchor),
+            Event::MappingStart(anchor, _) => self.open(Value::Mapping(Vec::new()), anchor),
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.open.pop();
+                Ok(())
+            }
+            Event::Alias(anchor) => self.alias(anchor),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn add(&mut self, value: Value, anchor: usize) -> Result<usize, YamlError> {
+        if self.values.len() >= self.limits.values_max {
+            return Err(YamlError::Values(self.limits.values_max));
+        }
+        self.values.push(value);
+        let index = self.values.len() - 1;
+        // 0: it has none.
+        if anchor != 0 {
+            self.anchors.push((anchor, index));
+        }
+        Ok(index)
+    }
+
+    fn open(&mut self, value: Value, anchor: usize) -> Result<(), YamlError> {
+        if self.open.len() >= self.limits.depth_max {
+            return Err(YamlError::Depth(self.limits.depth_max));
+        }
+        let index = self.add(value, anchor)?;
+        self.attach(index)?;
+        self.open.push(Open { index, key: None });
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize) -> Result<(), YamlError> {
+        self.aliases += 1;
+        if self.aliases > self.limits.aliases_max {
+            return Err(YamlError::Aliases(self.limits.aliases_max));
+        }
+        // The parser numbers anchors upwards.
+        let found = self.anchors.binary_search_by_key(&anchor, |(number, _)| *number);
+        let place = found.map_err(|_| YamlError::UnknownAlias)?;
+        self.attach(self.anchors[place].1)
+    }
+
+    /// Puts a value where it belongs: into the collection that is open, or at the root.
+    fn attach(&mut self, index: usize) -> Result<(), YamlError> {
+        let Some(open) = self.open.last_mut() else {
+            return match self.root.replace(index) {
+                None => Ok(()),
+                Some(_) => Err(YamlError::NotOneMapping),
+            };
+        };
+        let key = match &mut self.values[open.index] {
+            Value::Sequence(items) => {
+                items.push(index);
+                return Ok(());
+            }
+            Value::Mapping(pairs) => match open.key.take() {
+                Some(_) if pairs.len() >= KEYS_MAX => return Err(YamlError::Keys),
+                Some(key) => {
+                    pairs.push((key, index));
+                    return Ok(());
+                }
+                None => index,
+            },
+            Value::Scalar { .. } => return Ok(()),
+        };
+        open.key = Some(key);
+        match &self.values[key] {
+            Value::Scalar { text, .. } if text == "<<" => Err(YamlError::MergeKey),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<Document, YamlError> {
+        let root = self.root.ok_or(YamlError::NotOneMapping)?;
+        match self.values[root] {
+            Value::Mapping(_) => Ok(Document { values: self.values, root }),
+            _ => Err(YamlError::NotOneMapping),
+        }
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
+    // "!binary" is what Ruby writes for a text that is not UTF-8.
+    if tag.is_some_and(|tag| tag.suffix == "binary") {
+        let packed: String = text.split_ascii_whitespace().collect();
+        let bytes = BASE64_STANDARD.decode(packed).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        return Value::Scalar { text, is_null: false };
+    }
+    let is_null =
+        style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
+    Value::Scalar { text: text.to_owned(), is_null }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: YamlLimits = YamlLimits { values_max: 50, depth_max: 5, aliases_max: 2 };
+
+    fn parse(text: &str) -> Result<Document, YamlError> {
+        Document::parse(text.as_bytes(), LIMITS)
+    }
+
+    #[test]
+    fn a_tag_is_only_a_name() {
+        let text = "--- !ruby/object:Gem::Specification\na: !ruby/object:Evil {b: c}\nd: ~\n";
+        let document = parse(text).unwrap();
+        let a = document.root().get("a").unwrap().unwrap();
+        assert_eq!(a.get("b").unwrap().unwrap().scalar(), Some("c"));
+        assert!(document.root().get("d").unwrap().unwrap().is_null());
+    }
+
+    #[test]
+    fn an_alias_copies_nothing_and_their_number_is_bounded() {
+        let document = parse("a: &x [1, 2]\nb: *x\nc: *x\n").unwrap();
+        let c = document.root().get("c").unwrap().unwrap();
+        assert_eq!(c.items().unwrap().filter_map(Node::scalar).collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(document.values.len(), 7);
+        let error = parse("a: &x 1\nb: *x\nc: *x\nd: *x\n").unwrap_err();
+        assert_eq!(error, YamlError::Aliases(2));
+        assert!(parse("a: *x\n").is_err());
+    }
+
+    #[test]
+    fn depth_and_number_of_values_are_bounded() {
+        assert_eq!(parse("[[[[[[1]]]]]]").unwrap_err(), YamlError::Depth(5));
+        let many = format!("a: [{}]", "1, ".repeat(60));
+        assert_eq!(parse(&many).unwrap_err(), YamlError::Values(50));
+        // The parser of flow sequences must not recurse either.
+        assert!(parse(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn what_could_mean_two_things_is_refused() {
+        let document = parse("a: 1\na: 2\n").unwrap();
+        assert_eq!(document.root().get("a").unwrap_err(), YamlError::DuplicateKey("a".to_owned()));
+        assert_eq!(parse("a: &x {b: 1}\nc:\n  <<: *x\n").unwrap_err(), YamlError::MergeKey);
+        assert_eq!(parse("a: 1\n--- \nb: 1\n").unwrap_err(), YamlError::NotOneMapping);
+        assert_eq!(parse("- a\n").unwrap_err(), YamlError::NotOneMapping);
+        assert_eq!(parse("").unwrap_err(), YamlError::NotOneMapping);
+        assert_eq!(Document::parse(b"a: \xff", LIMITS).unwrap_err(), YamlError::NotUtf8);
+    }
+
+    #[test]
+    fn a_text_that_was_not_utf8_is_read() {
+        let document = parse("a: !binary |-\n  aMOkCg==\n").unwrap();
+        assert_eq!(document.root().get("a").unwrap().unwrap().scalar(), Some("h\u{e4}\n"));
+    }
+}

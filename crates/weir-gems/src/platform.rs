@@ -1,0 +1,99 @@
+//! Platforms that a version was built for.
+
+mod parts;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use self::parts::Parts;
+use crate::name::is_name_character;
+
+/// Bytes of a platform.
+pub const PLATFORM_BYTES_MAX: usize = 100;
+
+const RUBY: &str = "ruby";
+
+/// `ruby`, or something like `x86_64-linux`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Platform(Box<str>);
+
+/// Why a text is no platform.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlatformError {
+    /// None, or more than [`PLATFORM_BYTES_MAX`] bytes.
+    #[error("a platform has 1 to {PLATFORM_BYTES_MAX} bytes; this one has {0}")]
+    Length(usize),
+    /// Not a letter, digit, dash, underscore or dot.
+    #[error("{0:?} is no platform: letters, digits, '-', '_' and '.' are allowed")]
+    Character(String),
+}
+
+impl Platform {
+    /// Any Ruby.
+    #[must_use]
+    pub fn ruby() -> Self {
+        Self(RUBY.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes a text that was checked when it was written.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether it runs on any Ruby; then it is left out of file names and lines.
+    #[must_use]
+    pub fn is_ruby(&self) -> bool {
+        &*self.0 == RUBY
+    }
+
+    /// What clients compare; None: any Ruby.
+    #[must_use]
+    pub fn parts(&self) -> Option<Parts> {
+        (!self.is_ruby()).then(|| Parts::of(self))
+    }
+}
+
+impl FromStr for Platform {
+    type Err = PlatformError;
+
+    fn from_str(text: &str) -> Result<Self, PlatformError> {
+        if text.is_empty() || text.len() > PLATFORM_BYTES_MAX {
+            return Err(PlatformError::Length(text.len()));
+        }
+        match text.chars().all(is_name_character) {
+            true => Ok(Self(text.into())),
+            false => Err(PlatformError::Character(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_platform_can_not_break_a_line_or_a_path() {
+        for text in ["a b", "a,b", "a/b", "a\n", "\u{e9}"] {
+            assert_eq!(
+                text.parse::<Platform>(),
+                Err(PlatformError::Character(text.to_owned())),
+                "{text:?}"
+            );
+        }
+        assert_eq!("".parse::<Platform>(), Err(PlatformError::Length(0)));
+        assert!("x86_64-linux-gnu".parse::<Platform>().is_ok_and(|platform| !platform.is_ruby()));
+        assert!(Platform::ruby().is_ruby());
+    }
+}

@@ -1,0 +1,50 @@
+//! `[gems]`: what is served, and its limits.
+
+use std::time::Duration;
+
+use crate::import_file::ImportLimits;
+use crate::package::PackageLimits;
+
+/// How gems are served. Replaced as a whole when the settings are reloaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GemsSettings {
+    /// What every path begins with: `/gems-index`. Empty: nothing, it has an address of its own.
+    pub mount: String,
+    /// Where clients are sent for `.gem` files; the file's name is appended. None: they are served
+    /// here.
+    pub files_url: Option<String>,
+    pub limits: GemsLimits,
+}
+
+/// `[gems.limits]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GemsLimits {
+    /// Names in one request to the dependency API: 422.
+    pub dependency_names_max: usize,
+    /// Bytes of one answer of the dependency API: 413, and clients ask the compact index.
+    pub dependency_answer_bytes_max: usize,
+    /// Pushes at once, over all cores. One more gets 503.
+    pub pushes_max: u32,
+    /// How long a client may be silent in the middle of a body: 408.
+    pub body_timeout: Duration,
+    /// Bytes of a body that is no gem: 413.
+    pub form_bytes_max: usize,
+    pub package: PackageLimits,
+    pub import: ImportLimits,
+}
+
+impl Default for GemsLimits {
+    fn default() -> Self {
+        Self {
+            // As rubygems.org had it; Bundler asks for at most 50.
+            dependency_names_max: 200,
+            dependency_answer_bytes_max: 64 << 20,
+            // Each may hold a core with unpacking, and the disk with its file.
+            pushes_max: 8,
+            body_timeout: Duration::from_secs(30),
+            form_bytes_max: 1 << 20,
+            package: PackageLimits::default(),
+            import: ImportLimits::default(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What is stored, behind one trait: a database that ships with Weir, or one that is there already.
+//!
+//! Promises of every [`Store`]:
+//! - what was answered as done survives a crash, whole;
+//! - a gem's `/info`, its digest in `/versions`, the lines of `/versions` and `/names` and what the
+//!   dependency API joins change in one transaction: no reader sees one without the others;
+//! - a [`Text`] is one snapshot, and so is an [`Info`]: digests are those of the bytes;
+//! - digests are computed when something is written, and go on from where they were.
+
+mod error;
+mod keys;
+mod sqlite;
+
+use std::future::Future;
+
+use bytes::Bytes;
+use weir_base::clock::Timestamp;
+
+pub use self::error::{Conflict, PushError, StoreError, YankError};
+pub use self::keys::{Key, KeySettings, NewKey, Scope, UnknownScope};
+pub use self::sqlite::{SqliteSettings, SqliteStore};
+use crate::index::digest::Digests;
+use crate::index::text::Text;
+use crate::name::GemName;
+use crate::release::{Checksum, Identity, Release};
+
+/// A text that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the text of this path")]
+pub enum TextKind {
+    Versions,
+    Names,
+}
+
+/// `/info/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub content: Bytes,
+    pub digests: Digests,
+}
+
+/// A release that is pushed.
+#[derive(Clone, Debug)]
+pub struct NewRelease {
+    pub name: GemName,
+    pub release: Release,
+    /// Length of its file.
+    pub bytes: u64,
+    /// `quick/Marshal.4.8/..`.
+    pub gemspec_rz: Vec<u8>,
+    /// Words for readers, as JSON.
+    pub about: String,
+}
+
+/// A push that was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Names of other gems that this new name may be taken for; at most [`LOOKALIKES_MAX`].
+    pub lookalikes: Vec<String>,
+}
+
+/// Names that a warning lists.
+pub const LOOKALIKES_MAX: usize = 5;
+
+/// A gem with releases, from elsewhere: its files are not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedGem {
+    pub name: GemName,
+    pub releases: Vec<Release>,
+}
+
+/// What an import has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Gems that were not known.
+    pub gems: u64,
+    pub releases: u64,
+    /// Releases that were here before, yanked ones included; they stay as they are.
+    pub known: u64,
+}
+
+/// A `.gem` file that was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    pub checksum: Checksum,
+    pub bytes: u64,
+}
+
+/// The numbers and platforms of some gems, in the order of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FragmentPage {
+    /// Names with their packed releases.
+    pub gems: Vec<(String, Vec<u8>)>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<u64>,
+}
+
+/// What a check of the whole store has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub gems: u64,
+    pub releases: u64,
+    /// What was wrong, at most [`PROBLEMS_MAX`] of it.
+    pub problems: Vec<String>,
+    /// How much was wrong.
+    pub problems_total: u64,
+    pub is_fixed: bool,
+}
+
+/// Problems that a report tells in words.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// Whether a check repairs what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Repair {
+    Leave,
+    Fix,
+}
+
+/// Where gems are kept.
+pub trait Store: Send + Sync + 'static {
+    /// A text as it is now.
+    fn text(&self, kind: TextKind) -> impl Future<Output = Result<Text, StoreError>> + Send;
+
+    /// `/info/NAME`; None: there was never such a gem.
+    fn info(&self, name: &str) -> impl Future<Output = Result<Option<Info>, StoreError>> + Send;
+
+    /// What the dependency API joins, for those of the names that are gems, in their order.
+    fn fragments(
+        &self,
+        names: &[&str],
+    ) -> impl Future<Output = Result<Vec<(String, Vec<u8>)>, StoreError>> + Send;
+
+    /// The same for all gems, page by page; begins with `from` 0.
+    fn fragment_page(
+        &self,
+        from: u64,
+        gems_max: usize,
+    ) -> impl Future<Output = Result<FragmentPage, StoreError>> + Send;
+
+    /// The file of a release that is not yanked and was pushed here, by its full name
+    /// (`rack-3.0`, `nokogiri-1.15-java`).
+    fn file(
+        &self,
+        full_name: &str,
+    ) -> impl Future<Output = Result<Option<StoredFile>, StoreError>> + Send;
+
+    /// Its specification, deflated.
+    fn gemspec(
+        &self,
+        full_name: &str,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send;
+
+    /// Adds a release. Its file must be in its place already.
+    fn push(
+        &self,
+        release: NewRelease,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Pushed, PushError>> + Send;
+
+    /// Takes a release out of all lists.
+    fn yank(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), YankError>> + Send;
+
+    /// Adds many releases, some gems at a time; what was added before an error stays.
+    fn import<I>(
+        &self,
+        gems: I,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Imported, StoreError>> + Send
+    where
+        I: Iterator<Item = ImportedGem> + Send + 'static;
+
+    /// Begins `/versions` and `/names` anew: shorter, but every client fetches all of them.
+    fn rebaseline(&self, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Computes everything that follows from the releases anew, in bounded memory, and compares.
+    fn verify(
+        &self,
+        repair: Repair,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Report, StoreError>> + Send;
+
+    /// Keeps a key.
+    fn add_key(&self, key: NewKey) -> impl Future<Output = Result<Key, StoreError>> + Send;
+
+    /// The key whose text has this SHA-256, expired ones included.
+    fn key(&self, hash: [u8; 32]) -> impl Future<Output = Result<Option<Key>, StoreError>> + Send;
+
+    /// All keys, in the order in which they were made.
+    fn keys(&self) -> impl Future<Output = Result<Vec<Key>, StoreError>> + Send;
+
+    /// Forgets a key; false: there was none.
+    fn remove_key(&self, id: u64) -> impl Future<Output = Result<bool, StoreError>> + Send;
+}
+
+impl Report {
+    pub(crate) fn problem(&mut self, problem: impl FnOnce() -> String) {
+        self.problems_total += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem());
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a store can't do, and why.
+
+use std::error::Error;
+use std::io;
+
+use crate::dependency_api::FragmentError;
+use crate::index::digest::StateError;
+
+/// The store itself does not work.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum StoreError {
+    #[error("the gems' store: {0}")]
+    Engine(Box<dyn Error + Send + Sync>),
+    #[error("the gems' store {path}: {error}")]
+    Io { path: String, error: io::Error },
+    #[error(
+        "the gems' store {path} has format {found}, this Weir knows up to {known}; start the newer \
+         Weir that wrote it"
+    )]
+    TooNew { path: String, found: i64, known: i64 },
+    #[error("{path} is no gems' store of Weir (its application id is {found:#x})")]
+    Foreign { path: String, found: i64 },
+    #[error("the gems' store is damaged: {0}; `weir gems verify --fix` repairs what can be")]
+    Damaged(String),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Fragment(#[from] FragmentError),
+    #[error("the work on the gems' store was given up: {0}")]
+    Abandoned(String),
+}
+
+/// Why a release can't be pushed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PushError {
+    #[error("{0}")]
+    Conflict(#[from] Conflict),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is in a release's place already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Conflict {
+    #[error(
+        "Repushing of gem versions is not allowed: {full_name} is here, with the same contents"
+    )]
+    SameContents { full_name: String },
+    #[error(
+        "Repushing of gem versions is not allowed: {full_name} is here, with other contents; push \
+         a new version"
+    )]
+    Exists { full_name: String },
+    #[error("{full_name} was yanked and can't come back; push a new version")]
+    Yanked { full_name: String },
+    #[error("the file {full_name}.gem would also be that of {other}; choose another version")]
+    FullName { full_name: String, other: String },
+}
+
+/// Why a release can't be yanked.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum YankError {
+    #[error("This rubygem could not be found.")]
+    UnknownGem,
+    #[error("The version {0} does not exist.")]
+    UnknownRelease(String),
+    #[error("The version {0} has already been yanked.")]
+    AlreadyYanked(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(Box::new(error))
+    }
+}
+
+impl From<rusqlite::Error> for PushError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for YankError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(error.into())
+    }
+}

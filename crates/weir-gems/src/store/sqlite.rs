@@ -1,0 +1,238 @@
+//! The embedded store: one SQLite file with a write-ahead log.
+//!
+//! Reads run where they are asked for: they touch a page cache, not a network. There are as many
+//! connections as threads that read at once. Writes take turns on one connection, on threads that
+//! may wait for the disk. Another process (an import by command line) may write to the same file:
+//! a snapshot of a text is compared with the file at each use.
+
+mod connections;
+mod import;
+mod index;
+mod key_rows;
+mod locate;
+mod push;
+mod read;
+mod rows;
+mod schema;
+mod text_rows;
+mod verify;
+mod yank;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use weir_base::clock::Timestamp;
+
+use self::connections::Connections;
+use super::{
+    FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
+    Report, Store, StoreError, StoredFile, TextKind, YankError,
+};
+use crate::index::text::Text;
+use crate::name::GemName;
+use crate::release::Identity;
+
+/// `[gems]`, as far as the embedded store is concerned.
+#[derive(Clone, Debug)]
+pub struct SqliteSettings {
+    pub path: PathBuf,
+    /// Memory for pages, in bytes, of each connection that reads.
+    pub reader_cache_bytes: u64,
+    /// Memory for pages, in bytes, of the connection that writes.
+    pub writer_cache_bytes: u64,
+    /// Gems that an import adds in one transaction.
+    pub import_batch: usize,
+}
+
+impl SqliteSettings {
+    /// Everything as it is by default, in the file at `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            // Holds the index of 190,000 names: a read of an info costs one page more.
+            reader_cache_bytes: 16 << 20,
+            writer_cache_bytes: 32 << 20,
+            import_batch: 2_000,
+        }
+    }
+}
+
+/// The embedded store. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SqliteStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    connections: Connections,
+    import_batch: usize,
+    /// The texts as they were last read.
+    versions: ArcSwap<Text>,
+    names: ArcSwap<Text>,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// It can't be opened, or is not ours.
+    pub fn open(settings: &SqliteSettings, now: Timestamp) -> Result<Self, StoreError> {
+        let connections = Connections::open(settings)?;
+        let store = Self(Arc::new(Inner {
+            connections,
+            import_batch: settings.import_batch,
+            versions: ArcSwap::from_pointee(Text::empty(0)),
+            names: ArcSwap::from_pointee(Text::empty(0)),
+        }));
+        store.0.write(|transaction| index::begin_if_missing(transaction, now))?;
+        Ok(store)
+    }
+
+    /// Runs `work` where waiting for the disk holds up nobody else.
+    async fn blocking<T, E>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.0);
+        match tokio::task::spawn_blocking(move || work(&inner)).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Abandoned(error.to_string()).into()),
+        }
+    }
+}
+
+impl Inner {
+    /// Runs `work` with a connection that reads; all of it sees one state of the file.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut reader = self.connections.reader()?;
+        let transaction = reader.transaction()?;
+        let result = work(&transaction);
+        // Nothing was written; ending it any way releases the state.
+        drop(transaction);
+        result
+    }
+
+    /// Runs `work`, which asks one question.
+    fn read_once<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        work(&*self.connections.reader()?)
+    }
+
+    /// Runs `work` in one transaction, which is on disk when this returns.
+    fn write<T, E: From<rusqlite::Error>>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut writer = self.connections.writer();
+        let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = work(&transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
+        let place = match kind {
+            TextKind::Versions => &self.versions,
+            TextKind::Names => &self.names,
+        };
+        let known = place.load();
+        if self.read_once(|connection| text_rows::is_current(connection, kind, &known))? {
+            return Ok(Text::clone(&known));
+        }
+        let fresh = self.read(|connection| text_rows::fresh(connection, kind, &known))?;
+        place.store(Arc::new(fresh.clone()));
+        Ok(fresh)
+    }
+}
+
+impl Store for SqliteStore {
+    async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
+        self.0.text(kind)
+    }
+
+    async fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
+        self.0.read_once(|connection| read::info(connection, name))
+    }
+
+    async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.0.read(|connection| read::fragments(connection, names))
+    }
+
+    async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
+        self.0.read_once(|connection| read::fragment_page(connection, from, gems_max))
+    }
+
+    async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
+        self.0.read(|connection| locate::file(connection, full_name))
+    }
+
+    async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.read(|connection| locate::gemspec(connection, full_name))
+    }
+
+    async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
+        self.blocking(move |inner| {
+            inner.write(|transaction| push::push(transaction, &release, now))
+        })
+        .await
+    }
+
+    async fn yank(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+        now: Timestamp,
+    ) -> Result<(), YankError> {
+        let (name, identity) = (name.clone(), identity.clone());
+        self.blocking(move |inner| {
+            inner.write(|transaction| yank::yank(transaction, &name, &identity, now))
+        })
+        .await
+    }
+
+    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    where
+        I: Iterator<Item = ImportedGem> + Send + 'static,
+    {
+        self.blocking(move |inner| import::import(inner, gems, now)).await
+    }
+
+    async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| index::rebaseline(it, now))).await
+    }
+
+    async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
+        self.blocking(move |inner| match repair {
+            Repair::Leave => inner.read(verify::check),
+            Repair::Fix => inner.write(|transaction| verify::fix(transaction, now)),
+        })
+        .await
+    }
+
+    async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
+        self.blocking(move |inner| inner.write(|it| key_rows::add(it, &key))).await
+    }
+
+    async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError> {
+        self.0.read_once(|connection| key_rows::by_hash(connection, hash))
+    }
+
+    async fn keys(&self) -> Result<Vec<Key>, StoreError> {
+        self.0.read_once(key_rows::all)
+    }
+
+    async fn remove_key(&self, id: u64) -> Result<bool, StoreError> {
+        self.blocking(move |inner| inner.write(|it| key_rows::remove(it, id))).await
+    }
+}

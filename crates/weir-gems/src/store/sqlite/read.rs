@@ -1,0 +1,58 @@
+//! What readers ask for.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::index::digest::Digests;
+use crate::store::{FragmentPage, Info, StoreError};
+
+pub(super) fn info(connection: &Connection, name: &str) -> Result<Option<Info>, StoreError> {
+    let found = connection
+        .prepare_cached(
+            "SELECT content, md5, infos.sha256 FROM gems JOIN infos ON infos.gem = gems.id
+             WHERE name = ?1",
+        )?
+        .query_row([name], |row| {
+            let content: Vec<u8> = row.get(0)?;
+            let digests = Digests { md5: row.get(1)?, sha256: row.get(2)? };
+            Ok(Info { content: content.into(), digests })
+        })
+        .optional()?;
+    Ok(found)
+}
+
+pub(super) fn fragments(
+    connection: &Connection,
+    names: &[&str],
+) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT content FROM gems JOIN fragments ON fragments.gem = gems.id WHERE name = ?1",
+    )?;
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let content = statement.query_row([name], |row| row.get(0)).optional()?;
+        found.extend(content.map(|content| ((*name).to_owned(), content)));
+    }
+    Ok(found)
+}
+
+pub(super) fn fragment_page(
+    connection: &Connection,
+    from: u64,
+    gems_max: usize,
+) -> Result<FragmentPage, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT gem, name, content FROM fragments JOIN gems ON gems.id = gem
+         WHERE gem >= ?1 ORDER BY gem LIMIT ?2",
+    )?;
+    let (from, limit) = (i64::try_from(from).unwrap_or(i64::MAX), i64::try_from(gems_max));
+    let mut rows = statement.query(params![from, limit.unwrap_or(i64::MAX)])?;
+    let mut page = FragmentPage::default();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        last = row.get::<_, i64>(0).ok();
+        page.gems.push((row.get(1)?, row.get(2)?));
+    }
+    let is_full = page.gems.len() == gems_max;
+    page.next = last.filter(|_| is_full).and_then(|last| u64::try_from(last + 1).ok());
+    Ok(page)
+}

@@ -1,0 +1,172 @@
+//! `/versions` and `/names` as rows: pieces, and where the digests go on.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::index::digest::{Digests, RunningDigest};
+use crate::index::text::Text;
+use crate::store::{StoreError, TextKind};
+
+/// Bytes of a piece while a text is begun anew.
+const PIECE_BYTES: usize = 256 << 10;
+
+pub(super) const fn number(kind: TextKind) -> i64 {
+    match kind {
+        TextKind::Versions => 1,
+        TextKind::Names => 2,
+    }
+}
+
+/// A text that is being written, within a transaction.
+pub(super) struct Writing<'a> {
+    connection: &'a Connection,
+    kind: TextKind,
+    generation: i64,
+    length: i64,
+    digest: RunningDigest,
+    waiting: String,
+}
+
+impl<'a> Writing<'a> {
+    /// Goes on with what is there; None: nothing is.
+    pub(super) fn go_on(
+        connection: &'a Connection,
+        kind: TextKind,
+    ) -> Result<Option<Self>, StoreError> {
+        let row: Option<(i64, i64, Vec<u8>)> = connection
+            .prepare_cached("SELECT generation, length, state FROM texts WHERE kind = ?1")?
+            .query_row([number(kind)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((generation, length, state)) = row else { return Ok(None) };
+        let digest = RunningDigest::restore(&state)?;
+        Ok(Some(Self { connection, kind, generation, length, digest, waiting: String::new() }))
+    }
+
+    /// Begins anew, as a new generation.
+    pub(super) fn begin(connection: &'a Connection, kind: TextKind) -> Result<Self, StoreError> {
+        let last: Option<i64> = connection
+            .query_row("SELECT generation FROM texts WHERE kind = ?1", [number(kind)], |row| {
+                row.get(0)
+            })
+            .optional()?;
+        connection.execute("DELETE FROM pieces WHERE kind = ?1", [number(kind)])?;
+        Ok(Self {
+            connection,
+            kind,
+            generation: last.unwrap_or_default() + 1,
+            length: 0,
+            digest: RunningDigest::default(),
+            waiting: String::new(),
+        })
+    }
+
+    /// Appends what `write` writes.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut String)) -> Result<(), StoreError> {
+        write(&mut self.waiting);
+        match self.waiting.len() >= PIECE_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let piece = self.waiting.as_bytes();
+        self.connection
+            .prepare_cached("INSERT INTO pieces (kind, start, content) VALUES (?1, ?2, ?3)")?
+            .execute(params![number(self.kind), self.length, piece])?;
+        self.digest.update(piece);
+        self.length += i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, and the digests of all.
+    pub(super) fn finish(mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        let Digests { md5, sha256 } = self.digest.digests();
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO texts (kind, generation, length, md5, sha256, state)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                number(self.kind),
+                self.generation,
+                self.length,
+                md5,
+                sha256,
+                self.digest.save()
+            ])?;
+        Ok(())
+    }
+}
+
+/// Whether the text is still as it is `known`: it only changes by growing or as a new generation.
+pub(super) fn is_current(
+    connection: &Connection,
+    kind: TextKind,
+    known: &Text,
+) -> Result<bool, StoreError> {
+    let (generation, length): (i64, i64) = connection
+        .prepare_cached("SELECT generation, length FROM texts WHERE kind = ?1")?
+        .query_row([number(kind)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let known = (i64::try_from(known.generation), i64::try_from(known.length()));
+    Ok((Ok(generation), Ok(length)) == known)
+}
+
+/// The text as it is; of what is `known` only the rest is read.
+pub(super) fn fresh(
+    connection: &Connection,
+    kind: TextKind,
+    known: &Text,
+) -> Result<Text, StoreError> {
+    let (generation, length, digests) = connection
+        .prepare_cached("SELECT generation, length, md5, sha256 FROM texts WHERE kind = ?1")?
+        .query_row([number(kind)], |row| {
+            let digests = Digests { md5: row.get(2)?, sha256: row.get(3)? };
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, digests))
+        })?;
+    let damaged = |_| StoreError::Damaged(format!("{kind:?} has a length below zero"));
+    let generation = u64::try_from(generation).map_err(damaged)?;
+    let length = u64::try_from(length).map_err(damaged)?;
+    let is_longer = generation == known.generation && length >= known.length();
+    let start = if is_longer { known.clone() } else { Text::empty(generation) };
+    let mut text = Gathering { text: start, waiting: Vec::new() };
+    let from = i64::try_from(text.text.length()).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(
+        "SELECT content FROM pieces WHERE kind = ?1 AND start >= ?2 ORDER BY start",
+    )?;
+    let mut rows = statement.query(params![number(kind), from])?;
+    while let Some(row) = rows.next()? {
+        text.add(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
+    }
+    let text = text.finish(digests);
+    match text.length() == length {
+        true => Ok(text),
+        false => {
+            Err(StoreError::Damaged(format!("{kind:?} has {} of {length} bytes", text.length())))
+        }
+    }
+}
+
+/// Many small pieces are put together first: each append copies the last part of a text.
+struct Gathering {
+    text: Text,
+    waiting: Vec<u8>,
+}
+
+impl Gathering {
+    fn add(&mut self, piece: &[u8]) {
+        self.waiting.extend_from_slice(piece);
+        if self.waiting.len() >= PIECE_BYTES {
+            self.text.append(&self.waiting);
+            self.waiting.clear();
+        }
+    }
+
+    fn finish(self, digests: Digests) -> Text {
+        self.text.with(&self.waiting, digests)
+    }
+}

@@ -1,0 +1,161 @@
+//! The service, asked as clients ask it. No sockets: a request in, an answer out.
+
+mod compact_index;
+mod download;
+mod older_clients;
+mod push;
+mod yank;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{HeaderMap, Request, StatusCode};
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_base::switch::{Off, Switches};
+use weir_gems::package::sample::Sample;
+use weir_gems::settings::GemsSettings;
+use weir_gems::store::{KeySettings, Scope, SqliteSettings, SqliteStore};
+use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
+
+use crate::store::NOW;
+
+/// An index of its own.
+pub(crate) struct Index {
+    pub(crate) gems: Arc<Gems<SqliteStore>>,
+    pub(crate) settings: Arc<ArcSwap<GemsSettings>>,
+    pub(crate) clock: Clock,
+    switches: Arc<Switches>,
+    registry: Registry,
+    folder: tempfile::TempDir,
+    /// A key for everything.
+    pub(crate) key: String,
+}
+
+/// An answer that has come.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+}
+
+impl Index {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(NOW);
+        let store =
+            SqliteStore::open(&SqliteSettings::new(folder.path().join("gems.db")), NOW).unwrap();
+        let mut registry = Registry::default();
+        let settings = Arc::new(ArcSwap::from_pointee(GemsSettings::default()));
+        let switches = Arc::new(Switches::default());
+        let gems = Gems::new(GemsParts {
+            store,
+            files: Files::open(folder.path().join("files")).unwrap(),
+            settings: Arc::clone(&settings),
+            clock: clock.clone(),
+            metrics: GemsMetrics::register(&mut registry),
+            switches: Arc::clone(&switches),
+        });
+        let mut index =
+            Self { gems, settings, clock, switches, registry, folder, key: String::new() };
+        index.key = index.new_key(|_| {}).await;
+        index
+    }
+
+    /// A key that is for everything but what `change` changes.
+    pub(crate) async fn new_key(&self, change: impl FnOnce(&mut KeySettings)) -> String {
+        let mut settings = KeySettings {
+            name: "test".to_owned(),
+            scopes: vec![Scope::PushRubygem, Scope::YankRubygem],
+            gems: Vec::new(),
+            expires_at_us: None,
+        };
+        change(&mut settings);
+        let (secret, _) = keys::create(self.gems.store(), settings, NOW).await.unwrap();
+        secret.expose().to_owned()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut GemsSettings)) {
+        let mut settings = GemsSettings::clone(&self.settings.load());
+        change(&mut settings);
+        self.settings.store(Arc::new(settings));
+    }
+
+    pub(crate) fn turn_off(&self, endpoint: &str) {
+        let off = Off { pattern: endpoint.parse().unwrap(), since_us: 0, until_us: None };
+        self.switches.turn_off(off, NOW).unwrap();
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.gems.answer(request.body(Full::new(body.into())).unwrap()).await;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { status: head.status, headers: head.headers, body }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], Bytes::new()).await
+    }
+
+    pub(crate) async fn push(&self, gem: impl Into<Bytes>) -> Answer {
+        self.ask("POST", "/api/v1/gems", &[("authorization", &self.key)], gem).await
+    }
+
+    pub(crate) async fn push_sample(&self, sample: &Sample) {
+        let answer = self.push(sample.build()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    }
+
+    pub(crate) async fn yank(&self, form: &str) -> Answer {
+        let headers =
+            [("authorization", &*self.key), ("content-type", "application/x-www-form-urlencoded")];
+        self.ask("DELETE", "/api/v1/gems/yank", &headers, form.to_owned()).await
+    }
+
+    /// Files of the folder: those of releases, and those that are not whole.
+    pub(crate) fn files(&self) -> (Vec<PathBuf>, usize) {
+        let (mut gems, mut arriving) = (Vec::new(), 0);
+        for folder in fs::read_dir(self.folder.path().join("files")).unwrap() {
+            let folder = folder.unwrap();
+            for file in fs::read_dir(folder.path()).unwrap() {
+                match folder.file_name() == "arriving" {
+                    true => arriving += 1,
+                    false => gems.push(file.unwrap().path()),
+                }
+            }
+        }
+        (gems, arriving)
+    }
+
+    /// The metrics, as Prometheus reads them.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+}

@@ -1,0 +1,69 @@
+//! `.gem` files.
+
+use std::fs;
+
+use sha2::{Digest, Sha256};
+use weir_gems::package::sample::Sample;
+
+use super::Index;
+
+/// A gem of several chunks.
+fn large() -> Sample {
+    let mut random = fastrand::Rng::with_seed(3);
+    let noise = std::iter::repeat_with(|| random.u8(..)).take(400_000).collect();
+    let sample = Sample::new("large", "1.0");
+    Sample { files: vec![("lib/noise".to_owned(), noise)], ..sample }
+}
+
+#[tokio::test]
+async fn a_file_is_what_was_pushed() {
+    let index = Index::new().await;
+    let bytes = large().build();
+    assert!(index.push(bytes.clone()).await.status.is_success());
+    let answer = index.get("/gems/large-1.0.gem").await;
+    assert!(answer.body == bytes);
+    let sha256 = hex::encode(Sha256::digest(&bytes));
+    assert_eq!(answer.header("etag"), format!("\"{sha256}\""));
+    assert_eq!(answer.header("content-type"), "application/octet-stream");
+    let part = [("range", "bytes=100000-399999")];
+    let answer = index.ask("GET", "/gems/large-1.0.gem", &part, "").await;
+    assert_eq!(answer.status.as_u16(), 206);
+    assert!(answer.body == bytes[100_000..400_000]);
+    let same = [("if-none-match", &*format!("\"{sha256}\""))];
+    let answer = index.ask("GET", "/gems/large-1.0.gem", &same, "").await;
+    assert_eq!(answer.status.as_u16(), 304);
+    let behind = [("range", "bytes=9999999-")];
+    let answer = index.ask("GET", "/gems/large-1.0.gem", &behind, "").await;
+    assert_eq!(answer.status.as_u16(), 416);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let index = Index::new().await;
+    index.push_sample(&Sample::new("a", "1.0")).await;
+    for path in ["/gems/a-1.1.gem", "/gems/b-1.0.gem", "/gems/a-1.0-java.gem", "/gems/%2e%2e.gem"] {
+        assert_eq!(index.get(path).await.status.as_u16(), 404, "{path}");
+    }
+    index.yank("gem_name=a&version=1.0").await;
+    assert_eq!(index.get("/gems/a-1.0.gem").await.status.as_u16(), 404);
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_or_gone_is_not_served() {
+    let index = Index::new().await;
+    index.push_sample(&Sample::new("a", "1.0")).await;
+    let (files, _) = index.files();
+    fs::write(&files[0], b"short").unwrap();
+    assert_eq!(index.get("/gems/a-1.0.gem").await.status.as_u16(), 503);
+    fs::remove_file(&files[0]).unwrap();
+    assert_eq!(index.get("/gems/a-1.0.gem").await.status.as_u16(), 503);
+}
+
+#[tokio::test]
+async fn files_may_be_elsewhere() {
+    let index = Index::new().await;
+    index.change(|settings| settings.files_url = Some("https://cdn.example/gems/".to_owned()));
+    let answer = index.get("/gems/a-1.0%2Fb%0d%0ax.gem").await;
+    assert_eq!(answer.status.as_u16(), 302);
+    assert_eq!(answer.header("location"), "https://cdn.example/gems/a-1.0%2Fb%0D%0Ax.gem");
+}

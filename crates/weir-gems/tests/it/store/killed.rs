@@ -1,0 +1,104 @@
+//! A process that is killed in the middle of pushes, yanks and imports: what it was told is done is
+//! done, and everything fits together.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use weir_gems::store::{ImportedGem, SqliteSettings, SqliteStore, Store};
+
+use super::contract::assert_consistent;
+use super::{NOW, identity, new, release};
+use crate::client::versions_of_info;
+
+const FOLDER: &str = "WEIR_GEMS_KILLED_FOLDER";
+const KILLS: usize = 8;
+/// Lines that the child prints before it is killed, at most.
+const ACKNOWLEDGED_MAX: usize = 40;
+
+fn settings(folder: PathBuf) -> SqliteSettings {
+    SqliteSettings { import_batch: 3, ..SqliteSettings::new(folder.join("gems.db")) }
+}
+
+/// Not a test by itself: the process that is killed. Says what was done, after it was done.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "this is how the parent names its folder")]
+async fn child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let store = SqliteStore::open(&settings(folder.into()), NOW).unwrap();
+    let first = versions(&store).await.len();
+    for number in first.. {
+        store.push(new("shop", &format!("{number}.0")), NOW).await.unwrap();
+        println!("pushed {number}.0");
+        let gems = (0..7).map(move |index| ImportedGem {
+            name: format!("gem{number}-{index}").parse().unwrap(),
+            releases: vec![release("1", "rack:>= 0"), release("2", "")],
+        });
+        store.import(gems, NOW).await.unwrap();
+        println!("imported {number}");
+        if number % 3 == 2 {
+            let name = format!("gem{number}-0").parse().unwrap();
+            store.yank(&name, &identity("1"), NOW).await.unwrap();
+            println!("yanked {number}");
+        }
+    }
+}
+
+async fn versions(store: &SqliteStore) -> Vec<String> {
+    let info = store.info("shop").await.unwrap();
+    info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
+}
+
+/// What a child has said before it was killed.
+fn kill_after(folder: &std::path::Path, lines: usize) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "store::killed::child", "--nocapture"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let mut said = Vec::new();
+    for line in output.lines() {
+        let line = line.unwrap();
+        // The harness prints its own, one of them before ours on the same line.
+        said.extend(
+            ["pushed ", "imported ", "yanked "]
+                .iter()
+                .find_map(|word| line.find(word).map(|at| line[at..].to_owned())),
+        );
+        if said.len() == lines {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    said
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..KILLS {
+        let said = kill_after(folder.path(), random.usize(1..ACKNOWLEDGED_MAX));
+        assert!(!said.is_empty());
+        let store = SqliteStore::open(&settings(folder.path().to_owned()), NOW).unwrap();
+        assert_consistent(&store).await;
+        let versions = versions(&store).await;
+        for line in &said {
+            let (what, which) = line.split_once(' ').unwrap();
+            let gem = |index: u32| format!("gem{which}-{index}");
+            match what {
+                "pushed" => assert!(versions.iter().any(|it| it == which), "{line}"),
+                "imported" => {
+                    let info = store.info(&gem(6)).await.unwrap().expect(line);
+                    assert_eq!(versions_of_info(&info.content), ["1", "2"], "{line}");
+                }
+                _ => {
+                    let info = store.info(&gem(0)).await.unwrap().expect(line);
+                    assert_eq!(versions_of_info(&info.content), ["2"], "{line}");
+                }
+            }
+        }
+    }
+}
