@@ -6,7 +6,8 @@
 //! - [`observation`]: what may be known, each fact with the reason why it is not;
 //! - [`flow`]: growth and time to drain from two looks at a queue;
 //! - [`rules`]: one file for each thing that can be wrong;
-//! - [`finding`], [`advice`]: what is said about it.
+//! - [`finding`], [`advice`]: what is said about it;
+//! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
 //!
 //! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
 
@@ -16,6 +17,7 @@ pub mod flow;
 #[cfg(test)]
 mod healthy;
 pub mod observation;
+pub mod plan;
 pub mod rules;
 mod wording;
 
