@@ -130,6 +130,9 @@ mod tests {
         assert_eq!(flow(1_000, 1_000, 5.0).drain(), Drain::Stands);
         // 500 came, 510 went: as likely the other way round.
         assert_eq!(flow(1_000, 990, 50.0).drain(), Drain::Stands);
+        // 1,000 came or went: chance is up to 95.
+        assert_eq!(flow(1_000, 1_080, 54.0).drain(), Drain::Stands);
+        assert_eq!(flow(1_000, 1_110, 55.5).drain(), Drain::Grows);
     }
 
     #[test]

@@ -195,6 +195,19 @@ mod tests {
             assert!(firsts.contains(&queue), "{queue} in {firsts:?}");
         }
         assert!(plan.layout.connections() <= 185);
+        let threads: Vec<_> =
+            plan.layout.workers.iter().map(|it| (it.name.as_str(), it.concurrency)).collect();
+        let expected = [
+            ("sidekiq-mailers", 1),
+            ("sidekiq-scheduler", 1),
+            ("sidekiq-push", 16),
+            ("sidekiq-pull", 4),
+            ("sidekiq-default", 2),
+            ("sidekiq-ingress", 2),
+            ("sidekiq-fasp", 1),
+        ];
+        assert_eq!(threads, expected);
+        assert_eq!(plan.layout.services[0].processes, 2);
         let buffers = plan.postgres.iter().find(|it| it.name == "shared_buffers").unwrap();
         assert_eq!(buffers.value, "512MB", "a quarter of the database's share, not of the machine");
     }

@@ -251,6 +251,8 @@ mod tests {
         let mut small = machine(DatabaseWorkload::Oltp);
         (small.memory_bytes, small.cores, small.storage) = (GIB, 2, Storage::Hdd);
         assert_eq!(value(&small, "work_mem").as_deref(), Some("4MB"));
+        let few_cores = PostgresMachine { cores: 2, ..machine(DatabaseWorkload::Oltp) };
+        assert_eq!(work_mem(&few_cores) / KIB, 10_082, "with the 8 workers that Postgres starts");
         assert_eq!(value(&small, "max_worker_processes"), None);
         assert_eq!(value(&small, "huge_pages"), None);
         assert_eq!(value(&small, "random_page_cost").as_deref(), Some("4"));

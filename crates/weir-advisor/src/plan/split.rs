@@ -103,9 +103,12 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let groups = groups(&others, processes);
     let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
-    let used = layout.connections() + workers.iter().map(|it| it.pool).sum::<u32>();
+    let alone: u32 = workers.iter().map(|worker| worker.concurrency).sum();
+    let used = layout.connections().saturating_add(alone);
     let budget = wanted.max_connections.saturating_sub(wanted.reserve).saturating_sub(used);
-    let threads = threads(wanted, &groups, budget);
+    let need_of_all: f64 = wanted.queues.iter().map(need).sum();
+    let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
+    let threads = threads(&groups, enough.min(budget));
     for (group, threads) in groups.iter().zip(threads) {
         workers.push(worker(wanted, group, &all, threads));
     }
@@ -123,19 +126,18 @@ fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a Queue
     groups
 }
 
-/// What is guaranteed to each group, and the rest of the budget by need.
-fn threads(wanted: &Wanted, groups: &[Vec<&QueueDemand>], budget: u32) -> Vec<u32> {
+/// What is guaranteed to each group, and the rest of `total` by need.
+fn threads(groups: &[Vec<&QueueDemand>], total: u32) -> Vec<u32> {
     let group_need = |group: &Vec<&QueueDemand>| group.iter().map(|queue| need(queue)).sum::<f64>();
     let guaranteed: Vec<u32> =
         groups.iter().map(|group| group.iter().map(|queue| guarantee(queue)).sum()).collect();
-    let all: f64 = wanted.queues.iter().map(need).sum();
-    let total = ceiling(TOTAL * all + TOTAL_SLOTS).min(budget);
-    let spare = total.saturating_sub(guaranteed.iter().sum());
+    let spare = f64::from(total.saturating_sub(guaranteed.iter().sum()));
     let needed: f64 = groups.iter().map(group_need).sum();
-    let extra =
-        |group| if needed > 0.0 { f64::from(spare) * group_need(group) / needed } else { 0.0 };
-    let floor = |number: f64| ceiling(number.floor());
-    guaranteed.iter().zip(groups).map(|(least, group)| least + floor(extra(group))).collect()
+    let share = |(least, group): (&u32, &Vec<&QueueDemand>)| {
+        let extra = if needed > 0.0 { spare * group_need(group) / needed } else { 0.0 };
+        least.saturating_add(ceiling(extra.floor()))
+    };
+    guaranteed.iter().zip(groups).map(share).collect()
 }
 
 fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {

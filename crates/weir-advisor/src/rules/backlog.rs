@@ -105,6 +105,7 @@ mod tests {
     #[test]
     fn short_young_and_unserved_queues_are_no_backlog() {
         assert_eq!(check(&behind("push", 99, 99, 1_200)), []);
+        assert_eq!(check(&behind("push", 100, 100, 1_200)).len(), 1);
         assert_eq!(check(&behind("push", 9_000, 9_000, 59)), []);
         let mut observation = behind("push", 9_000, 9_000, 1_200);
         observation.jobs.known_mut().processes.clear();

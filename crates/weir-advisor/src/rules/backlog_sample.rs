@@ -72,6 +72,26 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_limits() {
+        let two = |class: u64, host: u64| {
+            with(vec![share("A", class), share("B", 1_000 - class)], vec![share("a.example", host)])
+        };
+        for (class, host, findings) in [(650, 0, 1), (590, 0, 0), (500, 320, 1), (500, 290, 0)] {
+            assert_eq!(two(class, host).len(), findings, "{class} {host}");
+        }
+        let mut observation = healthy::observation();
+        let sample = |size| {
+            let classes = vec![share("A", size), share("B", 0)];
+            Fact::Known(Sample { size, classes, ..Sample::default() })
+        };
+        for (length, size, findings) in [(1_000, 100, 1), (999, 100, 0), (1_000, 99, 0)] {
+            let queue = observation.jobs.known_mut().queue_mut("pull");
+            (queue.length, queue.sample) = (length, sample(size));
+            assert_eq!(check(&observation).len(), findings, "{length} {size}");
+        }
+    }
+
+    #[test]
     fn an_even_mix_and_a_queue_of_one_class_are_no_news() {
         assert_eq!(with(vec![share("A", 550), share("B", 450)], vec![share("a.example", 200)]), []);
         assert_eq!(with(vec![share("A", 1_000)], Vec::new()), []);

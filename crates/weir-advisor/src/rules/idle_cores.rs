@@ -49,9 +49,14 @@ mod tests {
 
     #[test]
     fn a_full_process_beside_idle_cores_is_to_be_split() {
-        for (cores_used, busy, cores_idle, findings) in
-            [(0.95, 25, 2.0, 1), (0.5, 25, 2.0, 0), (0.95, 19, 2.0, 0), (0.95, 25, 0.4, 0)]
-        {
+        for (cores_used, busy, cores_idle, findings) in [
+            (0.95, 25, 2.0, 1),
+            (0.5, 25, 2.0, 0),
+            (0.95, 19, 2.0, 0),
+            (0.95, 25, 0.9, 0),
+            (0.91, 25, 1.1, 1),
+            (0.85, 25, 2.0, 0),
+        ] {
             let mut observation = healthy::observation();
             observation.machine.known_mut().cores_idle = cores_idle;
             let process = &mut observation.jobs.known_mut().processes[0];

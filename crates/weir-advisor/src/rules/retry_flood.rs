@@ -1,7 +1,7 @@
 //! Many jobs fail and wait to be tried again.
 
 use crate::finding::{Finding, Severity};
-use crate::flow::Drain;
+use crate::flow::{Drain, Flow};
 use crate::observation::{JobSet, Observation, Sample};
 use crate::wording::{self, percent};
 
@@ -11,13 +11,20 @@ pub(crate) const NAME: &str = "retry-flood";
 const SIZE_MIN: u64 = 10_000;
 /// From here on, if it grows.
 const GROWING_SIZE_MIN: u64 = 1_000;
+/// Between two looks: jobs that are tried and fail leave and come back all the time.
+const GROWTH_SHARE: f64 = 0.01;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let set = &jobs.retries;
-    let grows = set.flow.known().is_some_and(|flow| flow.drain() == Drain::Grows);
+    let grows = set.flow.known().is_some_and(grows);
     let flood = set.size >= SIZE_MIN || (grows && set.size >= GROWING_SIZE_MIN);
     if flood { vec![found(set, grows)] } else { Vec::new() }
+}
+
+fn grows(flow: &Flow) -> bool {
+    let growth = flow.after.saturating_sub(flow.before) as f64;
+    flow.drain() == Drain::Grows && growth >= GROWTH_SHARE * flow.before as f64
 }
 
 fn found(set: &JobSet, grows: bool) -> Finding {
@@ -43,7 +50,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::flow::Flow;
     use crate::healthy;
     use crate::observation::{Fact, Share};
 
@@ -74,5 +80,8 @@ mod tests {
         assert_eq!(with(5_000, 5_000), []);
         assert_eq!(with(4_500, 5_000).len(), 1);
         assert_eq!(with(100, 900), []);
+        assert_eq!(with(500, 1_500).len(), 1);
+        assert_eq!(with(5_000, 5_040), []);
+        assert_eq!(with(5_000, 5_060).len(), 1);
     }
 }

@@ -104,6 +104,15 @@ mod tests {
     }
 
     #[test]
+    fn a_minute_is_the_limit() {
+        let mut observation = observation(Ordering::Strict);
+        observation.jobs.known_mut().queue_mut("mailers").latency = Duration::from_secs(59);
+        assert_eq!(check(&observation), []);
+        observation.jobs.known_mut().queue_mut("mailers").latency = Duration::from_secs(60);
+        assert_eq!(check(&observation).len(), 1);
+    }
+
+    #[test]
     fn it_waits_its_turn_while_those_before_it_are_empty() {
         let mut observation = observation(Ordering::Strict);
         observation.jobs.known_mut().queue_mut("push").length = 0;

@@ -72,6 +72,13 @@ mod tests {
     }
 
     #[test]
+    fn nine_tenths_of_the_best_is_not_enough() {
+        let mut observation = healthy::observation();
+        *observation.goodput.known_mut() = vec![level(10, 18.0), level(20, 20.0), level(30, 12.0)];
+        assert_eq!(check(&observation).remove(0).change.unwrap().line, "-c: 20 in all");
+    }
+
+    #[test]
     fn more_threads_that_do_more_are_fine() {
         let mut observation = healthy::observation();
         *observation.goodput.known_mut() = vec![level(15, 10.0), level(30, 20.0), level(60, 19.5)];

@@ -106,8 +106,10 @@ mod tests {
     #[test]
     fn they_are_critical_while_jobs_are_behind() {
         let mut observation = with(128, 8);
-        observation.jobs.known_mut().queue_mut("push").length = BACKLOG_MIN;
-        assert_eq!(check(&observation)[0].severity, Severity::Critical);
+        for (length, severity) in [(900, Severity::Warning), (1_000, Severity::Critical)] {
+            observation.jobs.known_mut().queue_mut("push").length = length;
+            assert_eq!(check(&observation)[0].severity, severity, "{length}");
+        }
     }
 
     #[test]
@@ -116,6 +118,7 @@ mod tests {
             assert_eq!(check(&with(buffers_mib, memory_gib)), [], "{buffers_mib} {memory_gib}");
         }
         assert_eq!(check(&with(5_000, 8)).len(), 1);
+        assert_eq!(check(&with(500, 8)).len(), 1);
     }
 
     #[test]

@@ -41,6 +41,14 @@ mod tests {
     use crate::healthy;
 
     #[test]
+    fn no_less_than_postgres_ships_with_is_recommended() {
+        let mut observation = healthy::observation();
+        let settings = observation.postgres.known_mut().settings.known_mut();
+        (settings.work_mem_bytes, settings.max_connections) = (5 * MIB, 2_000);
+        assert_eq!(check(&observation).remove(0).change.unwrap().line, "work_mem = 4MB");
+    }
+
+    #[test]
     fn all_sessions_together_must_fit() {
         for (work_mem_mib, expected) in [(4, None), (40, None), (64, Some("work_mem = 10MB"))] {
             let mut observation = healthy::observation();
