@@ -1,0 +1,181 @@
+//! Two looks at Sidekiq, in the advisor's words.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::flow::{Flow, arrivals_per_second};
+use weir_advisor::observation::{
+    Capsule, Fact, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
+};
+use weir_base::clock::Timestamp;
+use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot};
+
+use crate::redis::known;
+
+/// Shares of a sample that are kept: what comes after them is no cause of anything.
+const SHARES_MAX: usize = 5;
+
+/// All of Sidekiq; unknown if one of its parts is, for a rule can't tell an unknown set from an
+/// empty one.
+pub(crate) fn jobs(first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+    let processes = known(&first.processes, "Sidekiq's processes", |all| {
+        all.iter().map(|process| job_process(process, first.at)).collect::<Vec<_>>()
+    });
+    let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
+    let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
+    let set = |first: &Snapshot, second: &Snapshot, what: &str, of: fn(&Snapshot) -> &Looked| {
+        known(of(first), what, Clone::clone)
+            .zip(known(of(second), what, Clone::clone))
+            .map(|(before, after)| job_set(&before, &after, first.at, second.at))
+    };
+    let scheduled = set(first, second, "the scheduled set", |it| &it.scheduled);
+    let retries = set(first, second, "the retry set", |it| &it.retries);
+    let dead = set(first, second, "the dead set", |it| &it.dead);
+    let sets = scheduled.zip(retries).zip(dead);
+    processes.zip(earlier.zip(queues)).zip(sets).map(
+        |((processes, (earlier, queues)), ((scheduled, retries), mut dead))| {
+            // The dead are past their time for ever.
+            (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+            let ghosts = first.ghosts.clone();
+            let queues = merged(&earlier, &queues, first.at, second.at);
+            Jobs { queues, processes, ghosts, scheduled, retries, dead }
+        },
+    )
+}
+
+type Looked = weir_sidekiq::Read<SetLook>;
+
+/// Both, or the first reason why not.
+trait Zip<T> {
+    fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)>;
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U>;
+}
+
+impl<T> Zip<T> for Fact<T> {
+    fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)> {
+        match (self, other) {
+            (Self::Known(one), Fact::Known(other)) => Fact::Known((one, other)),
+            (Self::Unknown(missing), _) | (_, Fact::Unknown(missing)) => Fact::Unknown(missing),
+            (Self::NotAsked, _) | (_, Fact::NotAsked) => Fact::NotAsked,
+        }
+    }
+
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Self::Known(value) => Fact::Known(map(value)),
+            Self::Unknown(missing) => Fact::Unknown(missing),
+            Self::NotAsked => Fact::NotAsked,
+        }
+    }
+}
+
+/// Queues of both looks: those that only a process names are in the first alone.
+fn merged(
+    earlier: &[QueueLook],
+    later: &[QueueLook],
+    from: Timestamp,
+    to: Timestamp,
+) -> Vec<Queue> {
+    let mut queues: BTreeMap<&str, (Option<&QueueLook>, Option<&QueueLook>)> = BTreeMap::new();
+    for queue in earlier {
+        queues.entry(&queue.name).or_default().0 = Some(queue);
+    }
+    for queue in later {
+        queues.entry(&queue.name).or_default().1 = Some(queue);
+    }
+    queues.values().map(|(before, after)| queue(*before, *after, from, to)).collect()
+}
+
+fn queue(
+    before: Option<&QueueLook>,
+    after: Option<&QueueLook>,
+    from: Timestamp,
+    to: Timestamp,
+) -> Queue {
+    let newest = after.or(before).cloned().unwrap_or_default();
+    let flow = Flow {
+        window: to.since(from),
+        before: before.map_or(0, |queue| queue.length),
+        after: newest.length,
+        arrivals_per_second: arrivals_per_second(&newest.newest, to),
+    };
+    let sample = before.map(|queue| &queue.sample).filter(|sample| !sample.is_empty());
+    Queue {
+        pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
+        paused: newest.paused,
+        length: newest.length,
+        latency: newest.oldest.map_or(Duration::ZERO, |oldest| to.since(oldest)),
+        flow: Fact::Known(flow),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
+        name: newest.name,
+    }
+}
+
+fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
+    let window = to.since(from);
+    let mut flow =
+        Flow { window, before: before.size, after: after.size, arrivals_per_second: 0.0 };
+    // How many come and go is not known; the change itself is the least.
+    flow.arrivals_per_second = flow.net_per_second().max(0.0);
+    let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));
+    let sample = Some(&before.sample).filter(|sample| !sample.is_empty());
+    JobSet {
+        size: after.size,
+        overdue: after.due,
+        overdue_by,
+        flow: Fact::Known(flow),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
+    }
+}
+
+fn sample_of(jobs: &[JobSummary]) -> Sample {
+    Sample {
+        size: jobs.len() as u64,
+        classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
+        hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
+        errors: shares(jobs.iter().map(|job| job.error.as_deref())),
+    }
+}
+
+fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<Share> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for word in words.flatten() {
+        *counts.entry(word).or_default() += 1;
+    }
+    let share = |(name, count): (&str, u64)| Share { name: name.to_owned(), count };
+    let mut shares: Vec<_> = counts.into_iter().map(share).collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.count));
+    shares.truncate(SHARES_MAX);
+    shares
+}
+
+fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
+    JobProcess {
+        identity: look.identity.clone(),
+        hostname: look.hostname.clone(),
+        pid: look.pid,
+        busy: look.busy,
+        quiet: look.quiet,
+        beat_age: look.beat.map_or(Duration::ZERO, |beat| now.since(beat)),
+        capsules: look.capsules.iter().map(capsule).collect(),
+        cores_used: Fact::NotAsked,
+    }
+}
+
+fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
+    let queue = |it: &weir_sidekiq::WeightedQueue| WeightedQueue {
+        name: it.name.clone(),
+        weight: it.weight,
+    };
+    Capsule {
+        name: look.name.clone(),
+        concurrency: look.concurrency,
+        ordering: match look.mode {
+            Mode::Strict => Ordering::Strict,
+            Mode::Random => Ordering::Random,
+            Mode::Weighted => Ordering::Weighted,
+            Mode::Unknown => Ordering::Unknown,
+        },
+        queues: look.queues.iter().map(queue).collect(),
+    }
+}
