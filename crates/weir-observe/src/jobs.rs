@@ -179,3 +179,96 @@ fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
         queues: look.queues.iter().map(queue).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::Drain;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
+        Snapshot {
+            at: at(seconds),
+            queues: Ok(queues),
+            processes: Ok(Vec::new()),
+            ghosts: Vec::new(),
+            scheduled: Ok(SetLook::default()),
+            retries: Ok(retries),
+            dead: Ok(dead),
+            processed: Ok(0),
+            failed: Ok(0),
+            server: None,
+            foreign_keys: None,
+            cut: Vec::new(),
+            commands: 0,
+        }
+    }
+
+    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+        let newest = newest.iter().map(|seconds| at(*seconds)).collect();
+        let oldest = Some(at(100));
+        QueueLook {
+            name: name.to_owned(),
+            pushed: true,
+            length,
+            newest,
+            oldest,
+            ..QueueLook::default()
+        }
+    }
+
+    fn set(size: u64) -> SetLook {
+        SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
+    }
+
+    #[test]
+    fn two_looks_give_flows_of_queues_and_sets() {
+        // Four jobs a second come, and 100 a second go.
+        let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
+        let first =
+            look(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
+        let second = look(
+            210,
+            vec![queue("pull", 10_000, &newest), queue("new", 3, &[])],
+            set(1_050),
+            set(7),
+        );
+        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        let pull = jobs.queue("pull").unwrap();
+        assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
+        let flow = pull.flow.known().unwrap();
+        assert_eq!((flow.before, flow.after, flow.window.as_secs()), (10_960, 10_000, 10));
+        assert_eq!(flow.net_per_second(), -96.0);
+        assert!((4.0..4.5).contains(&flow.arrivals_per_second), "{flow:?}");
+        let Drain::After(left) = flow.drain() else { panic!("{flow:?}") };
+        assert_eq!(left.as_secs(), 104);
+        assert_eq!(jobs.queue("new").unwrap().flow.known().unwrap().before, 0);
+
+        let retries = jobs.retries.flow.known().unwrap();
+        assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
+        assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
+        assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
+    }
+
+    #[test]
+    fn one_more_failed_job_is_chance() {
+        let first = look(200, Vec::new(), set(1_000), set(7));
+        let second = look(210, Vec::new(), set(1_001), set(8));
+        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
+    }
+
+    #[test]
+    fn the_largest_shares_are_kept() {
+        let classes = ["A", "B", "B", "C", "D", "E", "F"];
+        let job = |class: &&str| JobSummary { class: (*class).to_owned(), ..JobSummary::default() };
+        let sample = sample_of(&classes.iter().map(job).collect::<Vec<_>>());
+        assert_eq!((sample.size, sample.classes.len()), (7, SHARES_MAX));
+        assert_eq!((sample.classes[0].name.as_str(), sample.classes[0].count), ("B", 2));
+        assert_eq!(sample.hosts, []);
+    }
+}

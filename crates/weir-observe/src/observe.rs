@@ -1,6 +1,6 @@
 //! Two looks at all sources.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub async fn observe(sources: &Sources) -> Observation {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
     let proc = sources.proc.as_deref();
-    let pids = proc.map(|proc| local_pids(proc, &shards)).unwrap_or_default();
-    let counters = |proc: &Path| Counters::read(proc, pids.iter().copied());
+    let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
+    let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
     tokio::time::sleep(sources.window).await;
     let mut looks = Vec::new();
@@ -53,7 +53,7 @@ pub async fn observe(sources: &Sources) -> Observation {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
     }
     if let (Some(earlier), Some(later)) = (earlier, later) {
-        cores_used(&mut observation, &pids, &earlier, &later);
+        cores_used(&mut observation, &local, &earlier, &later);
     }
     observation
 }
@@ -111,24 +111,26 @@ fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>) -> Fact<Jobs> {
     }
 }
 
-/// Sidekiq's processes that say to run on this machine.
-fn local_pids(proc: &Path, shards: &[Shard]) -> BTreeSet<u32> {
-    let Some(hostname) = machine::hostname(proc) else { return BTreeSet::new() };
+/// Sidekiq's processes that say to run on this machine, by identity.
+fn local_processes(proc: &Path, shards: &[Shard]) -> BTreeMap<String, u32> {
+    let Some(hostname) = machine::hostname(proc) else { return BTreeMap::new() };
     let snapshots = shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
     let processes = snapshots.filter_map(|snapshot| snapshot.processes.as_ref().ok()).flatten();
     let local = processes.filter(|process| process.hostname == hostname);
-    local.map(|process| process.pid).collect()
+    local.map(|process| (process.identity.clone(), process.pid)).collect()
 }
 
 fn cores_used(
     observation: &mut Observation,
-    pids: &BTreeSet<u32>,
+    local: &BTreeMap<String, u32>,
     earlier: &Counters,
     later: &Counters,
 ) {
     let Fact::Known(jobs) = &mut observation.jobs else { return };
-    for process in jobs.processes.iter_mut().filter(|process| pids.contains(&process.pid)) {
-        if let Some(used) = later.used_since(earlier, process.pid) {
+    for process in &mut jobs.processes {
+        // A number alone may be another process's, on another machine.
+        let pid = local.get(&process.identity);
+        if let Some(used) = pid.and_then(|pid| later.used_since(earlier, *pid)) {
             process.cores_used = Fact::Known(used);
         }
     }

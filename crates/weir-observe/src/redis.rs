@@ -74,3 +74,29 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
         _ => Missing { what, obstacle: Obstacle::Unreachable, reason, remedy: None },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_is_told_from_few_keys_and_from_keys_that_stay() {
+        let share = |sampled, foreign, expiring| {
+            cache_like_share(&ForeignKeys { sampled, foreign, expiring })
+        };
+        assert_eq!(share(100, 90, 60), 0.6);
+        assert_eq!(share(100, 90, 0), 0.0);
+        assert_eq!(share(49, 49, 49), 0.0);
+    }
+
+    #[test]
+    fn who_is_not_allowed_is_told_how_to_be() {
+        let grant = Some("+zcard".to_owned());
+        let refusal = Refusal { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
+        let missing = refused("the retry set", &refusal);
+        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER the user that asks +zcard"));
+        let missing = refused("the retry set", &Refusal { grant: None, ..refusal });
+        assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
+    }
+}

@@ -154,3 +154,37 @@ async fn a_shard_that_is_away_leaves_the_other_redis_known_and_the_jobs_unknown(
     let unseen = advise(&observation).findings;
     assert_eq!(unseen.iter().filter(|finding| finding.rule == "unseen").count(), 1);
 }
+
+#[tokio::test]
+async fn processes_of_this_machine_tell_their_cores_and_others_do_not() {
+    let Some(redis) = RedisServer::start() else { return };
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let info = |host: &str| {
+        format!(r#"{{"hostname":"{}","pid":{},"concurrency":1}}"#, host.trim(), std::process::id())
+    };
+    let (local, remote) = ("a:1:0123456789ab", "b:1:0123456789ab");
+    redis.run(&[
+        &["SADD", "processes", local, remote],
+        &["HSET", local, "info", &info(&here)],
+        &["HSET", remote, "info", &info("elsewhere.example")],
+    ]);
+    let (observation, _) = look(&redis).await;
+    let processes = &observation.jobs.known().unwrap().processes;
+    let known: Vec<_> = processes.iter().map(|it| it.cores_used.known().is_some()).collect();
+    assert_eq!(known, [true, false]);
+}
+
+#[tokio::test]
+async fn keys_that_were_evicted_are_counted() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"],
+        &["CONFIG", "SET", "maxmemory", "4mb"],
+        &["EVAL", "for i = 1, 6000 do redis.call('SET', 'k' .. i, string.rep('x', 1000)) end", "0"],
+        &["SET", "one-more", "x"],
+    ]);
+    let (observation, advice) = look(&redis).await;
+    assert!(observation.redis[0].known().unwrap().evicted_keys > 0);
+    let evicting = advice.findings.iter().find(|finding| finding.rule == "redis-eviction").unwrap();
+    assert_eq!(evicting.severity, Severity::Critical);
+}
