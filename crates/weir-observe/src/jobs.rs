@@ -97,7 +97,7 @@ fn queue(
         window: to.since(from),
         before: before.map_or(0, |queue| queue.length),
         after: newest.length,
-        arrivals_per_second: arrivals_per_second(&newest.newest, to),
+        arrivals_per_second: arrivals(&newest.newest, from, to),
     };
     let sample = before.map(|queue| &queue.sample).filter(|sample| !sample.is_empty());
     Queue {
@@ -108,6 +108,16 @@ fn queue(
         flow: Fact::Known(flow),
         sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
         name: newest.name,
+    }
+}
+
+/// Those that came between the looks, if the newest jobs reach back so far; otherwise by the spacing
+/// of the newest.
+fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
+    let seconds = to.since(from).as_secs_f64();
+    match newest.iter().position(|at| *at <= from) {
+        Some(came) if seconds > 0.0 => came as f64 / seconds,
+        _ => arrivals_per_second(newest, to),
     }
 }
 
@@ -252,6 +262,16 @@ mod tests {
         assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
         assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
         assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
+    }
+
+    #[test]
+    fn what_came_before_the_first_look_is_no_arrival() {
+        let newest = |seconds: &[u64]| seconds.iter().map(|it| at(*it)).collect::<Vec<_>>();
+        let rate = |seconds: &[u64]| arrivals(&newest(seconds), at(200), at(210));
+        assert_eq!(rate(&[190, 190, 190]), 0.0);
+        assert_eq!(rate(&[209, 205, 200, 190]), 0.2);
+        assert_eq!(rate(&[209, 208, 207, 206, 205]), 1.0);
+        assert_eq!(arrivals(&newest(&[190]), at(200), at(200)), 0.1);
     }
 
     #[test]
