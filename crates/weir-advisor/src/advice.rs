@@ -1,0 +1,156 @@
+//! All findings, and one verdict above them.
+
+use serde::Serialize;
+
+use crate::finding::{Finding, Severity};
+use crate::flow::{Drain, Flow};
+use crate::observation::{Fact, Observation, Queue};
+use crate::rules::RULES;
+use crate::wording;
+
+/// What doctor says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// In one line.
+    pub verdict: Verdict,
+    /// The worst first; of two that are equally bad, the one that causes the other.
+    pub findings: Vec<Finding>,
+}
+
+/// The cause, how long until it is over, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// None when nothing is wrong.
+    pub severity: Option<Severity>,
+    /// What is wrong.
+    pub cause: String,
+    /// When all that waits is worked off; none when it was not measured.
+    pub drain: Option<Drain>,
+    /// What to do next: a command or a line.
+    pub next: Option<String>,
+}
+
+/// Asks every rule.
+#[must_use]
+pub fn advise(observation: &Observation) -> Advice {
+    let mut findings: Vec<_> = RULES.iter().flat_map(|rule| (rule.check)(observation)).collect();
+    // Stable: the order of the rules, causes first, stays among those that are equally bad.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Advice { verdict: verdict(observation, &findings), findings }
+}
+
+fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
+    let drain = drain(observation);
+    let Some(worst) = findings.first() else {
+        let cause = "nothing is wrong".to_owned();
+        return Verdict { severity: None, cause, drain, next: None };
+    };
+    let cause = format!("{}: {}", worst.subject, worst.evidence);
+    let change = worst.change.as_ref();
+    let change = || change.map(|change| format!("in {}: {}", change.place, change.line));
+    let next = worst.next.clone().or_else(change);
+    Verdict { severity: Some(worst.severity), cause, drain, next }
+}
+
+fn drain(observation: &Observation) -> Option<Drain> {
+    let queues = &observation.jobs.known()?.queues;
+    // What nobody serves never ends; a time for the rest would hide it, so it counts as well.
+    let waiting = queues.iter().filter(|queue: &&Queue| queue.length > 0);
+    let flows: Option<Vec<&Flow>> = waiting.map(|queue| Fact::known(&queue.flow)).collect();
+    Some(Flow::total(flows?).map_or(Drain::Empty, |total| total.drain()))
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.cause)?;
+        match self.drain {
+            Some(Drain::After(left)) if self.severity.is_some() => {
+                write!(formatter, "; all queues are empty in {}", wording::duration(left))?;
+            }
+            Some(Drain::Grows) if self.severity.is_some() => {
+                formatter.write_str("; the backlog grows")?;
+            }
+            _ => {}
+        }
+        match &self.next {
+            Some(next) => write!(formatter, "; next: {next}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn a_healthy_system_is_met_with_silence() {
+        let advice = advise(&healthy::observation());
+        assert_eq!(advice.findings, []);
+        assert_eq!(advice.verdict.severity, None);
+        assert_eq!(advice.verdict.to_string(), "nothing is wrong");
+    }
+
+    #[test]
+    fn who_asked_nobody_says_nothing() {
+        assert_eq!(advise(&Observation::default()).findings, []);
+    }
+
+    #[test]
+    fn an_untuned_database_comes_first_while_jobs_are_behind() {
+        let mut observation = healthy::observation();
+        let settings = observation.postgres.known_mut().settings.known_mut();
+        settings.shared_buffers_bytes = 128 << 20;
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        queue.length = 194_000;
+        queue.latency = Duration::from_secs(14 * 3_600);
+        let window = Duration::from_secs(10);
+        let flow = Flow { window, before: 193_000, after: 194_000, arrivals_per_second: 150.0 };
+        queue.flow = Fact::Known(flow);
+        let advice = advise(&observation);
+        assert_eq!(advice.findings[0].rule, "untuned-database");
+        assert!(advice.findings.iter().any(|finding| finding.rule == "backlog"));
+        assert_eq!(advice.verdict.drain, Some(Drain::Grows));
+        let line = advice.verdict.to_string();
+        assert!(line.starts_with("shared_buffers: 128 MB"), "{line}");
+        assert!(line.contains("; the backlog grows; next: in postgresql.conf: "), "{line}");
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_what_is_unknown_last() {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().cache_hit_ratio = Fact::Unknown(crate::Missing {
+            what: "cache hits".to_owned(),
+            obstacle: crate::observation::Obstacle::NotAllowed,
+            reason: "permission denied".to_owned(),
+            remedy: Some("GRANT pg_monitor TO weir_mon;".to_owned()),
+        });
+        observation.jobs.known_mut().processes[1].quiet = true;
+        observation.jobs.known_mut().processes.remove(0);
+        let severities: Vec<_> =
+            advise(&observation).findings.iter().map(|finding| finding.severity).collect();
+        assert!(severities.is_sorted_by(|one, other| one >= other), "{severities:?}");
+        assert_eq!(severities.first(), Some(&Severity::Critical));
+        assert_eq!(severities.last(), Some(&Severity::Unknown));
+    }
+
+    #[test]
+    fn the_time_to_drain_is_unknown_if_that_of_one_queue_is() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().queue_mut("pull").flow = Fact::NotAsked;
+        assert_eq!(advise(&observation).verdict.drain, None);
+    }
+
+    #[test]
+    fn advice_is_plain_json() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];
+        let json = serde_json::to_value(advise(&observation)).unwrap();
+        assert_eq!(json["verdict"]["severity"], "warning");
+        assert_eq!(json["findings"][0]["rule"], "ghost-process");
+        let _ = serde_json::to_value(&observation).unwrap();
+    }
+}

@@ -1,0 +1,89 @@
+//! What a rule says.
+
+use serde::Serialize;
+
+/// One thing that is wrong, or not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The rule, by a name that stays: `unserved-queue`.
+    pub rule: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// What it is about: a queue, a process, a setting.
+    pub subject: String,
+    /// What was seen, with figures.
+    pub evidence: String,
+    /// What that leads to.
+    pub consequence: String,
+    /// What ends it.
+    pub change: Option<Change>,
+    /// The command to run next.
+    pub next: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It could not be seen.
+    Unknown,
+    /// Worth knowing.
+    Notice,
+    /// It will hurt.
+    Warning,
+    /// It hurts now.
+    Critical,
+}
+
+/// The exact line to change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The file, or the kind of file, where it stands.
+    pub place: String,
+    /// As it should be.
+    pub line: String,
+    /// Whether the change takes a restart of what reads the line.
+    pub restart: bool,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        rule: &'static str,
+        severity: Severity,
+        subject: impl Into<String>,
+        evidence: impl Into<String>,
+    ) -> Self {
+        let (subject, evidence) = (subject.into(), evidence.into());
+        let consequence = String::new();
+        Self { rule, severity, subject, evidence, consequence, change: None, next: None }
+    }
+
+    pub(crate) fn leads_to(mut self, consequence: impl Into<String>) -> Self {
+        self.consequence = consequence.into();
+        self
+    }
+
+    /// A line that takes effect when its file is read again.
+    pub(crate) fn change(self, place: impl Into<String>, line: impl Into<String>) -> Self {
+        self.changed(place.into(), line.into(), false)
+    }
+
+    /// A line that takes effect when the process starts again.
+    pub(crate) fn change_and_restart(
+        self,
+        place: impl Into<String>,
+        line: impl Into<String>,
+    ) -> Self {
+        self.changed(place.into(), line.into(), true)
+    }
+
+    pub(crate) fn next(mut self, command: impl Into<String>) -> Self {
+        self.next = Some(command.into());
+        self
+    }
+
+    fn changed(mut self, place: String, line: String, restart: bool) -> Self {
+        self.change = Some(Change { place, line, restart });
+        self
+    }
+}

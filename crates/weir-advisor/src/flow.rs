@@ -1,0 +1,181 @@
+//! Growth and time to drain of a queue, from two looks at it.
+//!
+//! Redis has no counters per queue. Two lengths give the net change; the times at which the newest
+//! jobs were enqueued give the arrivals; what was served is the difference.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use weir_base::clock::Timestamp;
+
+/// Two looks at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Flow {
+    /// Between the looks.
+    pub window: Duration,
+    /// Length at the first.
+    pub before: u64,
+    /// Length at the second.
+    pub after: u64,
+    /// Jobs that came per second.
+    pub arrivals_per_second: f64,
+}
+
+/// When it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drain {
+    /// Nothing waits.
+    Empty,
+    /// After so long, if things go on as they do.
+    After(Duration),
+    /// It neither grows nor shrinks beyond chance.
+    Stands,
+    /// It gets longer.
+    Grows,
+}
+
+/// A change below so many standard deviations may be chance.
+///
+/// Arrivals and services are taken as Poisson counts, whose difference has the variance of their
+/// sum. At two, one queue in twenty that stands would be called moving; at three, one in 370.
+const CHANCE_DEVIATIONS: f64 = 3.0;
+
+impl Flow {
+    /// Change of length per second.
+    #[must_use]
+    pub fn net_per_second(&self) -> f64 {
+        let seconds = self.window.as_secs_f64();
+        if seconds > 0.0 { (self.after as f64 - self.before as f64) / seconds } else { 0.0 }
+    }
+
+    /// Jobs that were taken per second.
+    #[must_use]
+    pub fn served_per_second(&self) -> f64 {
+        (self.arrivals_per_second - self.net_per_second()).max(0.0)
+    }
+
+    /// When the queue is empty.
+    #[must_use]
+    pub fn drain(&self) -> Drain {
+        let net = self.net_per_second();
+        if self.after == 0 {
+            Drain::Empty
+        } else if self.is_chance() {
+            Drain::Stands
+        } else if net > 0.0 {
+            Drain::Grows
+        } else {
+            Duration::try_from_secs_f64(self.after as f64 / -net)
+                .map_or(Drain::Stands, Drain::After)
+        }
+    }
+
+    /// Several queues that the same threads serve: those that are empty leave them to the others,
+    /// so the whole drains at the rate of the whole.
+    #[must_use]
+    pub fn total<'a>(flows: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        flows.into_iter().copied().reduce(|one, other| Self {
+            window: one.window.max(other.window),
+            before: one.before.saturating_add(other.before),
+            after: one.after.saturating_add(other.after),
+            arrivals_per_second: one.arrivals_per_second + other.arrivals_per_second,
+        })
+    }
+
+    fn is_chance(&self) -> bool {
+        let events = (self.arrivals_per_second + self.served_per_second()).max(0.0);
+        let deviation = (events * self.window.as_secs_f64()).sqrt();
+        let change = (self.after as f64 - self.before as f64).abs();
+        change < CHANCE_DEVIATIONS * deviation || change == 0.0
+    }
+}
+
+/// Arrivals per second, from when the newest jobs of a queue were enqueued (newest first).
+///
+/// A queue that is shorter than the sample has lost jobs to workers, and tells too few.
+#[must_use]
+pub fn arrivals_per_second(newest_first: &[Timestamp], now: Timestamp) -> f64 {
+    let Some(oldest) = newest_first.last() else { return 0.0 };
+    let span = now.since(*oldest).as_secs_f64();
+    // A sample from within one tick of a clock says nothing of a rate.
+    if span < 0.001 { 0.0 } else { newest_first.len() as f64 / span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+    fn flow(before: u64, after: u64, arrivals_per_second: f64) -> Flow {
+        Flow { window: TEN_SECONDS, before, after, arrivals_per_second }
+    }
+
+    #[test]
+    fn the_meltdown_drains_in_fourteen_hours() {
+        // 194,000 jobs, 3.85 a second: the window must be long enough to tell that from chance.
+        let window = Duration::from_secs(100);
+        let flow = Flow { window, before: 194_385, after: 194_000, arrivals_per_second: 0.0 };
+        assert_eq!(flow.served_per_second(), 3.85);
+        let Drain::After(left) = flow.drain() else { panic!("{:?}", flow.drain()) };
+        assert_eq!(left.as_secs() / 3600, 13);
+    }
+
+    #[test]
+    fn a_queue_grows_shrinks_stands_or_is_empty() {
+        assert_eq!(flow(1_000, 0, 5.0).drain(), Drain::Empty);
+        assert_eq!(flow(1_000, 1_400, 50.0).drain(), Drain::Grows);
+        assert_eq!(flow(1_000, 900, 5.0).drain(), Drain::After(Duration::from_secs(90)));
+        assert_eq!(flow(1_000, 1_000, 5.0).drain(), Drain::Stands);
+        // 500 came, 510 went: as likely the other way round.
+        assert_eq!(flow(1_000, 990, 50.0).drain(), Drain::Stands);
+        // 1,000 came or went: chance is up to 95.
+        assert_eq!(flow(1_000, 1_080, 54.0).drain(), Drain::Stands);
+        assert_eq!(flow(1_000, 1_110, 55.5).drain(), Drain::Grows);
+    }
+
+    #[test]
+    fn looks_without_time_between_them_tell_nothing() {
+        let flow = Flow { window: Duration::ZERO, before: 1, after: 9, arrivals_per_second: 0.0 };
+        assert_eq!(flow.net_per_second(), 0.0);
+    }
+
+    #[test]
+    fn a_queue_that_is_not_served_yet_drains_with_the_whole() {
+        let total = Flow::total(&[flow(2_000, 1_000, 0.0), flow(1_000, 1_000, 0.0)]).unwrap();
+        assert_eq!(total.drain(), Drain::After(Duration::from_secs(20)));
+        assert_eq!(Flow::total([]), None);
+    }
+
+    #[test]
+    fn arrivals_come_from_the_spacing_of_the_newest_jobs() {
+        let second = |at: u64| Timestamp::from_millis(1_000_000 + at * 1_000);
+        let newest: Vec<_> = (0..20).rev().map(second).collect();
+        assert_eq!(arrivals_per_second(&newest, second(20)), 1.0);
+        // The last came long ago: the rate is of that whole time.
+        assert_eq!(arrivals_per_second(&newest, second(200)), 0.1);
+        assert_eq!(arrivals_per_second(&[], second(0)), 0.0);
+        assert_eq!(arrivals_per_second(&[second(5)], second(5)), 0.0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_flow_has_an_end_or_none(
+            before: u64,
+            after: u64,
+            arrivals_per_second in 0.0..1e9f64,
+            millis in 0..100_000u64,
+        ) {
+            let window = Duration::from_millis(millis);
+            let flow = Flow { window, before, after, arrivals_per_second };
+            proptest::prop_assert!(flow.served_per_second() >= 0.0);
+            match flow.drain() {
+                Drain::Empty => proptest::prop_assert_eq!(after, 0),
+                Drain::After(_) => proptest::prop_assert!(after < before),
+                Drain::Grows => proptest::prop_assert!(after > before),
+                Drain::Stands => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A system with nothing wrong, which each rule's test breaks in one place.
+
+use std::time::Duration;
+
+use crate::flow::Flow;
+use crate::observation::{
+    Capsule, Connections, DatabaseHost, Fact, Goodput, JobProcess, Jobs, Machine, Observation,
+    Ordering, Persistence, Postgres, PostgresSettings, Queue, RedisServer, RequestPath, Service,
+    SessionState, Sessions, WeightedQueue,
+};
+
+const GIB: u64 = 1 << 30;
+
+/// Mastodon on one machine of 4 cores and 8 GB, as its documentation and PgTune would have it.
+pub(crate) fn observation() -> Observation {
+    Observation {
+        jobs: Fact::Known(jobs()),
+        redis: vec![Fact::Known(redis())],
+        postgres: Fact::Known(postgres()),
+        machine: Fact::Known(Machine {
+            cores: 4,
+            memory_bytes: 8 * GIB,
+            memory_available_bytes: 3 * GIB,
+            cores_idle: 2.0,
+        }),
+        services: Fact::Known(vec![
+            service("web", 2, 5, "MAX_THREADS="),
+            service("streaming", 1, 10, "DB_POOL="),
+            service("sidekiq", 1, 25, "-c "),
+            service("sidekiq scheduler", 1, 5, "-c "),
+        ]),
+        pushed_queues: Fact::Known(
+            QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]).map(str::to_owned).collect(),
+        ),
+        goodput: Fact::Known(vec![
+            Goodput { threads: 20, jobs_per_second: 15.0 },
+            Goodput { threads: 30, jobs_per_second: 20.0 },
+        ]),
+        requests: Fact::Known(vec![RequestPath {
+            app: "web".to_owned(),
+            inside: Duration::from_millis(60),
+            waiting: Duration::from_millis(2),
+            outside: Duration::from_millis(70),
+            workers: 2,
+        }]),
+    }
+}
+
+const QUEUES: [(&str, u32); 6] =
+    [("default", 8), ("push", 6), ("ingress", 4), ("mailers", 2), ("pull", 1), ("fasp", 1)];
+
+fn jobs() -> Jobs {
+    let names = QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]);
+    Jobs {
+        queues: names.map(queue).collect(),
+        processes: vec![
+            process(1, 25, Ordering::Weighted, &QUEUES),
+            process(2, 5, Ordering::Strict, &[("scheduler", 0)]),
+        ],
+        ..Jobs::default()
+    }
+}
+
+fn queue(name: &str) -> Queue {
+    let window = Duration::from_secs(10);
+    Queue {
+        name: name.to_owned(),
+        pushed: true,
+        length: 3,
+        latency: Duration::from_millis(200),
+        flow: Fact::Known(Flow { window, before: 2, after: 3, arrivals_per_second: 2.0 }),
+        ..Queue::default()
+    }
+}
+
+/// A process with one capsule.
+pub(crate) fn process(
+    pid: u32,
+    concurrency: u32,
+    ordering: Ordering,
+    queues: &[(&str, u32)],
+) -> JobProcess {
+    let queue =
+        |(name, weight): &(&str, u32)| WeightedQueue { name: (*name).to_owned(), weight: *weight };
+    JobProcess {
+        identity: format!("shop:{pid}:0123456789ab"),
+        hostname: "shop".to_owned(),
+        pid,
+        busy: 1,
+        beat_age: Duration::from_secs(4),
+        capsules: vec![Capsule {
+            name: "default".to_owned(),
+            concurrency,
+            ordering,
+            queues: queues.iter().map(queue).collect(),
+        }],
+        cores_used: Fact::Known(0.3),
+        ..JobProcess::default()
+    }
+}
+
+fn redis() -> RedisServer {
+    RedisServer {
+        name: "127.0.0.1:6379".to_owned(),
+        used_memory_bytes: GIB / 8,
+        system_memory_bytes: 8 * GIB,
+        maxmemory_bytes: 0,
+        maxmemory_policy: "noeviction".to_owned(),
+        persistence: Persistence {
+            append_only: true,
+            snapshots: Some(true),
+            last_snapshot_ok: true,
+            last_append_ok: true,
+            changes_since_snapshot: 10,
+        },
+        latest_fork: Duration::from_millis(3),
+        slow_commands: Fact::Known(Vec::new()),
+        cache_like_share: Fact::Known(0.1),
+        ..RedisServer::default()
+    }
+}
+
+fn postgres() -> Postgres {
+    Postgres {
+        settings: Fact::Known(PostgresSettings {
+            max_connections: 200,
+            superuser_reserved_connections: 3,
+            shared_buffers_bytes: 2 * GIB,
+            effective_cache_size_bytes: 6 * GIB,
+            work_mem_bytes: 10 << 20,
+            random_page_cost: 1.1,
+        }),
+        pending_restart: Vec::new(),
+        connections: Fact::Known(Connections {
+            sessions: vec![
+                sessions("web", SessionState::Idle, 8),
+                sessions("sidekiq", SessionState::Active, 12),
+            ],
+        }),
+        host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB }),
+        cache_hit_ratio: Fact::Known(0.998),
+        lock_waits: Fact::Known(Vec::new()),
+    }
+}
+
+/// So many sessions of a service.
+pub(crate) fn sessions(service: &str, state: SessionState, count: u32) -> Sessions {
+    Sessions { service: service.to_owned(), state, count, longest: Duration::from_secs(1) }
+}
+
+/// So many processes with a pool each.
+pub(crate) fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> Service {
+    Service { name: name.to_owned(), processes, pool, set_by: set_by.to_owned() }
+}
+
+impl<T> Fact<T> {
+    /// What a test breaks.
+    pub(crate) fn known_mut(&mut self) -> &mut T {
+        match self {
+            Self::Known(value) => value,
+            _ => panic!("the healthy system knows this"),
+        }
+    }
+}
+
+impl Jobs {
+    /// The queue that a test breaks.
+    pub(crate) fn queue_mut(&mut self, name: &str) -> &mut Queue {
+        self.queues.iter_mut().find(|queue| queue.name == name).unwrap()
+    }
+}

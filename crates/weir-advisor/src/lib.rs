@@ -1,0 +1,27 @@
+//! What is wrong with a job system, how long until it is over, and which line to change.
+//!
+//! Pure: an [`Observation`] goes in, [`Advice`] comes out. Who observed it, and how, is not known
+//! here; neither are sockets, clocks or files.
+//!
+//! - [`observation`]: what may be known, each fact with the reason why it is not;
+//! - [`flow`]: growth and time to drain from two looks at a queue;
+//! - [`rules`]: one file for each thing that can be wrong;
+//! - [`finding`], [`advice`]: what is said about it;
+//! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
+//!
+//! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
+
+pub mod advice;
+pub mod finding;
+pub mod flow;
+#[cfg(test)]
+mod healthy;
+pub mod observation;
+pub mod plan;
+pub mod rules;
+mod wording;
+
+pub use self::advice::{Advice, Verdict, advise};
+pub use self::finding::{Change, Finding, Severity};
+pub use self::flow::{Drain, Flow};
+pub use self::observation::{Fact, Missing, Observation};

@@ -1,0 +1,69 @@
+//! What can be known of a system whose jobs are behind.
+
+mod fact;
+mod front;
+mod jobs;
+mod machine;
+mod postgres;
+mod redis;
+
+use serde::Serialize;
+
+pub use self::fact::{Fact, Missing, Obstacle};
+pub use self::front::{Goodput, RequestPath};
+pub use self::jobs::{
+    Capsule, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
+};
+pub use self::machine::{Machine, Service};
+pub use self::postgres::{
+    Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, Sessions,
+};
+pub use self::redis::{Persistence, RedisServer, SlowCommand};
+
+/// Everything that one look (or two, some seconds apart) has shown.
+///
+/// `Default` is an observer that asked nobody.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Observation {
+    /// Queues, processes and sets of Sidekiq, over all shards.
+    pub jobs: Fact<Jobs>,
+    /// The Redis servers behind them, one for each shard.
+    pub redis: Vec<Fact<RedisServer>>,
+    /// The application's database.
+    pub postgres: Fact<Postgres>,
+    /// The machine that the observer runs on.
+    pub machine: Fact<Machine>,
+    /// Who may open how many connections to the database.
+    pub services: Fact<Vec<Service>>,
+    /// The queues that the application's version pushes to.
+    pub pushed_queues: Fact<Vec<String>>,
+    /// What was worked off at different numbers of threads.
+    pub goodput: Fact<Vec<Goodput>>,
+    /// How long requests take inside the app and outside.
+    pub requests: Fact<Vec<RequestPath>>,
+}
+
+impl Observation {
+    /// Why something is not known, of all that was asked for.
+    pub fn missing(&self) -> impl Iterator<Item = &Missing> {
+        let postgres = self.postgres.known();
+        [
+            self.jobs.missing(),
+            self.postgres.missing(),
+            self.machine.missing(),
+            self.services.missing(),
+            self.pushed_queues.missing(),
+            self.goodput.missing(),
+            self.requests.missing(),
+            postgres.and_then(|it| it.settings.missing()),
+            postgres.and_then(|it| it.connections.missing()),
+            postgres.and_then(|it| it.host.missing()),
+            postgres.and_then(|it| it.cache_hit_ratio.missing()),
+            postgres.and_then(|it| it.lock_waits.missing()),
+        ]
+        .into_iter()
+        .chain(self.redis.iter().map(Fact::missing))
+        .chain(self.redis.iter().filter_map(Fact::known).flat_map(RedisServer::missing))
+        .flatten()
+    }
+}

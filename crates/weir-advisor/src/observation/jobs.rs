@@ -1,0 +1,183 @@
+//! Sidekiq's queues, processes and sets.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Fact;
+use crate::flow::Flow;
+
+/// All that Sidekiq says of itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Jobs {
+    /// Every queue that was ever pushed to or that a process serves.
+    pub queues: Vec<Queue>,
+    /// Processes with a heartbeat.
+    pub processes: Vec<JobProcess>,
+    /// Identities in the list of processes without a heartbeat.
+    pub ghosts: Vec<String>,
+    /// Jobs that wait for their time.
+    pub scheduled: JobSet,
+    /// Failed jobs that will be tried again.
+    pub retries: JobSet,
+    /// Failed jobs that nobody will try again.
+    pub dead: JobSet,
+}
+
+/// One queue.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Jobs were pushed to it at some time; otherwise only a process names it.
+    pub pushed: bool,
+    /// Jobs that wait.
+    pub length: u64,
+    /// How long the oldest has waited.
+    pub latency: Duration,
+    /// Paused (Sidekiq Pro).
+    pub paused: bool,
+    /// From two looks at it.
+    pub flow: Fact<Flow>,
+    /// From a bounded sample of its jobs.
+    pub sample: Fact<Sample>,
+}
+
+/// What a bounded sample of a queue or set is made of. Arguments of jobs are not part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Jobs that were looked at.
+    pub size: u64,
+    /// By job class, most first.
+    pub classes: Vec<Share>,
+    /// By remote host, as far as jobs name one.
+    pub hosts: Vec<Share>,
+    /// By class of error.
+    pub errors: Vec<Share>,
+}
+
+/// How many of a sample have something in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// In common.
+    pub name: String,
+    /// So many.
+    pub count: u64,
+}
+
+/// The scheduled, retry or dead set.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JobSet {
+    /// Jobs in it.
+    pub size: u64,
+    /// Jobs whose time has come and that are still in it.
+    pub overdue: u64,
+    /// How long ago the first of those was due.
+    pub overdue_by: Duration,
+    /// Growth from two looks.
+    pub flow: Fact<Flow>,
+    /// From a bounded sample.
+    pub sample: Fact<Sample>,
+}
+
+/// One process that works off jobs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JobProcess {
+    /// `host:pid:nonce`.
+    pub identity: String,
+    /// The host as the process names it.
+    pub hostname: String,
+    /// Its number there.
+    pub pid: u32,
+    /// Jobs in hand.
+    pub busy: u64,
+    /// It takes no new jobs (TSTP) and still beats.
+    pub quiet: bool,
+    /// Since its last heartbeat.
+    pub beat_age: Duration,
+    /// Its threads, with what they serve. At least one.
+    pub capsules: Vec<Capsule>,
+    /// Cores that it used between two looks; known on the same host only.
+    pub cores_used: Fact<f64>,
+}
+
+/// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Capsule {
+    /// `default` for the first.
+    pub name: String,
+    /// Threads.
+    pub concurrency: u32,
+    /// How it chooses among its queues.
+    pub ordering: Ordering,
+    /// In the order in which they are looked at.
+    pub queues: Vec<WeightedQueue>,
+}
+
+/// A queue as a capsule serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WeightedQueue {
+    /// Its name.
+    pub name: String,
+    /// 0 in strict order; unknown of Sidekiq 6.
+    pub weight: u32,
+}
+
+/// How a capsule chooses the next queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    /// The first that has jobs.
+    Strict,
+    /// By chance, all alike.
+    Random,
+    /// By chance, by weight.
+    Weighted,
+    /// Sidekiq 6 tells the order only.
+    #[default]
+    Unknown,
+}
+
+impl Jobs {
+    /// Processes that take jobs.
+    pub fn serving(&self) -> impl Iterator<Item = &JobProcess> {
+        self.processes.iter().filter(|process| !process.quiet)
+    }
+
+    /// Those of them that take jobs of `queue`.
+    pub fn serving_queue<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a JobProcess> {
+        self.serving().filter(move |process| process.serves(queue))
+    }
+
+    /// The queue of that name.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<&Queue> {
+        self.queues.iter().find(|queue| queue.name == name)
+    }
+
+    /// Jobs that wait in all queues.
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.length).sum()
+    }
+}
+
+impl JobProcess {
+    /// All its threads.
+    #[must_use]
+    pub fn concurrency(&self) -> u32 {
+        self.capsules.iter().map(|capsule| capsule.concurrency).sum()
+    }
+
+    /// Whether one of its capsules serves `queue`.
+    #[must_use]
+    pub fn serves(&self, queue: &str) -> bool {
+        self.served().any(|served| served == queue)
+    }
+
+    /// The queues of all its capsules.
+    pub fn served(&self) -> impl Iterator<Item = &str> {
+        let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
+        queues.map(|queue| queue.name.as_str())
+    }
+}

@@ -1,0 +1,112 @@
+//! The application's database.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Fact;
+
+/// What Postgres says. Each part needs rights of its own.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Postgres {
+    /// As `SHOW` tells them.
+    pub settings: Fact<PostgresSettings>,
+    /// Settings in its files that wait for a restart (`pg_settings.pending_restart`).
+    pub pending_restart: Vec<String>,
+    /// Its sessions.
+    pub connections: Fact<Connections>,
+    /// What it runs on.
+    pub host: Fact<DatabaseHost>,
+    /// Blocks found in shared buffers, of all that were asked for, lately. From 0 to 1.
+    pub cache_hit_ratio: Fact<f64>,
+    /// Sessions that wait for others.
+    pub lock_waits: Fact<Vec<LockWait>>,
+}
+
+/// Settings that matter for a job system.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PostgresSettings {
+    /// Ceiling of sessions.
+    pub max_connections: u32,
+    /// Of those, kept for superusers.
+    pub superuser_reserved_connections: u32,
+    /// Its own cache.
+    pub shared_buffers_bytes: u64,
+    /// What the planner takes to be cached, the kernel's cache included.
+    pub effective_cache_size_bytes: u64,
+    /// For one sort or hash.
+    pub work_mem_bytes: u64,
+    /// Cost of a random read against a sequential one.
+    pub random_page_cost: f64,
+}
+
+/// The database's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DatabaseHost {
+    /// Memory that the database may take for its own: on a mixed host its share only.
+    pub memory_bytes: u64,
+}
+
+/// All sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Connections {
+    /// By service and state.
+    pub sessions: Vec<Sessions>,
+}
+
+/// Sessions of one service in one state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sessions {
+    /// Whose they are, by address and process rather than `application_name`.
+    pub service: String,
+    /// What they do.
+    pub state: SessionState,
+    /// So many.
+    pub count: u32,
+    /// How long the oldest has been in that state.
+    pub longest: Duration,
+}
+
+/// `pg_stat_activity.state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// It runs a statement.
+    Active,
+    /// It waits for its client.
+    Idle,
+    /// It waits for its client with a transaction open.
+    IdleInTransaction,
+    /// NULL to who lacks `pg_monitor`.
+    Hidden,
+}
+
+/// A session that waits for another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LockWait {
+    /// Who waits.
+    pub waiting_service: String,
+    /// For whom.
+    pub blocking_service: String,
+    /// The session that it waits for.
+    pub blocking_pid: u32,
+    /// What is locked.
+    pub relation: Option<String>,
+    /// How long.
+    pub waited: Duration,
+}
+
+impl Connections {
+    /// All of them.
+    #[must_use]
+    pub fn open(&self) -> u32 {
+        self.sessions.iter().map(|sessions| sessions.count).sum()
+    }
+
+    /// Those in one state.
+    #[must_use]
+    pub fn in_state(&self, state: SessionState) -> u32 {
+        let sessions = self.sessions.iter().filter(|sessions| sessions.state == state);
+        sessions.map(|sessions| sessions.count).sum()
+    }
+}

@@ -1,0 +1,320 @@
+//! From a machine, queues and a database's limit to processes, pools and settings; and a judgement
+//! of a layout that somebody else has made.
+//!
+//! One judge for both: what [`plan`] makes is put before [`judge`], and a plan that breaks a rule is
+//! not given out.
+
+mod judge;
+mod layout;
+mod postgres;
+mod redis;
+mod split;
+mod web;
+
+use serde::Serialize;
+
+pub use self::judge::{Claim, Proof, judge};
+pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
+pub use self::postgres::{DatabaseWorkload, PostgresMachine, Storage, postgres_settings};
+pub use self::redis::redis_settings;
+pub use self::web::{WebDemand, threads_enough};
+
+/// What there is, and what is wanted of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Wanted {
+    /// Cores of the machine.
+    pub cores: u32,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Of that, for Postgres; 0 if it runs elsewhere.
+    pub postgres_memory_bytes: u64,
+    /// Of that, for Redis; 0 if it runs elsewhere.
+    pub redis_memory_bytes: u64,
+    /// The database's disk.
+    pub storage: Storage,
+    /// The database's ceiling.
+    pub max_connections: u32,
+    /// Connections that nobody plans with: psql, a deploy's migrations, monitoring.
+    pub reserve: u32,
+    /// Requests of the application.
+    pub web: WebDemand,
+    /// Streaming processes, with the pool of each.
+    pub streaming: (u32, u32),
+    /// The queues, in the order of their importance.
+    pub queues: Vec<QueueDemand>,
+    /// What processes need, measured or as a rule.
+    pub process_memory: ProcessMemory,
+}
+
+/// What comes into a queue.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueueDemand {
+    /// Its name.
+    pub name: String,
+    /// Jobs per second.
+    pub arrivals_per_second: f64,
+    /// Seconds of a thread for one job.
+    pub service_seconds: f64,
+}
+
+/// Memory of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessMemory {
+    /// A Ruby process without its threads.
+    pub ruby_bytes: u64,
+    /// Each of its threads.
+    pub thread_bytes: u64,
+    /// A streaming process.
+    pub streaming_bytes: u64,
+}
+
+impl Default for ProcessMemory {
+    /// What Mastodon's processes settle at; measured ones are better.
+    fn default() -> Self {
+        Self { ruby_bytes: 300 << 20, thread_bytes: 8 << 20, streaming_bytes: 150 << 20 }
+    }
+}
+
+/// What to run, with which settings, and why that holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Processes and pools.
+    pub layout: Layout,
+    /// For `postgresql.conf`; none if Postgres runs elsewhere.
+    pub postgres: Vec<Setting>,
+    /// For `redis.conf`; none if Redis runs elsewhere.
+    pub redis: Vec<Setting>,
+    /// Each rule with the figures that show it.
+    pub proofs: Vec<Proof>,
+}
+
+/// A line of a file of settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// As the file has it.
+    pub value: String,
+    /// Where it comes from.
+    pub reason: &'static str,
+    /// Whether it takes a restart.
+    pub restart: bool,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Impossible {
+    /// The rules that the best layout breaks.
+    pub broken: Vec<Proof>,
+}
+
+/// The layout for `wanted`, with proof.
+///
+/// # Errors
+/// When the machine or the database is too small: with the rules that can't be kept, and figures.
+pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
+    let layout = split::layout(wanted);
+    let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
+    let proofs = judge(&layout, &queues);
+    let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds).cloned().collect();
+    if !broken.is_empty() {
+        return Err(Impossible { broken });
+    }
+    let machine = PostgresMachine {
+        memory_bytes: wanted.postgres_memory_bytes,
+        cores: wanted.cores,
+        connections: wanted.max_connections,
+        workload: DatabaseWorkload::Oltp,
+        storage: wanted.storage,
+    };
+    let here = |memory: u64| memory > 0;
+    Ok(Plan {
+        layout,
+        postgres: if here(machine.memory_bytes) { postgres_settings(&machine) } else { Vec::new() },
+        redis: if here(wanted.redis_memory_bytes) { redis_settings() } else { Vec::new() },
+        proofs,
+    })
+}
+
+/// The whole number at or above `number`, within what counts can be.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to what 32 bits hold; no number at all counts as 0"
+)]
+fn ceiling(number: f64) -> u32 {
+    if number.is_nan() { 0 } else { number.ceil().clamp(0.0, f64::from(u32::MAX)) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::advise;
+    use crate::healthy;
+    use crate::observation::{DatabaseHost, Fact, Observation};
+
+    const GIB: u64 = 1 << 30;
+
+    fn queue(name: &str, arrivals_per_second: f64, service_seconds: f64) -> QueueDemand {
+        QueueDemand { name: name.to_owned(), arrivals_per_second, service_seconds }
+    }
+
+    /// Mastodon's queues on 4 cores, 8 GB, 200 connections.
+    fn mastodon() -> Wanted {
+        Wanted {
+            cores: 4,
+            memory_bytes: 8 * GIB,
+            postgres_memory_bytes: 2 * GIB,
+            redis_memory_bytes: GIB / 2,
+            storage: Storage::Ssd,
+            max_connections: 200,
+            reserve: 15,
+            web: WebDemand { requests_per_second: 30.0, service_seconds: 0.1, threads: 5 },
+            streaming: (1, 10),
+            queues: vec![
+                queue("default", 5.0, 0.2),
+                queue("push", 20.0, 0.5),
+                queue("ingress", 10.0, 0.1),
+                queue("mailers", 0.05, 1.0),
+                queue("pull", 2.0, 1.0),
+                queue("scheduler", 0.01, 5.0),
+                queue("fasp", 0.1, 0.5),
+            ],
+            process_memory: ProcessMemory::default(),
+        }
+    }
+
+    #[test]
+    fn mastodons_queues_fit_on_a_small_machine() {
+        let plan = plan(&mastodon()).unwrap();
+        assert!(plan.proofs.iter().all(|proof| proof.holds), "{:?}", plan.proofs);
+        let firsts: Vec<_> = plan.layout.workers.iter().map(|it| it.queues[0].as_str()).collect();
+        for queue in ["default", "push", "ingress", "mailers", "pull", "scheduler", "fasp"] {
+            assert!(firsts.contains(&queue), "{queue} in {firsts:?}");
+        }
+        assert!(plan.layout.connections() <= 185);
+        let threads: Vec<_> =
+            plan.layout.workers.iter().map(|it| (it.name.as_str(), it.concurrency)).collect();
+        let expected = [
+            ("sidekiq-mailers", 1),
+            ("sidekiq-scheduler", 1),
+            ("sidekiq-push", 16),
+            ("sidekiq-pull", 4),
+            ("sidekiq-default", 2),
+            ("sidekiq-ingress", 2),
+            ("sidekiq-fasp", 1),
+        ];
+        assert_eq!(threads, expected);
+        assert_eq!(plan.layout.services[0].processes, 2);
+        let buffers = plan.postgres.iter().find(|it| it.name == "shared_buffers").unwrap();
+        assert_eq!(buffers.value, "512MB", "a quarter of the database's share, not of the machine");
+    }
+
+    #[test]
+    fn a_database_that_is_too_small_is_said_with_figures() {
+        let wanted = Wanted { max_connections: 20, ..mastodon() };
+        let broken = plan(&wanted).unwrap_err().broken;
+        assert_eq!(broken[0].claim, Claim::ConnectionsFit);
+        assert!(broken[0].figures.contains("of 5"), "{}", broken[0].figures);
+    }
+
+    #[test]
+    fn services_elsewhere_get_no_settings() {
+        let wanted = Wanted { postgres_memory_bytes: 0, redis_memory_bytes: 0, ..mastodon() };
+        let plan = plan(&wanted).unwrap();
+        assert_eq!((plan.postgres.len(), plan.redis.len()), (0, 0));
+    }
+
+    #[test]
+    fn little_memory_has_rare_queues_share_a_process() {
+        let wanted = Wanted { memory_bytes: 9 * GIB / 2, postgres_memory_bytes: GIB, ..mastodon() };
+        let plan = plan(&wanted).unwrap();
+        let full = super::plan(&mastodon()).unwrap();
+        assert!(plan.layout.workers.len() < full.layout.workers.len());
+    }
+
+    /// What an observer would see of a plan that runs.
+    fn observed(plan: &Plan) -> Observation {
+        let mut observation = healthy::observation();
+        let workers = plan.layout.workers.iter();
+        let process = |(pid, worker): (u32, &WorkerLayout)| {
+            let queues: Vec<_> = worker.queues.iter().map(|name| (name.as_str(), 1)).collect();
+            healthy::process(pid, worker.concurrency, worker.ordering, &queues)
+        };
+        observation.jobs.known_mut().processes = (1..).zip(workers.clone()).map(process).collect();
+        let web = plan.layout.services.iter();
+        let web = web.map(|it| healthy::service(&it.name, it.processes, it.pool, "DB_POOL="));
+        let workers = workers.map(|it| healthy::service(&it.name, it.processes, it.pool, "-c "));
+        *observation.services.known_mut() = web.chain(workers).collect();
+        let postgres = observation.postgres.known_mut();
+        postgres.host = Fact::Known(DatabaseHost { memory_bytes: 2 * GIB });
+        let settings = postgres.settings.known_mut();
+        (settings.shared_buffers_bytes, settings.work_mem_bytes) = (GIB / 2, 4 << 20);
+        settings.effective_cache_size_bytes = GIB / 2 * 3;
+        observation
+    }
+
+    #[test]
+    fn doctor_has_nothing_against_a_plan() {
+        let plan = plan(&mastodon()).unwrap();
+        let value = |name: &str| {
+            let setting = plan.postgres.iter().find(|setting| setting.name == name).unwrap();
+            setting.value.clone()
+        };
+        let planned = ["shared_buffers", "work_mem", "effective_cache_size"].map(value);
+        assert_eq!(planned, ["512MB", "4MB", "1536MB"], "what is observed below");
+        assert_eq!(advise(&observed(&plan)).findings, []);
+    }
+
+    fn demands(rates: &[(f64, f64)]) -> Vec<QueueDemand> {
+        let name = |at: usize| match at {
+            0 => "scheduler".to_owned(),
+            1 => "mailers".to_owned(),
+            _ => format!("q{at}"),
+        };
+        let numbered = rates.iter().enumerate();
+        numbered.map(|(at, (rate, service))| queue(&name(at), *rate, *service)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_keeps_every_rule_or_there_is_none(
+            cores in 1..32u32,
+            memory_gib in 1..64u64,
+            max_connections in 10..400u32,
+            reserve in 0..50u32,
+            rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..12),
+        ) {
+            let mut wanted = mastodon();
+            (wanted.cores, wanted.memory_bytes) = (cores, memory_gib * GIB);
+            wanted.postgres_memory_bytes = memory_gib * GIB / 4;
+            (wanted.max_connections, wanted.reserve) = (max_connections, reserve);
+            wanted.queues = demands(&rates);
+            if let Ok(plan) = plan(&wanted) {
+                prop_assert!(plan.layout.connections() + reserve <= max_connections);
+                for queue in &wanted.queues {
+                    let first = plan.layout.workers.iter().any(|it| it.is_first(&queue.name));
+                    prop_assert!(first, "{}", queue.name);
+                }
+                let schedulers = plan.layout.workers.iter().filter(|it| it.serves("scheduler"));
+                prop_assert_eq!(schedulers.map(|it| it.processes).sum::<u32>(), 1);
+            }
+        }
+
+        #[test]
+        fn where_there_is_enough_of_everything_there_is_a_plan(
+            rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..12),
+        ) {
+            let queues = demands(&rates);
+            let wanted =
+                Wanted { memory_bytes: 256 * GIB, max_connections: 2_000, queues, ..mastodon() };
+            let plan = plan(&wanted).map_err(|it| TestCaseError::fail(format!("{it:?}")))?;
+            let need: f64 = rates.iter().map(|(rate, service)| rate * service).sum();
+            let threads: u32 =
+                plan.layout.workers.iter().map(|it| it.processes * it.concurrency).sum();
+            prop_assert!(f64::from(threads) >= need, "{} threads for {}", threads, need);
+        }
+    }
+}

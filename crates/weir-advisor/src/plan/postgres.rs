@@ -1,0 +1,260 @@
+//! Settings of Postgres by PgTune's rules (<https://pgtune.leopard.in.ua>), where newer hardware and
+//! versions agree with them, each with its reason.
+//!
+//! Only the database's share of a machine's memory counts. `io_method` is left alone: containers
+//! forbid `io_uring`, and the server then does not start.
+
+use serde::Serialize;
+
+use super::Setting;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// What Postgres starts if nobody says.
+const WORKERS_SHIPPED: u64 = 8;
+/// Cores from which on parallel work is worth its processes.
+const PARALLEL_CORES_MIN: u32 = 4;
+
+/// What the database runs on, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PostgresMachine {
+    /// Memory that the database may use.
+    pub memory_bytes: u64,
+    /// Cores.
+    pub cores: u32,
+    /// `max_connections`.
+    pub connections: u32,
+    /// What for.
+    pub workload: DatabaseWorkload,
+    /// Its disk.
+    pub storage: Storage,
+}
+
+/// What the database does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatabaseWorkload {
+    /// Many small reads.
+    Web,
+    /// Many small writes: jobs.
+    Oltp,
+    /// Both, and reports.
+    Mixed,
+    /// Reports.
+    Warehouse,
+    /// Beside everything else of a desk.
+    Desktop,
+}
+
+/// The database's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Storage {
+    /// It turns.
+    Hdd,
+    /// SATA.
+    Ssd,
+    /// `NVMe`.
+    Nvme,
+}
+
+/// All settings, in the order of their weight.
+#[must_use]
+pub fn postgres_settings(machine: &PostgresMachine) -> Vec<Setting> {
+    let mut settings = memory(machine);
+    settings.extend(log(machine));
+    settings.extend(disk(machine.storage));
+    settings.extend(parallel(machine));
+    settings
+}
+
+fn setting(name: &'static str, value: String, reason: &'static str) -> Setting {
+    Setting { name, value, reason, restart: false }
+}
+
+fn at_start(name: &'static str, value: String, reason: &'static str) -> Setting {
+    Setting { name, value, reason, restart: true }
+}
+
+fn memory(machine: &PostgresMachine) -> Vec<Setting> {
+    let PostgresMachine { memory_bytes, workload, .. } = *machine;
+    let buffers = shared_buffers(machine);
+    let cached = match workload {
+        DatabaseWorkload::Desktop => memory_bytes / 4,
+        _ => memory_bytes / 4 * 3,
+    };
+    let maintenance = match workload {
+        DatabaseWorkload::Warehouse => memory_bytes / 8,
+        _ => memory_bytes / 16,
+    };
+    let mut settings = vec![
+        at_start(
+            "max_connections",
+            machine.connections.to_string(),
+            "the sum of pools and the reserve",
+        ),
+        at_start("shared_buffers", size(buffers), "a quarter of the database's memory"),
+        setting(
+            "effective_cache_size",
+            size(cached),
+            "what it and the kernel cache: three quarters",
+        ),
+        setting(
+            "work_mem",
+            size(work_mem(machine)),
+            "what is left, for each session three sorts at once",
+        ),
+        setting(
+            "maintenance_work_mem",
+            size(maintenance.min(8 * GIB)),
+            "a sixteenth: VACUUM and indexes",
+        ),
+    ];
+    if buffers >= 2 * GIB {
+        settings.push(at_start("huge_pages", "try".to_owned(), "fewer page tables from 2 GB on"));
+    }
+    settings
+}
+
+fn shared_buffers(machine: &PostgresMachine) -> u64 {
+    match machine.workload {
+        DatabaseWorkload::Desktop => machine.memory_bytes / 16,
+        _ => machine.memory_bytes / 4,
+    }
+}
+
+fn work_mem(machine: &PostgresMachine) -> u64 {
+    let workers = if machine.cores >= PARALLEL_CORES_MIN {
+        u64::from(machine.cores)
+    } else {
+        WORKERS_SHIPPED
+    };
+    let left = machine.memory_bytes.saturating_sub(shared_buffers(machine));
+    let each = left / ((u64::from(machine.connections) + workers) * 3);
+    let share = match machine.workload {
+        DatabaseWorkload::Web | DatabaseWorkload::Oltp => each,
+        DatabaseWorkload::Mixed | DatabaseWorkload::Warehouse => each / 2,
+        DatabaseWorkload::Desktop => each / 6,
+    };
+    share.max(4 * MIB)
+}
+
+fn log(machine: &PostgresMachine) -> Vec<Setting> {
+    let (least, most) = match machine.workload {
+        DatabaseWorkload::Web | DatabaseWorkload::Mixed => (GIB, 4 * GIB),
+        DatabaseWorkload::Oltp => (2 * GIB, 8 * GIB),
+        DatabaseWorkload::Warehouse => (4 * GIB, 16 * GIB),
+        DatabaseWorkload::Desktop => (100 * MIB, 2 * GIB),
+    };
+    let buffers = (shared_buffers(machine) / 100 * 3).min(16 * MIB);
+    vec![
+        setting("min_wal_size", size(least), "files that are kept rather than made anew"),
+        setting("max_wal_size", size(most), "fewer checkpoints while jobs write"),
+        at_start("wal_buffers", size(buffers), "3 % of shared buffers, at most one file"),
+    ]
+}
+
+fn disk(storage: Storage) -> Vec<Setting> {
+    let (page_cost, concurrency, reason) = match storage {
+        Storage::Hdd => ("4", 2, "a disk that turns"),
+        Storage::Ssd => ("1.1", 200, "a disk without seeks"),
+        Storage::Nvme => ("1.1", 1_000, "a disk without seeks, with deep queues"),
+    };
+    vec![
+        setting("random_page_cost", page_cost.to_owned(), reason),
+        setting("effective_io_concurrency", concurrency.to_string(), reason),
+    ]
+}
+
+fn parallel(machine: &PostgresMachine) -> Vec<Setting> {
+    let small_statements = matches!(
+        machine.workload,
+        DatabaseWorkload::Web | DatabaseWorkload::Oltp | DatabaseWorkload::Mixed
+    );
+    let jit = small_statements
+        .then(|| setting("jit", "off".to_owned(), "compiling takes longer than such statements"));
+    let mut settings: Vec<_> = jit.into_iter().collect();
+    if machine.cores >= PARALLEL_CORES_MIN {
+        let (all, some) = (machine.cores.to_string(), (machine.cores / 2).min(4).to_string());
+        let reason = "one for each core";
+        settings.extend([
+            at_start("max_worker_processes", all.clone(), reason),
+            setting("max_parallel_workers", all, reason),
+            setting("max_parallel_workers_per_gather", some.clone(), "half the cores, at most 4"),
+            setting("max_parallel_maintenance_workers", some, "half the cores, at most 4"),
+        ]);
+    }
+    settings
+}
+
+/// In the largest unit that leaves a whole number of at least four digits' precision.
+fn size(bytes: u64) -> String {
+    if bytes >= GIB && bytes.is_multiple_of(GIB) {
+        format!("{}GB", bytes / GIB)
+    } else if bytes >= MIB && bytes.is_multiple_of(MIB) {
+        format!("{}MB", bytes / MIB)
+    } else {
+        format!("{}kB", bytes / KIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(workload: DatabaseWorkload) -> PostgresMachine {
+        let storage = Storage::Ssd;
+        PostgresMachine { memory_bytes: 8 * GIB, cores: 4, connections: 200, workload, storage }
+    }
+
+    fn value(machine: &PostgresMachine, name: &str) -> Option<String> {
+        let settings = postgres_settings(machine);
+        settings.into_iter().find(|setting| setting.name == name).map(|setting| setting.value)
+    }
+
+    #[test]
+    fn pgtunes_own_example_comes_out() {
+        let machine = machine(DatabaseWorkload::Oltp);
+        for (name, expected) in [
+            ("shared_buffers", "2GB"),
+            ("effective_cache_size", "6GB"),
+            ("maintenance_work_mem", "512MB"),
+            ("work_mem", "10280kB"),
+            ("min_wal_size", "2GB"),
+            ("max_wal_size", "8GB"),
+            ("wal_buffers", "16MB"),
+            ("huge_pages", "try"),
+            ("random_page_cost", "1.1"),
+            ("effective_io_concurrency", "200"),
+            ("jit", "off"),
+            ("max_worker_processes", "4"),
+            ("max_parallel_workers_per_gather", "2"),
+        ] {
+            assert_eq!(value(&machine, name).as_deref(), Some(expected), "{name}");
+        }
+        assert_eq!(value(&machine, "io_method"), None);
+    }
+
+    #[test]
+    fn workloads_differ_where_pgtune_has_them_differ() {
+        let at = |workload, name| value(&machine(workload), name).unwrap_or_default();
+        assert_eq!(at(DatabaseWorkload::Mixed, "work_mem"), "5140kB");
+        assert_eq!(at(DatabaseWorkload::Desktop, "shared_buffers"), "512MB");
+        assert_eq!(at(DatabaseWorkload::Desktop, "effective_cache_size"), "2GB");
+        assert_eq!(at(DatabaseWorkload::Warehouse, "maintenance_work_mem"), "1GB");
+        assert_eq!(at(DatabaseWorkload::Warehouse, "jit"), "");
+    }
+
+    #[test]
+    fn small_machines_get_the_floors() {
+        let mut small = machine(DatabaseWorkload::Oltp);
+        (small.memory_bytes, small.cores, small.storage) = (GIB, 2, Storage::Hdd);
+        assert_eq!(value(&small, "work_mem").as_deref(), Some("4MB"));
+        let few_cores = PostgresMachine { cores: 2, ..machine(DatabaseWorkload::Oltp) };
+        assert_eq!(work_mem(&few_cores) / KIB, 10_082, "with the 8 workers that Postgres starts");
+        assert_eq!(value(&small, "max_worker_processes"), None);
+        assert_eq!(value(&small, "huge_pages"), None);
+        assert_eq!(value(&small, "random_page_cost").as_deref(), Some("4"));
+    }
+}

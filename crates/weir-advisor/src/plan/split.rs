@@ -1,0 +1,179 @@
+//! Which processes, with which queues, threads and pools.
+//!
+//! - Mail and the scheduler have a process each, with nothing else in it: nobody's long job holds
+//!   their threads.
+//! - Each other queue is first in a process of its own, and behind in those of others, so that
+//!   threads help elsewhere when their own queue is empty; where memory is short, queues with the
+//!   least to do share one process, in turns by chance.
+//! - A queue is guaranteed 1.3 x what it needs and half a thread; what is left of the budget goes to
+//!   where most is to do, up to 1.6 x the need of all and six threads, for more would only slow the
+//!   database down.
+
+use crate::observation::Ordering;
+
+use super::layout::{Layout, ServiceLayout, WorkerLayout};
+use super::web::threads_enough;
+use super::{QueueDemand, Wanted, ceiling};
+
+/// Over what a queue needs on average: what comes in bursts.
+const GUARANTEE: f64 = 1.3;
+const GUARANTEE_SLOTS: f64 = 0.5;
+/// Threads of all processes without a backlog.
+const TOTAL: f64 = 1.6;
+const TOTAL_SLOTS: f64 = 6.0;
+/// Threads that one Ruby process can keep busy.
+const CONCURRENCY_MAX: u32 = 25;
+/// A deploy or crash of one must not end the service.
+const WEB_PROCESSES_MIN: u32 = 2;
+/// Queues with a process for themselves alone.
+const ALONE: [&str; 2] = ["scheduler", "mailers"];
+
+/// The best layout; whether it keeps the rules is judged elsewhere.
+pub(super) fn layout(wanted: &Wanted) -> Layout {
+    let services = services(wanted);
+    let mut layout = Layout {
+        services,
+        workers: Vec::new(),
+        max_connections: wanted.max_connections,
+        reserve: wanted.reserve,
+        memory_bytes_max: Some(processes_memory(wanted)),
+    };
+    let most = wanted.queues.iter().filter(|queue| !is_alone(queue)).count();
+    // As many processes as memory allows; with one there is nothing left to save.
+    for processes in (1..=most.max(1)).rev() {
+        layout.workers = workers(wanted, &layout, processes);
+        if layout.memory_bytes_max.is_none_or(|memory| layout.memory_bytes() <= memory) {
+            break;
+        }
+    }
+    layout
+}
+
+fn processes_memory(wanted: &Wanted) -> u64 {
+    let stores = wanted.postgres_memory_bytes.saturating_add(wanted.redis_memory_bytes);
+    wanted.memory_bytes.saturating_sub(stores)
+}
+
+fn is_alone(queue: &QueueDemand) -> bool {
+    ALONE.contains(&queue.name.as_str())
+}
+
+fn ruby_bytes(wanted: &Wanted, threads: u32) -> u64 {
+    let memory = wanted.process_memory;
+    memory.ruby_bytes.saturating_add(memory.thread_bytes.saturating_mul(u64::from(threads)))
+}
+
+fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
+    let threads = wanted.web.threads.max(1);
+    let processes = threads_enough(&wanted.web).div_ceil(threads).max(WEB_PROCESSES_MIN);
+    let (streaming, pool) = wanted.streaming;
+    let web = ServiceLayout {
+        name: "web".to_owned(),
+        processes,
+        threads,
+        pool: threads,
+        memory_bytes: ruby_bytes(wanted, threads),
+    };
+    let streaming = ServiceLayout {
+        name: "streaming".to_owned(),
+        processes: streaming,
+        // It answers many clients with few statements.
+        threads: 1,
+        pool,
+        memory_bytes: wanted.process_memory.streaming_bytes,
+    };
+    vec![web, streaming]
+}
+
+/// Threads that a queue needs on average.
+fn need(queue: &QueueDemand) -> f64 {
+    let need = queue.arrivals_per_second * queue.service_seconds;
+    if need.is_finite() { need.max(0.0) } else { 0.0 }
+}
+
+fn guarantee(queue: &QueueDemand) -> u32 {
+    ceiling(GUARANTEE * need(queue) + GUARANTEE_SLOTS).max(1)
+}
+
+/// Groups of queues that share a process, with the threads of each.
+fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayout> {
+    let (alone, mut others): (Vec<_>, Vec<_>) = wanted.queues.iter().partition(|it| is_alone(it));
+    // Stable: of queues with as much to do the more important comes first.
+    others.sort_by(|one, other| need(other).total_cmp(&need(one)));
+    let groups = groups(&others, processes);
+    let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
+    let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
+    let alone: u32 = workers.iter().map(|worker| worker.concurrency).sum();
+    let used = layout.connections().saturating_add(alone);
+    let budget = wanted.max_connections.saturating_sub(wanted.reserve).saturating_sub(used);
+    let need_of_all: f64 = wanted.queues.iter().map(need).sum();
+    let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
+    let threads = threads(&groups, enough.min(budget));
+    for (group, threads) in groups.iter().zip(threads) {
+        workers.push(worker(wanted, group, &all, threads));
+    }
+    workers
+}
+
+/// Those with most to do for themselves, the rest together in the last.
+fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a QueueDemand>> {
+    let own = processes.saturating_sub(1).min(queues.len());
+    let (own, rest) = queues.split_at(own);
+    let mut groups: Vec<_> = own.iter().map(|queue| vec![*queue]).collect();
+    if !rest.is_empty() {
+        groups.push(rest.to_vec());
+    }
+    groups
+}
+
+/// What is guaranteed to each group, and the rest of `total` by need.
+fn threads(groups: &[Vec<&QueueDemand>], total: u32) -> Vec<u32> {
+    let group_need = |group: &Vec<&QueueDemand>| group.iter().map(|queue| need(queue)).sum::<f64>();
+    let guaranteed: Vec<u32> =
+        groups.iter().map(|group| group.iter().map(|queue| guarantee(queue)).sum()).collect();
+    let spare = f64::from(total.saturating_sub(guaranteed.iter().sum()));
+    let needed: f64 = groups.iter().map(group_need).sum();
+    let share = |(least, group): (&u32, &Vec<&QueueDemand>)| {
+        let extra = if needed > 0.0 { spare * group_need(group) / needed } else { 0.0 };
+        least.saturating_add(ceiling(extra.floor()))
+    };
+    guaranteed.iter().zip(groups).map(share).collect()
+}
+
+fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
+    let concurrency = guarantee(queue).min(CONCURRENCY_MAX);
+    WorkerLayout {
+        name: format!("sidekiq-{}", queue.name),
+        processes: 1,
+        concurrency,
+        pool: concurrency,
+        ordering: Ordering::Strict,
+        queues: vec![queue.name.clone()],
+        memory_bytes: ruby_bytes(wanted, concurrency),
+    }
+}
+
+fn worker(wanted: &Wanted, group: &[&QueueDemand], all: &[&str], threads: u32) -> WorkerLayout {
+    let own: Vec<&str> = group.iter().map(|queue| queue.name.as_str()).collect();
+    let processes = threads.div_ceil(CONCURRENCY_MAX).max(1);
+    // Rounded down: a thread less is no harm, a connection more is over the budget.
+    let concurrency = (threads / processes).max(1);
+    let (ordering, queues) = match own.as_slice() {
+        [first] => {
+            // The others behind it, beginning with the next, so that not all help the same one.
+            let at = all.iter().position(|name| name == first).unwrap_or(0);
+            let behind = all[at..].iter().chain(&all[..at]);
+            (Ordering::Strict, behind.map(ToString::to_string).collect())
+        }
+        several => (Ordering::Random, several.iter().map(ToString::to_string).collect()),
+    };
+    WorkerLayout {
+        name: format!("sidekiq-{}", own.first().unwrap_or(&"all")),
+        processes,
+        concurrency,
+        pool: concurrency,
+        ordering,
+        queues,
+        memory_bytes: ruby_bytes(wanted, concurrency),
+    }
+}

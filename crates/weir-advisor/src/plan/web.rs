@@ -1,0 +1,78 @@
+//! How many threads of the application are enough, by the arithmetic of waiting lines.
+//!
+//! Source: Erlang's C formula (M/M/c): the share of requests that find all threads busy, and how
+//! long those wait.
+
+use serde::Serialize;
+
+use super::ceiling;
+
+/// Requests that wait may add this to what a request takes, on average.
+const WAIT_SHARE: f64 = 0.1;
+/// Beyond that many threads the formula has nothing to say that a machine could do.
+const THREADS_MAX: u32 = 1_000;
+
+/// What the application is asked, as measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WebDemand {
+    /// Requests per second, in the busiest minutes.
+    pub requests_per_second: f64,
+    /// Seconds of a thread for one request, on average.
+    pub service_seconds: f64,
+    /// Threads of one process (`MAX_THREADS`).
+    pub threads: u32,
+}
+
+/// The fewest threads with which requests wait no longer than a tenth of what they take.
+#[must_use]
+pub fn threads_enough(demand: &WebDemand) -> u32 {
+    let load = demand.requests_per_second * demand.service_seconds;
+    if !load.is_finite() || load <= 0.0 {
+        return 1;
+    }
+    let least = ceiling(load).clamp(1, THREADS_MAX);
+    let enough = |threads: &u32| mean_wait(*threads, load) <= WAIT_SHARE;
+    (least..=THREADS_MAX).find(enough).unwrap_or(THREADS_MAX)
+}
+
+/// Mean wait in units of the service time, for a load in threads; infinite when they do not keep up.
+fn mean_wait(threads: u32, load: f64) -> f64 {
+    let spare = f64::from(threads) - load;
+    if spare <= 0.0 { f64::INFINITY } else { waiting_share(threads, load) / spare }
+}
+
+/// Erlang C, by the recursion of Erlang B, which does not overflow.
+fn waiting_share(threads: u32, load: f64) -> f64 {
+    let lost = (1..=threads).fold(1.0, |lost, thread| {
+        let offered = load * lost;
+        offered / (f64::from(thread) + offered)
+    });
+    let utilisation = load / f64::from(threads);
+    lost / (1.0 - utilisation * (1.0 - lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erlangs_formula_gives_the_values_of_its_tables() {
+        // One thread: the share that waits is the utilisation. Two at a load of one: a third.
+        assert!((waiting_share(1, 0.5) - 0.5).abs() < 1e-9);
+        assert!((waiting_share(2, 1.0) - 1.0 / 3.0).abs() < 1e-9);
+        // Ten threads at a load of eight: 0.409.
+        assert!((waiting_share(10, 8.0) - 0.409).abs() < 1e-3);
+    }
+
+    #[test]
+    fn enough_is_a_little_more_than_the_load() {
+        let threads = |requests_per_second, service_seconds| {
+            threads_enough(&WebDemand { requests_per_second, service_seconds, threads: 5 })
+        };
+        assert_eq!(threads(0.0, 0.1), 1);
+        assert_eq!(threads(30.0, 0.1), 6);
+        assert_eq!(threads(100.0, 0.1), 13);
+        assert_eq!(threads(1e9, 1.0), THREADS_MAX);
+        assert_eq!(threads(f64::NAN, 1.0), 1);
+    }
+}

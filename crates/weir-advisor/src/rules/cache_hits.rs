@@ -1,0 +1,37 @@
+//! How often the database finds a block in its own cache.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::Observation;
+
+pub(crate) const NAME: &str = "cache-hits";
+
+/// A database that serves users finds 99 of 100; below 95 it mostly waits for the disk.
+const RATIO_MIN: f64 = 0.95;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let ratio = observation.postgres.known().and_then(|postgres| postgres.cache_hit_ratio.known());
+    let low = ratio.filter(|ratio| **ratio < RATIO_MIN);
+    low.map(|ratio| found(*ratio)).into_iter().collect()
+}
+
+fn found(ratio: f64) -> Finding {
+    let evidence = format!("{:.1} % of blocks were in shared buffers", ratio * 100.0);
+    Finding::new(NAME, Severity::Warning, "Postgres cache", evidence)
+        .leads_to("The rest comes from the kernel's cache or the disk, and jobs take longer.")
+        .next("weir plan   (shared_buffers for this machine)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn below_95_of_100_is_low() {
+        for (ratio, findings) in [(0.999, 0), (0.95, 0), (0.949, 1), (0.4, 1)] {
+            let mut observation = healthy::observation();
+            *observation.postgres.known_mut().cache_hit_ratio.known_mut() = ratio;
+            assert_eq!(check(&observation).len(), findings, "{ratio}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A service that holds connections which it doesn't use, while others run short.
+
+use std::collections::BTreeMap;
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Observation, SessionState};
+use crate::wording::percent;
+
+pub(crate) const NAME: &str = "idle-connections";
+
+/// Idle sessions of one service, of all usable slots: that many are missing elsewhere.
+const IDLE_SHARE: f64 = 0.5;
+/// All open sessions, of all usable slots: with fewer, nobody misses them.
+const OPEN_SHARE: f64 = 0.7;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let Some(postgres) = observation.postgres.known() else { return Vec::new() };
+    let (Some(settings), Some(connections)) =
+        (postgres.settings.known(), postgres.connections.known())
+    else {
+        return Vec::new();
+    };
+    let usable =
+        f64::from(settings.max_connections) - f64::from(settings.superuser_reserved_connections);
+    if f64::from(connections.open()) < OPEN_SHARE * usable {
+        return Vec::new();
+    }
+    let mut idle: BTreeMap<&str, u32> = BTreeMap::new();
+    for sessions in connections.sessions.iter().filter(|it| it.state == SessionState::Idle) {
+        *idle.entry(&sessions.service).or_default() += sessions.count;
+    }
+    let hoarding = idle.into_iter().filter(|(_, count)| f64::from(*count) >= IDLE_SHARE * usable);
+    hoarding.map(|(service, idle)| found(observation, service, idle, usable)).collect()
+}
+
+fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Finding {
+    let share = percent(f64::from(idle) / usable);
+    let evidence = format!("{idle} idle connections, {share} of all usable slots");
+    let finding = Finding::new(NAME, Severity::Warning, service, evidence)
+        .leads_to("They are missing where jobs wait for a connection.");
+    let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
+    match services.iter().find(|known| known.name == service) {
+        Some(known) => {
+            let place = format!("the environment of {service}");
+            finding.change_and_restart(place, known.pool_line((known.pool / 2).max(1)))
+        }
+        None => finding.next("weir plan"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy::{self, sessions};
+
+    fn with(idle: u32, active: u32) -> Vec<Finding> {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().connections.known_mut().sessions = vec![
+            sessions("web", SessionState::Idle, idle),
+            sessions("sidekiq", SessionState::Active, active),
+        ];
+        check(&observation)
+    }
+
+    #[test]
+    fn who_hoards_is_named_with_the_line() {
+        let finding = with(110, 60).remove(0);
+        assert_eq!(finding.subject, "web");
+        assert_eq!(finding.change.unwrap().line, "MAX_THREADS=2");
+    }
+
+    #[test]
+    fn idle_connections_are_fine_while_nobody_misses_them_or_many_share_them() {
+        assert_eq!(with(110, 10), []);
+        assert_eq!(with(90, 90), []);
+    }
+}

@@ -1,0 +1,71 @@
+//! A process that needs a second core and can't have it: Ruby runs one thread at a time.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{JobProcess, Observation};
+
+pub(crate) const NAME: &str = "idle-cores";
+
+/// Of one core: the interpreter's lock lets no process use much more.
+const CORE_SHARE: f64 = 0.9;
+/// Of its threads: with fewer busy, more processes would only wait elsewhere.
+const BUSY_SHARE: f64 = 0.8;
+/// Cores that nobody uses.
+const IDLE_MIN: f64 = 1.0;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let (Some(jobs), Some(machine)) = (observation.jobs.known(), observation.machine.known())
+    else {
+        return Vec::new();
+    };
+    if machine.cores_idle < IDLE_MIN {
+        return Vec::new();
+    }
+    jobs.serving().filter_map(|process| found(process, machine.cores_idle)).collect()
+}
+
+fn found(process: &JobProcess, cores_idle: f64) -> Option<Finding> {
+    let used = *process.cores_used.known()?;
+    let threads = process.concurrency();
+    let busy = process.busy as f64 >= BUSY_SHARE * f64::from(threads);
+    if used < CORE_SHARE || !busy || threads < 2 {
+        return None;
+    }
+    let half = threads.div_ceil(2);
+    let evidence = format!(
+        "{} of {threads} threads are busy, it uses {used:.1} cores and {cores_idle:.1} are idle",
+        process.busy
+    );
+    let finding =
+        Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
+            .leads_to("One Ruby process uses one core; its threads wait for each other.");
+    Some(finding.change_and_restart("its systemd unit, as two units", format!("sidekiq -c {half}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+    use crate::observation::Fact;
+
+    #[test]
+    fn a_full_process_beside_idle_cores_is_to_be_split() {
+        for (cores_used, busy, cores_idle, findings) in [
+            (0.95, 25, 2.0, 1),
+            (0.5, 25, 2.0, 0),
+            (0.95, 19, 2.0, 0),
+            (0.95, 25, 0.9, 0),
+            (0.91, 25, 1.1, 1),
+            (0.85, 25, 2.0, 0),
+        ] {
+            let mut observation = healthy::observation();
+            observation.machine.known_mut().cores_idle = cores_idle;
+            let process = &mut observation.jobs.known_mut().processes[0];
+            (process.cores_used, process.busy) = (Fact::Known(cores_used), busy);
+            let found = check(&observation);
+            assert_eq!(found.len(), findings, "{cores_used} {busy} {cores_idle}");
+            for finding in found {
+                assert_eq!(finding.change.unwrap().line, "sidekiq -c 13");
+            }
+        }
+    }
+}

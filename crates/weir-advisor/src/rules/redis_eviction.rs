@@ -1,0 +1,55 @@
+//! A Redis that throws keys away to make room throws jobs away.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Observation, RedisServer};
+use crate::wording;
+
+pub(crate) const NAME: &str = "redis-eviction";
+
+const KEEPS_ALL: &str = "noeviction";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+}
+
+fn server(redis: &RedisServer) -> Option<Finding> {
+    let policy = &redis.maxmemory_policy;
+    let severity = match (redis.evicted_keys, policy == KEEPS_ALL, redis.maxmemory_bytes) {
+        (0, true, _) => return None,
+        // Without a ceiling nothing is evicted, until somebody sets one.
+        (0, false, 0) => Severity::Notice,
+        (0, false, _) => Severity::Warning,
+        (_, true, _) => Severity::Notice,
+        (_, false, _) => Severity::Critical,
+    };
+    let evicted = wording::count(redis.evicted_keys);
+    let evidence =
+        format!("maxmemory-policy is {policy}, {evicted} keys were evicted since its start");
+    let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
+        .leads_to("When memory is short, whole queues vanish without an error.");
+    Some(finding.change("redis.conf", format!("maxmemory-policy {KEEPS_ALL}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn an_evicting_policy_is_as_bad_as_what_it_has_done() {
+        for (policy, maxmemory_bytes, evicted_keys, expected) in [
+            ("noeviction", 1 << 30, 0, None),
+            ("allkeys-lru", 0, 0, Some(Severity::Notice)),
+            ("allkeys-lru", 1 << 30, 0, Some(Severity::Warning)),
+            ("volatile-lru", 1 << 30, 7, Some(Severity::Critical)),
+            ("noeviction", 1 << 30, 7, Some(Severity::Notice)),
+        ] {
+            let mut observation = healthy::observation();
+            let redis = observation.redis[0].known_mut();
+            policy.clone_into(&mut redis.maxmemory_policy);
+            (redis.maxmemory_bytes, redis.evicted_keys) = (maxmemory_bytes, evicted_keys);
+            let severity = check(&observation).first().map(|finding| finding.severity);
+            assert_eq!(severity, expected, "{policy} {maxmemory_bytes} {evicted_keys}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Memory of Redis against its ceiling, or the machine's.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Observation, RedisServer};
+use crate::wording::{bytes, percent};
+
+pub(crate) const NAME: &str = "redis-memory";
+
+/// Of `maxmemory`: a backlog that grows fills the last tenth in minutes.
+const CEILING_SHARE: f64 = 0.9;
+/// Of the machine's memory, without a ceiling: a snapshot forks, and a busy Redis can then need
+/// nearly twice its memory.
+const MACHINE_SHARE: f64 = 0.5;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+}
+
+fn server(redis: &RedisServer) -> Option<Finding> {
+    let used = redis.used_memory_bytes as f64;
+    let (limit, share_max, severity, what) = match redis.maxmemory_bytes {
+        0 => (redis.system_memory_bytes, MACHINE_SHARE, Severity::Warning, "the machine's memory"),
+        ceiling => (ceiling, CEILING_SHARE, Severity::Critical, "maxmemory"),
+    };
+    let share = if limit == 0 { return None } else { used / limit as f64 };
+    if share < share_max {
+        return None;
+    }
+    let evidence = format!(
+        "{} in use, {} of {what} ({})",
+        bytes(redis.used_memory_bytes),
+        percent(share),
+        bytes(limit)
+    );
+    let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence);
+    Some(match redis.maxmemory_bytes {
+        0 => finding
+            .leads_to("A snapshot forks and may need as much again; then the kernel kills Redis.")
+            .change("/etc/sysctl.d/redis.conf", "vm.overcommit_memory = 1"),
+        ceiling => finding
+            .leads_to("At the ceiling every push fails (OOM command not allowed).")
+            .change("redis.conf", format!("maxmemory {}mb", ceiling / 1024 / 1024 * 3 / 2)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn memory_is_judged_by_the_ceiling_or_the_machine() {
+        for (maxmemory_gib, used_mib, expected) in [
+            (0, 4_000, None),
+            (0, 4_100, Some(Severity::Warning)),
+            (1, 900, None),
+            (1, 930, Some(Severity::Critical)),
+        ] {
+            let mut observation = healthy::observation();
+            let redis = observation.redis[0].known_mut();
+            redis.maxmemory_bytes = maxmemory_gib << 30;
+            redis.used_memory_bytes = used_mib << 20;
+            let severity = check(&observation).first().map(|finding| finding.severity);
+            assert_eq!(severity, expected, "{maxmemory_gib} {used_mib}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! One Redis for jobs and for a cache.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Observation, RedisServer};
+use crate::wording::percent;
+
+pub(crate) const NAME: &str = "redis-shared";
+
+/// An application keeps some keys of its own beside its jobs; a cache is mostly such keys.
+const SHARE_MIN: f64 = 0.5;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+}
+
+fn server(redis: &RedisServer) -> Option<Finding> {
+    let share = redis.cache_like_share.known().filter(|share| **share >= SHARE_MIN)?;
+    let evidence =
+        format!("{} of a sample of its keys expire and are not Sidekiq's", percent(*share));
+    let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
+        .leads_to("A cache wants to evict and jobs must not be; and a cache's growth takes the jobs' memory.");
+    Some(finding.change_and_restart(
+        "the application's environment",
+        "CACHE_REDIS_URL = redis://a-second-server:6379",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn mostly_expiring_keys_are_a_cache() {
+        for (share, findings) in [(0.49, 0), (0.5, 1)] {
+            let mut observation = healthy::observation();
+            *observation.redis[0].known_mut().cache_like_share.known_mut() = share;
+            assert_eq!(check(&observation).len(), findings, "{share}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Commands for which Redis has let all others wait, lately.
+
+use std::time::Duration;
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Observation, RedisServer, SlowCommand};
+use crate::wording;
+
+pub(crate) const NAME: &str = "redis-slow-log";
+
+/// What the others notice.
+const SLOW_MIN: Duration = Duration::from_millis(100);
+/// What is older is history.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+}
+
+fn server(redis: &RedisServer) -> Option<Finding> {
+    let recent = |slow: &&SlowCommand| slow.took >= SLOW_MIN && slow.age <= AGE_MAX;
+    let slow: Vec<_> = redis.slow_commands.known()?.iter().filter(recent).collect();
+    let worst = slow.iter().max_by_key(|slow| slow.took)?;
+    let evidence = format!(
+        "{} slow commands in the last 10 min, the slowest {} with {}",
+        slow.len(),
+        worst.command,
+        wording::duration(worst.took)
+    );
+    let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
+        .leads_to("Redis does one thing at a time: pushes and fetches waited.");
+    Some(finding.next("redis-cli slowlog get 10"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn only_recent_and_really_slow_commands_count() {
+        let slow = |command: &str, millis, age| SlowCommand {
+            command: command.to_owned(),
+            took: Duration::from_millis(millis),
+            age: Duration::from_secs(age),
+        };
+        let mut observation = healthy::observation();
+        let commands = observation.redis[0].known_mut().slow_commands.known_mut();
+        commands.extend([slow("GET", 20, 5), slow("KEYS", 5_000, 700)]);
+        assert_eq!(check(&observation), []);
+        let commands = observation.redis[0].known_mut().slow_commands.known_mut();
+        commands.extend([slow("LRANGE", 1_500, 60), slow("KEYS", 200, 60)]);
+        let expected = "2 slow commands in the last 10 min, the slowest LRANGE with 1 s";
+        assert_eq!(check(&observation)[0].evidence, expected);
+    }
+}

@@ -1,0 +1,87 @@
+//! Many jobs fail and wait to be tried again.
+
+use crate::finding::{Finding, Severity};
+use crate::flow::{Drain, Flow};
+use crate::observation::{JobSet, Observation, Sample};
+use crate::wording::{self, percent};
+
+pub(crate) const NAME: &str = "retry-flood";
+
+/// With remote servers that are down some thousands are usual.
+const SIZE_MIN: u64 = 10_000;
+/// From here on, if it grows.
+const GROWING_SIZE_MIN: u64 = 1_000;
+/// Between two looks: jobs that are tried and fail leave and come back all the time.
+const GROWTH_SHARE: f64 = 0.01;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let Some(jobs) = observation.jobs.known() else { return Vec::new() };
+    let set = &jobs.retries;
+    let grows = set.flow.known().is_some_and(grows);
+    let flood = set.size >= SIZE_MIN || (grows && set.size >= GROWING_SIZE_MIN);
+    if flood { vec![found(set, grows)] } else { Vec::new() }
+}
+
+fn grows(flow: &Flow) -> bool {
+    let growth = flow.after.saturating_sub(flow.before) as f64;
+    flow.drain() == Drain::Grows && growth >= GROWTH_SHARE * flow.before as f64
+}
+
+fn found(set: &JobSet, grows: bool) -> Finding {
+    let growth = if grows { " and it grows" } else { "" };
+    let sample = set.sample.known().and_then(most_common).unwrap_or_default();
+    let evidence =
+        format!("{} failed jobs wait for another try{growth}{sample}", wording::count(set.size));
+    Finding::new(NAME, Severity::Warning, "the retry set", evidence)
+        .leads_to("They come back into their queues, mostly to fail again.")
+}
+
+/// What most of a sample have in common.
+pub(super) fn most_common(sample: &Sample) -> Option<String> {
+    let error = sample.errors.iter().max_by_key(|share| share.count)?;
+    let share = percent(error.count as f64 / sample.size.max(1) as f64);
+    let class = sample.classes.iter().max_by_key(|share| share.count);
+    let class = class.map(|class| format!(", most often {}", class.name)).unwrap_or_default();
+    Some(format!("; {share} of a sample with {}{class}", error.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::healthy;
+    use crate::observation::{Fact, Share};
+
+    fn with(before: u64, size: u64) -> Vec<Finding> {
+        let mut observation = healthy::observation();
+        let set = &mut observation.jobs.known_mut().retries;
+        set.size = size;
+        let window = Duration::from_secs(10);
+        set.flow = Fact::Known(Flow { window, before, after: size, arrivals_per_second: 1.0 });
+        let share = |name: &str, count| Share { name: name.to_owned(), count };
+        set.sample = Fact::Known(Sample {
+            size: 200,
+            classes: vec![share("DeliveryWorker", 190)],
+            errors: vec![share("HTTP::TimeoutError", 150)],
+            hosts: Vec::new(),
+        });
+        check(&observation)
+    }
+
+    #[test]
+    fn a_flood_names_the_error() {
+        let expected = "12,000 failed jobs wait for another try; 75 % of a sample with HTTP::TimeoutError, most often DeliveryWorker";
+        assert_eq!(with(12_000, 12_000)[0].evidence, expected);
+    }
+
+    #[test]
+    fn thousands_are_usual_unless_they_become_more() {
+        assert_eq!(with(5_000, 5_000), []);
+        assert_eq!(with(4_500, 5_000).len(), 1);
+        assert_eq!(with(100, 900), []);
+        assert_eq!(with(500, 1_500).len(), 1);
+        assert_eq!(with(5_000, 5_040), []);
+        assert_eq!(with(5_000, 5_060).len(), 1);
+    }
+}

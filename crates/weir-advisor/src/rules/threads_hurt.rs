@@ -1,0 +1,89 @@
+//! More threads than the database can use make everything slower: goodput, as measured, says so.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Goodput, Jobs, Observation};
+use crate::wording::rate;
+
+pub(crate) const NAME: &str = "threads-hurt";
+
+/// Levels that are this close to the best count as equal: measuring is no better.
+const EQUAL_SHARE: f64 = 0.95;
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let (Some(levels), Some(jobs)) = (observation.goodput.known(), observation.jobs.known()) else {
+        return Vec::new();
+    };
+    let Some(best) =
+        levels.iter().max_by(|one, other| one.jobs_per_second.total_cmp(&other.jobs_per_second))
+    else {
+        return Vec::new();
+    };
+    let equal = |level: &&Goodput| level.jobs_per_second >= EQUAL_SHARE * best.jobs_per_second;
+    // The smallest of those that are as good leaves the most for web requests.
+    let Some(enough) = levels.iter().filter(equal).min_by_key(|level| level.threads) else {
+        return Vec::new();
+    };
+    let above = |level: &&Goodput| level.threads > enough.threads && !equal(level);
+    let worse = levels.iter().filter(above).max_by_key(|level| level.threads);
+    worse.map(|worse| found(jobs, enough, worse)).into_iter().collect()
+}
+
+fn found(jobs: &Jobs, enough: &Goodput, worse: &Goodput) -> Finding {
+    let threads: u32 = jobs.serving().map(|process| process.concurrency()).sum();
+    let evidence = format!(
+        "{} threads worked off {}, {} threads only {}; {threads} run now",
+        enough.threads,
+        rate(enough.jobs_per_second),
+        worse.threads,
+        rate(worse.jobs_per_second)
+    );
+    let too_many = threads >= worse.threads;
+    let severity = if too_many { Severity::Warning } else { Severity::Notice };
+    let finding = Finding::new(NAME, severity, "Sidekiq threads", evidence)
+        .leads_to("Adding threads will hurt: the database is the limit.");
+    if too_many {
+        let line = format!("-c: {} in all", enough.threads);
+        finding.change_and_restart("the command lines of Sidekiq's processes", line)
+    } else {
+        finding
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    fn level(threads: u32, jobs_per_second: f64) -> Goodput {
+        Goodput { threads, jobs_per_second }
+    }
+
+    #[test]
+    fn too_many_threads_are_told_how_many_are_enough() {
+        let mut observation = healthy::observation();
+        let levels = vec![level(15, 19.6), level(20, 20.0), level(30, 12.0)];
+        *observation.goodput.known_mut() = levels;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.evidence.ends_with("30 run now"));
+        assert_eq!(finding.change.unwrap().line, "-c: 15 in all");
+        observation.jobs.known_mut().processes.remove(0);
+        assert_eq!(check(&observation)[0].severity, Severity::Notice);
+    }
+
+    #[test]
+    fn nine_tenths_of_the_best_is_not_enough() {
+        let mut observation = healthy::observation();
+        *observation.goodput.known_mut() = vec![level(10, 18.0), level(20, 20.0), level(30, 12.0)];
+        assert_eq!(check(&observation).remove(0).change.unwrap().line, "-c: 20 in all");
+    }
+
+    #[test]
+    fn more_threads_that_do_more_are_fine() {
+        let mut observation = healthy::observation();
+        *observation.goodput.known_mut() = vec![level(15, 10.0), level(30, 20.0), level(60, 19.5)];
+        assert_eq!(check(&observation), []);
+        observation.goodput.known_mut().clear();
+        assert_eq!(check(&observation), []);
+    }
+}

@@ -1,0 +1,103 @@
+//! What could not be seen, and what would let it be.
+
+use std::collections::BTreeSet;
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Missing, Observation, Obstacle, SessionState};
+
+pub(crate) const NAME: &str = "unseen";
+
+const GRANT: &str = "GRANT pg_monitor TO the user that asks;";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    // That no slot is left is a finding of its own.
+    let missing = observation.missing().filter(|it| it.obstacle != Obstacle::SlotsExhausted);
+    let mut said = BTreeSet::new();
+    let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
+    once.map(found).chain(hidden(observation)).collect()
+}
+
+fn found(missing: &Missing) -> Finding {
+    let finding = Finding::new(
+        NAME,
+        Severity::Unknown,
+        missing.what.as_str(),
+        format!("unknown: {}", missing.reason),
+    )
+    .leads_to("Whether something is wrong here can't be told.");
+    match (&missing.remedy, missing.obstacle) {
+        (Some(remedy), Obstacle::NotAllowed) => {
+            finding.change("the source, as its administrator", remedy.as_str())
+        }
+        (Some(remedy), _) => finding.next(remedy.as_str()),
+        (None, _) => finding,
+    }
+}
+
+/// Postgres shows the sessions of others without their state to who lacks `pg_monitor`.
+fn hidden(observation: &Observation) -> Option<Finding> {
+    let connections = observation.postgres.known()?.connections.known()?;
+    let hidden = connections.in_state(SessionState::Hidden);
+    (hidden > 0).then(|| {
+        let evidence = format!(
+            "unknown: the states of {hidden} of {} sessions are hidden",
+            connections.open()
+        );
+        Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
+            .leads_to("Idle and stuck transactions can't be told from busy ones.")
+            .change("psql, as a superuser", GRANT)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy::{self, sessions};
+    use crate::observation::Fact;
+
+    fn missing(obstacle: Obstacle) -> Missing {
+        Missing {
+            what: "cache hits".to_owned(),
+            obstacle,
+            reason: "permission denied".to_owned(),
+            remedy: Some("GRANT pg_monitor TO weir_mon;".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_refused_fact_is_unknown_with_its_grant_and_never_fine() {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().cache_hit_ratio =
+            Fact::Unknown(missing(Obstacle::NotAllowed));
+        observation.postgres.known_mut().lock_waits = Fact::Unknown(missing(Obstacle::NotAllowed));
+        let findings = check(&observation);
+        assert_eq!(findings.len(), 1, "said once: {findings:?}");
+        assert_eq!(findings[0].severity, Severity::Unknown);
+        assert_eq!(findings[0].change.as_ref().unwrap().line, "GRANT pg_monitor TO weir_mon;");
+    }
+
+    #[test]
+    fn redis_that_refuses_its_slow_log_is_unknown_too() {
+        let mut observation = healthy::observation();
+        observation.redis[0].known_mut().slow_commands =
+            Fact::Unknown(missing(Obstacle::NotAllowed));
+        assert_eq!(check(&observation).len(), 1);
+    }
+
+    #[test]
+    fn hidden_states_ask_for_pg_monitor() {
+        let mut observation = healthy::observation();
+        let connections = observation.postgres.known_mut().connections.known_mut();
+        connections.sessions.push(sessions("?", SessionState::Hidden, 30));
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.evidence, "unknown: the states of 30 of 50 sessions are hidden");
+        assert_eq!(finding.change.unwrap().line, GRANT);
+    }
+
+    #[test]
+    fn exhausted_slots_are_another_finding() {
+        let mut observation = healthy::observation();
+        observation.postgres = Fact::Unknown(missing(Obstacle::SlotsExhausted));
+        assert_eq!(check(&observation), []);
+    }
+}

@@ -1,0 +1,92 @@
+//! Figures as people read them.
+
+use std::time::Duration;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// "14 h 3 min", "39 s", "400 ms": two units at most.
+pub(crate) fn duration(duration: Duration) -> String {
+    let (millis, seconds) = (duration.as_millis(), duration.as_secs());
+    let two = |large: u64, unit: &str, small: u64, rest: &str| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {rest}"),
+    };
+    match seconds {
+        0 if millis == 0 => format!("{} us", duration.as_micros()),
+        0 => format!("{millis} ms"),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..172_800 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "days", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// "194,000".
+pub(crate) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// "128 MB", "2 GB", in powers of 1,024 as Postgres and Redis count.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / MIB;
+    if mebibytes >= 1024.0 {
+        let gibibytes = format!("{:.1}", mebibytes / 1024.0);
+        format!("{} GB", gibibytes.strip_suffix(".0").unwrap_or(&gibibytes))
+    } else if mebibytes >= 1.0 {
+        format!("{mebibytes:.0} MB")
+    } else {
+        format!("{} kB", bytes / 1024)
+    }
+}
+
+/// "3.9/s".
+pub(crate) fn rate(per_second: f64) -> String {
+    if per_second >= 100.0 { format!("{per_second:.0}/s") } else { format!("{per_second:.1}/s") }
+}
+
+/// "61 %", of a share from 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// "a, b and c".
+pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<_> = words.into_iter().collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        let seconds = |seconds| duration(Duration::from_secs(seconds));
+        assert_eq!(duration(Duration::from_micros(7)), "7 us");
+        assert_eq!(duration(Duration::from_millis(400)), "400 ms");
+        assert_eq!(seconds(39), "39 s");
+        assert_eq!(seconds(60), "1 min");
+        assert_eq!(seconds(50_580), "14 h 3 min");
+        assert_eq!(seconds(200_000), "2 days 7 h");
+        assert_eq!((count(7), count(194_000)), ("7".to_owned(), "194,000".to_owned()));
+        assert_eq!(bytes(128 << 20), "128 MB");
+        assert_eq!(bytes(2 << 30), "2 GB");
+        assert_eq!(bytes(4096), "4 kB");
+        assert_eq!(rate(3.85), "3.9/s");
+        assert_eq!(percent(0.614), "61 %");
+        assert_eq!(list(["a", "b", "c"]), "a, b and c");
+        assert_eq!(list(["a"]), "a");
+    }
+}

@@ -1,0 +1,294 @@
+//! Two looks at Sidekiq, in the advisor's words.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::flow::{Flow, arrivals_per_second};
+use weir_advisor::observation::{
+    Capsule, Fact, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
+};
+use weir_base::clock::Timestamp;
+use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot};
+
+use crate::redis::known;
+
+/// Shares of a sample that are kept: what comes after them is no cause of anything.
+const SHARES_MAX: usize = 5;
+
+/// All of Sidekiq; unknown if one of its parts is, for a rule can't tell an unknown set from an
+/// empty one.
+pub(crate) fn jobs(first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+    let processes = known(&first.processes, "Sidekiq's processes", |all| {
+        all.iter().map(|process| job_process(process, first.at)).collect::<Vec<_>>()
+    });
+    let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
+    let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
+    let set = |first: &Snapshot, second: &Snapshot, what: &str, of: fn(&Snapshot) -> &Looked| {
+        known(of(first), what, Clone::clone)
+            .zip(known(of(second), what, Clone::clone))
+            .map(|(before, after)| job_set(&before, &after, first.at, second.at))
+    };
+    let scheduled = set(first, second, "the scheduled set", |it| &it.scheduled);
+    let retries = set(first, second, "the retry set", |it| &it.retries);
+    let dead = set(first, second, "the dead set", |it| &it.dead);
+    let sets = scheduled.zip(retries).zip(dead);
+    processes.zip(earlier.zip(queues)).zip(sets).map(
+        |((processes, (earlier, queues)), ((scheduled, retries), mut dead))| {
+            // The dead are past their time for ever.
+            (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+            let ghosts = first.ghosts.clone();
+            let queues = merged(&earlier, &queues, first.at, second.at);
+            Jobs { queues, processes, ghosts, scheduled, retries, dead }
+        },
+    )
+}
+
+type Looked = weir_sidekiq::Read<SetLook>;
+
+/// Both, or the first reason why not.
+trait Zip<T> {
+    fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)>;
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U>;
+}
+
+impl<T> Zip<T> for Fact<T> {
+    fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)> {
+        match (self, other) {
+            (Self::Known(one), Fact::Known(other)) => Fact::Known((one, other)),
+            (Self::Unknown(missing), _) | (_, Fact::Unknown(missing)) => Fact::Unknown(missing),
+            (Self::NotAsked, _) | (_, Fact::NotAsked) => Fact::NotAsked,
+        }
+    }
+
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Self::Known(value) => Fact::Known(map(value)),
+            Self::Unknown(missing) => Fact::Unknown(missing),
+            Self::NotAsked => Fact::NotAsked,
+        }
+    }
+}
+
+/// Queues of both looks: those that only a process names are in the first alone.
+fn merged(
+    earlier: &[QueueLook],
+    later: &[QueueLook],
+    from: Timestamp,
+    to: Timestamp,
+) -> Vec<Queue> {
+    let mut queues: BTreeMap<&str, (Option<&QueueLook>, Option<&QueueLook>)> = BTreeMap::new();
+    for queue in earlier {
+        queues.entry(&queue.name).or_default().0 = Some(queue);
+    }
+    for queue in later {
+        queues.entry(&queue.name).or_default().1 = Some(queue);
+    }
+    queues.values().map(|(before, after)| queue(*before, *after, from, to)).collect()
+}
+
+fn queue(
+    before: Option<&QueueLook>,
+    after: Option<&QueueLook>,
+    from: Timestamp,
+    to: Timestamp,
+) -> Queue {
+    let newest = after.or(before).cloned().unwrap_or_default();
+    let flow = Flow {
+        window: to.since(from),
+        before: before.map_or(0, |queue| queue.length),
+        after: newest.length,
+        arrivals_per_second: arrivals(&newest.newest, from, to),
+    };
+    let sample = before.map(|queue| &queue.sample).filter(|sample| !sample.is_empty());
+    Queue {
+        pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
+        paused: newest.paused,
+        length: newest.length,
+        latency: newest.oldest.map_or(Duration::ZERO, |oldest| to.since(oldest)),
+        flow: Fact::Known(flow),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
+        name: newest.name,
+    }
+}
+
+/// Those that came between the looks, if the newest jobs reach back so far; otherwise by the spacing
+/// of the newest.
+fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
+    let seconds = to.since(from).as_secs_f64();
+    match newest.iter().position(|at| *at <= from) {
+        Some(came) if seconds > 0.0 => came as f64 / seconds,
+        _ => arrivals_per_second(newest, to),
+    }
+}
+
+fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
+    let window = to.since(from);
+    let mut flow =
+        Flow { window, before: before.size, after: after.size, arrivals_per_second: 0.0 };
+    // How many come and go is not known; the change itself is the least.
+    flow.arrivals_per_second = flow.net_per_second().max(0.0);
+    let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));
+    let sample = Some(&before.sample).filter(|sample| !sample.is_empty());
+    JobSet {
+        size: after.size,
+        overdue: after.due,
+        overdue_by,
+        flow: Fact::Known(flow),
+        sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
+    }
+}
+
+fn sample_of(jobs: &[JobSummary]) -> Sample {
+    Sample {
+        size: jobs.len() as u64,
+        classes: shares(jobs.iter().map(|job| Some(job.class.as_str()))),
+        hosts: shares(jobs.iter().map(|job| job.host.as_deref())),
+        errors: shares(jobs.iter().map(|job| job.error.as_deref())),
+    }
+}
+
+fn shares<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Vec<Share> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for word in words.flatten() {
+        *counts.entry(word).or_default() += 1;
+    }
+    let share = |(name, count): (&str, u64)| Share { name: name.to_owned(), count };
+    let mut shares: Vec<_> = counts.into_iter().map(share).collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.count));
+    shares.truncate(SHARES_MAX);
+    shares
+}
+
+fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
+    JobProcess {
+        identity: look.identity.clone(),
+        hostname: look.hostname.clone(),
+        pid: look.pid,
+        busy: look.busy,
+        quiet: look.quiet,
+        beat_age: look.beat.map_or(Duration::ZERO, |beat| now.since(beat)),
+        capsules: look.capsules.iter().map(capsule).collect(),
+        cores_used: Fact::NotAsked,
+    }
+}
+
+fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
+    let queue = |it: &weir_sidekiq::WeightedQueue| WeightedQueue {
+        name: it.name.clone(),
+        weight: it.weight,
+    };
+    Capsule {
+        name: look.name.clone(),
+        concurrency: look.concurrency,
+        ordering: match look.mode {
+            Mode::Strict => Ordering::Strict,
+            Mode::Random => Ordering::Random,
+            Mode::Weighted => Ordering::Weighted,
+            Mode::Unknown => Ordering::Unknown,
+        },
+        queues: look.queues.iter().map(queue).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::Drain;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
+        Snapshot {
+            at: at(seconds),
+            queues: Ok(queues),
+            processes: Ok(Vec::new()),
+            ghosts: Vec::new(),
+            scheduled: Ok(SetLook::default()),
+            retries: Ok(retries),
+            dead: Ok(dead),
+            processed: Ok(0),
+            failed: Ok(0),
+            server: None,
+            foreign_keys: None,
+            cut: Vec::new(),
+            commands: 0,
+        }
+    }
+
+    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+        let newest = newest.iter().map(|seconds| at(*seconds)).collect();
+        let oldest = Some(at(100));
+        QueueLook {
+            name: name.to_owned(),
+            pushed: true,
+            length,
+            newest,
+            oldest,
+            ..QueueLook::default()
+        }
+    }
+
+    fn set(size: u64) -> SetLook {
+        SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
+    }
+
+    #[test]
+    fn two_looks_give_flows_of_queues_and_sets() {
+        // Four jobs a second come, and 100 a second go.
+        let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
+        let first =
+            look(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
+        let second = look(
+            210,
+            vec![queue("pull", 10_000, &newest), queue("new", 3, &[])],
+            set(1_050),
+            set(7),
+        );
+        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        let pull = jobs.queue("pull").unwrap();
+        assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
+        let flow = pull.flow.known().unwrap();
+        assert_eq!((flow.before, flow.after, flow.window.as_secs()), (10_960, 10_000, 10));
+        assert_eq!(flow.net_per_second(), -96.0);
+        assert!((4.0..4.5).contains(&flow.arrivals_per_second), "{flow:?}");
+        let Drain::After(left) = flow.drain() else { panic!("{flow:?}") };
+        assert_eq!(left.as_secs(), 104);
+        assert_eq!(jobs.queue("new").unwrap().flow.known().unwrap().before, 0);
+
+        let retries = jobs.retries.flow.known().unwrap();
+        assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
+        assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
+        assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
+    }
+
+    #[test]
+    fn what_came_before_the_first_look_is_no_arrival() {
+        let newest = |seconds: &[u64]| seconds.iter().map(|it| at(*it)).collect::<Vec<_>>();
+        let rate = |seconds: &[u64]| arrivals(&newest(seconds), at(200), at(210));
+        assert_eq!(rate(&[190, 190, 190]), 0.0);
+        assert_eq!(rate(&[209, 205, 200, 190]), 0.2);
+        assert_eq!(rate(&[209, 208, 207, 206, 205]), 1.0);
+        assert_eq!(arrivals(&newest(&[190]), at(200), at(200)), 0.1);
+    }
+
+    #[test]
+    fn one_more_failed_job_is_chance() {
+        let first = look(200, Vec::new(), set(1_000), set(7));
+        let second = look(210, Vec::new(), set(1_001), set(8));
+        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
+    }
+
+    #[test]
+    fn the_largest_shares_are_kept() {
+        let classes = ["A", "B", "B", "C", "D", "E", "F"];
+        let job = |class: &&str| JobSummary { class: (*class).to_owned(), ..JobSummary::default() };
+        let sample = sample_of(&classes.iter().map(job).collect::<Vec<_>>());
+        assert_eq!((sample.size, sample.classes.len()), (7, SHARES_MAX));
+        assert_eq!((sample.classes[0].name.as_str(), sample.classes[0].count), ("B", 2));
+        assert_eq!(sample.hosts, []);
+    }
+}

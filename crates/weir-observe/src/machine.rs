@@ -1,0 +1,167 @@
+//! Cores and memory of this machine, and what processes on it use, from `/proc`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use weir_advisor::observation::{Fact, Machine, Missing, Obstacle};
+
+/// Counters at one time; two of them give shares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    total: u64,
+    idle: u64,
+    cores: u32,
+    processes: BTreeMap<u32, u64>,
+}
+
+impl Counters {
+    /// Of the machine, and of those of `pids` that run on it.
+    pub(crate) fn read(proc: &Path, pids: impl IntoIterator<Item = u32>) -> Option<Self> {
+        let mut counters = Self::parse(&fs::read_to_string(proc.join("stat")).ok()?)?;
+        for pid in pids {
+            let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
+            if let Some(ticks) = stat.ok().and_then(|stat| process_ticks(&stat)) {
+                counters.processes.insert(pid, ticks);
+            }
+        }
+        Some(counters)
+    }
+
+    /// The first line of `/proc/stat` sums all cores: user, nice, system, idle, iowait, ..; guests
+    /// are within user. Each core has a line of its own.
+    fn parse(stat: &str) -> Option<Self> {
+        let all = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> =
+            all.split_whitespace().map_while(|it| it.parse().ok()).take(8).collect();
+        let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
+        let is_core = |line: &&str| {
+            line.strip_prefix("cpu")
+                .is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
+        };
+        let cores = u32::try_from(stat.lines().filter(is_core).count()).ok()?;
+        Some(Self { total: ticks.iter().sum(), idle, cores, processes: BTreeMap::new() })
+    }
+
+    /// Cores that nobody has used since `earlier`.
+    fn idle_since(&self, earlier: &Self) -> f64 {
+        self.cores_of(self.idle.saturating_sub(earlier.idle), earlier)
+    }
+
+    /// Cores that a process has used since `earlier`.
+    pub(crate) fn used_since(&self, earlier: &Self, pid: u32) -> Option<f64> {
+        let (before, after) = (earlier.processes.get(&pid)?, self.processes.get(&pid)?);
+        Some(self.cores_of(after.saturating_sub(*before), earlier))
+    }
+
+    fn cores_of(&self, ticks: u64, earlier: &Self) -> f64 {
+        let total = self.total.saturating_sub(earlier.total);
+        if total == 0 { 0.0 } else { ticks as f64 / total as f64 * f64::from(self.cores) }
+    }
+}
+
+/// User and system time, behind the name in parentheses, which may hold anything.
+fn process_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user.saturating_add(system))
+}
+
+/// Between two looks.
+pub(crate) fn machine(
+    proc: &Path,
+    earlier: Option<&Counters>,
+    later: Option<&Counters>,
+) -> Fact<Machine> {
+    let memory = fs::read_to_string(proc.join("meminfo")).ok();
+    let seen = || {
+        let (memory, earlier, later) = (memory?, earlier?, later?);
+        Some(Machine {
+            cores: later.cores,
+            memory_bytes: kilobytes(&memory, "MemTotal:")?,
+            memory_available_bytes: kilobytes(&memory, "MemAvailable:")?,
+            cores_idle: later.idle_since(earlier),
+        })
+    };
+    seen().map_or_else(|| Fact::Unknown(unseen(proc)), Fact::Known)
+}
+
+fn kilobytes(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let number: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    number.checked_mul(1024)
+}
+
+fn unseen(proc: &Path) -> Missing {
+    Missing {
+        what: "the machine's cores and memory".to_owned(),
+        obstacle: Obstacle::NotSupported,
+        reason: format!("{} does not have them", proc.display()),
+        remedy: None,
+    }
+}
+
+/// The name that processes on this machine give it.
+pub(crate) fn hostname(proc: &Path) -> Option<String> {
+    let name = fs::read_to_string(proc.join("sys/kernel/hostname")).ok()?;
+    Some(name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(stat: &str) -> Counters {
+        Counters::parse(stat).unwrap()
+    }
+
+    #[test]
+    fn shares_are_of_all_cores() {
+        let earlier = counters("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1\ncpu1 1\nintr 5\n");
+        let mut later = counters("cpu  160 0 120 790 130 0 0 0 90 0\ncpu0 1\ncpu1 1\nintr 5\n");
+        assert_eq!(later.cores, 2);
+        // 200 ticks went by, 120 of them idle; guests' are not counted twice.
+        assert!((later.idle_since(&earlier) - 1.2).abs() < 1e-9);
+        let mut earlier = earlier;
+        earlier.processes.insert(7, 10);
+        later.processes.insert(7, 60);
+        assert!((later.used_since(&earlier, 7).unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(later.used_since(&earlier, 8), None);
+        assert_eq!(later.idle_since(&later), 0.0);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_hides_no_fields() {
+        let stat = "7 (sidekiq 6.4) [5 of 5) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9";
+        assert_eq!(process_ticks(stat), Some(300));
+        assert_eq!(process_ticks("7 sidekiq"), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_seen() {
+        let proc = Path::new("/proc");
+        let own = std::process::id();
+        let seen = Counters::read(proc, [own]).unwrap();
+        assert!(seen.cores > 0 && seen.processes.contains_key(&own));
+        let Fact::Known(machine) = machine(proc, Some(&seen), Some(&seen)) else { panic!() };
+        assert!(machine.memory_bytes > machine.memory_available_bytes);
+        assert!(!hostname(proc).unwrap().is_empty());
+    }
+
+    #[test]
+    fn where_there_is_no_proc_it_is_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Counters::read(folder.path(), []), None);
+        assert!(machine(folder.path(), None, None).missing().is_some());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,80}") {
+            let _ = Counters::parse(&format!("cpu  {text}"));
+            let _ = (process_ticks(&text), kilobytes(&text, ""));
+        }
+    }
+}

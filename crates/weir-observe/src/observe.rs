@@ -1,0 +1,137 @@
+//! Two looks at all sources.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer};
+use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot, join};
+
+use crate::machine::{self, Counters};
+use crate::{jobs, redis};
+
+/// What to look at.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// One, or each shard.
+    pub redis: Vec<Endpoint>,
+    /// What a look may cost each of them.
+    pub limits: Limits,
+    /// Between the two looks: longer tells slower changes from chance.
+    pub window: Duration,
+    /// Where the kernel tells of this machine; none: not asked.
+    pub proc: Option<PathBuf>,
+}
+
+impl Sources {
+    /// Long enough for a time to drain within 6 %, as measured; short enough to wait for.
+    pub const WINDOW: Duration = Duration::from_secs(10);
+}
+
+/// Looks twice. No source's failure is one of the others.
+pub async fn observe(sources: &Sources) -> Observation {
+    let mut shards = Vec::new();
+    for endpoint in &sources.redis {
+        shards.push(Shard::look(endpoint, &sources.limits).await);
+    }
+    let proc = sources.proc.as_deref();
+    let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
+    let counters = |proc: &Path| Counters::read(proc, local.values().copied());
+    let earlier = proc.and_then(counters);
+    tokio::time::sleep(sources.window).await;
+    let mut looks = Vec::new();
+    for shard in &mut shards {
+        looks.push(shard.look_again(&sources.limits).await);
+    }
+    let later = proc.and_then(counters);
+    let mut observation = Observation {
+        redis: shards.iter().map(Shard::server).collect(),
+        jobs: all_jobs(looks),
+        ..Observation::default()
+    };
+    if let Some(proc) = proc {
+        observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
+    }
+    if let (Some(earlier), Some(later)) = (earlier, later) {
+        cores_used(&mut observation, &local, &earlier, &later);
+    }
+    observation
+}
+
+/// A Redis, as far as it could be seen.
+struct Shard {
+    name: String,
+    seen: Result<(Connection, Snapshot), Missing>,
+}
+
+impl Shard {
+    async fn look(endpoint: &Endpoint, limits: &Limits) -> Self {
+        let name = endpoint.to_string();
+        let seen = Self::first(endpoint, limits).await;
+        let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
+        Self { name, seen }
+    }
+
+    async fn first(
+        endpoint: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(Connection, Snapshot), SidekiqError> {
+        let mut connection = Connection::open(endpoint, limits).await?;
+        let snapshot = connection.look(Scope::Everything, limits).await?;
+        Ok((connection, snapshot))
+    }
+
+    /// Both looks.
+    async fn look_again(&mut self, limits: &Limits) -> Result<(Snapshot, Snapshot), Missing> {
+        let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
+        match connection.look(Scope::Changes, limits).await {
+            Ok(second) => Ok((first.clone(), second)),
+            Err(error) => Err(redis::unreachable(&format!("Redis {}", self.name), &error)),
+        }
+    }
+
+    fn server(&self) -> Fact<RedisServer> {
+        match &self.seen {
+            Ok((_, snapshot)) => redis::server(&self.name, snapshot),
+            Err(missing) => Fact::Unknown(missing.clone()),
+        }
+    }
+}
+
+/// Of all shards, or of none: a part of the jobs is not the jobs.
+fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>) -> Fact<Jobs> {
+    let looks: Vec<_> = match looks.into_iter().collect() {
+        Ok(looks) => looks,
+        Err(missing) => return Fact::Unknown(missing),
+    };
+    let (firsts, seconds): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
+    match (join(firsts), join(seconds)) {
+        (Some(first), Some(second)) => jobs::jobs(&first, &second),
+        _ => Fact::NotAsked,
+    }
+}
+
+/// Sidekiq's processes that say to run on this machine, by identity.
+fn local_processes(proc: &Path, shards: &[Shard]) -> BTreeMap<String, u32> {
+    let Some(hostname) = machine::hostname(proc) else { return BTreeMap::new() };
+    let snapshots = shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
+    let processes = snapshots.filter_map(|snapshot| snapshot.processes.as_ref().ok()).flatten();
+    let local = processes.filter(|process| process.hostname == hostname);
+    local.map(|process| (process.identity.clone(), process.pid)).collect()
+}
+
+fn cores_used(
+    observation: &mut Observation,
+    local: &BTreeMap<String, u32>,
+    earlier: &Counters,
+    later: &Counters,
+) {
+    let Fact::Known(jobs) = &mut observation.jobs else { return };
+    for process in &mut jobs.processes {
+        // A number alone may be another process's, on another machine.
+        let pid = local.get(&process.identity);
+        if let Some(used) = pid.and_then(|pid| later.used_since(earlier, *pid)) {
+            process.cores_used = Fact::Known(used);
+        }
+    }
+}

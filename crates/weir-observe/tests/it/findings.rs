@@ -1,0 +1,190 @@
+//! Each finding provoked for real.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_advisor::{Advice, Fact, Observation, Severity, advise};
+use weir_base::secret::Secret;
+use weir_observe::{Sources, observe};
+use weir_sidekiq::{Endpoint, Limits, READ_ONLY_ACL, Scope};
+
+use crate::redis_server::RedisServer;
+
+const PROCESS: &str = "web:7:0123456789ac";
+
+fn sources(redis: Vec<Endpoint>) -> Sources {
+    let window = Duration::from_millis(300);
+    Sources { redis, limits: Limits::default(), window, proc: Some(PathBuf::from("/proc")) }
+}
+
+async fn look(redis: &RedisServer) -> (Observation, Advice) {
+    let observation = observe(&sources(vec![redis.endpoint()])).await;
+    let advice = advise(&observation);
+    (observation, advice)
+}
+
+fn rules(advice: &Advice) -> Vec<&'static str> {
+    advice.findings.iter().map(|finding| finding.rule).collect()
+}
+
+/// Seconds by Redis' clock.
+async fn now(redis: &RedisServer) -> f64 {
+    redis.look(Scope::Changes, &Limits::default()).await.at.as_secs_f64()
+}
+
+async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
+    let at = now(redis).await - age_seconds;
+    let job = format!(r#"{{"class":"A","args":["https://far.example/"],"enqueued_at":{at:.3}}}"#);
+    let key = format!("queue:{queue}");
+    let words: Vec<&str> =
+        ["LPUSH", &key].into_iter().chain(std::iter::repeat_n(job.as_str(), jobs)).collect();
+    redis.run(&[&["SADD", "queues", queue], &words]);
+}
+
+async fn serve(redis: &RedisServer, weights: &str) {
+    let info = format!(
+        r#"{{"hostname":"web","pid":7,"concurrency":5,"queues":[],"weights":[{weights}],"version":"7.3.9"}}"#
+    );
+    let beat = format!("{:.3}", now(redis).await);
+    redis.run(&[
+        &["CONFIG", "SET", "appendonly", "yes"],
+        &["SADD", "processes", PROCESS],
+        &["HSET", PROCESS, "info", &info, "busy", "1", "beat", &beat, "quiet", "false"],
+    ]);
+}
+
+#[tokio::test]
+async fn a_healthy_system_gives_none() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":8,"mailers":2}"#).await;
+    push(&redis, "default", 3, 0.5).await;
+    redis.run(&[&["SADD", "queues", "mailers"]]);
+    let (observation, advice) = look(&redis).await;
+    assert_eq!(advice.findings, []);
+    let jobs = observation.jobs.known().unwrap();
+    assert_eq!((jobs.backlog(), jobs.processes.len()), (3, 1));
+    assert!(observation.machine.known().is_some());
+}
+
+#[tokio::test]
+async fn a_misspelt_queue_is_the_verdict() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":8,"mailer":2}"#).await;
+    push(&redis, "mailers", 40, 3_700.0).await;
+    let (_, advice) = look(&redis).await;
+    assert_eq!(rules(&advice), ["unserved-queue"]);
+    let line = advice.verdict.to_string();
+    assert!(line.contains("40 jobs wait, the oldest for 1 h 1 min"), "{line}");
+    assert!(line.contains("did you mean \"mailers\"?"), "{line}");
+    assert!(line.contains("next: in the command line or sidekiq.yml of web:7:"), "{line}");
+}
+
+#[tokio::test]
+async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"push":0,"mailers":0}"#).await;
+    push(&redis, "push", 1_500, 900.0).await;
+    push(&redis, "mailers", 10, 900.0).await;
+    let (_, advice) = look(&redis).await;
+    assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
+    assert_eq!(advice.findings[1].next.as_deref(), Some("weir sidekiq set-aside push"));
+    assert!(advice.findings[2].evidence.contains("far.example (100 %)"));
+}
+
+#[tokio::test]
+async fn ghosts_quiet_processes_and_overdue_jobs_are_found() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":1}"#).await;
+    let due = format!("{:.3}", now(&redis).await - 300.0);
+    redis.run(&[
+        &["SADD", "processes", "web:9:0123456789ae"],
+        &["HSET", PROCESS, "quiet", "true"],
+        &["ZADD", "retry", &due, r#"{"class":"A","args":[]}"#],
+        &["ZADD", "dead", &due, r#"{"class":"A","args":[]}"#],
+    ]);
+    let (_, advice) = look(&redis).await;
+    assert_eq!(rules(&advice), ["overdue-jobs", "quiet-process", "ghost-process"]);
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_and_keeps_nothing_is_found() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
+        &["CONFIG", "SET", "maxmemory", "100mb"],
+    ]);
+    let (_, advice) = look(&redis).await;
+    assert_eq!(rules(&advice), ["redis-eviction", "redis-persistence"]);
+}
+
+#[tokio::test]
+async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"default":1}"#).await;
+    let rules = READ_ONLY_ACL.replace("+slowlog|get ", "").replace("+zcard ", "");
+    let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*"];
+    user.extend(rules.split_whitespace());
+    redis.run(&[&user]);
+    let (username, password) = (Some("weir".to_owned()), Some(Secret::new("hunter2")));
+    let endpoint = Endpoint { username, password, ..redis.endpoint() };
+    let advice = advise(&observe(&sources(vec![endpoint])).await);
+    let told: Vec<_> = advice
+        .findings
+        .iter()
+        .map(|finding| {
+            let change = finding.change.as_ref().unwrap();
+            (finding.severity, finding.subject.as_str(), change.line.as_str())
+        })
+        .collect();
+    let expected = [
+        (Severity::Unknown, "the scheduled set", "ACL SETUSER the user that asks +zcard"),
+        (Severity::Unknown, "Redis' slow log", "ACL SETUSER the user that asks +slowlog|get"),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_shard_that_is_away_leaves_the_other_redis_known_and_the_jobs_unknown() {
+    let Some(redis) = RedisServer::start() else { return };
+    let away = Endpoint::parse("redis://127.0.0.1:1").unwrap();
+    let observation = observe(&sources(vec![redis.endpoint(), away])).await;
+    assert!(observation.jobs.missing().unwrap().reason.contains("127.0.0.1:1"));
+    assert!(observation.redis[0].known().is_some());
+    assert!(matches!(observation.redis[1], Fact::Unknown(_)));
+    let unseen = advise(&observation).findings;
+    assert_eq!(unseen.iter().filter(|finding| finding.rule == "unseen").count(), 1);
+}
+
+#[tokio::test]
+async fn processes_of_this_machine_tell_their_cores_and_others_do_not() {
+    let Some(redis) = RedisServer::start() else { return };
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let info = |host: &str| {
+        format!(r#"{{"hostname":"{}","pid":{},"concurrency":1}}"#, host.trim(), std::process::id())
+    };
+    let (local, remote) = ("a:1:0123456789ab", "b:1:0123456789ab");
+    redis.run(&[
+        &["SADD", "processes", local, remote],
+        &["HSET", local, "info", &info(&here)],
+        &["HSET", remote, "info", &info("elsewhere.example")],
+    ]);
+    let (observation, _) = look(&redis).await;
+    let processes = &observation.jobs.known().unwrap().processes;
+    let known: Vec<_> = processes.iter().map(|it| it.cores_used.known().is_some()).collect();
+    assert_eq!(known, [true, false]);
+}
+
+#[tokio::test]
+async fn keys_that_were_evicted_are_counted() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"],
+        &["CONFIG", "SET", "maxmemory", "4mb"],
+        &["EVAL", "for i = 1, 6000 do redis.call('SET', 'k' .. i, string.rep('x', 1000)) end", "0"],
+        &["SET", "one-more", "x"],
+    ]);
+    let (observation, advice) = look(&redis).await;
+    assert!(observation.redis[0].known().unwrap().evicted_keys > 0);
+    let evicting = advice.findings.iter().find(|finding| finding.rule == "redis-eviction").unwrap();
+    assert_eq!(evicting.severity, Severity::Critical);
+}

@@ -1,0 +1,166 @@
+//! One way to a Redis.
+
+use std::fs;
+use std::path::Path;
+
+use redis::aio::MultiplexedConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
+};
+
+use crate::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
+use crate::error::SidekiqError;
+use crate::limits::Limits;
+use crate::questions::{Answer, Question};
+
+/// A connection that only asks.
+#[derive(Debug)]
+pub struct Connection {
+    inner: MultiplexedConnection,
+    name: String,
+}
+
+impl Connection {
+    /// Connects within `connect_timeout`.
+    ///
+    /// # Errors
+    /// When a certificate can't be read, nobody answers, or the password is wrong.
+    pub async fn open(endpoint: &Endpoint, limits: &Limits) -> Result<Self, SidekiqError> {
+        let name = endpoint.to_string();
+        let certificates = certificates(&endpoint.tls)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(limits.connect_timeout))
+            .set_response_timeout(Some(limits.answer_timeout));
+        let connecting = async {
+            let client = client(endpoint, certificates).await?;
+            client.get_multiplexed_async_connection_with_config(&config).await
+        };
+        let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
+        match tokio::time::timeout(timeout, connecting).await {
+            Ok(Ok(inner)) => Ok(Self { inner, name }),
+            Ok(Err(source)) => Err(SidekiqError::Connection { name, source }),
+            Err(_) => Err(SidekiqError::Deadline { name, after: timeout }),
+        }
+    }
+
+    /// As errors and reports name it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One round trip; each question is answered or refused by itself.
+    pub(crate) async fn ask(
+        &mut self,
+        questions: &[Question],
+    ) -> Result<Vec<Answer>, SidekiqError> {
+        let mut pipeline = Pipeline::with_capacity(questions.len());
+        for question in questions {
+            pipeline.add_command(question.to_command());
+        }
+        pipeline.ignore_errors();
+        let values: Result<Vec<Value>, _> = pipeline.query_async(&mut self.inner).await;
+        let values = values.map_err(|source| self.failed(source))?;
+        Ok(questions.iter().zip(values).map(|(question, value)| question.answer(value)).collect())
+    }
+
+    fn failed(&self, source: RedisError) -> SidekiqError {
+        SidekiqError::Connection { name: self.name.clone(), source }
+    }
+}
+
+async fn client(
+    endpoint: &Endpoint,
+    certificates: Option<TlsCertificates>,
+) -> Result<Client, RedisError> {
+    let address = match &endpoint.address {
+        Address::Tcp { host, port, tls } => tcp(host, *port, *tls),
+        Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        Address::Sentinel(sentinel) => return by_sentinel(endpoint, sentinel, certificates).await,
+    };
+    let info = address.into_connection_info()?.set_redis_settings(login(endpoint));
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    }
+}
+
+fn tcp(host: &str, port: u16, tls: bool) -> ConnectionAddr {
+    if tls {
+        let host = host.to_owned();
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host.to_owned(), port)
+    }
+}
+
+/// Without `CLIENT SETINFO`, which the documented ACL does not allow.
+fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
+    let mut login =
+        RedisConnectionInfo::default().set_db(endpoint.database).set_skip_set_lib_name();
+    if let Some(username) = &endpoint.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &endpoint.password {
+        login = login.set_password(password.expose());
+    }
+    login
+}
+
+async fn by_sentinel(
+    endpoint: &Endpoint,
+    sentinel: &Sentinel,
+    certificates: Option<TlsCertificates>,
+) -> Result<Client, RedisError> {
+    let addresses = sentinel.addresses.iter().map(|(host, port)| tcp(host, *port, sentinel.tls));
+    let mut builder =
+        SentinelClientBuilder::new(addresses, &sentinel.service, SentinelServerType::Master)?
+            .set_client_to_redis_db(endpoint.database);
+    if let Some(username) = &endpoint.username {
+        builder = builder.set_client_to_redis_username(username);
+    }
+    if let Some(password) = &endpoint.password {
+        builder = builder.set_client_to_redis_password(password.expose());
+    }
+    if let Some(username) = &sentinel.username {
+        builder = builder.set_client_to_sentinel_username(username);
+    }
+    if let Some(password) = &sentinel.password {
+        builder = builder.set_client_to_sentinel_password(password.expose());
+    }
+    if sentinel.tls {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+        if let Some(certificates) = certificates {
+            builder = builder
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates);
+        }
+    }
+    let found = builder.build()?.async_get_client().await?;
+    let info = found.get_connection_info().clone();
+    let login = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(login))
+}
+
+fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, SidekiqError> {
+    if *files == TlsFiles::default() {
+        return Ok(None);
+    }
+    let root_cert = files.authority.as_deref().map(read).transpose()?;
+    let client_tls = match &files.client {
+        None => None,
+        Some((certificate, key)) => {
+            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+        }
+    };
+    Ok(Some(TlsCertificates { client_tls, root_cert }))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SidekiqError> {
+    let failed = |source| SidekiqError::Certificate { path: path.display().to_string(), source };
+    fs::read(path).map_err(failed)
+}

@@ -1,0 +1,246 @@
+//! Where a Redis is, and how to get in.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use weir_base::secret::Secret;
+
+use crate::error::SidekiqError;
+
+const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// One Redis, or one that Sentinels name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where it is.
+    pub address: Address,
+    /// Its number there; others than 0 take the right to `SELECT`.
+    pub database: i64,
+    /// Who asks; none is Redis's `default`.
+    pub username: Option<String>,
+    /// From the environment or a file, never from an address.
+    pub password: Option<Secret>,
+    /// Certificates, where the address says TLS.
+    pub tls: TlsFiles,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Over TCP.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// 6379.
+        port: u16,
+        /// `rediss://`.
+        tls: bool,
+    },
+    /// Over a socket of this machine.
+    Unix(PathBuf),
+    /// Where the Sentinels say.
+    Sentinel(Sentinel),
+}
+
+/// Several Sentinels and the service that they watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinel {
+    /// Asked in turn until one answers.
+    pub addresses: Vec<(String, u16)>,
+    /// `mymaster`.
+    pub service: String,
+    /// To Sentinels and server alike.
+    pub tls: bool,
+    /// The Sentinels' own user.
+    pub username: Option<String>,
+    /// The Sentinels' own password.
+    pub password: Option<Secret>,
+}
+
+/// PEM files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Who may have signed the server's certificate; none: those that the system trusts.
+    pub authority: Option<PathBuf>,
+    /// This client's certificate and key, where the server asks for one.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Endpoint {
+    /// Of `redis://[USER@]HOST[:PORT][/DATABASE]`, `rediss://..` (TLS), `unix:///PATH[?db=DATABASE]`
+    /// or `redis+sentinel://HOST[:PORT][,HOST[:PORT]]/SERVICE[/DATABASE]` (`rediss+sentinel`).
+    ///
+    /// # Errors
+    /// When it is none of these, or holds a password: that would stand in lists of processes.
+    pub fn parse(url: &str) -> Result<Self, SidekiqError> {
+        parse(url).map_err(|problem| SidekiqError::Address { address: redacted(url), problem })
+    }
+}
+
+fn parse(url: &str) -> Result<Endpoint, &'static str> {
+    let (scheme, rest) =
+        url.split_once("://").ok_or("it must begin with redis://, rediss:// or unix://")?;
+    if scheme == "unix" || scheme == "redis+unix" {
+        return unix(rest);
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (username, hosts) = match authority.rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => {
+            return Err("it holds a password; give it by the environment or a file");
+        }
+        Some((user, hosts)) => (Some(user.to_owned()).filter(|user| !user.is_empty()), hosts),
+        None => (None, authority),
+    };
+    let address = |address, database| {
+        let (password, tls) = (None, TlsFiles::default());
+        Endpoint { address, database, username, password, tls }
+    };
+    match scheme {
+        "redis" | "rediss" => {
+            let (host, port) = host_port(hosts, REDIS_PORT)?;
+            Ok(address(Address::Tcp { host, port, tls: scheme == "rediss" }, number(path)?))
+        }
+        "redis+sentinel" | "rediss+sentinel" => {
+            let (service, database) = path.split_once('/').unwrap_or((path, ""));
+            let tls = scheme == "rediss+sentinel";
+            Ok(address(Address::Sentinel(sentinel(hosts, service, tls)?), number(database)?))
+        }
+        _ => Err("it must begin with redis://, rediss://, redis+sentinel:// or unix://"),
+    }
+}
+
+fn unix(rest: &str) -> Result<Endpoint, &'static str> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if !path.starts_with('/') {
+        return Err("a socket's path must be whole: unix:///run/redis/redis.sock");
+    }
+    let database = match query {
+        "" => 0,
+        query => {
+            number(query.strip_prefix("db=").ok_or("only ?db=NUMBER may follow a socket's path")?)?
+        }
+    };
+    let (address, tls) = (Address::Unix(PathBuf::from(path)), TlsFiles::default());
+    Ok(Endpoint { address, database, username: None, password: None, tls })
+}
+
+fn sentinel(hosts: &str, service: &str, tls: bool) -> Result<Sentinel, &'static str> {
+    if service.is_empty() {
+        return Err("behind the Sentinels' addresses must be the service's name: /mymaster");
+    }
+    let addresses =
+        hosts.split(',').map(|host| host_port(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
+    Ok(Sentinel { addresses, service: service.to_owned(), tls, username: None, password: None })
+}
+
+fn host_port(text: &str, default: u16) -> Result<(String, u16), &'static str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("an IPv6 address must end with ]")?;
+            (host, port.strip_prefix(':'))
+        }
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return Err("the host is missing");
+    }
+    let port = port.map_or(Ok(default), |port| {
+        port.parse().map_err(|_| "the port is no number up to 65535")
+    })?;
+    Ok((host.to_owned(), port))
+}
+
+fn number(text: &str) -> Result<i64, &'static str> {
+    match text {
+        "" => Ok(0),
+        text => text.parse().ok().filter(|it| *it >= 0).ok_or("the database is no number"),
+    }
+}
+
+/// Without all before the last `@`, which may hold a password.
+fn redacted(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://***@{rest}"),
+        (None, Some((_, rest))) => format!("***@{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// As errors and reports name it.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp { host, port, .. } => write!(formatter, "{host}:{port}")?,
+            Address::Unix(path) => write!(formatter, "{}", path.display())?,
+            Address::Sentinel(sentinel) => write!(formatter, "{} (Sentinel)", sentinel.service)?,
+        }
+        if self.database == 0 { Ok(()) } else { write!(formatter, "/{}", self.database) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(url: &str) -> String {
+        Endpoint::parse(url).map_or_else(|error| error.to_string(), |endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (url, expected) in [
+            ("redis://localhost", "localhost:6379"),
+            ("redis://weir@10.0.0.1:7000/3", "10.0.0.1:7000/3"),
+            ("rediss://redis.example", "redis.example:6379"),
+            ("redis://[::1]:7000", "::1:7000"),
+            ("unix:///run/redis.sock", "/run/redis.sock"),
+            ("unix:///run/redis.sock?db=2", "/run/redis.sock/2"),
+            ("redis+sentinel://a,b:26380/mymaster/1", "mymaster (Sentinel)/1"),
+        ] {
+            assert_eq!(name(url), expected, "{url}");
+        }
+        let endpoint = Endpoint::parse("rediss+sentinel://weir@a,b:26380/mymaster").unwrap();
+        let Address::Sentinel(sentinel) = endpoint.address else { panic!("{endpoint:?}") };
+        assert_eq!(sentinel.addresses, [("a".to_owned(), 26379), ("b".to_owned(), 26380)]);
+        assert!(sentinel.tls);
+        assert_eq!(endpoint.username.as_deref(), Some("weir"));
+    }
+
+    #[test]
+    fn mistakes_say_what_is_wrong() {
+        for (url, problem) in [
+            ("localhost:6379", "must begin with"),
+            ("http://localhost", "must begin with"),
+            ("redis://", "host is missing"),
+            ("redis://a:port", "port is no number"),
+            ("redis://a/x", "database is no number"),
+            ("redis://a/-1", "database is no number"),
+            ("unix://run/redis.sock", "must be whole"),
+            ("unix:///run/redis.sock?x=1", "only ?db=NUMBER"),
+            ("redis+sentinel://a,b", "service's name"),
+            ("redis://[::1", "must end with ]"),
+        ] {
+            assert!(name(url).contains(problem), "{url}: {}", name(url));
+        }
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_repeated() {
+        let error = name("redis://:hunter2@localhost/0");
+        assert!(error.contains("holds a password"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+        assert!(!name("ftp://u:hunter2@localhost").contains("hunter2"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_or_repeats_a_password(text in "\\PC{0,40}", host in "[a-z]{1,8}") {
+            let _ = Endpoint::parse(&text);
+            let error = name(&format!("redis://user:hunter2{text}@{host}"));
+            prop_assert!(!error.contains("hunter2"), "{}", error);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What may be told of a job: all but its arguments, which hold private posts.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use weir_base::clock::Timestamp;
+
+use crate::time;
+
+/// Words of a job that are told are cut here: a class's name is no longer.
+const WORD_BYTES_MAX: usize = 200;
+/// Of a job's arguments that are searched for a host.
+const ARGUMENTS_SEARCHED_MAX: usize = 16 * 1024;
+
+/// One job, without its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobSummary {
+    /// The class that works it off: what it wraps, where it is wrapped (`ActiveJob`).
+    pub class: String,
+    /// When it entered its queue.
+    pub enqueued_at: Option<Timestamp>,
+    /// The remote host that it is about, if its arguments hold an address.
+    pub host: Option<String>,
+    /// The class of the error that it failed with last.
+    pub error: Option<String>,
+    /// How often it was tried again.
+    pub retries: u64,
+}
+
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(borrow, default)]
+    class: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    wrapped: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    display_class: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    args: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "time::deserialize")]
+    enqueued_at: Option<Timestamp>,
+    #[serde(borrow, default)]
+    error_class: Option<Cow<'a, str>>,
+    #[serde(default)]
+    retry_count: Option<u64>,
+}
+
+impl JobSummary {
+    /// Of a payload; none if it is no job.
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let payload: Payload<'_> = serde_json::from_slice(payload).ok()?;
+        let class = payload.display_class.or(payload.wrapped).or(payload.class)?;
+        Some(Self {
+            class: word(&class),
+            enqueued_at: payload.enqueued_at,
+            host: payload.args.and_then(|arguments| host(arguments.get())),
+            error: payload.error_class.map(|error| word(&error)),
+            retries: payload.retry_count.map_or(0, |count| count.saturating_add(1)),
+        })
+    }
+}
+
+fn word(text: &str) -> String {
+    let end = (0..=WORD_BYTES_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+/// The host of the first address in the text of the arguments.
+fn host(arguments: &str) -> Option<String> {
+    let searched =
+        arguments.as_bytes().get(..ARGUMENTS_SEARCHED_MAX).unwrap_or(arguments.as_bytes());
+    let text = String::from_utf8_lossy(searched);
+    let (_, rest) = text.split_once("https://").or_else(|| text.split_once("http://"))?;
+    let is_host = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '.';
+    let end = rest.find(|letter| !is_host(letter)).unwrap_or(rest.len());
+    // "user:password@host" would tell a secret: what is before an @ is no host.
+    let after = &rest[end..];
+    let is_user = after.starts_with('@')
+        || after.strip_prefix(':').is_some_and(|it| {
+            it.split(['/', '"', '?']).next().is_some_and(|authority| authority.contains('@'))
+        });
+    let host = &rest[..end];
+    (host.contains('.') && !is_user).then(|| word(&host.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(json: &str) -> JobSummary {
+        JobSummary::parse(json.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_delivery_tells_class_host_and_time_but_no_argument() {
+        let job = parse(
+            r#"{"class":"DeliveryWorker","args":["{\"content\":\"secret\"}",1,"https://Far.Example/inbox"],
+                "queue":"push","jid":"0123456789abcdef01234567","enqueued_at":1763792000.5,"retry":16}"#,
+        );
+        assert_eq!(job.class, "DeliveryWorker");
+        assert_eq!(job.host.as_deref(), Some("far.example"));
+        assert_eq!(job.enqueued_at, Some(Timestamp::from_millis(1_763_792_000_500)));
+        assert!(!format!("{job:?}").contains("secret"));
+    }
+
+    #[test]
+    fn version_8_has_milliseconds_and_wrapped_jobs_their_own_class() {
+        let job = parse(
+            r#"{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":"CleanJob","args":[],
+                "enqueued_at":1763792000500,"error_class":"IOError","retry_count":0}"#,
+        );
+        assert_eq!((job.class.as_str(), job.retries), ("CleanJob", 1));
+        assert_eq!(job.enqueued_at, Some(Timestamp::from_millis(1_763_792_000_500)));
+        assert_eq!(job.error.as_deref(), Some("IOError"));
+    }
+
+    #[test]
+    fn no_password_is_taken_for_a_host() {
+        for arguments in [
+            r#"["https://user.name:pass.word@far.example/"]"#,
+            r#"["https://user.name@far.example/"]"#,
+            r#"["https://localhost/"]"#,
+        ] {
+            assert_eq!(host(arguments), None, "{arguments}");
+        }
+        assert_eq!(host(r#"["http://a.example:8080/x@y"]"#).as_deref(), Some("a.example"));
+    }
+
+    #[test]
+    fn odd_payloads_are_no_jobs() {
+        for odd in ["", "[]", "7", "{}", "{\"class\":7}", "\u{0}"] {
+            assert_eq!(JobSummary::parse(odd.as_bytes()), None, "{odd:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_and_words_are_bounded(bytes: Vec<u8>, class in ".{0,300}", text in ".{0,80}") {
+            let _ = JobSummary::parse(&bytes);
+            let _ = host(&text);
+            let json = serde_json::json!({ "class": class, "args": [format!("https://{text}")] });
+            let job = JobSummary::parse(json.to_string().as_bytes()).unwrap();
+            prop_assert!(job.class.len() <= WORD_BYTES_MAX);
+            prop_assert!(job.host.is_none_or(|host| host.len() <= WORD_BYTES_MAX));
+        }
+    }
+}

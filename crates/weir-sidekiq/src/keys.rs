@@ -1,0 +1,63 @@
+//! Names of Sidekiq's keys.
+
+pub(crate) const QUEUES: &str = "queues";
+pub(crate) const PROCESSES: &str = "processes";
+/// Sidekiq Pro.
+pub(crate) const PAUSED: &str = "paused";
+pub(crate) const SCHEDULED: &str = "schedule";
+pub(crate) const RETRIES: &str = "retry";
+pub(crate) const DEAD: &str = "dead";
+pub(crate) const PROCESSED: &str = "stat:processed";
+pub(crate) const FAILED: &str = "stat:failed";
+
+pub(crate) fn queue(name: &str) -> String {
+    format!("queue:{name}")
+}
+
+/// Jobs in hand: Sidekiq 7 and later; before.
+pub(crate) fn work(identity: &str) -> [String; 2] {
+    [format!("{identity}:work"), format!("{identity}:workers")]
+}
+
+/// Whether Sidekiq, or one of the gems that come with it, owns `key`.
+pub(crate) fn is_own(key: &str) -> bool {
+    const NAMES: [&str; 7] = [QUEUES, PROCESSES, PAUSED, SCHEDULED, RETRIES, DEAD, "dear-leader"];
+    const PREFIXES: [&str; 8] =
+        ["queue:", "stat:", "j|", "h|", "b-", "uniquejobs", "sidekiq", "cron_job"];
+    const SUFFIXES: [&str; 3] = [":work", ":workers", "-signals"];
+    NAMES.contains(&key)
+        || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+        || SUFFIXES.iter().any(|suffix| key.ends_with(suffix))
+        || is_identity(key)
+}
+
+/// `host:pid:<12 hex>`.
+fn is_identity(key: &str) -> bool {
+    let mut parts = key.rsplitn(3, ':');
+    let (nonce, pid, host) = (parts.next(), parts.next(), parts.next());
+    let hex = |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    nonce.is_some_and(hex) && pid.is_some_and(|pid| pid.parse::<u32>().is_ok()) && host.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sidekiqs_keys_are_told_from_others() {
+        for own in [
+            "queue:pull",
+            "stat:failed:2026-11-22",
+            "retry",
+            "web-1:4711:0123456789ab",
+            "web-1:4711:0123456789ab:work",
+            "web-1:4711:0123456789ab-signals",
+            "j|20261122|7:45",
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in ["feed:home:1", "cache:views/1", "a:b:c", "web:x:0123456789ab", "queued"] {
+            assert!(!is_own(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What Sidekiq keeps in Redis, for versions 6.4, 7 and 8, read without writing.
+//!
+//! The only crate that knows Sidekiq's layout: its keys, its jobs, its heartbeats.
+//!
+//! - [`Endpoint`]: where a Redis is and how to get in; [`Connection`]: one way to it;
+//! - [`Connection::look`]: a [`Snapshot`], of which each part may be refused;
+//! - [`Limits`]: what a look may cost Redis and the caller.
+//!
+//! Promises: only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
+//! unless it was counted first and is small; a look ends after a number of commands and a time; the
+//! arguments of jobs do not leave this crate.
+
+mod connection;
+mod endpoint;
+mod error;
+mod heartbeat;
+mod job;
+mod keys;
+mod limits;
+mod look;
+mod questions;
+mod server;
+mod shards;
+mod snapshot;
+mod time;
+
+pub use self::connection::Connection;
+pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
+pub use self::error::SidekiqError;
+pub use self::heartbeat::{Capsule, Mode, WeightedQueue};
+pub use self::job::JobSummary;
+pub use self::limits::Limits;
+pub use self::look::Scope;
+pub use self::questions::READ_ONLY_ACL;
+pub use self::server::{ServerLook, SlowCommand};
+pub use self::shards::join;
+pub use self::snapshot::{
+    ForeignKeys, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,
+};

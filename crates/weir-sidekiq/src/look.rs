@@ -1,0 +1,169 @@
+//! One look at one Redis, in few round trips, each bounded.
+
+mod processes;
+mod queues;
+mod redis_itself;
+mod sets;
+
+use std::collections::BTreeSet;
+
+use weir_base::clock::Timestamp;
+
+use crate::connection::Connection;
+use crate::error::SidekiqError;
+use crate::keys;
+use crate::limits::Limits;
+use crate::questions::{Answer, Command, Question, READ_ONLY_ACL, Told};
+use crate::snapshot::{ProcessLook, Read, Snapshot};
+
+/// What a look is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All there is.
+    Everything,
+    /// Lengths, and how fast jobs come: the second of two looks. Without processes, samples and
+    /// what Redis says of itself.
+    Changes,
+}
+
+impl Connection {
+    /// Looks once.
+    ///
+    /// # Errors
+    /// When the connection fails, or the look takes longer or more commands than `limits` allow.
+    /// What Redis refuses is no error: that part of the snapshot says so.
+    pub async fn look(&mut self, scope: Scope, limits: &Limits) -> Result<Snapshot, SidekiqError> {
+        let name = self.name().to_owned();
+        let looking = Looking { connection: self, limits, cut: BTreeSet::new(), commands: 0 };
+        let deadline = limits.deadline;
+        match tokio::time::timeout(deadline, Box::pin(looking.look(scope))).await {
+            Ok(snapshot) => snapshot,
+            Err(_) => Err(SidekiqError::Deadline { name, after: deadline }),
+        }
+    }
+}
+
+/// A look that is under way.
+struct Looking<'a> {
+    connection: &'a mut Connection,
+    limits: &'a Limits,
+    cut: BTreeSet<String>,
+    commands: usize,
+}
+
+impl Looking<'_> {
+    async fn look(mut self, scope: Scope) -> Result<Snapshot, SidekiqError> {
+        let at = self.time().await?;
+        let mut processes = Ok(Vec::new());
+        let mut ghosts = Vec::new();
+        if scope == Scope::Everything {
+            (processes, ghosts) = match self.processes().await? {
+                Ok((processes, ghosts)) => (Ok(processes), ghosts),
+                Err(refusal) => (Err(refusal), Vec::new()),
+            };
+        }
+        let served = served(&processes);
+        let queues = self.queues(scope, &served).await?;
+        let [scheduled, retries, dead] = self.sets(scope, at).await?;
+        let [processed, failed] = self.counters().await?;
+        let (mut server, mut foreign_keys) = (None, None);
+        if scope == Scope::Everything {
+            server = Some(self.server().await?);
+            foreign_keys = Some(self.foreign_keys().await?);
+        }
+        let (cut, commands) = (self.cut.into_iter().collect(), self.commands);
+        Ok(Snapshot {
+            at,
+            queues,
+            processes,
+            ghosts,
+            scheduled,
+            retries,
+            dead,
+            processed,
+            failed,
+            server,
+            foreign_keys,
+            cut,
+            commands,
+        })
+    }
+
+    /// The clock of Redis: without it nothing is known to be late or due.
+    async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
+        let answer = self.ask_one(Question::new(Command::Time, &[])).await?;
+        let time: Read<(u64, u64)> = answer.and_then(Told::read);
+        let (seconds, micros) = time.map_err(|refusal| SidekiqError::Refused {
+            name: self.connection.name().to_owned(),
+            grant: refusal.grant.unwrap_or_else(|| READ_ONLY_ACL.to_owned()),
+            command: refusal.command,
+            reason: refusal.reason,
+        })?;
+        Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
+    }
+
+    async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
+        let questions =
+            [keys::PROCESSED, keys::FAILED].map(|key| Question::new(Command::Get, &[key]));
+        let mut answers = self.ask(&questions).await?.into_iter();
+        let mut next = || -> Read<u64> {
+            let told = answers.next().transpose()?;
+            Ok(told.map(|told| told.read::<Option<u64>>()).transpose()?.flatten().unwrap_or(0))
+        };
+        Ok([next(), next()])
+    }
+
+    /// All answers, in as many round trips as `commands_per_round` makes of them.
+    async fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, SidekiqError> {
+        self.commands = self.commands.saturating_add(questions.len());
+        if self.commands > self.limits.commands_max {
+            let (name, commands_max) =
+                (self.connection.name().to_owned(), self.limits.commands_max);
+            return Err(SidekiqError::TooManyCommands { name, commands_max });
+        }
+        let mut answers = Vec::with_capacity(questions.len());
+        for round in questions.chunks(self.limits.commands_per_round.max(1)) {
+            answers.extend(self.connection.ask(round).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn ask_one(&mut self, question: Question) -> Result<Answer, SidekiqError> {
+        let mut answers = self.ask(&[question]).await?;
+        Ok(answers.pop().expect("a connection answers each question or fails"))
+    }
+
+    /// Members of a set, in windows, up to `max`; `limit` names what cuts it.
+    async fn members(
+        &mut self,
+        key: &str,
+        max: usize,
+        limit: &str,
+    ) -> Result<Read<BTreeSet<String>>, SidekiqError> {
+        const WINDOW: &str = "500";
+        let mut members = BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let question = Question::new(Command::SetScan, &[key, &cursor, "COUNT", WINDOW]);
+            let answer = self.ask_one(question).await?;
+            let (next, window): (String, Vec<String>) = match answer.and_then(|told| told.read()) {
+                Ok(window) => window,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            members.extend(window);
+            if members.len() > max {
+                self.cut.insert(format!("{limit} ({max})"));
+                return Ok(Ok(members.into_iter().take(max).collect()));
+            }
+            if next == "0" {
+                return Ok(Ok(members));
+            }
+            cursor = next;
+        }
+    }
+}
+
+fn served(processes: &Read<Vec<ProcessLook>>) -> BTreeSet<String> {
+    let processes = processes.as_deref().unwrap_or_default();
+    processes.iter().flat_map(ProcessLook::served).map(str::to_owned).collect()
+}

@@ -1,0 +1,109 @@
+//! What Redis says of itself, and who else uses it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::Value;
+use weir_base::clock::Timestamp;
+
+use crate::error::SidekiqError;
+use crate::keys;
+use crate::questions::{Command, Question, Told};
+use crate::server::{ServerLook, SlowCommand};
+use crate::snapshot::{ForeignKeys, Read};
+
+use super::Looking;
+
+/// Windows of a scan: a table that was much larger once has places without keys.
+const SCANS_MAX: usize = 10;
+const SCAN_WINDOW: &str = "50";
+
+impl Looking<'_> {
+    pub(super) async fn server(&mut self) -> Result<Read<ServerLook>, SidekiqError> {
+        let entries = self.limits.slow_commands.to_string();
+        let questions = [
+            Question::new(Command::Info, &[]),
+            Question::new(Command::ConfigGet, &["save"]),
+            Question::new(Command::SlowlogGet, &[&entries]),
+        ];
+        let mut answers = self.ask(&questions).await?.into_iter();
+        let mut next = || answers.next().expect("a connection answers each question or fails");
+        let (info, save, slow) = (next(), next(), next());
+        Ok(info.and_then(Told::read::<String>).map(|info| ServerLook {
+            snapshots: save.and_then(Told::read).map(|settings: BTreeMap<String, String>| {
+                settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
+            }),
+            slow_commands: slow
+                .and_then(Told::read)
+                .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),
+            ..ServerLook::parse(&info)
+        }))
+    }
+
+    /// Some keys, and which of them are a cache's.
+    pub(super) async fn foreign_keys(&mut self) -> Result<Read<ForeignKeys>, SidekiqError> {
+        let mut sampled = Vec::new();
+        let mut cursor = "0".to_owned();
+        for _ in 0..SCANS_MAX {
+            let question = Question::new(Command::Scan, &[&cursor, "COUNT", SCAN_WINDOW]);
+            let answer = self.ask_one(question).await?;
+            let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(Told::read) {
+                Ok(window) => window,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            sampled
+                .extend(window.into_iter().map(|key| String::from_utf8_lossy(&key).into_owned()));
+            cursor = next;
+            if cursor == "0" || sampled.len() >= self.limits.keys_sample {
+                break;
+            }
+        }
+        sampled.truncate(self.limits.keys_sample);
+        let foreign: Vec<_> = sampled.iter().filter(|key| !keys::is_own(key)).collect();
+        let time_to_live = |key: &&String| Question::new(Command::TimeToLive, &[key]);
+        let questions: Vec<_> = foreign.iter().map(time_to_live).collect();
+        let answers = self.ask(&questions).await?;
+        let lives: Read<Vec<i64>> =
+            answers.into_iter().map(|answer| answer.and_then(Told::read)).collect();
+        Ok(lives.map(|lives| ForeignKeys {
+            sampled: sampled.len() as u64,
+            foreign: foreign.len() as u64,
+            // -1 is without, -2 is gone.
+            expiring: lives.iter().filter(|milliseconds| **milliseconds >= 0).count() as u64,
+        }))
+    }
+}
+
+/// `[id, seconds, microseconds, [command, argument..], ..]`: of the words only the first.
+fn slow_command(entry: Value) -> Option<SlowCommand> {
+    let entry: Vec<Value> = redis::from_redis_value(entry).ok()?;
+    let mut entry = entry.into_iter().skip(1);
+    let seconds: u64 = redis::from_redis_value(entry.next()?).ok()?;
+    let micros: u64 = redis::from_redis_value(entry.next()?).ok()?;
+    let words: Vec<Vec<u8>> = redis::from_redis_value(entry.next()?).ok()?;
+    let command = String::from_utf8_lossy(words.first()?).to_ascii_uppercase();
+    let at = Timestamp::from_millis(seconds.saturating_mul(1_000));
+    Some(SlowCommand { command, took: Duration::from_micros(micros), at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_command_tells_its_name_only() {
+        let word = |word: &str| Value::BulkString(word.as_bytes().to_vec());
+        let words = Value::Array(vec![word("lpush"), word("queue:push"), word("{\"secret\":1}")]);
+        let entry = Value::Array(vec![
+            Value::Int(4),
+            Value::Int(1_763_792_000),
+            Value::Int(120_000),
+            words,
+            word("127.0.0.1:50000"),
+        ]);
+        let slow = slow_command(entry).unwrap();
+        assert_eq!((slow.command.as_str(), slow.took), ("LPUSH", Duration::from_millis(120)));
+        assert!(!format!("{slow:?}").contains("secret"));
+        assert_eq!(slow_command(Value::Nil), None);
+    }
+}

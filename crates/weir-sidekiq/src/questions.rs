@@ -1,0 +1,180 @@
+//! The commands that are sent, none of which writes, and what their answers mean.
+
+use redis::{Cmd, ErrorKind, FromRedisValue, ServerErrorKind, Value};
+
+use crate::snapshot::{Read, Refusal};
+
+/// The rules of a Redis ACL that suffice, for a user without keys to write:
+/// `ACL SETUSER weir on >PASSWORD ~* RULES`. Another database than 0 takes `+select`, and Sentinel
+/// `+role`.
+pub const READ_ONLY_ACL: &str = "+ping +info +config|get +llen +lindex +lrange +smembers +sscan \
+    +scard +sismember +hgetall +hmget +hget +hlen +zcard +zrange +zcount +zrangebyscore +get +mget \
+    +type +ttl +pttl +exists +scan +memory|usage +slowlog|get +slowlog|len +latency|latest \
+    +latency|history +client|list +time +dbsize";
+
+/// Every command that is ever sent: that none of them writes is a matter of this type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Time,
+    Info,
+    ConfigGet,
+    SlowlogGet,
+    SetScan,
+    Scan,
+    TimeToLive,
+    Get,
+    ListLength,
+    ListIndex,
+    ListRange,
+    HashFields,
+    HashLength,
+    Hash,
+    SortedSize,
+    SortedCount,
+    SortedRange,
+}
+
+impl Command {
+    /// As an ACL names it.
+    const fn rule(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Info => "info",
+            Self::ConfigGet => "config|get",
+            Self::SlowlogGet => "slowlog|get",
+            Self::SetScan => "sscan",
+            Self::Scan => "scan",
+            Self::TimeToLive => "pttl",
+            Self::Get => "get",
+            Self::ListLength => "llen",
+            Self::ListIndex => "lindex",
+            Self::ListRange => "lrange",
+            Self::HashFields => "hmget",
+            Self::HashLength => "hlen",
+            Self::Hash => "hgetall",
+            Self::SortedSize => "zcard",
+            Self::SortedCount => "zcount",
+            Self::SortedRange => "zrange",
+        }
+    }
+}
+
+/// One command with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    command: Command,
+    arguments: Vec<String>,
+}
+
+impl Question {
+    pub(crate) fn new(command: Command, arguments: &[&str]) -> Self {
+        Self { command, arguments: arguments.iter().map(ToString::to_string).collect() }
+    }
+
+    /// Members from one rank to another of a list or sorted set.
+    pub(crate) fn range(command: Command, key: &str, from: i64, to: i64) -> Self {
+        Self::new(command, &[key, &from.to_string(), &to.to_string()])
+    }
+
+    pub(crate) fn to_command(&self) -> Cmd {
+        let mut words = self.command.rule().split('|');
+        let mut command = redis::cmd(&words.next().unwrap_or_default().to_ascii_uppercase());
+        for word in words {
+            command.arg(word.to_ascii_uppercase());
+        }
+        for argument in &self.arguments {
+            command.arg(argument);
+        }
+        command
+    }
+
+    /// What Redis answered, or why it would not.
+    pub(crate) fn answer(&self, value: Value) -> Answer {
+        match value {
+            Value::ServerError(error) => Err(self.refusal(
+                error.kind() == Some(ServerErrorKind::NoPerm),
+                error.details().unwrap_or_else(|| error.code()),
+            )),
+            value => Ok(Told { value, question: self.clone() }),
+        }
+    }
+
+    fn refusal(&self, not_allowed: bool, reason: &str) -> Refusal {
+        let rule = self.command.rule();
+        let grant = not_allowed.then(|| {
+            // "no permissions to access one of the keys" names no command.
+            if reason.contains("keys") { "~*".to_owned() } else { format!("+{rule}") }
+        });
+        let command = rule.replace('|', " ").to_ascii_uppercase();
+        Refusal { command, reason: reason.to_owned(), grant }
+    }
+}
+
+/// An answer to a question.
+pub(crate) type Answer = Read<Told>;
+
+/// What Redis told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    value: Value,
+    question: Question,
+}
+
+impl Told {
+    /// As another type; an answer of another kind is a refusal, not a panic.
+    pub(crate) fn read<T: FromRedisValue>(self) -> Read<T> {
+        redis::from_redis_value(self.value).map_err(|_| {
+            let (key, kind) = (self.question.arguments.first(), ErrorKind::UnexpectedReturnType);
+            let key = key.map_or("", String::as_str);
+            self.question.refusal(false, &format!("{kind:?} for {key:?}: not Sidekiq's layout"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Command; 17] = [
+        Command::Time,
+        Command::Info,
+        Command::ConfigGet,
+        Command::SlowlogGet,
+        Command::SetScan,
+        Command::Scan,
+        Command::TimeToLive,
+        Command::Get,
+        Command::ListLength,
+        Command::ListIndex,
+        Command::ListRange,
+        Command::HashFields,
+        Command::HashLength,
+        Command::Hash,
+        Command::SortedSize,
+        Command::SortedCount,
+        Command::SortedRange,
+    ];
+
+    #[test]
+    fn the_documented_acl_allows_every_command_that_is_sent() {
+        let rules: Vec<_> = READ_ONLY_ACL.split_whitespace().collect();
+        for command in ALL {
+            let rule = format!("+{}", command.rule());
+            assert!(rules.contains(&rule.as_str()), "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_command_of_two_words_is_sent_as_two() {
+        let packed = Question::new(Command::ConfigGet, &["save"]).to_command().get_packed_command();
+        assert_eq!(packed, b"*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n");
+    }
+
+    #[test]
+    fn another_kind_of_answer_is_a_refusal() {
+        let answer = Question::new(Command::ListLength, &["queue:a"]).answer(Value::Array(vec![]));
+        let refusal = answer.unwrap().read::<u64>().unwrap_err();
+        assert!(refusal.reason.contains("queue:a"), "{refusal:?}");
+        assert_eq!(refusal.grant, None);
+    }
+}

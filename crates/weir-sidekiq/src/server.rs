@@ -1,0 +1,99 @@
+//! What Redis says of itself: `INFO`, `CONFIG GET save`, `SLOWLOG GET`.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::snapshot::Read;
+
+/// One Redis server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLook {
+    /// `redis_version`.
+    pub version: String,
+    /// `used_memory`.
+    pub used_memory_bytes: u64,
+    /// `total_system_memory`.
+    pub system_memory_bytes: u64,
+    /// `maxmemory`; 0 is none.
+    pub maxmemory_bytes: u64,
+    /// `maxmemory_policy`.
+    pub maxmemory_policy: String,
+    /// `evicted_keys`.
+    pub evicted_keys: u64,
+    /// `connected_clients`.
+    pub clients: u64,
+    /// `aof_enabled`.
+    pub append_only: bool,
+    /// `aof_last_write_status` is ok.
+    pub last_append_ok: bool,
+    /// `rdb_last_bgsave_status` is ok.
+    pub last_snapshot_ok: bool,
+    /// `rdb_changes_since_last_save`.
+    pub changes_since_snapshot: u64,
+    /// `latest_fork_usec`.
+    pub latest_fork: Duration,
+    /// Whether `save` holds a rule.
+    pub snapshots: Read<bool>,
+    /// The newest entries of the slow log.
+    pub slow_commands: Read<Vec<SlowCommand>>,
+}
+
+/// An entry of the slow log, without the command's arguments: they hold jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCommand {
+    /// `LRANGE`.
+    pub command: String,
+    /// How long it took.
+    pub took: Duration,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl ServerLook {
+    /// Of the text of `INFO`. What a version does not tell is zero, or fine.
+    pub(crate) fn parse(info: &str) -> Self {
+        let field = |name: &str| {
+            let line = info
+                .lines()
+                .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
+            Some(line[name.len() + 1..].trim())
+        };
+        let number = |name: &str| field(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let ok = |name: &str| field(name).is_none_or(|status| status == "ok");
+        let text = |name: &str| field(name).unwrap_or_default().to_owned();
+        Self {
+            version: text("redis_version"),
+            used_memory_bytes: number("used_memory"),
+            system_memory_bytes: number("total_system_memory"),
+            maxmemory_bytes: number("maxmemory"),
+            maxmemory_policy: text("maxmemory_policy"),
+            evicted_keys: number("evicted_keys"),
+            clients: number("connected_clients"),
+            append_only: field("aof_enabled") == Some("1"),
+            last_append_ok: ok("aof_last_write_status"),
+            last_snapshot_ok: ok("rdb_last_bgsave_status"),
+            changes_since_snapshot: number("rdb_changes_since_last_save"),
+            latest_fork: Duration::from_micros(number("latest_fork_usec")),
+            snapshots: Ok(false),
+            slow_commands: Ok(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let info = "# Memory\r\nused_memory_peak:9\r\nused_memory:7\r\nmaxmemory_policy:noeviction\r\n\
+                    maxmemory:0\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:err\r\n\
+                    rdb_last_bgsave_status:ok\r\nlatest_fork_usec:250\r\n";
+        let server = ServerLook::parse(info);
+        assert_eq!(server.used_memory_bytes, 7);
+        assert_eq!(server.maxmemory_policy, "noeviction");
+        assert!(server.append_only && server.last_snapshot_ok && !server.last_append_ok);
+        assert_eq!(server.latest_fork, Duration::from_micros(250));
+    }
+}

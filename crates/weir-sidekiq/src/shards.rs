@@ -1,0 +1,144 @@
+//! Several Redis servers with one application's jobs, as one.
+
+use std::collections::BTreeMap;
+
+use weir_base::clock::Timestamp;
+
+use crate::snapshot::{QueueLook, Read, SetLook, Snapshot};
+
+/// All shards as one snapshot; none of none.
+///
+/// Queues of one name are one queue; what one shard refuses is refused of all, for a part of the
+/// jobs is not the jobs. What servers say of themselves is not joined: each has its own.
+#[must_use]
+pub fn join(shards: impl IntoIterator<Item = Snapshot>) -> Option<Snapshot> {
+    shards.into_iter().reduce(|one, other| Snapshot {
+        at: one.at.max(other.at),
+        queues: both(one.queues, other.queues, queues),
+        processes: both(one.processes, other.processes, |mut one, other| {
+            one.extend(other);
+            one
+        }),
+        ghosts: one.ghosts.into_iter().chain(other.ghosts).collect(),
+        scheduled: both(one.scheduled, other.scheduled, set),
+        retries: both(one.retries, other.retries, set),
+        dead: both(one.dead, other.dead, set),
+        processed: both(one.processed, other.processed, u64::saturating_add),
+        failed: both(one.failed, other.failed, u64::saturating_add),
+        server: None,
+        foreign_keys: None,
+        cut: one.cut.into_iter().chain(other.cut).collect(),
+        commands: one.commands.saturating_add(other.commands),
+    })
+}
+
+fn both<T>(one: Read<T>, other: Read<T>, join: impl FnOnce(T, T) -> T) -> Read<T> {
+    Ok(join(one?, other?))
+}
+
+fn queues(one: Vec<QueueLook>, other: Vec<QueueLook>) -> Vec<QueueLook> {
+    let mut joined: BTreeMap<String, QueueLook> = BTreeMap::new();
+    for queue in one.into_iter().chain(other) {
+        match joined.get_mut(&queue.name) {
+            Some(known) => add(known, queue),
+            None => {
+                joined.insert(queue.name.clone(), queue);
+            }
+        }
+    }
+    joined.into_values().collect()
+}
+
+fn add(known: &mut QueueLook, other: QueueLook) {
+    // The spacing of the newest jobs tells how fast they come, so both lists must reach equally far
+    // back: what is older than where one of them was cut is left out.
+    let reach = [reach(known), reach(&other)].into_iter().flatten().max();
+    known.newest.extend(other.newest);
+    known.newest.retain(|at| reach.is_none_or(|reach| *at >= reach));
+    known.newest.sort_unstable_by(|one, other| other.cmp(one));
+    known.pushed |= other.pushed;
+    known.paused &= other.paused;
+    known.length = known.length.saturating_add(other.length);
+    known.oldest = [known.oldest, other.oldest].into_iter().flatten().min();
+    known.sample.extend(other.sample);
+}
+
+/// How far back the newest jobs go; none if they are all jobs of the queue.
+fn reach(queue: &QueueLook) -> Option<Timestamp> {
+    let cut = (queue.newest.len() as u64) < queue.length;
+    queue.newest.last().copied().filter(|_| cut)
+}
+
+fn set(mut one: SetLook, other: SetLook) -> SetLook {
+    one.size = one.size.saturating_add(other.size);
+    one.due = one.due.saturating_add(other.due);
+    one.first = [one.first, other.first].into_iter().flatten().min();
+    one.sample.extend(other.sample);
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Refusal;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+        let newest = newest.iter().map(|seconds| at(*seconds)).collect();
+        let oldest = Some(at(length));
+        QueueLook { name: name.to_owned(), length, newest, oldest, ..QueueLook::default() }
+    }
+
+    fn shard(queues: Vec<QueueLook>, size: u64) -> Snapshot {
+        let set = || Ok(SetLook { size, first: Some(at(size)), ..SetLook::default() });
+        Snapshot {
+            at: at(size),
+            queues: Ok(queues),
+            processes: Ok(Vec::new()),
+            ghosts: vec![format!("ghost {size}")],
+            scheduled: set(),
+            retries: set(),
+            dead: set(),
+            processed: Ok(size),
+            failed: Ok(size),
+            server: None,
+            foreign_keys: None,
+            cut: Vec::new(),
+            commands: 1,
+        }
+    }
+
+    #[test]
+    fn queues_of_one_name_are_one_queue() {
+        let one = shard(vec![queue("pull", 5, &[100, 90]), queue("push", 1, &[7])], 3);
+        let other = shard(vec![queue("pull", 9, &[99, 95, 60, 50])], 4);
+        let joined = join([one, other]).unwrap();
+        let queues = joined.queues.unwrap();
+        assert_eq!(queues.len(), 2);
+        assert_eq!((queues[0].length, queues[0].oldest), (14, Some(at(5))));
+        assert_eq!(queues[0].newest, [at(100), at(99), at(95), at(90)]);
+        assert_eq!(joined.retries.unwrap().size, 7);
+        assert_eq!((joined.ghosts.len(), joined.processed, joined.commands), (2, Ok(7), 2));
+    }
+
+    #[test]
+    fn a_short_queue_does_not_cut_what_is_known_of_a_long_one() {
+        let long = shard(vec![queue("pull", 9, &[100, 90, 80])], 3);
+        let short = shard(vec![queue("pull", 1, &[99])], 4);
+        let queues = join([long, short]).unwrap().queues.unwrap();
+        assert_eq!(queues[0].newest, [at(100), at(99), at(90), at(80)]);
+    }
+
+    #[test]
+    fn a_refusal_of_one_is_a_refusal_of_all() {
+        let refusal = Refusal { command: "LLEN".to_owned(), reason: "no".to_owned(), grant: None };
+        let mut other = shard(Vec::new(), 4);
+        other.queues = Err(refusal.clone());
+        let joined = join([shard(Vec::new(), 3), other]).unwrap();
+        assert_eq!(joined.queues, Err(refusal));
+        assert!(join([]).is_none());
+    }
+}

@@ -1,0 +1,145 @@
+//! One look at Sidekiq: plain data.
+
+use weir_base::clock::Timestamp;
+
+use crate::heartbeat::Capsule;
+use crate::job::JobSummary;
+use crate::server::ServerLook;
+
+/// A part that was read, or why it was not.
+pub type Read<T> = Result<T, Refusal>;
+
+/// Redis would not tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The command: `SLOWLOG GET`.
+    pub command: String,
+    /// What Redis said.
+    pub reason: String,
+    /// The rule of an ACL that would allow it, if that is the reason.
+    pub grant: Option<String>,
+}
+
+/// All that one look has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// By the clock of Redis.
+    pub at: Timestamp,
+    /// Queues that were pushed to or that a process names, by name.
+    pub queues: Read<Vec<QueueLook>>,
+    /// Processes with a heartbeat.
+    pub processes: Read<Vec<ProcessLook>>,
+    /// Identities in the list of processes without a heartbeat.
+    pub ghosts: Vec<String>,
+    /// Jobs that wait for their time.
+    pub scheduled: Read<SetLook>,
+    /// Failed jobs that will be tried again.
+    pub retries: Read<SetLook>,
+    /// Failed jobs that will not.
+    pub dead: Read<SetLook>,
+    /// Jobs finished since ever.
+    pub processed: Read<u64>,
+    /// Jobs failed since ever.
+    pub failed: Read<u64>,
+    /// The server, if it was asked for.
+    pub server: Option<Read<ServerLook>>,
+    /// Who else uses this Redis, if it was asked for.
+    pub foreign_keys: Option<Read<ForeignKeys>>,
+    /// Limits that have cut something off: "`queues_max` (1000)".
+    pub cut: Vec<String>,
+    /// Commands that the look has cost.
+    pub commands: usize,
+}
+
+/// One queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueLook {
+    /// Its name.
+    pub name: String,
+    /// Jobs were pushed to it at some time; otherwise only a process names it.
+    pub pushed: bool,
+    /// Paused (Sidekiq Pro).
+    pub paused: bool,
+    /// Jobs that wait.
+    pub length: u64,
+    /// When the next to be taken was enqueued.
+    pub oldest: Option<Timestamp>,
+    /// When the newest were enqueued, newest first.
+    pub newest: Vec<Timestamp>,
+    /// From three windows: oldest, middle, newest.
+    pub sample: Vec<JobSummary>,
+}
+
+/// The scheduled, retry or dead set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetLook {
+    /// Jobs in it.
+    pub size: u64,
+    /// Of those, due by now (of the dead set: all).
+    pub due: u64,
+    /// The smallest time in it.
+    pub first: Option<Timestamp>,
+    /// Of the retry set those that are due next, of the dead set those that died last.
+    pub sample: Vec<JobSummary>,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLook {
+    /// `host:pid:nonce`.
+    pub identity: String,
+    /// As it names its host.
+    pub hostname: String,
+    /// Its number there.
+    pub pid: u32,
+    /// What its operator calls it.
+    pub tag: Option<String>,
+    /// Sidekiq's version; not told by 6.
+    pub version: Option<String>,
+    /// When it started.
+    pub started_at: Option<Timestamp>,
+    /// Its last heartbeat.
+    pub beat: Option<Timestamp>,
+    /// Jobs in hand.
+    pub busy: u64,
+    /// It takes no new jobs.
+    pub quiet: bool,
+    /// Resident memory.
+    pub rss_bytes: Option<u64>,
+    /// Its own round trip to Redis.
+    pub round_trip_us: Option<u64>,
+    /// Its threads.
+    pub capsules: Vec<Capsule>,
+    /// Jobs in hand, as of the last heartbeat.
+    pub work: Vec<WorkLook>,
+}
+
+/// A job in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkLook {
+    /// Where it came from.
+    pub queue: String,
+    /// Since when.
+    pub run_at: Option<Timestamp>,
+    /// Without its arguments.
+    pub job: Option<JobSummary>,
+}
+
+/// A sample of the keys of a Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForeignKeys {
+    /// Keys that were looked at.
+    pub sampled: u64,
+    /// Of those, not Sidekiq's.
+    pub foreign: u64,
+    /// Of those, with a time to live: a cache's.
+    pub expiring: u64,
+}
+
+impl ProcessLook {
+    /// The queues of all its capsules.
+    pub fn served(&self) -> impl Iterator<Item = &str> {
+        let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
+        queues.map(|queue| queue.name.as_str())
+    }
+}

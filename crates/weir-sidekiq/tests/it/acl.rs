@@ -1,0 +1,95 @@
+//! The rights that a look needs, and what is said without them.
+
+use weir_base::secret::Secret;
+use weir_sidekiq::{Connection, Endpoint, Limits, READ_ONLY_ACL, Scope, Snapshot};
+
+use crate::redis_server::RedisServer;
+
+const PASSWORD: &str = "hunter2";
+
+async fn look_with(redis: &RedisServer, keys: &str, rules: &str) -> Snapshot {
+    let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", keys];
+    user.extend(rules.split_whitespace());
+    redis.run(&[&user]);
+    let limits = Limits::default();
+    let mut connection = Connection::open(&endpoint(redis, PASSWORD), &limits).await.unwrap();
+    connection.look(Scope::Everything, &limits).await.unwrap()
+}
+
+fn endpoint(redis: &RedisServer, password: &str) -> Endpoint {
+    let (username, password) = (Some("weir".to_owned()), Some(Secret::new(password)));
+    Endpoint { username, password, ..redis.endpoint() }
+}
+
+fn denials(redis: &RedisServer) -> usize {
+    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut redis.client()).unwrap();
+    log.len()
+}
+
+fn fill(redis: &RedisServer) {
+    redis.run(&[
+        &["SADD", "queues", "pull"],
+        &["LPUSH", "queue:pull", r#"{"class":"A","args":[],"enqueued_at":1763790000.5}"#],
+        &["SADD", "processes", "web:7:0123456789ac"],
+        &["HSET", "web:7:0123456789ac", "info", r#"{"concurrency":5,"queues":["pull"]}"#],
+        &["HSET", "web:7:0123456789ac:work", "t", r#"{"queue":"pull"}"#],
+        &["SET", "other", "x"],
+    ]);
+}
+
+#[tokio::test]
+async fn the_documented_rules_suffice_and_nothing_else_is_tried() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    let snapshot = look_with(&redis, "~*", READ_ONLY_ACL).await;
+    assert_eq!(snapshot.queues.unwrap()[0].length, 1);
+    assert_eq!(snapshot.processes.unwrap()[0].work.len(), 1);
+    let server = snapshot.server.unwrap().unwrap();
+    assert!(server.snapshots.is_ok() && server.slow_commands.is_ok());
+    assert!(snapshot.foreign_keys.unwrap().is_ok());
+    assert!(snapshot.scheduled.is_ok() && snapshot.retries.is_ok() && snapshot.dead.is_ok());
+    assert_eq!(denials(&redis), 0);
+}
+
+#[tokio::test]
+async fn what_is_refused_names_its_grant_and_the_rest_is_known() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    let rules = READ_ONLY_ACL.replace("+slowlog|get ", "").replace("+config|get ", "");
+    let snapshot = look_with(&redis, "~*", &rules.replace("+zcard ", "")).await;
+    let server = snapshot.server.unwrap().unwrap();
+    let grant = |refusal: weir_sidekiq::Refusal| refusal.grant.unwrap();
+    assert_eq!(grant(server.slow_commands.unwrap_err()), "+slowlog|get");
+    assert_eq!(grant(server.snapshots.unwrap_err()), "+config|get");
+    assert_eq!(grant(snapshot.retries.unwrap_err()), "+zcard");
+    assert_eq!(snapshot.queues.unwrap()[0].length, 1);
+}
+
+#[tokio::test]
+async fn keys_that_may_not_be_read_ask_for_all_keys() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    let snapshot = look_with(&redis, "~other*", READ_ONLY_ACL).await;
+    assert_eq!(snapshot.queues.unwrap_err().grant.as_deref(), Some("~*"));
+    assert_eq!(snapshot.processes.unwrap_err().grant.as_deref(), Some("~*"));
+    assert!(snapshot.server.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn without_the_clock_there_is_no_look() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[&["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*", "+ping"]]);
+    let limits = Limits::default();
+    let mut connection = Connection::open(&endpoint(&redis, PASSWORD), &limits).await.unwrap();
+    let error = connection.look(Scope::Everything, &limits).await.unwrap_err().to_string();
+    assert!(error.contains("TIME is refused") && error.ends_with("+time"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_an_error_that_does_not_repeat_it() {
+    let Some(redis) = RedisServer::start() else { return };
+    let opened = Connection::open(&endpoint(&redis, "hunter3"), &Limits::default()).await;
+    let error = opened.unwrap_err().to_string();
+    assert!(error.contains(&format!("127.0.0.1:{}", redis.port)), "{error}");
+    assert!(!error.contains("hunter3"), "{error}");
+}

@@ -1,0 +1,115 @@
+//! Ways in: unix sockets, TLS with certificates on both sides, Sentinel, several shards.
+
+use std::fs;
+use std::path::Path;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, TlsFiles, join};
+
+use crate::redis_server::RedisServer;
+
+const JOB: &str = r#"{"class":"A","args":[],"enqueued_at":1763790000.5}"#;
+
+fn fill(redis: &RedisServer) {
+    redis.run(&[&["SADD", "queues", "pull"], &["LPUSH", "queue:pull", JOB]]);
+}
+
+async fn length_at(endpoint: &Endpoint) -> Result<u64, SidekiqError> {
+    let limits = Limits::default();
+    let mut connection = Connection::open(endpoint, &limits).await?;
+    let queues = connection.look(Scope::Changes, &limits).await?.queues.unwrap();
+    Ok(queues[0].length)
+}
+
+#[tokio::test]
+async fn a_unix_socket_and_another_database_are_reached() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    let url = format!("unix://{}", redis.socket().display());
+    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+    redis.run(&[&["MOVE", "queue:pull", "2"], &["MOVE", "queues", "2"]]);
+    let url = format!("{url}?db=2");
+    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_sentinel_says_where_the_server_is() {
+    let Some(redis) = RedisServer::start() else { return };
+    fill(&redis);
+    let Some(sentinel) = RedisServer::start_sentinel(redis.port) else { return };
+    let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/mymaster", sentinel.port);
+    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+    let unknown = format!("redis+sentinel://127.0.0.1:{}/another", sentinel.port);
+    assert!(length_at(&Endpoint::parse(&unknown).unwrap()).await.is_err());
+}
+
+#[tokio::test]
+async fn two_shards_are_one() {
+    let (Some(one), Some(other)) = (RedisServer::start(), RedisServer::start()) else { return };
+    fill(&one);
+    fill(&other);
+    fill(&other);
+    let limits = Limits::default();
+    let shards =
+        [one.look(Scope::Everything, &limits).await, other.look(Scope::Everything, &limits).await];
+    let joined = join(shards).unwrap();
+    assert_eq!(joined.queues.unwrap()[0].length, 3);
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_with_the_address() {
+    let error = length_at(&Endpoint::parse("redis://127.0.0.1:1").unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+/// An authority, and certificates of it for a server at 127.0.0.1 and for a client.
+fn certificates(folder: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("authority.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let authority = Issuer::new(params, key);
+    for name in ["server", "client"] {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        // OpenSSL takes a certificate with its issuer's name for one that signed itself.
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tls_takes_the_right_authority_and_a_client_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    certificates(folder.path());
+    let file = |name: &str| folder.path().join(name);
+    let text = |name: &str| file(name).display().to_string();
+    let spare = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tls_port = spare.local_addr().unwrap().port();
+    drop(spare);
+    let Some(redis) = RedisServer::start_with(|_, _| {
+        let options = [
+            ("--tls-port", tls_port.to_string()),
+            ("--tls-ca-cert-file", text("authority.pem")),
+            ("--tls-cert-file", text("server.pem")),
+            ("--tls-key-file", text("server.key")),
+            ("--tls-auth-clients", "yes".to_owned()),
+        ];
+        options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }) else {
+        return;
+    };
+    fill(&redis);
+    let mut endpoint = Endpoint::parse(&format!("rediss://127.0.0.1:{tls_port}")).unwrap();
+    assert!(length_at(&endpoint).await.is_err(), "an authority that nobody trusts");
+    endpoint.tls.authority = Some(file("authority.pem"));
+    assert!(length_at(&endpoint).await.is_err(), "without the client's certificate");
+    endpoint.tls.client = Some((file("client.pem"), file("client.key")));
+    assert_eq!(length_at(&endpoint).await.unwrap(), 1);
+
+    endpoint.tls = TlsFiles { authority: Some(file("missing.pem")), client: None };
+    let error = length_at(&endpoint).await.unwrap_err().to_string();
+    assert!(error.contains("missing.pem") && error.contains("PEM"), "{error}");
+}

@@ -1,0 +1,14 @@
+//! Looks at real Redis servers, filled as Sidekiq's versions fill them, and at a real Sidekiq.
+//!
+//! Needs `redis-server`; one test needs `ruby` and `sidekiq`. What is missing is skipped, and says so.
+
+#![allow(clippy::unwrap_used, reason = "a test that can not go on says where it stopped")]
+#![allow(clippy::print_stderr, reason = "what is skipped says so")]
+
+mod acl;
+mod connections;
+mod cost;
+mod limits;
+mod real_sidekiq;
+mod redis_server;
+mod versions;

@@ -1,0 +1,117 @@
+//! A Redis of one's own: a temporary folder, a free port, stopped with the test.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use weir_sidekiq::{Connection, Endpoint, Limits, Scope, Snapshot};
+
+/// Tries with other ports: another process may take one between its choice and the server's bind.
+const STARTS_MAX: usize = 5;
+
+pub(crate) struct RedisServer {
+    child: Child,
+    folder: TempDir,
+    pub(crate) port: u16,
+}
+
+impl RedisServer {
+    /// None, and a line that says so, where there is no Redis.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(|_, _| Vec::new())
+    }
+
+    /// With arguments that may need the server's folder and port.
+    pub(crate) fn start_with(arguments: impl Fn(&Path, u16) -> Vec<String>) -> Option<Self> {
+        for _ in 0..STARTS_MAX {
+            let folder = tempfile::tempdir().unwrap();
+            let port = free_port();
+            let mut command = Command::new("redis-server");
+            command.args(arguments(folder.path(), port));
+            command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);
+            command.args(["--port", &port.to_string(), "--dir"]).arg(folder.path());
+            command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
+            let Ok(mut child) = command.spawn() else {
+                eprintln!("skipped: there is no redis-server");
+                return None;
+            };
+            if says(&mut child, "eady to accept connections") {
+                return Some(Self { child, folder, port });
+            }
+            child.wait().unwrap();
+        }
+        panic!("redis-server ended {STARTS_MAX} times before it was ready");
+    }
+
+    /// One that watches the server on `port` under the name of `mymaster`.
+    pub(crate) fn start_sentinel(watched: u16) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let config = folder.path().join("sentinel.conf");
+        std::fs::write(&config, format!("sentinel monitor mymaster 127.0.0.1 {watched} 1\n"))
+            .unwrap();
+        let mut command = Command::new("redis-server");
+        command.arg(&config).args([
+            "--sentinel",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+        ]);
+        command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        assert!(says(&mut child, "+monitor master mymaster"), "the Sentinel ended");
+        Some(Self { child, folder, port })
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::parse(&format!("redis://127.0.0.1:{}", self.port)).unwrap()
+    }
+
+    /// To fill it.
+    pub(crate) fn client(&self) -> redis::Connection {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        client.get_connection().unwrap()
+    }
+
+    /// Commands, one a line, as `redis-cli` takes them: words in quotes where they hold spaces.
+    pub(crate) fn run(&self, commands: &[&[&str]]) {
+        let mut client = self.client();
+        for words in commands {
+            let mut command = redis::cmd(words[0]);
+            for word in &words[1..] {
+                command.arg(word);
+            }
+            let answer: Result<redis::Value, _> = command.query(&mut client);
+            answer.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        }
+    }
+
+    pub(crate) async fn look(&self, scope: Scope, limits: &Limits) -> Snapshot {
+        let mut connection = Connection::open(&self.endpoint(), limits).await.unwrap();
+        connection.look(scope, limits).await.unwrap()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Whether `child` says `words` before it ends. What it says later goes nowhere: Redis minds not.
+fn says(child: &mut Child, words: &str) -> bool {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.map_while(Result::ok).any(|line| line.contains(words))
+}
