@@ -503,7 +503,7 @@ fn process_row(
 fn vacancy_row(slot: &SlotState) -> Option<WorkerRow> {
     let (state, problem) = match slot.vacancy.as_ref()? {
         Vacancy::Stopped => ("stopped", None),
-        Vacancy::Waiting { .. } => ("waiting", None),
+        Vacancy::Waiting { reason, .. } => ("waiting", reason.clone()),
         Vacancy::Failed { reason, .. } => ("failed", Some(reason.clone())),
         Vacancy::Removed => return None,
     };

@@ -128,8 +128,11 @@ pub struct SlotState {
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Vacancy {
     Stopped,
+    /// With why the one before ended, if nobody asked it to, and its last lines of output.
     Waiting {
         start_in_ms: u64,
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// Given up. The reason ends with the last lines of output.
     Failed {

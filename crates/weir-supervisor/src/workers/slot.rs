@@ -26,9 +26,11 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Vacancy {
     Stopped,
-    /// To be started then.
+    /// To be started then; why the one before ended, if nobody asked it to.
     Waiting {
         start_at: Duration,
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// Given up, to be tried again then.
     Failed {
@@ -79,7 +81,7 @@ impl Slot {
             current: None,
             successor: None,
             leaving: None,
-            vacancy: Vacancy::Waiting { start_at: Duration::ZERO },
+            vacancy: Vacancy::Waiting { start_at: Duration::ZERO, reason: None },
         }
     }
 
@@ -135,7 +137,9 @@ impl Slot {
         match self.vacancy {
             _ if !self.is_wanted || self.current.is_some() => None,
             Vacancy::Stopped => None,
-            Vacancy::Waiting { start_at: at } | Vacancy::Failed { retry_at: at, .. } => Some(at),
+            Vacancy::Waiting { start_at: at, .. } | Vacancy::Failed { retry_at: at, .. } => {
+                Some(at)
+            }
         }
     }
 
@@ -226,12 +230,13 @@ impl Slot {
             return Fate::Left;
         }
         if ended.is_dismissed {
-            self.vacancy = Vacancy::Waiting { start_at: now };
+            self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
             return Fate::Left;
         }
         match self.restarts.died(ended.ready_at.map(|at| now.saturating_sub(at))) {
             Verdict::Restart { after, deaths_in_a_row } => {
-                self.vacancy = Vacancy::Waiting { start_at: now.saturating_add(after) };
+                let (start_at, reason) = (now.saturating_add(after), Some(reason.to_owned()));
+                self.vacancy = Vacancy::Waiting { start_at, reason };
                 Fate::Restarting { after, deaths_in_a_row }
             }
             Verdict::GiveUp { deaths_in_a_row } => {
@@ -247,7 +252,7 @@ impl Slot {
     pub(crate) fn start(&mut self, now: Duration) {
         self.is_wanted = true;
         self.restarts = Restarts::patient(self.times.restart.clone());
-        self.vacancy = Vacancy::Waiting { start_at: now };
+        self.vacancy = Vacancy::Waiting { start_at: now, reason: None };
     }
 
     /// To be running no more.

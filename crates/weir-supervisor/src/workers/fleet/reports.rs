@@ -233,9 +233,10 @@ impl Fleet {
 fn vacancy(vacancy: &Vacancy, now: Duration) -> VacancyState {
     match vacancy {
         Vacancy::Stopped => VacancyState::Stopped,
-        Vacancy::Waiting { start_at } => {
-            VacancyState::Waiting { start_in_ms: milliseconds(start_at.saturating_sub(now)) }
-        }
+        Vacancy::Waiting { start_at, reason } => VacancyState::Waiting {
+            start_in_ms: milliseconds(start_at.saturating_sub(now)),
+            reason: reason.clone(),
+        },
         Vacancy::Failed { reason, deaths_in_a_row, retry_at } => VacancyState::Failed {
             reason: match deaths_in_a_row {
                 1 => reason.clone(),

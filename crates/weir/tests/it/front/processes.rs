@@ -246,3 +246,22 @@ fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
     assert!(text.contains("(queue_timeout)"), "{text}");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn a_worker_that_does_not_start_says_why() {
+    let site = Site::new("");
+    site.write(&format!(
+        "{BASE}[[front.apps]]\nname = \"shop\"\n\
+         command = [\"sh\", \"-c\", \"echo no module named shop; exit 3\", \"{{socket}}\"]\n"
+    ));
+    let weir = site.start();
+    until(|| {
+        let worker = &listed(&weir)["workers"][0];
+        let problem = worker["problem"].as_str().unwrap_or_default();
+        worker["state"] == "waiting"
+            && problem.contains("shop-0 exited with code 3")
+            && problem.contains("no module named shop")
+    });
+    until(|| weir.site.ok(&["workers", "list"]).contains("| no module named shop"));
+    assert!(weir.stop().success());
+}
