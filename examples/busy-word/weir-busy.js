@@ -98,11 +98,18 @@ function listen(server, environment = process.env) {
     const door = net.createServer((connection) => server.emit("connection", connection));
     return door.listen({ fd });
   });
-  // Whoever closes it means all of them.
+  // Whoever closes it means all of them; it is done when the last connection of each has ended.
   const { close } = server;
-  server.close = (...done) => {
-    for (const door of doors) if (door.listening) door.close();
-    return close.apply(server, done);
+  server.close = (done) => {
+    let left = doors.length + 1;
+    let failure;
+    const closed = (error) => {
+      failure ??= error;
+      left -= 1;
+      if (left === 0) done?.(failure);
+    };
+    for (const door of doors) door.close(closed);
+    return close.call(server, closed);
   };
   return server;
 }
