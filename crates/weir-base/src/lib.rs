@@ -4,6 +4,7 @@
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
+//! - [`kept`]: small files that a restart leaves.
 //! - [`ring`]: which node has a key, by consistent hashing.
 //! - [`secret`]: text that never shows itself in logs.
 //! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
@@ -16,6 +17,7 @@ pub mod admin_api;
 pub mod clock;
 pub mod hint;
 pub mod history;
+pub mod kept;
 pub mod ring;
 pub mod secret;
 pub mod semaphore;

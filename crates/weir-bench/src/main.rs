@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 all operations did what they should, 1 some did not, 2 the run could not be made, 64 wrong usage.
 
+mod checks;
 mod clock;
 mod comparison;
 mod envelope;

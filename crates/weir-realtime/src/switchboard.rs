@@ -1,16 +1,15 @@
 //! Switches that an operator flips, over a restart too: what is off is in a file.
 //!
-//! The file is JSON, replaced as a whole, so a crash leaves the old one or the new one. What is
-//! over by the time it is read is forgotten.
+//! What is over by the time it is read is forgotten.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
+use weir_base::kept;
 use weir_base::switch::{Off, Pattern, TooMany};
 
 use crate::hub::Hub;
@@ -63,7 +62,7 @@ impl Switchboard {
     /// everything is on. Waits for the disk.
     #[must_use]
     pub fn open(hub: Arc<Hub>, path: PathBuf) -> Self {
-        match read(&path) {
+        match kept::read(&path) {
             Ok(stored) => restore(&hub, stored),
             Err(error) => tracing::error!(
                 path = %path.display(), %error,
@@ -112,7 +111,8 @@ impl Switchboard {
     fn keep(&self, now: Timestamp) -> Result<(), SwitchError> {
         let stored = Stored { off: self.0.hub.switches().list(now) };
         let path = &self.0.path;
-        write(path, &stored).map_err(|source| SwitchError::NotKept { path: path.clone(), source })
+        kept::write(path, &stored)
+            .map_err(|source| SwitchError::NotKept { path: path.clone(), source })
     }
 }
 
@@ -137,22 +137,6 @@ fn restore(hub: &Hub, stored: Stored) {
             Err(error) => tracing::error!(pattern, %error, "not switched off"),
         }
     }
-}
-
-fn read(path: &Path) -> io::Result<Stored> {
-    match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
-        Err(error) => Err(error),
-    }
-}
-
-fn write(path: &Path, stored: &Stored) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    let mut file = File::create(&unfinished)?;
-    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 #[cfg(test)]
@@ -196,7 +180,7 @@ mod tests {
     fn a_damaged_file_leaves_everything_on_and_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("switches.json");
-        fs::write(&path, "{\"off\":[{").unwrap();
+        std::fs::write(&path, "{\"off\":[{").unwrap();
         let clock = Clock::manual(Timestamp::from_millis(1_000));
         let board = Switchboard::open(hub(&clock), path.clone());
         assert_eq!(patterns(&board), Vec::<String>::new());

@@ -1,13 +1,11 @@
 //! What an operator has held up, over a restart too: apps that are paused or in maintenance.
-//!
-//! The file is JSON, replaced as a whole, so a crash leaves the old one or the new one.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weir_base::kept;
 use weir_front::Apps;
 
 /// The apps with the file. Cheap to clone.
@@ -38,7 +36,7 @@ impl Holds {
     /// Holds up what the file says. One that can't be read is told to the log. Waits for the disk.
     pub(crate) fn restore(&self) {
         let Inner { apps, path, .. } = &*self.0;
-        let stored = read(path).unwrap_or_else(|error| {
+        let stored: Stored = kept::read(path).unwrap_or_else(|error| {
             tracing::error!(
                 path = %path.display(), %error,
                 "what is paused or in maintenance can't be read, so nothing is; correct or remove the file"
@@ -71,26 +69,10 @@ impl Holds {
                 stored.in_maintenance.push(app.name);
             }
         }
-        write(path, &stored)
+        kept::write(path, &stored)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.0.path
     }
-}
-
-fn read(path: &Path) -> io::Result<Stored> {
-    match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
-        Err(error) => Err(error),
-    }
-}
-
-fn write(path: &Path, stored: &Stored) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    let mut file = File::create(&unfinished)?;
-    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }

@@ -12,10 +12,9 @@ use super::hosting::Hosting;
 use super::scenario::Target;
 use super::settings::{LoadFlags, LoadSettings};
 use super::{report, scenario, table};
+use crate::checks::ROUNDS_MAX;
 use crate::envelope::Envelope;
 use crate::output::Output;
-
-const ROUNDS_MAX: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareFlags {

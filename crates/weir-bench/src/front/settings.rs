@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
 use serde::Serialize;
 
 pub(crate) use super::service_times::Scenario;
 use super::service_times::ServiceTimes;
+use crate::checks::{as_seconds, within, within_f64};
 
 const CONNECTIONS_MAX: u64 = 20_000;
 const WORKERS_MAX: u64 = 10_000;
@@ -119,20 +120,6 @@ impl LoadFlags {
         let sum: Duration = (0..draws).map(|_| times.next()).sum();
         sum.as_secs_f64() / f64::from(draws)
     }
-}
-
-fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
-    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
-    Ok(())
-}
-
-fn within_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
-    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
-    Ok(())
-}
-
-fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 #[cfg(test)]

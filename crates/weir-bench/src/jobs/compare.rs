@@ -9,11 +9,10 @@ use clap::Args;
 use super::phase::Target;
 use super::settings::{LoadFlags, LoadSettings};
 use super::{report, scenario};
+use crate::checks::ROUNDS_MAX;
 use crate::comparison::{Comparison, Row};
 use crate::envelope::Envelope;
 use crate::output::Output;
-
-const ROUNDS_MAX: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareFlags {

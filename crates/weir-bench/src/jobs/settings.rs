@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::payload::JOBS_MAX;
+use crate::checks::within;
 use crate::event_loop::Patience;
 
 /// An empty FETCH takes 2 s by the protocol; less patience would cut those off.
@@ -167,9 +168,4 @@ impl LoadSettings {
     pub(crate) fn patience(&self) -> Patience {
         Patience { operation_timeout: self.operation_timeout, stall_timeout: self.stall_timeout }
     }
-}
-
-fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
-    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
-    Ok(())
 }

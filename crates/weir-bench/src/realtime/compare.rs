@@ -10,11 +10,11 @@ use clap::{Args, ValueEnum};
 use super::settings::{LoadFlags, LoadSettings, Scenario};
 use super::target::{Protocol, Target};
 use super::{report, scenario};
+use crate::checks::ROUNDS_MAX;
 use crate::comparison::median;
 use crate::envelope::Envelope;
 use crate::output::Output;
 
-const ROUNDS_MAX: usize = 100;
 const FLOOR: &str = "floor";
 const GROWTH: &str = "rss_bytes_per_connection";
 

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::presence;
+use crate::checks::{as_seconds, within, within_f64};
 
 /// One process can have 20,000 descriptors on many machines; a few are needed for other things.
 const CLIENTS_MAX: u64 = 1_000_000;
@@ -229,20 +230,6 @@ impl LoadFlags {
         within_f64("--settle-seconds", self.settle_seconds, 0.0, SECONDS_MAX)?;
         within_f64("--stall-timeout-seconds", self.stall_timeout_seconds, 1e-3, SECONDS_MAX)
     }
-}
-
-fn within(flag: &str, value: u64, least: u64, most: u64) -> Result<()> {
-    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
-    Ok(())
-}
-
-fn within_f64(flag: &str, value: f64, least: f64, most: f64) -> Result<()> {
-    ensure!((least..=most).contains(&value), "{flag} {value}: must be between {least} and {most}");
-    Ok(())
-}
-
-fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -1,0 +1,56 @@
+//! What is kept over a restart in a small file of JSON. It is replaced as a whole, so a crash leaves
+//! the old one or the new one. Both functions wait for the disk.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What the file at `path` holds; without a file, nothing.
+///
+/// # Errors
+/// It can't be read, or is no such JSON.
+pub fn read<T: Default + DeserializeOwned>(path: &Path) -> io::Result<T> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file at `path`.
+///
+/// # Errors
+/// It, or the one beside it that takes its place, can't be written. Then it is as it was.
+pub fn write<T: Serialize>(path: &Path, kept: &T) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(&serde_json::to_vec_pretty(kept)?)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_a_damaged_file_is_no_empty_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kept.json");
+        assert_eq!(read::<Vec<u8>>(&path).expect("nothing yet"), Vec::<u8>::new());
+        write(&path, &vec![1, 2]).expect("written");
+        write(&path, &vec![3]).expect("replaced");
+        assert_eq!(read::<Vec<u8>>(&path).expect("read"), [3]);
+        fs::write(&path, "[3").expect("written");
+        assert_eq!(
+            read::<Vec<u8>>(&path).expect_err("cut off").kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        fs::create_dir(path.with_extension("new")).expect("made");
+        assert!(write(&path, &vec![4]).is_err());
+        assert_eq!(fs::read(&path).expect("as it was"), b"[3");
+    }
+}
