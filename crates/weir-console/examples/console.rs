@@ -1,6 +1,6 @@
 //! The console over a job server in memory: for work on the pages.
 //!
-//! `cargo run -p weir-console --example serve -- 7420 7419`
+//! `cargo run -p weir-console --example console -- 7420 7419`
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
