@@ -1,6 +1,6 @@
 //! The proxy alone, with one app: for trying things and for profiles.
 //!
-//! `serve ADDRESS CORES CONCURRENCY WORKER..`, where a worker is `unix:/PATH` or `IP:PORT`.
+//! `proxy ADDRESS CORES CONCURRENCY WORKER..`, where a worker is `unix:/PATH` or `IP:PORT`.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 

@@ -1,6 +1,6 @@
 //! Realtime alone, with one app: for trying things and for profiles.
 //!
-//! `serve ADDRESS CORES [CLIENT_QUEUE_BYTES]`; the app is `1`, `demo-key`, `demo-secret`.
+//! `realtime ADDRESS CORES [CLIENT_QUEUE_BYTES]`; the app is `1`, `demo-key`, `demo-secret`.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 
