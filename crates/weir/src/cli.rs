@@ -9,7 +9,7 @@ use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand, WorkersComman
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
-/// Keeps a web application standing: durable background jobs and their console.
+/// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 #[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify), 2 could \
