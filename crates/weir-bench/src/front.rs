@@ -4,22 +4,15 @@
 //! (`?us=`): the same sequence for all servers, drawn from the seed. What has no answer in time, or another one than
 //! 200, counts in `errors`, and the command exits with 1.
 
-mod answer;
-mod client;
 mod compare;
-mod connection;
 mod hosted;
 mod hosting;
-mod probe;
+mod load;
 mod report;
 mod scenario;
-mod schedule;
 mod service_times;
 mod settings;
 mod shares;
-mod table;
-mod tally;
-mod url;
 
 use std::path::PathBuf;
 
@@ -29,9 +22,8 @@ use clap::{Args, Subcommand};
 use self::compare::CompareFlags;
 use self::hosted::Hosted;
 use self::hosting::HostingFlags;
-use self::scenario::Target;
 use self::settings::LoadFlags;
-use self::url::AppUrl;
+use crate::http::{HttpUrl, Target};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -53,7 +45,7 @@ enum FrontCommand {
 struct RunFlags {
     /// http://host:port[/path]
     #[arg(long, default_value = "http://127.0.0.1:8080")]
-    target: AppUrl,
+    target: HttpUrl,
     /// 4 by default; in an open loop 2000, of which as many are used as requests are under way.
     #[arg(long)]
     connections: Option<usize>,
@@ -80,7 +72,8 @@ pub(crate) fn run(flags: &FrontFlags, output: &mut Output) -> Result<bool> {
     let flags = &flags.run;
     let settings = flags.load.checked(flags.connections)?;
     let hosted = flags.host()?;
-    let there = || Target { url: flags.target.clone(), pids: flags.server_pids.clone() };
+    let url = flags.target.clone().or_path(scenario::PATH);
+    let there = || Target { url, pids: flags.server_pids.clone() };
     let target = hosted.as_ref().map_or_else(there, Hosted::target);
     let outcome = scenario::run(&target, &settings)?;
     let envelope = report::envelope(&outcome, &target, &settings);

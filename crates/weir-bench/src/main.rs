@@ -10,6 +10,8 @@ mod envelope;
 mod event_loop;
 mod front;
 mod front_worker;
+mod gems;
+mod http;
 mod jobs;
 mod latency;
 mod output;
@@ -52,6 +54,8 @@ enum Bench {
     /// Each request says how long its worker is to be busy (`GET /sleep?us=5000`), drawn from the seed: every server
     /// gets the same sequence. Answers name their worker (`X-Worker`), so that the shares can be compared.
     Front(Box<front::FrontFlags>),
+    /// An index of gems: one to import, and requests to a server of it.
+    Gems(Box<gems::GemsFlags>),
     /// A sample app for `front`: one thread, one request at a time.
     FrontWorker(Box<front_worker::WorkerFlags>),
 }
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Bench::Jobs(flags) => jobs::run(flags, &mut output),
         Bench::Realtime(flags) => realtime::run(flags, &mut output),
         Bench::Front(flags) => front::run(flags, &mut output),
+        Bench::Gems(flags) => gems::run(flags, &mut output),
         Bench::FrontWorker(flags) => front_worker::run(flags, &mut output),
     };
     match outcome {

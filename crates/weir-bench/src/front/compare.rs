@@ -1,5 +1,4 @@
-//! The same load on several servers, interleaved, because only figures of the same minutes compare: in each
-//! round every server runs once, and the order rotates from round to round.
+//! The same load on several servers.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,11 +8,10 @@ use clap::Args;
 
 use super::hosted::Hosted;
 use super::hosting::Hosting;
-use super::scenario::Target;
 use super::settings::{LoadFlags, LoadSettings};
-use super::{report, scenario, table};
+use super::{report, scenario};
 use crate::checks::ROUNDS_MAX;
-use crate::envelope::Envelope;
+use crate::http::{Round, Target, run_rounds, table_of};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -66,17 +64,15 @@ impl FromStr for Peer {
         let (name, rest) = text.split_once('=').context("a peer is NAME=URL[,PID..]")?;
         let place = match rest.strip_prefix("self:") {
             Some(hosting) => Place::Own(hosting.parse()?),
-            None => Place::There(target(rest)?),
+            None => Place::There(there(rest)?),
         };
         Ok(Self { name: name.to_owned(), place })
     }
 }
 
-fn target(text: &str) -> Result<Target> {
-    let mut parts = text.split(',');
-    let url = parts.next().unwrap_or_default().parse()?;
-    let pids = parts.map(|pid| pid.parse::<u32>().with_context(|| format!("PID {pid}")));
-    Ok(Target { url, pids: pids.collect::<Result<_>>()? })
+fn there(text: &str) -> Result<Target> {
+    let Target { url, pids } = text.parse()?;
+    Ok(Target { url: url.or_path(scenario::PATH), pids })
 }
 
 impl Peer {
@@ -104,12 +100,17 @@ pub(crate) fn run(flags: &CompareFlags, output: &mut Output) -> Result<bool> {
     let loads = loads(flags)?;
     let start = |peer: &Peer| peer.start(flags.load.workers, flags.weir.as_deref());
     let servers: Vec<Server> = flags.peers.iter().map(start).collect::<Result<_>>()?;
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let round = Round { names: &names, rounds: flags.rounds, json: flags.json };
     let mut errors = 0;
     for settings in &loads {
-        let runs = run_rounds(flags, &servers, settings, output)?;
+        let runs = run_rounds(round, output, |index| {
+            let target = &servers[index].target;
+            Ok(report::envelope(&scenario::run(target, settings)?, target, settings))
+        })?;
         if !flags.json {
-            let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-            output.print(&table::of(settings, &names, &runs))?;
+            let scenario = settings.scenario.name();
+            output.print(&table_of(scenario, &settings.extent(), &names, &runs))?;
         }
         errors += runs.iter().flatten().map(|envelope| envelope.errors).sum::<u64>();
     }
@@ -121,33 +122,6 @@ fn loads(flags: &CompareFlags) -> Result<Vec<LoadSettings>> {
         return Ok(vec![flags.load.checked(None)?]);
     }
     flags.connections.iter().map(|connections| flags.load.checked(Some(*connections))).collect()
-}
-
-/// The runs of every server, one per round.
-fn run_rounds(
-    flags: &CompareFlags,
-    servers: &[Server],
-    settings: &LoadSettings,
-    output: &mut Output,
-) -> Result<Vec<Vec<Envelope>>> {
-    let mut runs: Vec<Vec<Envelope>> = vec![Vec::new(); servers.len()];
-    for round in 0..flags.rounds {
-        for turn in 0..servers.len() {
-            let index = (turn + round) % servers.len();
-            let Server { name, target, .. } = &servers[index];
-            let outcome = scenario::run(target, settings).with_context(|| name.clone())?;
-            let mut envelope = report::envelope(&outcome, target, settings);
-            envelope.extra.insert("peer".to_owned(), name.clone().into());
-            envelope.extra.insert("round".to_owned(), (round + 1).into());
-            let rate = envelope.operations_per_second;
-            output.note(&format!("round {}: {name} {rate:.0} requests/s", round + 1))?;
-            if flags.json {
-                output.print(&(envelope.to_json_line() + "\n"))?;
-            }
-            runs[index].push(envelope);
-        }
-    }
-    Ok(runs)
 }
 
 #[cfg(test)]

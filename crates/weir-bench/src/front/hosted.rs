@@ -14,10 +14,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::hosting::{Hosting, Places};
-use super::probe;
-use super::scenario::Target;
-use super::url::AppUrl;
+use super::scenario::{PATH, probe};
 use crate::clock::now;
+use crate::http::{HttpUrl, Target};
 
 /// Until all workers serve.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -32,7 +31,7 @@ const LOG_LINES: usize = 20;
 pub(crate) struct Hosted {
     weir: Child,
     program: PathBuf,
-    url: AppUrl,
+    url: HttpUrl,
     folder: TempDir,
 }
 
@@ -49,7 +48,7 @@ impl Hosted {
         let mut weir = spawn(&program, folder.path())?;
         let output = weir.stdout.take().context("Weir's output")?;
         let sockets = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port));
-        let mut hosted = Self { weir, program, url: AppUrl::of(sockets), folder };
+        let mut hosted = Self { weir, program, url: HttpUrl::of(sockets).or_path(PATH), folder };
         hosted
             .wait_until_ready(hosting, workers, output)
             .map_err(|error| hosted.explain(&error))?;
@@ -69,10 +68,11 @@ impl Hosted {
         let said = front_address(output);
         let front = said.recv_timeout(START_PATIENCE).context("it does not get ready")?;
         if hosting.is_proxy() {
-            self.url = AppUrl::of(front.parse().with_context(|| format!("front={front}"))?);
+            let address = front.parse().with_context(|| format!("front={front}"))?;
+            self.url = HttpUrl::of(address).or_path(PATH);
         }
         let deadline = now() + START_PATIENCE;
-        while self.serving()? < workers || probe::ask(&self.url, PROBE_TIMEOUT).is_err() {
+        while self.serving()? < workers || probe(&self.url, PROBE_TIMEOUT).is_err() {
             if let Some(status) = self.weir.try_wait()? {
                 bail!("it has ended: {status}");
             }

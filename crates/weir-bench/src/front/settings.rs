@@ -9,6 +9,7 @@ use serde::Serialize;
 pub(crate) use super::service_times::Scenario;
 use super::service_times::ServiceTimes;
 use crate::checks::{as_seconds, within, within_f64};
+use crate::http::Extent;
 
 const CONNECTIONS_MAX: u64 = 20_000;
 const WORKERS_MAX: u64 = 10_000;
@@ -64,6 +65,19 @@ pub(crate) struct LoadSettings {
     pub(crate) seed: u64,
     #[serde(rename = "timeout_seconds", serialize_with = "as_seconds")]
     pub(crate) timeout: Duration,
+}
+
+impl LoadSettings {
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            connections: self.connections,
+            duration: self.duration,
+            keep_alive: self.keep_alive,
+            requests_per_second: self.requests_per_second,
+            seed: self.seed,
+            timeout: self.timeout,
+        }
+    }
 }
 
 impl LoadFlags {
@@ -123,20 +137,12 @@ impl LoadFlags {
 }
 
 #[cfg(test)]
-impl LoadSettings {
-    /// As the command line would have it.
-    pub(crate) fn parsed(flags: &[&str], connections: usize) -> Self {
-        tests::flags(flags).checked(Some(connections)).expect("valid")
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::*;
     use crate::clock::now;
-    use crate::front::schedule::Schedule;
+    use crate::http::Pace;
 
     #[derive(Parser)]
     struct Flags {
@@ -144,7 +150,7 @@ mod tests {
         load: LoadFlags,
     }
 
-    pub(super) fn flags(flags: &[&str]) -> LoadFlags {
+    fn flags(flags: &[&str]) -> LoadFlags {
         Flags::parse_from(["bench"].iter().chain(flags)).load
     }
 
@@ -162,10 +168,11 @@ mod tests {
     fn bundler_comes_at_four_fifths_of_what_the_workers_can_do() {
         let all = ["--scenario", "bundler", "--workers", "16", "--seconds", "6"];
         let settings = flags(&all).checked(None).expect("valid");
-        let mut schedule = Schedule::new(&settings, now());
+        let mut pace = Pace::new(&settings.extent(), now());
         let later = now() + Duration::from_secs(3600);
-        let requests = std::iter::from_fn(|| schedule.take(later));
-        let work: Duration = requests.map(|request| request.service).sum();
+        let mut times = ServiceTimes::new(settings.scenario, settings.seed);
+        let requests = std::iter::from_fn(|| pace.take(later));
+        let work: Duration = requests.map(|_| times.next()).sum();
         let load = work.as_secs_f64() / (16.0 * 6.0);
         assert!((load - 0.8).abs() < 0.03, "{load}");
         assert_eq!(settings.connections, CONNECTIONS_OF_AN_OPEN_LOOP);

@@ -168,7 +168,7 @@ fn a_latency_includes_the_wait_that_others_cause() {
 fn answers_that_are_not_200_are_errors_and_not_operations() {
     let app = FakeApp::start(Fault::Refuses);
     let (code, envelope, _) = run(&app, "noop", &[]);
-    let refused = number(&envelope["refusals"], "503");
+    let refused = number(&envelope["statuses"], "503");
     assert_eq!((code, number(&envelope, "errors")), (ERRORS_FOUND, refused), "{envelope}");
     let rate = envelope["operations_per_second"].as_f64().expect("a rate");
     let requests = number(&envelope, "requests");

@@ -1,46 +1,30 @@
 //! One connection of the client: what is under way on it, and its socket.
 
 use std::io;
-use std::io::Write;
+use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 
-use super::schedule::Request;
-use super::url::AppUrl;
+use super::Load;
+use super::url::HttpUrl;
 use crate::socket::{self, Moved};
 
 /// Room offered to one read; grows only for an answer that is larger.
 const READ_BYTES: usize = 4096;
 
-/// What is written around a request's service time.
+/// A request that is due.
 #[derive(Debug)]
-pub(crate) struct RequestText {
-    before: String,
-    after: String,
-}
-
-impl RequestText {
-    pub(crate) fn new(url: &AppUrl, keep_alive: bool) -> Self {
-        let connection = if keep_alive { "" } else { "Connection: close\r\n" };
-        Self {
-            before: format!("GET {}?us=", url.path),
-            after: format!(" HTTP/1.1\r\nHost: {}\r\n{connection}\r\n", url.host),
-        }
-    }
-
-    fn write(&self, request: &Request, out: &mut Vec<u8>) {
-        out.clear();
-        let (before, after) = (&self.before, &self.after);
-        // Writing to a Vec cannot fail.
-        let _ = write!(out, "{before}{}{after}", request.service.as_micros());
-    }
+pub(super) struct Request<W> {
+    /// When it should be sent: latencies count from here, so that a client or a server that falls behind is charged.
+    pub(super) intended: Instant,
+    pub(super) wanted: W,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(super) enum Phase {
     Closed,
     Connecting,
     /// Open, nothing under way.
@@ -50,10 +34,10 @@ pub(crate) enum Phase {
 }
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection<W> {
     socket: Option<OwnedFd>,
-    pub(crate) phase: Phase,
-    pub(crate) request: Option<Request>,
+    pub(super) phase: Phase,
+    pub(super) request: Option<Request<W>>,
     /// Answers that came on this socket.
     answers: u64,
     out: Vec<u8>,
@@ -61,8 +45,8 @@ pub(crate) struct Connection {
     filled: usize,
 }
 
-impl Connection {
-    pub(crate) fn new() -> Self {
+impl<W> Connection<W> {
+    pub(super) fn new() -> Self {
         let (out, input) = (Vec::new(), vec![0; READ_BYTES]);
         Self {
             socket: None,
@@ -76,7 +60,7 @@ impl Connection {
     }
 
     /// Begins to connect; `epoll` tells when it is done, under `number`.
-    pub(crate) fn open(&mut self, url: &AppUrl, epoll: &OwnedFd, number: u64) -> io::Result<()> {
+    pub(super) fn open(&mut self, url: &HttpUrl, epoll: &OwnedFd, number: u64) -> io::Result<()> {
         let family = match url.address.is_ipv4() {
             true => AddressFamily::INET,
             false => AddressFamily::INET6,
@@ -96,7 +80,7 @@ impl Connection {
     }
 
     /// After it has become writable.
-    pub(crate) fn connected(&mut self, epoll: &OwnedFd, number: u64) -> io::Result<()> {
+    pub(super) fn connected(&mut self, epoll: &OwnedFd, number: u64) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             return Ok(());
         };
@@ -107,19 +91,20 @@ impl Connection {
     }
 
     /// Sends the request that was given to it. False: the server has closed the connection.
-    pub(crate) fn ask(&mut self, text: &RequestText) -> bool {
+    pub(super) fn ask<L: Load<Wanted = W>>(&mut self, load: &L) -> bool {
         let (Some(request), Some(socket)) = (&self.request, &self.socket) else {
             return false;
         };
-        text.write(request, &mut self.out);
+        self.out.clear();
+        load.write(&request.wanted, &mut self.out);
         self.filled = 0;
         self.phase = Phase::Asked;
-        // A request is some 80 bytes, and nothing else is under way: there is room for it.
+        // Nothing else is under way: there is room for it (REQUEST_BYTES_MAX).
         socket::write(socket, &self.out) == Moved::Bytes(self.out.len())
     }
 
     /// One read.
-    pub(crate) fn read(&mut self) -> Moved {
+    pub(super) fn read(&mut self) -> Moved {
         let Some(socket) = &self.socket else {
             return Moved::Gone;
         };
@@ -133,16 +118,16 @@ impl Connection {
         moved
     }
 
-    pub(crate) fn received(&self) -> &[u8] {
+    pub(super) fn received(&self) -> &[u8] {
         &self.input[..self.filled]
     }
 
     /// The server may close a connection that it has served on; what was just sent on it reached nobody.
-    pub(crate) fn was_closed_while_idle(&self) -> bool {
+    pub(super) fn was_closed_while_idle(&self) -> bool {
         self.answers > 0 && self.filled == 0
     }
 
-    pub(crate) fn answered(&mut self, keep: bool) {
+    pub(super) fn answered(&mut self, keep: bool) {
         self.request = None;
         self.answers += 1;
         if keep {
@@ -152,7 +137,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.socket = None;
         self.phase = Phase::Closed;
         self.filled = 0;

@@ -17,12 +17,11 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::answer;
-use super::connection::{Connection, Phase, RequestText};
-use super::schedule::{Request, Schedule};
-use super::settings::LoadSettings;
-use super::tally::FrontTally;
-use super::url::AppUrl;
+use super::connection::{Connection, Phase, Request};
+use super::pace::Pace;
+use super::tally::HttpTally;
+use super::url::HttpUrl;
+use super::{Extent, Load, answer};
 use crate::clock::now;
 use crate::socket::Moved;
 
@@ -33,55 +32,65 @@ const EVENTS_MAX: usize = 256;
 /// Stands for the timer; connections are numbered from 0.
 const TIMER: u64 = u64::MAX;
 
-/// Sends what the schedule says until it ends and everything is answered or given up.
-pub(crate) fn run(url: &AppUrl, settings: &LoadSettings, start: Instant) -> Result<FrontTally> {
-    Client::new(url, settings, start).context("preparing the client")?.run()
+/// Asks what the load says until the end of its time and until everything is answered or given up.
+pub(crate) fn run<L: Load>(
+    url: &HttpUrl,
+    load: &mut L,
+    extent: &Extent,
+    start: Instant,
+) -> Result<HttpTally> {
+    Client::new(url, load, extent, start).context("preparing the client")?.run()
 }
 
-struct Client<'a> {
-    url: &'a AppUrl,
-    settings: &'a LoadSettings,
-    text: RequestText,
+struct Client<'a, L: Load> {
+    url: &'a HttpUrl,
+    load: &'a mut L,
+    extent: &'a Extent,
     epoll: OwnedFd,
     /// Wakes the client for the next request of an open loop: epoll's own timeout counts in milliseconds.
     timer: OwnedFd,
     timer_is_for: Option<Instant>,
-    schedule: Schedule,
-    connections: Vec<Connection>,
+    pace: Pace,
+    connections: Vec<Connection<L::Wanted>>,
     /// Connections with nothing to do; the one used last is used next.
     free: Vec<usize>,
     resting: Vec<usize>,
     /// Requests of an open loop that found no free connection.
-    waiting: VecDeque<Request>,
-    tally: FrontTally,
+    waiting: VecDeque<Request<L::Wanted>>,
+    tally: HttpTally,
 }
 
-impl<'a> Client<'a> {
-    fn new(url: &'a AppUrl, settings: &'a LoadSettings, start: Instant) -> io::Result<Self> {
+impl<'a, L: Load> Client<'a, L> {
+    fn new(
+        url: &'a HttpUrl,
+        load: &'a mut L,
+        extent: &'a Extent,
+        start: Instant,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         // By edges: nobody reads how often it has fired.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), flags)?;
-        let schedule = Schedule::new(settings, start);
-        let end = schedule.end;
+        let pace = Pace::new(extent, start);
+        let end = pace.end;
         Ok(Self {
             url,
-            settings,
-            text: RequestText::new(url, settings.keep_alive),
+            load,
+            extent,
             epoll,
             timer,
             timer_is_for: None,
-            schedule,
-            connections: (0..settings.connections).map(|_| Connection::new()).collect(),
-            free: (0..settings.connections).rev().collect(),
+            pace,
+            connections: (0..extent.connections).map(|_| Connection::new()).collect(),
+            free: (0..extent.connections).rev().collect(),
             resting: Vec::new(),
             waiting: VecDeque::new(),
-            tally: FrontTally::new(end),
+            tally: HttpTally::new(end),
         })
     }
 
-    fn run(mut self) -> Result<FrontTally> {
+    fn run(mut self) -> Result<HttpTally> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut next_tick = now() + TICK;
         loop {
@@ -108,7 +117,7 @@ impl<'a> Client<'a> {
 
     fn is_done(&self, at: Instant) -> bool {
         let under_way = self.connections.len() - self.free.len() - self.resting.len();
-        under_way == 0 && self.waiting.is_empty() && self.schedule.is_over(at)
+        under_way == 0 && self.waiting.is_empty() && self.pace.is_over(at)
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
@@ -122,7 +131,7 @@ impl<'a> Client<'a> {
     }
 
     fn set_timer(&mut self) -> io::Result<()> {
-        let due = self.schedule.next_due();
+        let due = self.pace.next_due();
         if due.is_none() || due == self.timer_is_for {
             return Ok(());
         }
@@ -150,7 +159,7 @@ impl<'a> Client<'a> {
                 self.begin(index);
             }
         }
-        while self.schedule.is_open()
+        while self.pace.is_open()
             && let Some(request) = self.take(at)
         {
             self.tally.waited_for_connection += 1;
@@ -158,17 +167,17 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn take(&mut self, at: Instant) -> Option<Request> {
-        let request = self.schedule.take(at)?;
-        self.tally.asked(&request);
-        Some(request)
+    fn take(&mut self, at: Instant) -> Option<Request<L::Wanted>> {
+        let intended = self.pace.take(at)?;
+        self.tally.requests += 1;
+        Some(Request { intended, wanted: self.load.next() })
     }
 
     /// Sends the request of connection `index`, on the socket that it has or on a new one.
     fn begin(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if connection.phase == Phase::Idle {
-            if connection.ask(&self.text) {
+            if connection.ask(self.load) {
                 return;
             }
             self.tally.reconnects += 1;
@@ -193,7 +202,7 @@ impl<'a> Client<'a> {
             Phase::Asked => self.receive(index),
             Phase::Connecting => match connection.connected(&self.epoll, index as u64) {
                 Err(error) => self.fail(index, &format!("connecting: {error}")),
-                Ok(()) if connection.ask(&self.text) => {}
+                Ok(()) if connection.ask(self.load) => {}
                 Ok(()) => self.fail(index, "the server closed a new connection"),
             },
         }
@@ -211,9 +220,11 @@ impl<'a> Client<'a> {
         match answer::parse(connection.received(), is_closed) {
             Ok(Some(answer)) if answer.length == received => {
                 if let Some(request) = &connection.request {
-                    self.tally.answered(request, &answer, at);
+                    let latency = at.saturating_duration_since(request.intended);
+                    let judged = self.load.judge(&request.wanted, &answer, latency);
+                    self.tally.answered(&answer, latency, at, judged);
                 }
-                let keep = self.settings.keep_alive && !answer.closes && !is_closed;
+                let keep = self.extent.keep_alive && !answer.closes && !is_closed;
                 connection.answered(keep);
                 self.free.push(index);
                 self.start_due(at);
@@ -242,16 +253,17 @@ impl<'a> Client<'a> {
 
     fn tick(&mut self, at: Instant) {
         self.free.append(&mut self.resting);
-        let timeout = self.settings.timeout;
-        let is_late = |request: &Request| at.saturating_duration_since(request.intended) > timeout;
+        let timeout = self.extent.timeout;
+        let is_late = |intended: Instant| at.saturating_duration_since(intended) > timeout;
         for index in 0..self.connections.len() {
-            if let Some(request) = self.connections[index].request.filter(is_late) {
-                self.tally.timed_out(&request, at);
+            let intended = self.connections[index].request.as_ref().map(|it| it.intended);
+            if let Some(intended) = intended.filter(|intended| is_late(*intended)) {
+                self.tally.timed_out(at.saturating_duration_since(intended));
                 self.give_up(index);
             }
         }
-        while let Some(request) = self.waiting.pop_front_if(|request| is_late(request)) {
-            self.tally.timed_out(&request, at);
+        while let Some(request) = self.waiting.pop_front_if(|request| is_late(request.intended)) {
+            self.tally.timed_out(at.saturating_duration_since(request.intended));
         }
     }
 }

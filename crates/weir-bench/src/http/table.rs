@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::settings::LoadSettings;
+use super::Extent;
 use crate::comparison::median;
 use crate::envelope::Envelope;
 
@@ -26,12 +26,15 @@ const fn column(
 }
 
 /// Besides names and rates; those that no run has are left out.
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 19] = [
     column("of the ceiling", "of_ceiling", 1.0, 3),
     column("offered load", "offered_load", 1.0, 2),
     column("p50 us", "p50_us", 1.0, 0),
     column("p95 us", "p95_us", 1.0, 0),
     column("p99 us", "p99_us", 1.0, 0),
+    column("MB/s", "bytes_per_second", 1e-6, 1),
+    column("visible p50 ms", "visible_p50_us", 1e-3, 1),
+    column("visible max ms", "visible_max_us", 1e-3, 1),
     column("Jain", "jain", 1.0, 3),
     column("least", "min", 1.0, 0),
     column("most", "max", 1.0, 0),
@@ -56,12 +59,17 @@ impl Column {
 }
 
 /// `runs[server][round]`.
-pub(crate) fn of(settings: &LoadSettings, names: &[&str], runs: &[Vec<Envelope>]) -> String {
+pub(crate) fn of(
+    scenario: &str,
+    extent: &Extent,
+    names: &[&str],
+    runs: &[Vec<Envelope>],
+) -> String {
     let json: Vec<Vec<Value>> =
         runs.iter().map(|runs| runs.iter().map(as_json).collect()).collect();
     let has = |column: &&Column| json.iter().flatten().any(|run| column.is_worth_a_look(run));
     let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
-    let mut text = heading(settings, names);
+    let mut text = heading(scenario, extent, names);
     let headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
     // Writing to a String cannot fail.
     let _ = writeln!(text, " {} |", headings.join(" | "));
@@ -76,13 +84,12 @@ fn as_json(run: &Envelope) -> Value {
     serde_json::to_value(run).expect("an envelope has only string keys and finite numbers")
 }
 
-fn heading(settings: &LoadSettings, names: &[&str]) -> String {
-    let load = match settings.requests_per_second {
+fn heading(scenario: &str, extent: &Extent, names: &[&str]) -> String {
+    let load = match extent.requests_per_second {
         Some(rate) => format!("{rate:.0} requests/s"),
-        None if settings.connections == 1 => "1 connection".to_owned(),
-        None => format!("{} connections", settings.connections),
+        None if extent.connections == 1 => "1 connection".to_owned(),
+        None => format!("{} connections", extent.connections),
     };
-    let scenario = settings.scenario.name();
     let first = names.first().copied().unwrap_or_default();
     format!("| {scenario}, {load} | requests/s (lowest - highest) | {first} is |")
 }
@@ -113,6 +120,8 @@ fn values(runs: &[Value], figure: &str) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::Map;
 
     use super::*;
@@ -143,8 +152,15 @@ mod tests {
     fn a_line_has_medians_and_only_figures_that_somebody_has() {
         let one = [100.0, 300.0, 200.0].map(|rate| run(rate, Some(0.5))).to_vec();
         let other = [100.0, 100.0, 100.0].map(|rate| run(rate, None)).to_vec();
-        let settings = LoadSettings::parsed(&["--scenario", "noop"], 4);
-        let table = of(&settings, &["a", "b"], &[one, other]);
+        let extent = Extent {
+            connections: 4,
+            duration: Duration::from_secs(1),
+            keep_alive: true,
+            requests_per_second: None,
+            seed: 1,
+            timeout: Duration::from_secs(1),
+        };
+        let table = of("noop", &extent, &["a", "b"], &[one, other]);
         let expected = "\
 | noop, 4 connections | requests/s (lowest - highest) | a is | p50 us | p95 us | p99 us | Jain | errors |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

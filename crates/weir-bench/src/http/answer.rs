@@ -15,6 +15,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) closes: bool,
     /// Bytes that it takes.
     pub(crate) length: usize,
+    /// Of those, behind the head; with the framing of chunks.
+    pub(crate) body_bytes: usize,
 }
 
 /// Where a body ends.
@@ -55,6 +57,7 @@ pub(crate) fn parse(input: &[u8], is_closed: bool) -> Result<Option<Answer<'_>>,
         worker: head.worker,
         closes,
         length: head_bytes + bytes,
+        body_bytes: bytes,
     }))
 }
 

@@ -1,0 +1,186 @@
+//! The flags of a gems run, checked once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::checks::{as_seconds, within, within_f64};
+use crate::http::Extent;
+
+const CONNECTIONS_MAX: u64 = 20_000;
+const RATE_MAX: f64 = 1e6;
+const SECONDS_MAX: f64 = 86_400.0;
+/// So that a request stays below `REQUEST_BYTES_MAX`, however long the names are.
+const NAMES_PER_REQUEST_MAX: u64 = 200;
+const CONNECTIONS: usize = 4;
+/// More than a good server ever has waiting, so that requests wait there and not here.
+const CONNECTIONS_OF_AN_OPEN_LOOP: usize = 500;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scenario {
+    /// GET /info/NAME, each name as likely as the others.
+    Info,
+    /// The last bytes of /versions, as Bundler asks for what it does not have yet.
+    VersionsTail,
+    /// All of /versions, as a new client does.
+    VersionsFull,
+    /// GET /api/v1/dependencies with lists of names that never repeat.
+    Dependencies,
+    /// POST /api/v1/gems, each a new gem; and when another client sees it at the end of /versions.
+    Push,
+}
+
+impl Scenario {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::VersionsTail => "versions-tail",
+            Self::VersionsFull => "versions-full",
+            Self::Dependencies => "dependencies",
+            Self::Push => "push",
+        }
+    }
+}
+
+/// How much of what. An operation is a request that was answered as it should be.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadFlags {
+    // Who carries these flags says when it is required.
+    #[arg(long, value_enum)]
+    pub(crate) scenario: Option<Scenario>,
+    /// How long requests are sent; those under way at the end are waited for.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Open loop: so many requests come in a second on average, at random times (a Poisson process), however the
+    /// others fare. Without it (closed loop) each connection asks again when it has its answer.
+    #[arg(long)]
+    pub(crate) requests_per_second: Option<f64>,
+    /// Scenario dependencies.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) names_per_request: usize,
+    /// Scenario versions-tail: so many bytes.
+    #[arg(long, default_value_t = 4_096)]
+    pub(crate) tail_bytes: usize,
+    /// Scenario push: the key in the header Authorization.
+    #[arg(long, env = "GEM_HOST_API_KEY", hide_env_values = true, default_value = "")]
+    pub(crate) api_key: String,
+    /// Decides what is asked for, and arrivals.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Longest wait for an answer, from when the request should have been sent; it is an error then.
+    #[arg(long, default_value_t = 30.0)]
+    pub(crate) timeout_seconds: f64,
+}
+
+/// Flags that hold together.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LoadSettings {
+    #[serde(skip)]
+    pub(crate) scenario: Scenario,
+    pub(crate) connections: usize,
+    #[serde(rename = "seconds", serialize_with = "as_seconds")]
+    pub(crate) duration: Duration,
+    /// `None`: closed loop.
+    pub(crate) requests_per_second: Option<f64>,
+    pub(crate) names_per_request: usize,
+    pub(crate) tail_bytes: usize,
+    #[serde(skip)]
+    pub(crate) api_key: String,
+    pub(crate) seed: u64,
+    #[serde(rename = "timeout_seconds", serialize_with = "as_seconds")]
+    pub(crate) timeout: Duration,
+}
+
+impl LoadSettings {
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            connections: self.connections,
+            duration: self.duration,
+            keep_alive: true,
+            requests_per_second: self.requests_per_second,
+            seed: self.seed,
+            timeout: self.timeout,
+        }
+    }
+}
+
+impl LoadFlags {
+    /// `connections`: `None` for as many as usual.
+    pub(crate) fn checked(&self, connections: Option<usize>) -> Result<LoadSettings> {
+        let scenario = self.scenario.context("--scenario is missing")?;
+        let usual = match self.requests_per_second {
+            None => CONNECTIONS,
+            Some(_) => CONNECTIONS_OF_AN_OPEN_LOOP,
+        };
+        let connections = connections.unwrap_or(usual);
+        within("--connections", connections as u64, 1, CONNECTIONS_MAX)?;
+        within("--names-per-request", self.names_per_request as u64, 1, NAMES_PER_REQUEST_MAX)?;
+        within("--tail-bytes", self.tail_bytes as u64, 1, u64::MAX)?;
+        within_f64("--seconds", self.seconds, 1e-3, SECONDS_MAX)?;
+        within_f64("--timeout-seconds", self.timeout_seconds, 1e-3, SECONDS_MAX)?;
+        within_f64(
+            "--requests-per-second",
+            self.requests_per_second.unwrap_or(1.0),
+            1e-3,
+            RATE_MAX,
+        )?;
+        let has_key =
+            !self.api_key.is_empty() && self.api_key.bytes().all(|b| b.is_ascii_graphic());
+        ensure!(
+            scenario != Scenario::Push || has_key,
+            "--scenario push wants --api-key (or GEM_HOST_API_KEY): weir gems key create"
+        );
+        Ok(LoadSettings {
+            scenario,
+            connections,
+            duration: Duration::from_secs_f64(self.seconds),
+            requests_per_second: self.requests_per_second,
+            names_per_request: self.names_per_request,
+            tail_bytes: self.tail_bytes,
+            api_key: self.api_key.clone(),
+            seed: self.seed,
+            timeout: Duration::from_secs_f64(self.timeout_seconds),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        load: LoadFlags,
+    }
+
+    fn checked(flags: &[&str]) -> Result<LoadSettings> {
+        Flags::parse_from(["bench"].iter().chain(flags)).load.checked(None)
+    }
+
+    #[test]
+    fn an_open_loop_has_more_connections() {
+        let closed = checked(&["--scenario", "info"]).expect("valid");
+        let open = checked(&["--scenario", "info", "--requests-per-second", "9"]).expect("valid");
+        assert_eq!((closed.connections, open.connections), (4, 500));
+    }
+
+    #[test]
+    fn a_flag_that_makes_no_sense_is_named() {
+        for (all, named) in [
+            (vec!["--scenario", "push"], "--api-key"),
+            (vec!["--scenario", "push", "--api-key", "a b"], "--api-key"),
+            (vec!["--scenario", "info", "--seconds", "0"], "--seconds 0"),
+            (vec!["--scenario", "dependencies", "--names-per-request", "0"], "--names-per-request"),
+            (vec!["--scenario", "versions-tail", "--tail-bytes", "0"], "--tail-bytes 0"),
+        ] {
+            let error = checked(&all).expect_err("refused").to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

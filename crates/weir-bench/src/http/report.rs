@@ -1,0 +1,111 @@
+//! Turns a run into the common envelope.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::Extent;
+use super::target::HttpRun;
+use crate::envelope::Envelope;
+use crate::process_usage::{Usage, cpu_resolution};
+
+/// What a bench adds to a run.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) bench: &'static str,
+    pub(crate) scenario: &'static str,
+    pub(crate) settings: Value,
+    /// Beside those of the client.
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+    pub(crate) extra: Map<String, Value>,
+}
+
+impl Figures {
+    pub(crate) fn envelope(self, run: &HttpRun, extent: &Extent) -> Envelope {
+        let tally = &run.tally;
+        let seconds = extent.duration.as_secs_f64();
+        let spent = run.server.map(|(before, after)| Spent::between(before, after));
+        let quantile = |quantile| rounded(tally.latencies.quantile_us(quantile));
+        Envelope {
+            bench: self.bench,
+            scenario: self.scenario,
+            seconds,
+            operations_per_second: rounded(as_number(tally.in_time) / seconds),
+            p50_us: quantile(0.50),
+            p95_us: quantile(0.95),
+            p99_us: quantile(0.99),
+            errors: tally.faults.count + self.errors,
+            client_cpu_seconds: run.client_cpu.as_secs_f64(),
+            server_cpu_seconds: spent.map(|spent| spent.cpu.as_secs_f64()),
+            server_cpu_us_per_operation: spent.map(|spent| each_us(spent.cpu, tally.answered)),
+            server_rss_bytes: run.server.map(|(_, after)| after.rss_bytes),
+            extra: extra(run, self.extra, self.first_error),
+            settings: self.settings,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    cpu: Duration,
+    system_cpu: Duration,
+}
+
+impl Spent {
+    fn between(before: Usage, after: Usage) -> Self {
+        Self {
+            cpu: after.cpu.saturating_sub(before.cpu),
+            system_cpu: after.system_cpu.saturating_sub(before.system_cpu),
+        }
+    }
+}
+
+fn extra(
+    run: &HttpRun,
+    own: Map<String, Value>,
+    first_error: Option<String>,
+) -> Map<String, Value> {
+    let tally = &run.tally;
+    let mut extra = Map::new();
+    let mut add = |key: &str, value: Value| extra.insert(key.to_owned(), value);
+    add("requests", tally.requests.into());
+    add("timeouts", tally.timeouts.into());
+    for (key, value) in own {
+        add(&key, value);
+    }
+    add("max_us", rounded(tally.latencies.longest_us()).into());
+    add("waited_for_connection", tally.waited_for_connection.into());
+    add("reconnects", tally.reconnects.into());
+    add("statuses", json!(tally.statuses));
+    if let Some((before, after)) = run.server {
+        let spent = Spent::between(before, after);
+        let user = spent.cpu.saturating_sub(spent.system_cpu);
+        add("server_user_cpu_us_per_operation", each_us(user, tally.answered).into());
+        add("server_system_cpu_us_per_operation", each_us(spent.system_cpu, tally.answered).into());
+        add("server_processes", after.processes.into());
+        add("server_cpu_resolution_seconds", cpu_resolution().as_secs_f64().into());
+    }
+    if let Some(text) = tally.faults.first.clone().or(first_error) {
+        add("first_error", text.into());
+    }
+    extra
+}
+
+pub(crate) fn each_us(spent: Duration, operations: u64) -> f64 {
+    rounded(spent.as_secs_f64() * 1e6 / as_number(operations.max(1)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 operations")]
+pub(crate) fn as_number(count: u64) -> f64 {
+    count as f64
+}
+
+/// More than any of these figures means.
+pub(crate) fn rounded(value: f64) -> f64 {
+    decimals(value, 1e3)
+}
+
+pub(crate) fn decimals(value: f64, scale: f64) -> f64 {
+    (value * scale).round() / scale
+}
