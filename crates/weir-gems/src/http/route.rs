@@ -24,7 +24,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; Self::COUNT] = [
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
         Self::Names,
         Self::Versions,
         Self::Info,
@@ -35,7 +36,8 @@ impl Endpoint {
         Self::Push,
         Self::Yank,
     ];
-    pub(crate) const COUNT: usize = 9;
+    /// How many there are.
+    pub const COUNT: usize = 9;
 
     /// Its name.
     #[must_use]
