@@ -14,6 +14,7 @@ mod push;
 mod range;
 mod receive;
 mod representation;
+mod root;
 mod route;
 mod specs;
 mod yank;
@@ -163,6 +164,7 @@ impl<S: Store> Gems<S> {
         B::Error: Into<BoxError>,
     {
         match route {
+            Route::Root => self.root(call),
             Route::Text(kind) => self.text(call, kind).await,
             Route::Info(name) => self.info(call, &name).await,
             Route::Dependencies(format) => self.dependencies(call, format).await,

@@ -43,8 +43,8 @@ pub(crate) struct OffArguments {
     target: Target,
     /// Names of events; `*` stands for any text
     pattern: Pattern,
-    /// It names endpoints of the index of gems: names, versions, info, dependencies, specs, gemspec,
-    /// file, push, yank
+    /// It names endpoints of the index of gems: root, names, versions, info, dependencies, specs,
+    /// gemspec, file, push, yank
     #[arg(long)]
     gems: bool,
     /// For so long, for example 10m [default: until it is switched on]

@@ -97,6 +97,7 @@ fn below_its_mount_everything_is_the_indexs_and_all_else_the_apps() {
     import(&weir.site, &line("rack", &["1.0"]));
     let body = |path| get(weir.front(), path, "").1;
     assert_eq!(body("/gems-index/names"), "---\nrack\n");
+    assert!(body("/gems-index/").starts_with("An index of gems."));
     assert_eq!(body("/gems-index/nothing"), "there is nothing at this path\n");
     assert_eq!(body("/names"), "shop /names");
     assert_eq!(body("/gems-index-of-the-app"), "shop /gems-index-of-the-app");
@@ -124,7 +125,7 @@ fn an_endpoint_that_is_off_stays_off_over_a_restart() {
     exit: 2
     -- stdout
     -- stderr
-    error: gems have no endpoint "dependency"; they have names, versions, info, dependencies, specs, gemspec, file, push, yank
+    error: gems have no endpoint "dependency"; they have root, names, versions, info, dependencies, specs, gemspec, file, push, yank
     "#);
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "typing"]), @r"
     exit: 2
