@@ -8,7 +8,7 @@
 //! - [`ring`]: which node has a key, by consistent hashing.
 //! - [`secret`]: text that never shows itself in logs.
 //! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
-//! - [`switch`]: what an operator turns off at run time, by name.
+//! - [`switch`]: what an operator turns off at run time, by name; [`switchboard`]: over a restart, too.
 //! - [`token_bucket`]: at most so many at once, and one more after each interval.
 //! - `shutdown` (feature `tokio`): how a service ends.
 
@@ -24,4 +24,5 @@ pub mod semaphore;
 #[cfg(feature = "tokio")]
 pub mod shutdown;
 pub mod switch;
+pub mod switchboard;
 pub mod token_bucket;

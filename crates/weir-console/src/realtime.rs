@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use weir_base::clock::Clock;
 use weir_base::history::{self, History};
+use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
-use weir_realtime::switchboard::Switchboard;
 use weir_realtime::view;
 
 pub(crate) use self::rates::Rates;

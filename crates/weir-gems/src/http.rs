@@ -14,6 +14,7 @@ mod push;
 mod range;
 mod receive;
 mod representation;
+mod root;
 mod route;
 mod specs;
 mod yank;
@@ -25,7 +26,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::{Method, Request, Response};
-use weir_base::clock::Clock;
+use weir_base::clock::{Clock, Timestamp};
 use weir_base::semaphore::Semaphore;
 use weir_base::switch::Switches;
 use weir_net::server::{Body, BoxError};
@@ -95,14 +96,32 @@ impl<S: Store> Gems<S> {
         &self.store
     }
 
+    pub(crate) fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// Whether a path is one of these.
     #[must_use]
     pub fn serves(&self, path: &str) -> bool {
         Route::parse(path, &self.settings.load().mount).is_some()
     }
 
-    /// Answers a request.
+    /// Answers a request, where every path begins with the settings' mount.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let settings = self.settings.load_full();
+        self.answer_below(&settings.mount, request).await
+    }
+
+    /// Answers a request, where every path begins with `mount`: one index may be at several places.
+    pub async fn answer_below<B>(&self, mount: &str, request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
         B::Error: Into<BoxError>,
@@ -110,7 +129,7 @@ impl<S: Store> Gems<S> {
         let start = self.clock.now();
         let (request, body) = request.into_parts();
         let settings = self.settings.load_full();
-        let Some(route) = Route::parse(request.uri.path(), &settings.mount) else {
+        let Some(route) = Route::parse(request.uri.path(), mount) else {
             return Failure::not_found("there is nothing at this path").into_response();
         };
         let endpoint = route.endpoint();
@@ -145,6 +164,7 @@ impl<S: Store> Gems<S> {
         B::Error: Into<BoxError>,
     {
         match route {
+            Route::Root => self.root(call),
             Route::Text(kind) => self.text(call, kind).await,
             Route::Info(name) => self.info(call, &name).await,
             Route::Dependencies(format) => self.dependencies(call, format).await,

@@ -6,7 +6,8 @@
 //! - [`package`]: `.gem` files, which anybody may have written;
 //! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
 //! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
-//! - [`keys`], [`settings`], `metrics`.
+//! - [`keys`], [`settings`], `metrics`;
+//! - for operators: [`view`], what they may see; [`operations`], what they can do.
 
 pub mod dependency_api;
 mod files;
@@ -17,6 +18,7 @@ pub mod keys;
 pub mod marshal;
 mod metrics;
 pub mod name;
+pub mod operations;
 pub mod package;
 pub mod platform;
 pub mod release;
@@ -24,6 +26,7 @@ pub mod requirement;
 pub mod settings;
 pub mod store;
 pub mod version;
+pub mod view;
 
 pub use files::Files;
 pub use http::{Endpoint, Gems, GemsParts};

@@ -201,7 +201,7 @@ impl Hub {
     /// What is not sent at the moment, by names of events: of servers, of clients, and of the
     /// protocol (`pusher_internal:member_*`).
     #[must_use]
-    pub const fn switches(&self) -> &Switches {
+    pub const fn switches(&self) -> &Arc<Switches> {
         &self.cores.switches
     }
 

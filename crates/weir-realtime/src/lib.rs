@@ -10,8 +10,8 @@
 //! - `saved`: histories over a graceful restart.
 //! - [`webhooks`]: telling the application's server.
 //! - [`settings`], [`metrics`], [`origin`].
-//! - For operators: [`view`], what they may see; [`watch`], one channel as it goes on; [`operations`]
-//!   and [`switchboard`], what they can do.
+//! - For operators: [`view`], what they may see; [`watch`], one channel as it goes on;
+//!   [`operations`], what they can do.
 
 mod app;
 mod channel;
@@ -30,7 +30,6 @@ mod session;
 pub mod settings;
 pub mod shard;
 mod sse;
-pub mod switchboard;
 mod users;
 pub mod view;
 pub mod watch;

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand};
+use crate::commands::{GemsCommand, JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand};
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify), 2 could \
-                        not do it, 64 wrong usage.")]
+#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify, gems \
+                        verify), 2 could not do it, 64 wrong usage.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -42,7 +42,10 @@ pub(crate) enum Command {
     /// Look at realtime channels and act on them
     #[command(subcommand)]
     Realtime(RealtimeCommand),
-    /// Turn off at run time what can be spared: events of realtime, by name
+    /// Look at the index of gems and act on it
+    #[command(subcommand)]
+    Gems(GemsCommand),
+    /// Turn off at run time what can be spared: events of realtime, endpoints of gems, by name
     #[command(subcommand)]
     Switch(SwitchCommand),
     /// See and steer the workers of the front's apps

@@ -2,6 +2,7 @@
 
 mod cores;
 mod end;
+mod gems;
 mod jobs;
 mod pages;
 mod realtime;
@@ -23,6 +24,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::switchboard::Switchboard;
 use weir_console::live::Live;
 use weir_front::{
     AccessLog, AccessLogMetrics, AppSettings, Apps, Drain, FrontMetrics, Proxy, ProxySettings,
@@ -33,6 +35,7 @@ use weir_supervisor::inherited::Inherited;
 
 pub(crate) use self::cores::Addresses;
 use self::cores::{Cores, Sockets};
+use self::gems::Gems;
 use self::jobs::{Door, Jobs};
 use self::pages::Pages;
 use self::realtime::Realtime;
@@ -58,6 +61,8 @@ pub(crate) struct Weir {
     cores: Option<Cores>,
     /// None: no core serves it.
     realtime: Option<Realtime>,
+    /// None: not wanted in this process.
+    gems: Option<Gems>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
     /// Apps whose workers take connections themselves.
@@ -126,6 +131,7 @@ impl Weir {
             jobs: None,
             cores: None,
             realtime: None,
+            gems: None,
             access_log: None,
             reported: Arc::default(),
             orders: Orders::default(),
@@ -139,7 +145,11 @@ impl Weir {
         let sockets = Sockets::take(settings, &mut inherited, &certificates)?;
         let take = || Door::take(settings, &mut inherited, &certificates);
         let door = Part::Jobs.is_among(only).then(take).transpose()?;
-        let wants_realtime = sockets.is_some() && Part::Realtime.is_among(only);
+        if settings.gems.is_enabled && Part::Gems.is_among(only) {
+            weir.gems = Some(Gems::open(settings, &weir.clock, &mut registry).await?);
+        }
+        let has_realtime = sockets.as_ref().is_some_and(Sockets::have_realtime);
+        let wants_realtime = has_realtime && Part::Realtime.is_among(only);
         let histories = wants_realtime.then(|| Place::take(Of::Histories, &settings.data_dir));
         let histories = histories.transpose()?;
         let jobs_and_pages = Place::take(Of::JobsAndPages, &settings.data_dir)?;
@@ -219,7 +229,7 @@ impl Weir {
         sockets: Sockets,
         registry: &mut Registry,
     ) -> anyhow::Result<()> {
-        if Part::Realtime.is_among(only) {
+        if sockets.have_realtime() && Part::Realtime.is_among(only) {
             let (cores, draining) = (sockets.cores(settings), self.draining.clone());
             let starting = Realtime::start(settings, cores, registry, &self.clock, draining);
             self.realtime = Some(starting.await);
@@ -236,17 +246,21 @@ impl Weir {
             access_log: self.access_log.clone(),
         };
         let (front_listener, publishers) = (sockets.front_listener(), self.publishers.clone());
+        let gems = self.gems.as_ref();
+        let gems = gems.map(|gems| gems.places(sockets.gems_listener(), front_listener));
         let service = move |core| {
             let drain = Drain { begun: draining.clone(), window: drain_window };
             Rc::new(Front {
                 realtime: shards.as_ref().map(|shards| shards(core)),
                 proxy: Proxy::new(Arc::clone(&apps), proxy_settings.clone(), core, drain),
+                gems: gems.clone(),
                 front_listener,
                 publishers: publishers.clone(),
             })
         };
         let cores = Cores::start(settings, sockets, registry, &self.clock, service)?;
-        self.watch("front.tls", cores.tls());
+        self.watch("front.tls", cores.tls().front.as_ref());
+        self.watch("gems.tls", cores.tls().gems.as_ref());
         self.cores = Some(cores);
         Ok(())
     }
@@ -276,6 +290,11 @@ impl Weir {
         });
         // Up to here operators spoke to the process before.
         self.holds.restore();
+        let switches = [
+            self.realtime.as_ref().map(|it| it.for_operators().switches),
+            self.gems.as_ref().map(|it| it.for_operators().switches),
+        ];
+        switches.iter().flatten().for_each(Switchboard::read_again);
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if let Some(door) = door {
@@ -298,6 +317,7 @@ impl Weir {
             clock: &self.clock,
             jobs: jobs.map(Jobs::handle),
             realtime: realtime.map(Realtime::for_operators),
+            gems: self.gems.as_ref().map(Gems::for_operators),
             front,
             restart: Restart {
                 orders: self.orders.clone(),
@@ -310,6 +330,10 @@ impl Weir {
                 only,
                 jobs_listen: jobs.map(Jobs::address),
                 cores: self.cores.as_ref().map(Cores::addresses).unwrap_or_default(),
+                gems_mount: self
+                    .gems
+                    .as_ref()
+                    .and_then(|_| settings.gems.mount().map(str::to_owned)),
             },
             live,
             registry,
@@ -363,12 +387,12 @@ impl Weir {
         silent
     }
 
-    /// Puts new settings in force; answers what needs a restart. `wants_realtime`: it was not
-    /// started without that part.
+    /// Puts new settings in force; answers what needs a restart. `only`: the parts that are wanted
+    /// (none: all).
     pub(crate) async fn reload(
         &self,
         settings: &Settings,
-        wants_realtime: bool,
+        only: &[Part],
     ) -> anyhow::Result<Vec<String>> {
         let mut kept = match &self.jobs {
             Some(jobs) => jobs.reload(settings).await?,
@@ -383,8 +407,17 @@ impl Weir {
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),
             // Its sockets are bound when Weir starts.
-            None if wants_realtime && settings.has_front() => kept.push("realtime.apps".to_owned()),
+            None if Part::Realtime.is_among(only) && settings.has_front() => {
+                kept.push("realtime.apps".to_owned());
+            }
             None => {}
+        }
+        if let Some(gems) = &self.gems {
+            gems.reload(settings);
+        }
+        let wants_gems = settings.gems.is_enabled && Part::Gems.is_among(only);
+        if wants_gems != self.gems.is_some() {
+            kept.push("gems".to_owned());
         }
         kept.extend(self.reload_apps(settings));
         Ok(kept)

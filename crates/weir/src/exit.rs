@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Did what was asked.
     Fine,
-    /// Looked, and found a problem (`weir check`, `weir jobs verify`).
+    /// Looked, and found a problem (`weir check`, `weir jobs verify`, `weir gems verify`).
     FoundProblem,
     /// Could not do what was asked.
     Failed,

@@ -1,7 +1,8 @@
-//! What each core does with HTTP: realtime at `/app/`, `/apps/` and `/users/` where it has apps, the
-//! front's apps at all else.
+//! What each core does with HTTP: gems at the listener of their own and below their mount, realtime at
+//! `/app/`, `/apps/` and `/users/` where it has apps, the front's apps at all else.
 
 use std::future::{Future, ready};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +17,8 @@ use weir_front::Proxy;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
 
+use crate::gems::GemsPlaces;
+
 /// What the paths of WebSockets begin with; the key of an app follows.
 const SOCKETS: &str = "/app/";
 
@@ -24,6 +27,8 @@ const SOCKETS: &str = "/app/";
 pub(crate) struct Front {
     /// None: not served here.
     pub(crate) realtime: Option<Rc<Shard>>,
+    /// None: likewise.
+    pub(crate) gems: Option<GemsPlaces>,
     pub(crate) proxy: Rc<Proxy>,
     /// The listener at which apps are served; realtime is at all.
     pub(crate) front_listener: Option<usize>,
@@ -80,6 +85,12 @@ impl Front {
         })
     }
 
+    /// The index of gems, where the path is its own, and what such paths begin with.
+    fn gems_at(&self, peer: Peer, path: &str) -> Option<(&GemsPlaces, Arc<str>)> {
+        let gems = self.gems.as_ref()?;
+        gems.mount_of(peer.listener, path).map(|mount| (gems, mount))
+    }
+
     fn has_apps_at(&self, peer: Peer) -> bool {
         self.proxy.serves() && self.front_listener == Some(peer.listener)
     }
@@ -94,6 +105,9 @@ impl Service for Front {
     }
 
     fn upgrade(self: &Rc<Self>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
+        if self.gems_at(upgrade.peer, upgrade.head.path()).is_some() {
+            return Err(upgrade.refuse(StatusCode::NOT_FOUND, NO_UPGRADES));
+        }
         if let Some(realtime) = self.realtime_at(upgrade.head.path()) {
             return realtime.connect(upgrade);
         }
@@ -117,10 +131,14 @@ impl Service for Front {
         request: Request<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<Body>> {
+        if let Some((gems, mount)) = self.gems_at(peer, request.uri().path()) {
+            let index = Arc::clone(&gems.index);
+            let answer: Answer = Box::pin(async move { index.answer_below(&mount, request).await });
+            return Either::Right(Either::Left(answer));
+        }
         if let Some(realtime) = self.realtime_at(request.uri().path()) {
             let (realtime, publisher) = (Rc::clone(realtime), self.publishers.enter());
-            // Boxed, for its size would be that of each request to an app, too.
-            let answer = Box::pin(async move {
+            let answer: Answer = Box::pin(async move {
                 let _publisher = publisher;
                 realtime.answer(request, peer).await
             });
@@ -133,7 +151,11 @@ impl Service for Front {
     }
 }
 
-const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]]\n";
+/// Boxed, for its size would be that of each request to an app, too.
+type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
+
+const NOTHING_HERE: &str = "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n";
+const NO_UPGRADES: &str = "the index of gems upgrades nothing\n";
 
 fn nothing_here() -> Response<Body> {
     let mut response = Response::new(Body::from(NOTHING_HERE));

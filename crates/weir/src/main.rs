@@ -6,9 +6,10 @@
 //! - [`run`], [`compose`]: the service process that is replaced: lifecycle, and who is joined to whom.
 //! - [`turn`]: what two service processes can't both have while one replaces the other.
 //! - [`alive`]: what the service tells its parent while it serves.
-//! - [`front`]: what each core does with HTTP.
+//! - [`front`]: what each core does with HTTP; [`gems`]: where the index of gems is.
 //! - [`sockets`]: apps whose workers take connections themselves.
-//! - [`status`], [`realtime_admin`], [`workers_admin`], [`restart_admin`]: the admin API, beside what the parts bring along.
+//! - [`status`], [`realtime_admin`], [`gems_admin`], [`switches_admin`], [`workers_admin`], [`restart_admin`]: the
+//!   admin API, beside what the parts bring along.
 //! - [`admin_client`]: how the other commands talk to a running Weir.
 
 mod admin_client;
@@ -19,6 +20,8 @@ mod compose;
 mod config;
 mod exit;
 mod front;
+mod gems;
+mod gems_admin;
 mod holds;
 mod http;
 mod logging;
@@ -32,6 +35,7 @@ mod restart_admin;
 mod run;
 mod sockets;
 mod status;
+mod switches_admin;
 mod turn;
 mod workers_admin;
 mod workers_metrics;

@@ -12,6 +12,8 @@ pub(crate) enum Part {
     Front,
     /// Realtime channels, on front.listen and realtime.listen.
     Realtime,
+    /// The index of gems, on gems.listen and at gems.mount.
+    Gems,
     /// Processes that work off jobs.
     Workers,
     /// The console, with the admin API and /metrics, over TCP.
@@ -30,6 +32,7 @@ impl Part {
             Self::Jobs => "jobs",
             Self::Front => "front",
             Self::Realtime => "realtime",
+            Self::Gems => "gems",
             Self::Workers => "workers",
             Self::Console => "console",
         }

@@ -1,4 +1,4 @@
-//! The admin API of realtime and of its switches, for the command line, scripts and tests. Mounted
+//! The admin API of realtime, for the command line, scripts and tests. Mounted
 //! under `/v1`.
 //!
 //! | request | answer |
@@ -11,28 +11,25 @@
 //! | `GET realtime/tail?app=&channel=` | server-sent events: `{left_out,events}` |
 //! | `POST realtime/publish` | [`EventPublished`] |
 //! | `POST realtime/disconnect` | `{"count":n}`: connections told |
-//! | `GET switches`, `POST switches` | a list of [`SwitchView`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
 mod problem;
-mod switches;
 mod tail;
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::routing::get;
-use axum::routing::post;
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::switchboard::Switchboard;
 use weir_realtime::hub::Hub;
 use weir_realtime::operations::{EventPublished, PublishEvent};
-use weir_realtime::switchboard::Switchboard;
 use weir_realtime::view;
 
-pub(crate) use self::switches::{Flip, Position};
+pub(crate) use self::problem::not_served;
 
 /// Channels, events or users in one answer, unless asked for another number ..
 const LIMIT: usize = 100;
@@ -63,9 +60,7 @@ pub(crate) enum Disconnect {
 /// The routes; without realtime they say so.
 pub(crate) fn router(realtime: Option<Realtime>) -> Router {
     let Some(realtime) = realtime else {
-        return Router::new()
-            .route("/realtime/{*rest}", axum::routing::any(async || problem::not_served()))
-            .route("/switches", axum::routing::any(async || problem::not_served()));
+        return Router::new().route("/realtime/{*rest}", any(async || not_served()));
     };
     let pages = Router::new()
         .route("/overview", get(overview))
@@ -79,10 +74,7 @@ pub(crate) fn router(realtime: Option<Realtime>) -> Router {
         .route("/disconnect", post(disconnect))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method());
-    Router::new()
-        .nest("/realtime", pages)
-        .route("/switches", get(switches::list).post(switches::flip))
-        .with_state(realtime)
+    Router::new().nest("/realtime", pages).with_state(realtime)
 }
 
 type Answer<T> = Result<Json<T>, Problem>;

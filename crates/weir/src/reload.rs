@@ -9,7 +9,6 @@ use crate::compose::Weir;
 use crate::config::{Loaded, environment};
 use crate::logging::Logging;
 use crate::parent::Handover;
-use crate::part::Part;
 
 /// What a reload needs.
 #[derive(Debug)]
@@ -39,8 +38,7 @@ impl Reload {
         // Settings that need a restart stay those of the start, so that a later reload says so
         // again; each part tells which of its own it kept.
         let patience = self.loaded.settings.admin.request_timeout;
-        let wants_realtime = Part::Realtime.is_among(&handover.flags.only);
-        let reloaded = weir.reload(&fresh.settings, wants_realtime);
+        let reloaded = weir.reload(&fresh.settings, &handover.flags.only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
             tracing::warn!("{setting} changed: needs a restart");

@@ -19,9 +19,12 @@ use weir_realtime::hub::Hub;
 
 use crate::compose::Addresses;
 use crate::config::Settings;
+use crate::gems::{Index, Operated};
+use crate::gems_admin;
 use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
 use crate::restart_admin::{self, Restart};
+use crate::switches_admin::{self, Switches};
 use crate::workers_admin;
 
 /// What `/v1/status` answers.
@@ -42,6 +45,12 @@ pub(crate) struct Status {
     pub(crate) realtime_listen: Option<String>,
     /// None: it is not served here.
     pub(crate) realtime: Option<weir_realtime::view::Overview>,
+    /// `127.0.0.1:7422`; None: not opened.
+    pub(crate) gems_listen: Option<String>,
+    /// What paths of gems begin with at the front; None: they are not there.
+    pub(crate) gems_mount: Option<String>,
+    /// None: they are not served here.
+    pub(crate) gems: Option<weir_gems::view::Overview>,
 }
 
 /// What doesn't change while this process lives.
@@ -55,6 +64,8 @@ pub(crate) struct Facts {
     /// None: they are not served here.
     pub(crate) jobs_listen: Option<SocketAddr>,
     pub(crate) cores: Addresses,
+    /// None: gems are not at the front.
+    pub(crate) gems_mount: Option<String>,
 }
 
 impl Facts {
@@ -69,31 +80,39 @@ impl Facts {
 pub(crate) fn api(
     jobs: Option<Handle>,
     realtime: Option<Realtime>,
+    gems: Option<Operated>,
     front: workers_admin::Front,
     restart: Restart,
     facts: Facts,
     body_bytes_max: usize,
 ) -> Router {
     let hub = realtime.as_ref().map(|realtime| Arc::clone(&realtime.hub));
+    let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
+    let switches = Switches {
+        realtime: realtime.as_ref().map(|realtime| realtime.switches.clone()),
+        gems: gems.as_ref().map(|gems| gems.switches.clone()),
+    };
     let of_jobs = match &jobs {
         Some(handle) => weir_jobs::admin::router(handle.clone()),
         None => without_jobs::router(&facts.only),
     };
     realtime_admin::router(realtime)
+        .merge(gems_admin::router(gems))
+        .merge(switches_admin::router(switches))
         .merge(workers_admin::router(front))
         .merge(restart_admin::router(restart))
         .nest("/jobs", of_jobs)
-        .route("/status", get(status).with_state((jobs, hub, facts)))
+        .route("/status", get(status).with_state((jobs, hub, index, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
-/// `/health`: the process answers. `/ready`: everything serves, and the job server, if there is
-/// one, takes jobs; 503 and why otherwise.
-pub(crate) fn open_routes(jobs: Option<Handle>) -> Router {
+/// `/health`: the process answers. `/ready`: everything serves, the job server takes jobs, and the
+/// index of gems can be read, as far as they are served; 503 and why otherwise.
+pub(crate) fn open_routes(jobs: Option<Handle>, gems: Option<Arc<Index>>) -> Router {
     Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/ready", get(ready))
-        .with_state(jobs)
+        .with_state((jobs, gems))
 }
 
 /// `/metrics`, as Prometheus reads them.
@@ -101,9 +120,9 @@ pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Option<Handle>, Option<Arc<Hub>>, Facts);
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Index>>, Facts);
 
-async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
+async fn status(State((handle, hub, index, facts)): State<Whole>) -> Response {
     let (mut jobs, mut problem) = (None, None);
     if let Some(handle) = handle {
         match handle.overview().await {
@@ -111,6 +130,13 @@ async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
             Err(error) => return unavailable(&error.to_string()),
         }
         problem = handle.ready().await.err().map(|error| error.to_string());
+    }
+    let mut gems = None;
+    if let Some(index) = index {
+        match index.overview().await {
+            Ok(overview) => gems = Some(overview),
+            Err(error) => problem = problem.or_else(|| Some(error.to_string())),
+        }
     }
     Json(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -123,16 +149,25 @@ async fn status(State((handle, hub, facts)): State<Whole>) -> Response {
         front_listen: facts.cores.front.map(|address| address.to_string()),
         realtime_listen: facts.cores.realtime.map(|address| address.to_string()),
         realtime: hub.map(|hub| hub.overview()),
+        gems_listen: facts.cores.gems.map(|address| address.to_string()),
+        gems_mount: facts.gems_mount,
+        gems,
     })
     .into_response()
 }
 
-async fn ready(State(jobs): State<Option<Handle>>) -> Response {
-    let Some(jobs) = jobs else { return "ready\n".into_response() };
-    match jobs.ready().await {
-        Ok(()) => "ready\n".into_response(),
-        Err(error) => unavailable(&error.to_string()),
+async fn ready(State((jobs, gems)): State<(Option<Handle>, Option<Arc<Index>>)>) -> Response {
+    if let Some(jobs) = jobs
+        && let Err(error) = jobs.ready().await
+    {
+        return unavailable(&error.to_string());
     }
+    if let Some(gems) = gems
+        && let Err(error) = gems.overview().await
+    {
+        return unavailable(&error.to_string());
+    }
+    "ready\n".into_response()
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> Response {

@@ -12,6 +12,7 @@ use crate::store::TextKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is documented by its name")]
 pub enum Endpoint {
+    Root,
     Names,
     Versions,
     Info,
@@ -24,7 +25,9 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; Self::COUNT] = [
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Root,
         Self::Names,
         Self::Versions,
         Self::Info,
@@ -35,12 +38,14 @@ impl Endpoint {
         Self::Push,
         Self::Yank,
     ];
-    pub(crate) const COUNT: usize = 9;
+    /// How many there are.
+    pub const COUNT: usize = 10;
 
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Root => "root",
             Self::Names => "names",
             Self::Versions => "versions",
             Self::Info => "info",
@@ -80,6 +85,7 @@ pub(super) enum Format {
 /// What a path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
+    Root,
     Text(TextKind),
     Info(Cow<'a, str>),
     Dependencies(Format),
@@ -97,6 +103,7 @@ impl<'a> Route<'a> {
     pub(super) fn parse(path: &'a str, mount: &str) -> Option<Self> {
         let path = path.strip_prefix(mount)?;
         Some(match path {
+            "" | "/" => Self::Root,
             "/versions" => Self::Text(TextKind::Versions),
             "/names" => Self::Text(TextKind::Names),
             "/api/v1/dependencies" => Self::Dependencies(Format::Marshal),
@@ -124,6 +131,7 @@ impl<'a> Route<'a> {
 
     pub(super) fn endpoint(&self) -> Endpoint {
         match self {
+            Self::Root => Endpoint::Root,
             Self::Text(TextKind::Versions) => Endpoint::Versions,
             Self::Text(TextKind::Names) => Endpoint::Names,
             Self::Info(_) => Endpoint::Info,
@@ -150,7 +158,8 @@ mod tests {
         let quick = "/quick/Marshal.4.8/rack-3.0.gemspec.rz";
         assert_eq!(parse(quick), Some(Route::Gemspec("rack-3.0".into())));
         assert_eq!(parse("/api/v1/gems"), Some(Route::Push));
-        for path in ["/", "/versions/", "/gems/rack", "/info", "/info/%ff", "/quick/x"] {
+        assert_eq!(parse("/"), Some(Route::Root));
+        for path in ["/versions/", "/gems/rack", "/info", "/info/%ff", "/quick/x"] {
             assert_eq!(parse(path), None, "{path}");
         }
     }
@@ -158,6 +167,8 @@ mod tests {
     #[test]
     fn everything_lies_behind_the_mount() {
         assert_eq!(Route::parse("/a/names", "/a"), Some(Route::Text(TextKind::Names)));
+        assert_eq!(Route::parse("/a", "/a"), Some(Route::Root));
+        assert_eq!(Route::parse("/a/", "/a"), Some(Route::Root));
         assert_eq!(Route::parse("/names", "/a"), None);
     }
 

@@ -1,5 +1,6 @@
 //! The ways to the cores.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use weir_base::switch::Switches;
@@ -13,7 +14,7 @@ use super::room::Room;
 pub(crate) struct Cores {
     cores: Box<[Core]>,
     /// By names of events.
-    pub(crate) switches: Switches,
+    pub(crate) switches: Arc<Switches>,
 }
 
 /// The way to one core.
@@ -32,7 +33,7 @@ impl Cores {
             room: Room::new(events_max, bytes_max),
             connections: AtomicUsize::new(0),
         };
-        Self { cores: (0..count).map(|_| core()).collect(), switches: Switches::default() }
+        Self { cores: (0..count).map(|_| core()).collect(), switches: Arc::default() }
     }
 
     pub(crate) fn len(&self) -> usize {

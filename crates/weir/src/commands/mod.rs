@@ -2,6 +2,8 @@
 
 mod check;
 mod completions;
+mod confirm;
+mod gems;
 mod init;
 mod jobs;
 mod realtime;
@@ -12,6 +14,7 @@ mod switch;
 mod up;
 mod workers;
 
+pub(crate) use self::gems::GemsCommand;
 pub(crate) use self::jobs::JobsCommand;
 pub(crate) use self::realtime::RealtimeCommand;
 pub(crate) use self::switch::SwitchCommand;
@@ -31,6 +34,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Upgrade(arguments) => restart::run(&arguments, "/v1/upgrade"),
         Command::Jobs(command) => jobs::run(command),
         Command::Realtime(command) => realtime::run(command),
+        Command::Gems(command) => gems::run(command),
         Command::Switch(command) => switch::run(command),
         Command::Workers(command) => workers::run(command),
         Command::Completions { shell } => Ok(completions::run(shell)),

@@ -35,6 +35,7 @@ fn print(status: &Status) {
         print_jobs(jobs, status.jobs_listen.as_deref().unwrap_or_default());
     }
     print_realtime(status);
+    print_gems(status);
     let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
     for hit in limits_hit.filter(|hit| hit.hits > 0) {
         output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
@@ -79,6 +80,21 @@ fn print_realtime(status: &Status) {
             "{:<12} {}{off}: {} of {} connections, {} channels, {} users",
             "app", app.id, app.connections, app.connections_max, app.channels, app.users
         ));
+    }
+}
+
+fn print_gems(status: &Status) {
+    let Some(gems) = &status.gems else { return };
+    let mounted = status.gems_mount.as_deref().zip(status.front_listen.as_deref());
+    let mounted = mounted.map(|(mount, listen)| format!("{listen}{mount}"));
+    let places: Vec<String> = status.gems_listen.iter().cloned().chain(mounted).collect();
+    output::line(&format!("{:<12} {}", "gems at", places.join(", ")));
+    output::line(&format!(
+        "{:<12} {} with releases, /versions has {} bytes",
+        "gems", gems.gems, gems.versions_bytes
+    ));
+    if !gems.switched_off.is_empty() {
+        output::line(&format!("{:<12} {}", "switched off", gems.switched_off.join(", ")));
     }
 }
 

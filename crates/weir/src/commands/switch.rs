@@ -1,11 +1,10 @@
-//! `weir switch ..`: what is not sent at the moment, by names of events.
+//! `weir switch ..`: what is not done at the moment, by names of events or endpoints.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use weir_base::clock::Clock;
 use weir_base::switch::Pattern;
-use weir_realtime::switchboard::SwitchView;
 
 use super::status::seconds;
 use crate::admin_client::{self, AdminClient};
@@ -13,16 +12,17 @@ use crate::cli::Target;
 use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
-use crate::realtime_admin::{Flip, Position};
+use crate::switches_admin::{Flip, Listed, Of, Position};
 
 /// The verbs of `weir switch`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchCommand {
     /// List what is switched off
     List(ListArguments),
-    /// Send no events of these names for now; a restart changes nothing about that
+    /// Send no events of these names for now, or answer at no endpoints of gems; a restart changes
+    /// nothing about that
     Off(OffArguments),
-    /// Send them again
+    /// Send them again, or answer there again
     On(OnArguments),
 }
 
@@ -43,6 +43,10 @@ pub(crate) struct OffArguments {
     target: Target,
     /// Names of events; `*` stands for any text
     pattern: Pattern,
+    /// It names endpoints of the index of gems: root, names, versions, info, dependencies, specs,
+    /// gemspec, file, push, yank
+    #[arg(long)]
+    gems: bool,
     /// For so long, for example 10m [default: until it is switched on]
     #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
     time: Option<Duration>,
@@ -58,6 +62,9 @@ pub(crate) struct OnArguments {
     target: Target,
     /// As `weir switch list` shows it
     pattern: Pattern,
+    /// It names endpoints of the index of gems
+    #[arg(long)]
+    gems: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -69,26 +76,31 @@ pub(super) fn run(command: SwitchCommand) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
         match command {
             SwitchCommand::List(arguments) => list(&arguments).await,
-            SwitchCommand::Off(OffArguments { target, pattern, time, json }) => {
+            SwitchCommand::Off(OffArguments { target, pattern, gems, time, json }) => {
                 // A part of a second would be no time at all.
                 let for_seconds = time.map(|time| time.as_millis().div_ceil(1_000));
                 let for_seconds = for_seconds.map(u64::try_from).transpose()?;
                 let done = format!("{pattern} is off");
-                let flip = Flip { pattern, position: Position::Off, for_seconds };
+                let flip = Flip { of: of(gems), pattern, position: Position::Off, for_seconds };
                 flip_and_tell(&target, &flip, &done, json).await
             }
-            SwitchCommand::On(OnArguments { target, pattern, json }) => {
+            SwitchCommand::On(OnArguments { target, pattern, gems, json }) => {
                 let done = format!("{pattern} is on");
-                let flip = Flip { pattern, position: Position::On, for_seconds: None };
+                let flip =
+                    Flip { of: of(gems), pattern, position: Position::On, for_seconds: None };
                 flip_and_tell(&target, &flip, &done, json).await
             }
         }
     })
 }
 
+const fn of(gems: bool) -> Of {
+    if gems { Of::Gems } else { Of::Realtime }
+}
+
 async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(&arguments.target).await?;
-    let switches: Vec<SwitchView> = client.get(PATH).await?;
+    let switches: Vec<Listed> = client.get(PATH).await?;
     if arguments.json {
         output::json(&switches)?;
     } else if switches.is_empty() {
@@ -96,14 +108,15 @@ async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {
     } else {
         let now = Clock::system().now().as_secs_f64();
         let rows: Vec<Vec<String>> = switches.iter().map(|switch| row(switch, now)).collect();
-        output::table(&["PATTERN", "OFF FOR", "ON AGAIN"], &rows);
+        output::table(&["OF", "PATTERN", "OFF FOR", "ON AGAIN"], &rows);
     }
     Ok(Exit::Fine)
 }
 
-fn row(switch: &SwitchView, now: f64) -> Vec<String> {
+fn row(Listed { of, switch }: &Listed, now: f64) -> Vec<String> {
     let until = switch.until.map(|until| format!("in {}", seconds((until - now).max(0.0))));
     vec![
+        of.to_string(),
         switch.pattern.clone(),
         seconds((now - switch.since).max(0.0)),
         until.unwrap_or_else(|| "when told".to_owned()),
@@ -117,7 +130,7 @@ async fn flip_and_tell(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let mut client = AdminClient::connect(target).await?;
-    let switches: Vec<SwitchView> = client.post(PATH, flip).await?;
+    let switches: Vec<Listed> = client.post(PATH, flip).await?;
     if json {
         output::json(&switches)?;
     } else {

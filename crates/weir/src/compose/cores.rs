@@ -1,4 +1,4 @@
-//! The cores: the sockets of the front and of realtime, TLS, and the threads that serve them.
+//! The cores: the sockets of the front, of realtime and of gems, TLS, and the threads that serve them.
 
 #[cfg(test)]
 mod tests;
@@ -15,20 +15,28 @@ use weir_base::clock::Clock;
 use weir_net::metrics::TlsMetrics;
 use weir_net::server::{self, CoreIndex, CoreListener, Ended, Limits, Outcome, Pulse, Start, Stop};
 use weir_net::tls::Agreed;
-use weir_net::{ListenAddress, Listener, NetMetrics, Tls};
+use weir_net::{ListenAddress, Listener, NetMetrics, Tls, TlsSettings};
 use weir_supervisor::inherited::Inherited;
 
 use super::end::End;
 use crate::config::Settings;
 use crate::front::Front;
-use crate::parent::{FRONT, REALTIME, of_core};
+use crate::parent::{FRONT, GEMS, REALTIME, of_core};
 
 /// The sockets that the cores are to serve.
 #[derive(Debug)]
 pub(super) struct Sockets {
     front: Vec<Listener>,
     realtime: Vec<Listener>,
-    tls: Option<Arc<Tls>>,
+    gems: Vec<Listener>,
+    tls: Certificates,
+}
+
+/// Those of the sockets that have some.
+#[derive(Clone, Debug)]
+pub(super) struct Certificates {
+    pub(super) front: Option<Arc<Tls>>,
+    pub(super) gems: Option<Arc<Tls>>,
 }
 
 /// Where the cores listen.
@@ -36,13 +44,14 @@ pub(super) struct Sockets {
 pub(crate) struct Addresses {
     pub(crate) front: Option<SocketAddr>,
     pub(crate) realtime: Option<SocketAddr>,
+    pub(crate) gems: Option<SocketAddr>,
 }
 
 /// The cores, running.
 #[derive(Debug)]
 pub(super) struct Cores {
     limits: Arc<ArcSwap<Limits>>,
-    tls: Option<Arc<Tls>>,
+    tls: Certificates,
     stop: Stop,
     addresses: Addresses,
     pulse: Pulse,
@@ -58,23 +67,41 @@ impl Sockets {
     ) -> anyhow::Result<Option<Self>> {
         let front = group(inherited, FRONT)?;
         let realtime = group(inherited, REALTIME)?;
-        if front.is_empty() && realtime.is_empty() {
+        let gems = group(inherited, GEMS)?;
+        if front.is_empty() && realtime.is_empty() && gems.is_empty() {
             return Ok(None);
         }
-        let load = |tls| Tls::load(tls, Agreed::Http, certificates.of("front.tls")).map(Arc::new);
-        let tls = settings.front.tls.clone().map(load).transpose().context("front.tls")?;
-        Ok(Some(Self { front, realtime, tls }))
+        let load = |name, tls: &Option<TlsSettings>| {
+            let load = |tls| Tls::load(tls, Agreed::Http, certificates.of(name)).map(Arc::new);
+            tls.clone().map(load).transpose().context(name)
+        };
+        let tls = Certificates {
+            front: load("front.tls", &settings.front.tls)?,
+            gems: load("gems.tls", &settings.gems.tls)?,
+        };
+        Ok(Some(Self { front, realtime, gems, tls }))
     }
 
     /// How many cores can serve them: the parent's sockets are those of its start, the settings may
     /// be newer.
     pub(super) fn cores(&self, settings: &Settings) -> usize {
-        settings.front.cores().min(self.front.len().max(self.realtime.len()))
+        settings.front.cores().min(self.front.len().max(self.realtime.len()).max(self.gems.len()))
+    }
+
+    /// Whether realtime is at any of them.
+    pub(super) fn have_realtime(&self) -> bool {
+        !self.front.is_empty() || !self.realtime.is_empty()
     }
 
     /// Which of the listeners is the front's.
     pub(super) fn front_listener(&self) -> Option<usize> {
         (!self.front.is_empty()).then_some(0)
+    }
+
+    /// The same for gems.
+    pub(super) fn gems_listener(&self) -> Option<usize> {
+        let before = usize::from(!self.front.is_empty()) + usize::from(!self.realtime.is_empty());
+        (!self.gems.is_empty()).then_some(before)
     }
 }
 
@@ -91,16 +118,24 @@ impl Cores {
         F: Fn(CoreIndex) -> Rc<Front> + Send + Sync + Clone + 'static,
     {
         let cores = sockets.cores(settings);
-        let Sockets { front, realtime, tls } = sockets;
+        let Sockets { front, realtime, gems, tls } = sockets;
         let limits = Arc::new(ArcSwap::from_pointee(settings.front.limits.clone()));
         let stop = Stop {
             graceful: tokio_util::sync::CancellationToken::new(),
             at_once: tokio_util::sync::CancellationToken::new(),
             deadline: settings.shutdown_deadline,
         };
-        let addresses = Addresses { front: address(&front), realtime: address(&realtime) };
+        let addresses = Addresses {
+            front: address(&front),
+            realtime: address(&realtime),
+            gems: address(&gems),
+        };
         let running = server::start(Start {
-            listeners: listeners([(front, tls.clone()), (realtime, None)]),
+            listeners: listeners([
+                (front, tls.front.clone()),
+                (realtime, None),
+                (gems, tls.gems.clone()),
+            ]),
             cores,
             limits: Arc::clone(&limits),
             clock: clock.clone(),
@@ -113,9 +148,9 @@ impl Cores {
         Ok(Self { limits, tls, stop, addresses, pulse, running })
     }
 
-    /// The front's certificates; None: it has none.
-    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
-        self.tls.as_ref()
+    /// Their certificates.
+    pub(super) fn tls(&self) -> &Certificates {
+        &self.tls
     }
 
     /// Where they listen.
@@ -137,8 +172,11 @@ impl Cores {
 
     /// Puts new settings in force.
     pub(super) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &self.tls.front {
             tls.reload().context("front.tls: the certificate of before stays")?;
+        }
+        if let Some(tls) = &self.tls.gems {
+            tls.reload().context("gems.tls: the certificate of before stays")?;
         }
         self.limits.store(Arc::new(settings.front.limits.clone()));
         Ok(())

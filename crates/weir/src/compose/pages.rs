@@ -16,6 +16,7 @@ use weir_supervisor::inherited::Inherited;
 
 use super::tcp_listener;
 use crate::config::Settings;
+use crate::gems::Operated;
 use crate::http::{self, Endpoint};
 use crate::parent::ADMIN;
 use crate::part::Part;
@@ -33,6 +34,7 @@ pub(super) struct Pages<'a> {
     /// The way into the job server, where it is served; realtime likewise.
     pub(super) jobs: Option<Handle>,
     pub(super) realtime: Option<realtime_admin::Realtime>,
+    pub(super) gems: Option<Operated>,
     pub(super) front: workers_admin::Front,
     pub(super) restart: Restart,
     pub(super) facts: Facts,
@@ -43,15 +45,18 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, jobs, realtime, front, restart, facts, live, registry } = self;
+        let Self { settings, clock, jobs, realtime, gems, front, restart, facts, live, registry } =
+            self;
         let jobs_url = facts.jobs_url(settings);
         let apps =
             Part::Front.is_among(&facts.only).then(|| Arc::new(front::Operated(front.clone())));
-        let open = status::open_routes(jobs.clone());
+        let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
+        let open = status::open_routes(jobs.clone(), index);
         let metrics = status::metrics_route(Arc::new(registry));
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
+            gems,
             front,
             restart,
             facts,

@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::semaphore::{self, Semaphore};
 use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::switchboard::Switchboard;
 use weir_net::server::{CoreIndex, Pulse};
 use weir_realtime::hub::{Hub, Parts};
 use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::shard::Shard;
-use weir_realtime::switchboard::Switchboard;
 use weir_realtime::webhooks::{WebhookMetrics, Webhooks};
 
 use crate::config::Settings;
@@ -46,7 +46,8 @@ impl Realtime {
         let hub = hub(settings, cores, registry, clock, Arc::clone(&in_flight), &webhooks);
         let histories = settings.data_dir.join(HISTORIES);
         restore(&hub, &histories).await;
-        let switches = Switchboard::open(Arc::clone(&hub), settings.switches_file());
+        let switches =
+            Switchboard::open(Arc::clone(hub.switches()), clock.clone(), settings.switches_file());
         Self { hub, switches, in_flight, draining, webhooks, histories }
     }
 

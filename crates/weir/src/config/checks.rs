@@ -1,6 +1,7 @@
 //! What no single key can tell: settings that contradict each other, or are sound but dangerous.
 
 mod front;
+mod gems;
 mod realtime;
 mod tls;
 mod workers;
@@ -76,6 +77,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
+    gems::warn(settings, &mut warnings);
     tls::warn(settings, &mut warnings);
     warnings
 }

@@ -2,7 +2,7 @@
 //! environment.
 //!
 //! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
-//! - [`jobs`], [`console`], [`front`], [`realtime`], [`workers`], [`process`]: the sections.
+//! - [`jobs`], [`console`], [`front`], [`realtime`], [`gems`], [`workers`], [`process`]: the sections.
 //! - [`checks`]: what no single key can tell.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
@@ -11,6 +11,7 @@ mod console;
 mod convert;
 pub(crate) mod environment;
 mod front;
+mod gems;
 mod jobs;
 pub(crate) mod keys;
 mod launch;
@@ -38,6 +39,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::front::{App, Front, Processes, SharedSockets};
+pub(crate) use self::gems::Gems;
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 pub(crate) use self::launch::Recycling;
@@ -59,6 +61,7 @@ pub(crate) struct Settings {
     pub(crate) jobs: Jobs,
     pub(crate) front: Front,
     pub(crate) realtime: Realtime,
+    pub(crate) gems: Gems,
     /// Processes that work off jobs, by the names of their groups.
     pub(crate) workers: BTreeMap<String, JobWorkers>,
     pub(crate) console: weir_console::settings::Settings,
@@ -77,6 +80,7 @@ impl Default for Settings {
             jobs: Jobs::default(),
             front: Front::default(),
             realtime: Realtime::default(),
+            gems: Gems::default(),
             workers: BTreeMap::new(),
             console: weir_console::settings::Settings::default(),
             history: weir_base::history::Settings::default(),
@@ -106,7 +110,7 @@ impl Settings {
     pub(crate) fn has_front(&self) -> bool {
         let is_proxied = |app: &front::App| app.sockets.is_none();
         let has_apps = !self.realtime.apps.is_empty() || self.front.apps.iter().any(is_proxied);
-        self.front.is_listen_set || has_apps
+        self.front.is_listen_set || has_apps || self.gems.mount().is_some()
     }
 
     /// What is listened on over TCP, by the names of the settings.
@@ -115,7 +119,8 @@ impl Settings {
         let realtime = self.realtime.listen.map(|address| ("realtime.listen", address));
         let jobs = ("jobs.listen", self.jobs.listen);
         let console = ("console.listen", self.console.listen);
-        let parts = [Some(jobs), front, realtime, Some(console)].into_iter().flatten();
+        let gems = self.gems.address().map(|address| ("gems.listen", address));
+        let parts = [Some(jobs), front, realtime, gems, Some(console)].into_iter().flatten();
         let apps = self.front.apps.iter().enumerate().filter_map(|(index, app)| {
             let sockets = app.sockets.as_ref()?;
             Some((format!("front.apps[{index}].listen"), sockets.listen))
@@ -199,6 +204,8 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     keys.section("jobs", |keys| settings.jobs.read(keys));
     keys.section("front", |keys| settings.front.read(keys));
     keys.section("realtime", |keys| settings.realtime.read(keys));
+    settings.gems.is_enabled = keys.is_set("gems");
+    keys.section("gems", |keys| settings.gems.read(keys));
     let apps: Vec<String> =
         settings.front.apps.iter().map(|app| app.settings.name.clone()).collect();
     settings.workers = workers::read(keys, &apps);
@@ -206,7 +213,7 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));
-    keys.later(&["budget", "observe", "gems"]);
+    keys.later(&["budget", "observe"]);
 }
 
 impl Settings {
@@ -217,5 +224,6 @@ impl Settings {
         }
         self.jobs.settings.directory = self.data_dir.join("jobs");
         self.history.directory = self.data_dir.join("history");
+        self.gems.settle(&self.data_dir);
     }
 }

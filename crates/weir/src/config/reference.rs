@@ -41,10 +41,11 @@ pub(crate) fn commented_file() -> String {
     let mut file = String::from(HEADER);
     for (section, values) in by_section(values()) {
         if !section.is_empty() {
-            // One that is there must be complete.
+            // One that is there must be complete, or switches something on.
             let is_whole =
                 section.contains("NAME") || section.contains("[]") || section.ends_with(".tls");
-            let commented = if is_whole { "# " } else { "" };
+            let is_switch = section == "gems" || section.starts_with("gems.");
+            let commented = if is_whole || is_switch { "# " } else { "" };
             let _ = write!(file, "\n{commented}{}\n", heading(&section));
         }
         for value in values {

@@ -120,16 +120,14 @@ fn what_comes_in_a_later_version_is_rejected_by_name() {
 ffmpeg = 2
 [[jobs.cron]]
 schedule = "0 3 * * *"
-[gems]
 [budget]
 [observe]
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:2:7: jobs.resources is not in this version of Weir yet
     weir.toml:4:8: jobs.cron is not in this version of Weir yet
-    weir.toml:6:2: gems is not in this version of Weir yet
-    weir.toml:7:2: budget is not in this version of Weir yet
-    weir.toml:8:2: observe is not in this version of Weir yet
+    weir.toml:6:2: budget is not in this version of Weir yet
+    weir.toml:7:2: observe is not in this version of Weir yet
     ");
 }
 
@@ -682,6 +680,7 @@ fn key_of(field: &str) -> &str {
         "has_client_events" => "client_events",
         "has_subscription_counts" => "subscription_counts",
         "hooks" => "webhooks[]",
+        "import_batch" => "import_batch_gems",
         same => same,
     }
 }
@@ -695,6 +694,7 @@ fn no_field_of_a_part_is_without_its_key() {
     let realtime = weir_realtime::settings::Settings::default();
     let webhooks = weir_realtime::webhooks::Settings::default();
     let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
+    let gems = weir_gems::settings::GemsSettings::default();
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
         ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
@@ -712,6 +712,11 @@ fn no_field_of_a_part_is_without_its_key() {
         ("jobs.queues.NAME", format!("{:#?}", weir_jobs::settings::QueueSettings::default())),
         ("console", format!("{console:#?}")),
         ("console.limits", format!("{:#?}", console.limits)),
+        ("gems", format!("{gems:#?}")),
+        ("gems.limits", format!("{:#?}", gems.limits)),
+        ("gems.limits", format!("{:#?}", gems.limits.package)),
+        ("gems.limits.import_", format!("{:#?}", gems.limits.import)),
+        ("gems.sqlite", format!("{:#?}", weir_gems::store::SqliteSettings::new(""))),
         ("history", format!("{history:#?}")),
         ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
@@ -721,9 +726,71 @@ fn no_field_of_a_part_is_without_its_key() {
             let has_key =
                 known.iter().any(|known| *known == path || known.starts_with(&format!("{path}.")));
             // Derived from data_dir; or fields whose own fields are among the section's keys.
-            let is_no_key =
-                ["directory", "websocket", "pusher", "limits", "http2"].contains(&field.as_str());
+            let is_no_key = [
+                "directory",
+                "path",
+                "websocket",
+                "pusher",
+                "limits",
+                "http2",
+                "package",
+                "import",
+            ]
+            .contains(&field.as_str());
             assert!(has_key || is_no_key, "{path} has no key");
         }
     }
+}
+
+#[test]
+fn gems_are_served_by_themselves_or_below_a_path_of_the_front() {
+    let places = |text: &str| {
+        let settings = settings(text);
+        (settings.gems.address().map(|at| at.port()), settings.has_front())
+    };
+    assert_eq!(places(""), (None, false));
+    assert_eq!(places("[gems]\n"), (Some(7422), false));
+    assert_eq!(places("[gems.limits]\npushes_max = 1\n"), (Some(7422), false));
+    assert_eq!(places("[gems]\nmount = \"/gems\"\n"), (None, true));
+    let both = "[gems]\nmount = \"/gems\"\nlisten = \"127.0.0.1:9000\"\n";
+    assert_eq!(places(both), (Some(9000), true));
+    let gems = settings("data_dir = \"kept\"\n[gems]\n").gems;
+    assert_eq!(gems.sqlite.path, Path::new("kept/gems/index.db"));
+    assert_eq!(gems.files_dir(), Path::new("kept/gems/files"));
+    assert_eq!(gems.settings, weir_gems::settings::GemsSettings::default());
+}
+
+#[test]
+fn mistakes_about_gems_say_what_to_write() {
+    let text = r#"
+[jobs]
+listen = "127.0.0.1:7422"
+[gems]
+listen = "127.0.0.1:7422"
+mount = "gems/"
+store = "postgres"
+files_url = "files.example"
+[gems.limits]
+gem_bytes_max = "1B"
+pushes_max = 0
+[gems.tls]
+cert = "a.crt"
+"#;
+    insta::assert_snapshot!(mistakes(text), @r#"
+    weir.toml:5:10: gems.listen: 127.0.0.1:7422 is jobs.listen already
+    weir.toml:6:9: gems.mount: "gems/" is no path that clients send as it is; write a path like "/gems-index": it begins with / and does not end with it, of letters, digits and -_.~
+    weir.toml:7:9: gems.store: postgres is not in this version of Weir yet
+    weir.toml:8:13: gems.files_url: "files.example" is no URL to which a file's name can be appended; write it like "https://files.example/gems"
+    weir.toml:10:17: gems.limits.gem_bytes_max: must be from 1KiB to 16TiB
+    weir.toml:11:14: gems.limits.pushes_max: must be from 1 to 10000
+    weir.toml:13:8: gems.tls.cert: it needs key beside it
+    "#);
+}
+
+#[test]
+fn gems_in_clear_text_are_warned_about() {
+    let loaded = load("[gems]\nlisten = \"0.0.0.0:7422\"\n").expect("sound");
+    let warned = |text: &str| loaded.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warned("API keys travel in clear text"), "{:?}", loaded.warnings);
+    assert!(load("[gems]\n").expect("sound").warnings.is_empty());
 }

@@ -16,6 +16,7 @@ pub(crate) const ADMIN: &str = "admin";
 /// The names of the groups of sockets that the cores serve.
 pub(crate) const FRONT: &str = "front";
 pub(crate) const REALTIME: &str = "realtime";
+pub(crate) const GEMS: &str = "gems";
 
 /// The name of a core's descriptor in a group.
 pub(crate) fn of_core(group: &str, core: usize) -> String {
@@ -136,10 +137,18 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     if settings.has_front() {
         let has_tls = front.tls.is_some();
         let front = Wanted { has_tls, ..per_core(FRONT, front.listen) };
-        wanted.push((&[Part::Front, Part::Realtime], front));
+        let parts: &[Part] = match settings.gems.mount() {
+            Some(_) => &[Part::Front, Part::Realtime, Part::Gems],
+            None => &[Part::Front, Part::Realtime],
+        };
+        wanted.push((parts, front));
     }
     if let Some(address) = settings.realtime.listen {
         wanted.push((&[Part::Realtime], per_core(REALTIME, address)));
+    }
+    if let Some(address) = settings.gems.address() {
+        let has_tls = settings.gems.tls.is_some();
+        wanted.push((&[Part::Gems], Wanted { has_tls, ..per_core(GEMS, address) }));
     }
     wanted.push((&[Part::Console], one("console", settings.console.listen)));
     wanted
@@ -192,6 +201,7 @@ impl Group {
             (FRONT, true) => format!("front at https://{address}, realtime at /app/KEY"),
             (FRONT, false) => format!("front at http://{address}, realtime at /app/KEY"),
             (REALTIME, _) => format!("realtime at ws://{address}/app/KEY"),
+            (GEMS, true) => format!("gems at https://{address}"),
             (name, _) => format!("{name} at http://{address}"),
         }
     }

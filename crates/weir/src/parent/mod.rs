@@ -23,7 +23,7 @@ use weir_supervisor::{ChildSpec, Events, Outcome, Supervisor};
 pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 use self::held::Held;
 use self::listeners::Listeners;
-pub(crate) use self::listeners::{ADMIN, FRONT, REALTIME, of_core};
+pub(crate) use self::listeners::{ADMIN, FRONT, GEMS, REALTIME, of_core};
 pub(crate) use self::lock::Lock;
 use self::shared_sockets::Groups;
 pub(crate) use self::shared_sockets::{address, adopt};

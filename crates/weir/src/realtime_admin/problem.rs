@@ -4,9 +4,9 @@ use axum::http::StatusCode;
 use weir_base::admin_api::Problem;
 use weir_realtime::hub::Refused;
 use weir_realtime::operations::OperationError;
-use weir_realtime::switchboard::SwitchError;
 
-pub(super) fn not_served() -> Problem {
+/// Where there is none.
+pub(crate) fn not_served() -> Problem {
     let hint = "it is with an app in [[realtime.apps]], unless --only leaves it out";
     Problem::new(StatusCode::NOT_FOUND, "realtime is not served by this Weir", hint)
 }
@@ -23,11 +23,6 @@ pub(super) fn no_such_channel(name: &str) -> Problem {
 pub(super) fn no_users(channel: &str) -> Problem {
     let hint = "only presence channels have users, and only while somebody is subscribed";
     Problem::new(StatusCode::NOT_FOUND, format!("channel {channel:?} has no users"), hint)
-}
-
-pub(super) fn is_on(pattern: &str) -> Problem {
-    let hint = "GET switches lists what is off";
-    Problem::new(StatusCode::NOT_FOUND, format!("{pattern:?} is not switched off"), hint)
 }
 
 pub(super) fn of_operation(error: OperationError) -> Problem {
@@ -47,12 +42,4 @@ pub(super) fn of_operation(error: OperationError) -> Problem {
         E::TooManyWatchers { .. } => (StatusCode::SERVICE_UNAVAILABLE, "close one of them"),
     };
     Problem::new(status, text, hint)
-}
-
-pub(super) fn of_switch(error: SwitchError) -> Problem {
-    let status = match &error {
-        SwitchError::TooMany(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        SwitchError::NotKept { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    Problem::new(status, error.to_string(), "")
 }

@@ -4,7 +4,7 @@ mod hostile;
 mod processes;
 mod recycling;
 mod shared;
-mod worker;
+pub(crate) mod worker;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

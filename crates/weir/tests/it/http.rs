@@ -24,7 +24,8 @@ pub(crate) fn post(address: SocketAddr, path: &str, form: &str) -> String {
     ask(address, &request).0
 }
 
-fn ask(address: SocketAddr, request: &str) -> (String, String) {
+/// Status line and body of a whole request.
+pub(crate) fn ask(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("connects");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(request.as_bytes()).expect("written");

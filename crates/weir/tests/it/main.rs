@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod faktory;
 mod front;
+mod gems;
 mod hostile;
 mod http;
 mod job_workers;

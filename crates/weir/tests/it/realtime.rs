@@ -82,7 +82,7 @@ fn what_else_is_asked_at_the_front_gets_a_sentence() {
     assert_eq!(status, "HTTP/1.1 404 Not Found");
     assert_eq!(
         body,
-        "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]]\n"
+        "nothing is served here; realtime is at /app/KEY and /apps/ID/, apps are under [[front.apps]], gems below gems.mount\n"
     );
     let (status, body) = get(weir.front(), "/apps/1/channels", "");
     assert_eq!(

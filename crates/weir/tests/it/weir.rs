@@ -149,6 +149,10 @@ impl Weir {
         self.address("realtime")
     }
 
+    pub(crate) fn gems(&self) -> SocketAddr {
+        self.address("gems")
+    }
+
     /// Where the workers of an app take connections themselves.
     pub(crate) fn app(&self, name: &str) -> SocketAddr {
         self.address(&format!("app.{name}"))

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use weir_base::switch::Pattern;
-use weir_realtime::switchboard::{SwitchError, SwitchView, Switchboard};
+use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
 
 use super::super::shell::{Section, Shell};
 use super::super::theme::Theme;

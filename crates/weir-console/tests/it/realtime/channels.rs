@@ -19,6 +19,7 @@ use weir_base::history;
 use weir_base::secret::Secret;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::Shutdown;
+use weir_base::switchboard::Switchboard;
 use weir_console::Realtime;
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Running, Service, Start, Stop, Upgrade,
@@ -29,7 +30,6 @@ use weir_realtime::metrics::RealtimeMetrics;
 use weir_realtime::operations::PublishEvent;
 use weir_realtime::settings::{AppSettings, Settings};
 use weir_realtime::shard::Shard;
-use weir_realtime::switchboard::Switchboard;
 use weir_realtime::webhooks::{self, WebhookMetrics, Webhooks};
 
 use crate::site::{PATIENCE, Site};
@@ -79,7 +79,7 @@ impl Channels {
         let mut kept = None;
         let site = Site::with_parts(change, |clock, folder| {
             let hub = kept.insert(hub(clock, change_realtime));
-            Some(realtime(hub, folder))
+            Some(realtime(hub, clock, folder))
         });
         let hub = kept.expect("made with the site");
         let stop = Stop {
@@ -181,8 +181,9 @@ fn hub(clock: &Clock, change: impl FnOnce(&mut Settings, &mut AppSettings)) -> A
     Hub::new(Parts { cores: 1, settings, apps: vec![app], clock, metrics, webhooks })
 }
 
-fn realtime(hub: &Arc<Hub>, folder: &Path) -> Realtime {
-    let switches = Switchboard::open(Arc::clone(hub), folder.join("switches.json"));
+fn realtime(hub: &Arc<Hub>, clock: &Clock, folder: &Path) -> Realtime {
+    let switches =
+        Switchboard::open(Arc::clone(hub.switches()), clock.clone(), folder.join("switches.json"));
     let history =
         history::Settings { directory: folder.to_owned(), ..history::Settings::default() };
     Realtime::new(Arc::clone(hub), switches, &history)

@@ -96,3 +96,12 @@ async fn a_specification_is_there_until_it_is_yanked() {
     index.yank("gem_name=shop&version=1.0").await;
     assert_eq!(index.get(path).await.status.as_u16(), 404);
 }
+
+#[tokio::test]
+async fn the_root_says_whether_there_are_infos() {
+    let index = sample_index().await;
+    assert_eq!(index.ask("HEAD", "/", &[], "").await.status.as_u16(), 200);
+    assert!(index.get("/").await.text().starts_with("An index of gems."));
+    index.turn_off("info");
+    assert_eq!(index.ask("HEAD", "/", &[], "").await.status.as_u16(), 404);
+}

@@ -9,10 +9,10 @@ use weir_jobs::admin::{Act, Count, JobAction};
 use weir_jobs::handle::{Query, Which};
 use weir_jobs::view::{Job, State};
 
-use super::confirm::{confirm, jobs};
-use super::query;
+use super::{jobs, query};
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
+use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::output;
 

@@ -5,10 +5,10 @@ use serde_json::json;
 use weir_jobs::admin::{Act, ActOnQueues, Count, JobAction, QueueVerb};
 use weir_jobs::handle::{Query, Queues, Which};
 
-use super::confirm::{confirm, jobs};
-use super::query;
+use super::{jobs, query};
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
+use crate::commands::confirm::confirm;
 use crate::exit::Exit;
 use crate::output;
 

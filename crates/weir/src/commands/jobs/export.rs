@@ -60,7 +60,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     writer.finish()?;
     progress.finish_and_clear();
-    output::note(&format!("{} exported", super::confirm::jobs(lines)));
+    output::note(&format!("{} exported", super::jobs(lines)));
     Ok(Exit::Fine)
 }
 

@@ -2,7 +2,6 @@
 
 mod act;
 mod clear;
-mod confirm;
 mod export;
 mod import;
 mod list;
@@ -64,4 +63,9 @@ pub(super) fn run(command: JobsCommand) -> anyhow::Result<Exit> {
             JobsCommand::Verify(arguments) => verify::run(&arguments),
         }
     })
+}
+
+/// `1 job`, `5 jobs`.
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

@@ -35,7 +35,11 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
 }
 
 fn sections(settings: &Settings) -> impl Iterator<Item = (&'static str, &TlsSettings)> {
-    let all = [("jobs.tls", &settings.jobs.tls), ("front.tls", &settings.front.tls)];
+    let all = [
+        ("jobs.tls", &settings.jobs.tls),
+        ("front.tls", &settings.front.tls),
+        ("gems.tls", &settings.gems.tls),
+    ];
     all.into_iter().filter_map(|(section, tls)| Some((section, tls.as_ref()?)))
 }
 

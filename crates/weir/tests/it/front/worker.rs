@@ -10,14 +10,14 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A worker that answers with its name and the path; `/wait` waits for [`Worker::go_on`].
-pub(super) struct Worker {
-    pub(super) address: SocketAddr,
+pub(crate) struct Worker {
+    pub(crate) address: SocketAddr,
     waits: Receiver<()>,
     goes_on: Sender<()>,
 }
 
 impl Worker {
-    pub(super) fn start(name: &'static str) -> Self {
+    pub(crate) fn start(name: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (waiting, waits) = channel();
@@ -33,11 +33,11 @@ impl Worker {
     }
 
     /// Waits until it has a request for `/wait`.
-    pub(super) fn has_request(&self) {
+    pub(crate) fn has_request(&self) {
         self.waits.recv_timeout(PATIENCE).expect("a request");
     }
 
-    pub(super) fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         self.goes_on.send(()).expect("it waits");
     }
 }

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_base::clock::Timestamp;
-use weir_base::kept;
-use weir_base::switch::{Off, Pattern, TooMany};
 
-use crate::hub::Hub;
+use crate::clock::{Clock, Timestamp};
+use crate::kept;
+use crate::switch::{Off, Pattern, Switches, TooMany};
 
-/// The hub's switches with their file. Cheap to clone.
+/// Switches with their file. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Switchboard(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    hub: Arc<Hub>,
+    switches: Arc<Switches>,
+    clock: Clock,
     path: PathBuf,
     /// Held from a change to the end of its write: the file never goes back.
     writing: Mutex<()>,
@@ -35,7 +35,7 @@ struct Stored {
 /// A pattern that is off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwitchView {
-    /// Names of events, `*` stands for any text.
+    /// Names, in which `*` stands for any text.
     pub pattern: String,
     /// Since when: seconds since the Unix epoch.
     pub since: f64,
@@ -61,22 +61,38 @@ impl Switchboard {
     /// Takes up what the file at `path` says. A file that can't be read is told to the log; then
     /// everything is on. Waits for the disk.
     #[must_use]
-    pub fn open(hub: Arc<Hub>, path: PathBuf) -> Self {
+    pub fn open(switches: Arc<Switches>, clock: Clock, path: PathBuf) -> Self {
         match kept::read(&path) {
-            Ok(stored) => restore(&hub, stored),
+            Ok(stored) => restore(&switches, clock.now(), stored),
             Err(error) => tracing::error!(
                 path = %path.display(), %error,
                 "the switches can't be read, so everything is on; correct or remove the file"
             ),
         }
-        Self(Arc::new(Inner { hub, path, writing: Mutex::default() }))
+        Self(Arc::new(Inner { switches, clock, path, writing: Mutex::default() }))
+    }
+
+    /// Takes up what the file says now: the process before may have flipped some since it was
+    /// opened. Waits for the disk.
+    pub fn read_again(&self) {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that can't be read was told about when it was opened.
+        let Ok(Stored { off: stored }) = kept::read(&self.0.path) else { return };
+        let (switches, now) = (&self.0.switches, self.0.clock.now());
+        for off in switches.list(now) {
+            if !stored.iter().any(|stored| stored.pattern == off.pattern) {
+                switches.turn_on(&off.pattern, now);
+            }
+        }
+        let known = switches.list(now);
+        let new = stored.into_iter().filter(|off| !known.contains(off)).collect();
+        restore(switches, now, Stored { off: new });
     }
 
     /// What is off, in the order in which it was turned off.
     #[must_use]
     pub fn list(&self) -> Vec<SwitchView> {
-        let hub = &self.0.hub;
-        hub.switches().list(hub.clock.now()).iter().map(SwitchView::of).collect()
+        self.0.switches.list(self.0.clock.now()).iter().map(SwitchView::of).collect()
     }
 
     /// Turns a pattern off, for some time or until it is turned on. Waits for the disk.
@@ -85,12 +101,9 @@ impl Switchboard {
     /// Too many are off, or it is off but not kept.
     pub fn turn_off(&self, pattern: Pattern, time: Option<Duration>) -> Result<(), SwitchError> {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.0.hub.clock.now();
+        let now = self.0.clock.now();
         let until_us = time.map(|time| (now + time).as_micros());
-        self.0
-            .hub
-            .switches()
-            .turn_off(Off { pattern, since_us: now.as_micros(), until_us }, now)?;
+        self.0.switches.turn_off(Off { pattern, since_us: now.as_micros(), until_us }, now)?;
         self.keep(now)
     }
 
@@ -100,8 +113,8 @@ impl Switchboard {
     /// It is on, but that is not kept.
     pub fn turn_on(&self, pattern: &Pattern) -> Result<bool, SwitchError> {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.0.hub.clock.now();
-        let was_off = self.0.hub.switches().turn_on(pattern, now);
+        let now = self.0.clock.now();
+        let was_off = self.0.switches.turn_on(pattern, now);
         if was_off {
             self.keep(now)?;
         }
@@ -109,7 +122,7 @@ impl Switchboard {
     }
 
     fn keep(&self, now: Timestamp) -> Result<(), SwitchError> {
-        let stored = Stored { off: self.0.hub.switches().list(now) };
+        let stored = Stored { off: self.0.switches.list(now) };
         let path = &self.0.path;
         kept::write(path, &stored)
             .map_err(|source| SwitchError::NotKept { path: path.clone(), source })
@@ -127,12 +140,11 @@ impl SwitchView {
     }
 }
 
-fn restore(hub: &Hub, stored: Stored) {
-    let now = hub.clock.now();
+fn restore(switches: &Switches, now: Timestamp, stored: Stored) {
     let holds = |off: &Off| off.until_us.is_none_or(|until| now.as_micros() < until);
     for off in stored.off.into_iter().filter(holds) {
         let pattern = off.pattern.to_string();
-        match hub.switches().turn_off(off, now) {
+        match switches.turn_off(off, now) {
             Ok(()) => tracing::warn!(pattern, "still switched off, as before the restart"),
             Err(error) => tracing::error!(pattern, %error, "not switched off"),
         }
@@ -141,13 +153,14 @@ fn restore(hub: &Hub, stored: Stored) {
 
 #[cfg(test)]
 mod tests {
-    use weir_base::clock::Clock;
-
     use super::*;
-    use crate::hub::alone::hub;
 
     fn pattern(text: &str) -> Pattern {
         text.parse().unwrap()
+    }
+
+    fn open(clock: &Clock, path: PathBuf) -> Switchboard {
+        Switchboard::open(Arc::default(), clock.clone(), path)
     }
 
     fn patterns(board: &Switchboard) -> Vec<String> {
@@ -159,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("switches.json");
         let clock = Clock::manual(Timestamp::from_millis(1_000));
-        let board = Switchboard::open(hub(&clock), path.clone());
+        let board = open(&clock, path.clone());
         board.turn_off(pattern("typing*"), None).unwrap();
         board.turn_off(pattern("cursor"), Some(Duration::from_secs(60))).unwrap();
         board.turn_off(pattern("on again"), None).unwrap();
@@ -168,12 +181,31 @@ mod tests {
         let before = board.list();
 
         clock.advance(Duration::from_secs(30));
-        let other = Switchboard::open(hub(&clock), path.clone());
+        let other = open(&clock, path.clone());
         assert_eq!(other.list(), before);
-        assert!(other.0.hub.switches().is_off("typing-start", clock.now()));
+        assert!(other.0.switches.is_off("typing-start", clock.now()));
 
         clock.advance(Duration::from_secs(30));
-        assert_eq!(patterns(&Switchboard::open(hub(&clock), path)), ["typing*"]);
+        assert_eq!(patterns(&open(&clock, path)), ["typing*"]);
+    }
+
+    #[test]
+    fn what_the_process_before_flips_meanwhile_is_taken_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("switches.json");
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        let before = open(&clock, path.clone());
+        before.turn_off(pattern("push"), None).unwrap();
+        before.turn_off(pattern("info"), None).unwrap();
+        let after = open(&clock, path.clone());
+        before.turn_on(&pattern("push")).unwrap();
+        before.turn_off(pattern("names"), None).unwrap();
+        assert_eq!(patterns(&after), ["push", "info"]);
+        after.read_again();
+        assert_eq!(after.list(), before.list());
+        std::fs::write(&path, "{").unwrap();
+        after.read_again();
+        assert_eq!(patterns(&after), ["info", "names"], "nothing is known that were better");
     }
 
     #[test]
@@ -182,16 +214,16 @@ mod tests {
         let path = folder.path().join("switches.json");
         std::fs::write(&path, "{\"off\":[{").unwrap();
         let clock = Clock::manual(Timestamp::from_millis(1_000));
-        let board = Switchboard::open(hub(&clock), path.clone());
+        let board = open(&clock, path.clone());
         assert_eq!(patterns(&board), Vec::<String>::new());
         board.turn_off(pattern("typing"), None).unwrap();
-        assert_eq!(patterns(&Switchboard::open(hub(&clock), path)), ["typing"]);
+        assert_eq!(patterns(&open(&clock, path)), ["typing"]);
     }
 
     #[test]
     fn a_switch_that_cannot_be_kept_is_flipped_all_the_same() {
         let clock = Clock::manual(Timestamp::from_millis(1_000));
-        let board = Switchboard::open(hub(&clock), PathBuf::from("/nowhere/switches.json"));
+        let board = open(&clock, PathBuf::from("/nowhere/switches.json"));
         let error = board.turn_off(pattern("typing"), None).unwrap_err();
         assert!(error.to_string().contains("a restart will undo it"), "{error}");
         assert_eq!(patterns(&board), ["typing"]);

@@ -1,4 +1,4 @@
-//! Asking before many jobs are changed.
+//! Asking before what can't be undone.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -19,9 +19,4 @@ pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// `1 job`, `5 jobs`.
-pub(super) fn jobs(count: u64) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

@@ -1,0 +1,145 @@
+//! What operators may do, and how they see it: the console, the admin API, the command line.
+
+mod names;
+mod release_line;
+
+use std::time::Duration;
+
+use weir_base::secret::Secret;
+use weir_base::switch::Pattern;
+
+use self::release_line::ReleaseLine;
+use crate::Gems;
+use crate::index::digest::Digests;
+use crate::keys;
+use crate::name::GemName;
+use crate::release::Identity;
+use crate::store::{KeySettings, Scope, Store, StoreError, TextKind, YankError};
+use crate::view::{GemView, KeyView, NamePage, Overview, ReleaseView};
+
+/// A key that is to be made.
+#[derive(Clone, Debug)]
+pub struct KeyWanted {
+    /// For people: who has it.
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    /// Gems that it is for; none: all.
+    pub gems: Vec<Pattern>,
+    /// None: it does not expire.
+    pub expires_after: Option<Duration>,
+}
+
+impl<S: Store> Gems<S> {
+    /// The index as a whole.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn overview(&self) -> Result<Overview, StoreError> {
+        let names = self.store().text(TextKind::Names).await?;
+        let versions = self.store().text(TextKind::Versions).await?;
+        let Digests { md5, .. } = versions.digests;
+        let off = self.switches().list(self.now());
+        Ok(Overview {
+            gems: names::count(&names),
+            versions_bytes: versions.length(),
+            versions_md5: hex::encode(md5),
+            switched_off: off.iter().map(|off| off.pattern.to_string()).collect(),
+        })
+    }
+
+    /// Names that hold `search`, whatever their case, behind the name `after`; none: all.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn names(
+        &self,
+        search: &str,
+        after: Option<&str>,
+        names_max: usize,
+    ) -> Result<NamePage, StoreError> {
+        let text = self.store().text(TextKind::Names).await?;
+        Ok(names::page(&text, search, after, names_max))
+    }
+
+    /// A gem with its newest releases. None: there is none with releases.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn gem(
+        &self,
+        name: &str,
+        releases_max: usize,
+    ) -> Result<Option<GemView>, StoreError> {
+        let Some(info) = self.store().info(name).await? else { return Ok(None) };
+        let text = String::from_utf8_lossy(&info.content);
+        let lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
+        let mut releases = Vec::with_capacity(lines.len().min(releases_max));
+        for line in lines.iter().rev().take(releases_max) {
+            let file = self.store().file(&format!("{name}-{}", line.identity)).await?;
+            releases.push(ReleaseView { bytes: file.map(|file| file.bytes), ..line.view() });
+        }
+        let releases_total = lines.len();
+        let view = || GemView { name: name.to_owned(), releases, releases_total };
+        Ok((releases_total > 0).then(view))
+    }
+
+    /// Takes a release out of all lists, for good.
+    ///
+    /// # Errors
+    /// There is none, or the store's.
+    pub async fn yank_by_operator(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> Result<(), YankError> {
+        self.store().yank(name, identity, self.now()).await?;
+        tracing::info!(gem = format!("{name}-{identity}"), "a gem was yanked by an operator");
+        Ok(())
+    }
+
+    /// Begins `/versions` and `/names` anew.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn rebaseline(&self) -> Result<(), StoreError> {
+        self.store().rebaseline(self.now()).await?;
+        tracing::info!("/versions begins anew: every client fetches all of it once");
+        Ok(())
+    }
+
+    /// Makes a key; its text is known to nobody afterwards.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_key(&self, wanted: KeyWanted) -> Result<(Secret, KeyView), StoreError> {
+        let now = self.now();
+        let KeyWanted { name, scopes, gems, expires_after } = wanted;
+        let expires_at_us = expires_after.map(|after| (now + after).as_micros());
+        let settings = KeySettings { name, scopes, gems, expires_at_us };
+        let (secret, key) = keys::create(self.store(), settings, now).await?;
+        tracing::info!(key = key.id, name = key.settings.name, "an API key was made");
+        Ok((secret, KeyView::of(&key, now)))
+    }
+
+    /// All keys, in the order in which they were made.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn keys(&self) -> Result<Vec<KeyView>, StoreError> {
+        let now = self.now();
+        let keys = self.store().keys().await?;
+        Ok(keys.iter().map(|key| KeyView::of(key, now)).collect())
+    }
+
+    /// Forgets a key; false: there was none.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn revoke_key(&self, id: u64) -> Result<bool, StoreError> {
+        let is_removed = self.store().remove_key(id).await?;
+        if is_removed {
+            tracing::info!(key = id, "an API key was revoked");
+        }
+        Ok(is_removed)
+    }
+}

@@ -1,0 +1,81 @@
+//! `weir gems verify`: everything that follows from the releases, computed anew and compared.
+
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use weir_base::clock::Clock;
+use weir_gems::store::{Repair, Report, Store};
+
+use super::{count, store};
+use crate::cli::SettingsArguments;
+use crate::exit::Exit;
+use crate::output;
+
+/// How often the progress is drawn.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// `weir gems verify`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Write anew what is wrong. Pushes to a running Weir wait meanwhile
+    #[arg(long)]
+    fix: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let settings = store::settings(&arguments.settings)?;
+    let now = Clock::system().now();
+    let store = store::open_existing(&settings, now)?;
+    let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
+        "{spinner} computing everything anew, {elapsed}",
+    )?);
+    bar.enable_steady_tick(DRAW_INTERVAL);
+    let repair = if arguments.fix { Repair::Fix } else { Repair::Leave };
+    let report = store.verify(repair, now).await?;
+    bar.finish_and_clear();
+    if arguments.json {
+        print_json(&report)?;
+    } else {
+        print(&report);
+    }
+    let is_sound = report.problems_total == 0 || report.is_fixed;
+    Ok(if is_sound { Exit::Fine } else { Exit::FoundProblem })
+}
+
+fn print(report: &Report) {
+    for problem in &report.problems {
+        output::line(problem);
+    }
+    let unlisted = report.problems_total - report.problems.len() as u64;
+    if unlisted > 0 {
+        output::line(&format!("and {} more", count(unlisted, "problem")));
+    }
+    let whole = format!("{}, {}", count(report.gems, "gem"), count(report.releases, "release"));
+    let problems = count(report.problems_total, "problem");
+    output::line(&match (report.problems_total, report.is_fixed) {
+        (0, _) => format!("sound: {whole}"),
+        (_, true) => {
+            format!(
+                "fixed: {problems} in {whole}; /versions begins anew, so every client fetches all of it once"
+            )
+        }
+        (_, false) => format!("WRONG: {problems} in {whole}; weir gems verify --fix repairs it"),
+    });
+}
+
+fn print_json(report: &Report) -> anyhow::Result<()> {
+    output::json(&json!({
+        "gems": report.gems,
+        "releases": report.releases,
+        "problems": report.problems,
+        "problems_total": report.problems_total,
+        "is_fixed": report.is_fixed,
+    }))
+}

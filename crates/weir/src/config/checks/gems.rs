@@ -1,0 +1,26 @@
+//! The same for gems.
+
+use super::super::Settings;
+
+pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
+    let gems = &settings.gems;
+    let mut warn = |condition: bool, text: &str| {
+        if condition {
+            warnings.push(text.to_owned());
+        }
+    };
+    let is_open = gems.address().is_some_and(|it| !it.ip().to_canonical().is_loopback());
+    warn(
+        is_open && gems.tls.is_none(),
+        "gems.listen is not loopback and there is no gems.tls: API keys travel in clear text",
+    );
+    warn(
+        gems.tls.is_some() && gems.address().is_none(),
+        "gems.tls has no effect without gems.listen: with gems.mount alone, front.tls is used",
+    );
+    let limits = &gems.settings.limits.package;
+    warn(
+        limits.gem_bytes_max > limits.unpacked_bytes_max,
+        "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are refused although they may be sent",
+    );
+}

@@ -1,0 +1,124 @@
+//! `[gems.limits]`: every limit of requests, of pushed gems and of imports.
+
+use std::ops::RangeInclusive;
+
+use weir_gems::package::PackageLimits;
+use weir_gems::settings::GemsLimits;
+
+use super::super::keys::{Key, Keys, WAIT};
+
+/// More of anything than a machine holds.
+const COUNT: RangeInclusive<u64> = 1..=100_000_000;
+/// What is held in memory.
+const MEMORY: RangeInclusive<u64> = 1 << 10..=1 << 32;
+/// What is on a disk.
+const DISK: RangeInclusive<u64> = 1 << 10..=1 << 44;
+
+pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
+    let GemsLimits {
+        dependency_names_max,
+        dependency_answer_bytes_max,
+        pushes_max,
+        body_timeout,
+        form_bytes_max,
+        package,
+        import,
+    } = limits;
+    keys.number(
+        Key::live("dependency_names_max", "Names in one request to the dependency API; more get 422. Bundler asks for 50 at a time."),
+        COUNT,
+        dependency_names_max,
+    );
+    keys.size(
+        Key::live("dependency_answer_bytes_max", "Bytes of one answer of the dependency API. A longer one gets 413, and clients go on with the compact index."),
+        MEMORY,
+        dependency_answer_bytes_max,
+    );
+    keys.number(
+        Key::live("pushes_max", "Pushes at once, over all cores; one more gets 503."),
+        1..=10_000,
+        pushes_max,
+    );
+    keys.duration(
+        Key::live(
+            "body_timeout",
+            "How long a client may be silent in the middle of what it sends; then it gets 408.",
+        ),
+        WAIT,
+        body_timeout,
+    );
+    keys.size(
+        Key::live(
+            "form_bytes_max",
+            "Bytes of what is sent beside a gem, or of a yank; more get 413.",
+        ),
+        MEMORY,
+        form_bytes_max,
+    );
+    read_package(keys, package);
+    keys.size(
+        Key::live("import_line_bytes_max", "Bytes of one line of an imported file, which is a gem with its versions. The largest gem of rubygems.org takes 1.5MB."),
+        MEMORY,
+        &mut import.line_bytes_max,
+    );
+}
+
+/// What a pushed `.gem` file may have; one with more gets 413, or 422 if it is odd as well.
+fn read_package(keys: &mut Keys<'_>, limits: &mut PackageLimits) {
+    read_sizes(keys, limits);
+    let mut count = |name, max, field: &mut usize, doc| {
+        keys.number(Key::live(name, doc), 1..=max, field);
+    };
+    count(
+        "entries_max",
+        100_000_000,
+        &mut limits.entries_max,
+        "Files, folders and links in a gem.",
+    );
+    count("path_bytes_max", 65_536, &mut limits.path_bytes_max, "Bytes of one path in a gem.");
+    count(
+        "metadata_values_max",
+        100_000_000,
+        &mut limits.metadata_values_max,
+        "Values in a gem's specification.",
+    );
+    count(
+        "metadata_depth_max",
+        1_000,
+        &mut limits.metadata_depth_max,
+        "How deep values of a gem's specification lie in each other.",
+    );
+    count(
+        "metadata_aliases_max",
+        100_000_000,
+        &mut limits.metadata_aliases_max,
+        "Uses of values of a gem's specification that are written once (YAML's aliases).",
+    );
+}
+
+fn read_sizes(keys: &mut Keys<'_>, limits: &mut PackageLimits) {
+    let mut size = |name, range, field: &mut u64, doc| {
+        keys.size(Key::live(name, doc), range, field);
+    };
+    size("gem_bytes_max", DISK, &mut limits.gem_bytes_max, "Bytes of a .gem file that is pushed.");
+    size(
+        "unpacked_bytes_max",
+        DISK,
+        &mut limits.unpacked_bytes_max,
+        "Bytes of all files in a gem, unpacked.",
+    );
+    size(
+        "metadata_bytes_max",
+        MEMORY,
+        &mut limits.metadata_bytes_max,
+        "Bytes of a gem's specification, unpacked.",
+    );
+    keys.number(
+        Key::live(
+            "unpacked_ratio_max",
+            "How many times as large as packed a part of a gem may be unpacked, beyond 16MiB.",
+        ),
+        1..=10_000,
+        &mut limits.unpacked_ratio_max,
+    );
+}

@@ -1,0 +1,78 @@
+//! The index of gems, as the others know it.
+
+use std::sync::Arc;
+
+use weir_base::switchboard::Switchboard;
+use weir_gems::Gems;
+use weir_gems::store::SqliteStore;
+
+/// The index on its store.
+pub(crate) type Index = Gems<SqliteStore>;
+
+/// The index, for operators.
+#[derive(Clone, Debug)]
+pub(crate) struct Operated {
+    pub(crate) index: Arc<Index>,
+    pub(crate) switches: Switchboard,
+}
+
+/// Where the index of gems is.
+#[derive(Clone, Debug)]
+pub(crate) struct GemsPlaces {
+    pub(crate) index: Arc<Index>,
+    /// The listener at which nothing else is.
+    pub(crate) own: Option<usize>,
+    /// Another listener, and what the paths of gems begin with there.
+    pub(crate) mounted: Option<(usize, Arc<str>)>,
+}
+
+impl GemsPlaces {
+    /// What all paths of gems begin with, if this one is theirs.
+    pub(crate) fn mount_of(&self, listener: usize, path: &str) -> Option<Arc<str>> {
+        if self.own == Some(listener) {
+            return Some(Arc::default());
+        }
+        let (_, mount) = self.mounted.as_ref().filter(|(at, _)| *at == listener)?;
+        let rest = path.strip_prefix(&**mount)?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| Arc::clone(mount))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::clock::Clock;
+    use weir_gems::store::SqliteSettings;
+    use weir_gems::{Files, GemsMetrics, GemsParts};
+
+    use super::*;
+
+    fn places(folder: &std::path::Path) -> GemsPlaces {
+        let clock = Clock::system();
+        let settings = SqliteSettings::new(folder.join("index.db"));
+        let index = Gems::new(GemsParts {
+            store: SqliteStore::open(&settings, clock.now()).expect("a store"),
+            files: Files::open(folder.join("files")).expect("a folder"),
+            settings: Arc::default(),
+            clock,
+            metrics: GemsMetrics::register(&mut prometheus_client::registry::Registry::default()),
+            switches: Arc::default(),
+        });
+        GemsPlaces { index, own: Some(2), mounted: Some((0, "/gems".into())) }
+    }
+
+    #[test]
+    fn everything_below_the_mount_is_the_indexs_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = places(folder.path());
+        let mount = |listener, path| places.mount_of(listener, path);
+        for path in ["/gems", "/gems/", "/gems/versions", "/gems/no-such-thing"] {
+            assert_eq!(mount(0, path).as_deref(), Some("/gems"), "{path}");
+        }
+        for path in ["/", "/gemstone", "/gem", "/versions"] {
+            assert_eq!(mount(0, path), None, "{path}");
+        }
+        assert_eq!(mount(1, "/gems/versions"), None);
+        assert_eq!(mount(2, "/versions").as_deref(), Some(""));
+        assert_eq!(mount(2, "/app/key").as_deref(), Some(""));
+    }
+}

@@ -1,0 +1,189 @@
+//! The admin API of the index of gems, for the command line, scripts and tests. Mounted under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET gems/overview` | [`view::Overview`] |
+//! | `GET gems/names?search=&after=&limit=` | [`view::NamePage`] |
+//! | `GET gems/gem?name=&limit=` | [`view::GemView`], or 404 |
+//! | `POST gems/yank` | `{}`; body: [`Yank`] |
+//! | `POST gems/rebaseline` | `{}` |
+//! | `GET gems/keys` | a list of [`view::KeyView`] |
+//! | `POST gems/keys` | [`CreatedKey`]; body: [`NewKey`] |
+//! | `POST gems/keys/revoke` | `{}`; body: [`Revoke`] |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+mod problem;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{Input, Params, Problem};
+use weir_base::switch::Pattern;
+use weir_gems::operations::KeyWanted;
+use weir_gems::platform::Platform;
+use weir_gems::release::Identity;
+use weir_gems::store::Scope;
+use weir_gems::view;
+
+pub(crate) use self::problem::not_served;
+use crate::gems::{Index, Operated};
+
+/// Names or releases in one answer, unless asked for another number ..
+const LIMIT: usize = 100;
+/// .. and at most.
+const LIMIT_MAX: usize = 10_000;
+
+/// The body of `POST gems/yank`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Yank {
+    pub(crate) name: String,
+    pub(crate) number: String,
+    /// None: `ruby`.
+    #[serde(default)]
+    pub(crate) platform: Option<String>,
+}
+
+/// The body of `POST gems/keys`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NewKey {
+    /// For people: who has it.
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<Scope>,
+    /// Names of gems, `*` stands for any text; none: all.
+    #[serde(default)]
+    pub(crate) gems: Vec<Pattern>,
+    /// None: it does not expire.
+    #[serde(default)]
+    pub(crate) expires_after_seconds: Option<u64>,
+}
+
+/// A key that was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CreatedKey {
+    /// Its text, which nobody can be told again.
+    pub(crate) secret: String,
+    #[serde(flatten)]
+    pub(crate) key: view::KeyView,
+}
+
+/// The body of `POST gems/keys/revoke`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Revoke {
+    pub(crate) id: u64,
+}
+
+/// `{}`
+pub(crate) type Done = BTreeMap<String, String>;
+
+/// The routes; without gems they say so.
+pub(crate) fn router(gems: Option<Operated>) -> Router {
+    let Some(Operated { index, .. }) = gems else {
+        return Router::new().route("/gems/{*rest}", any(async || not_served()));
+    };
+    let pages = Router::new()
+        .route("/overview", get(overview))
+        .route("/names", get(names))
+        .route("/gem", get(gem))
+        .route("/yank", post(yank))
+        .route("/rebaseline", post(rebaseline))
+        .route("/keys", get(keys).post(create_key))
+        .route("/keys/revoke", post(revoke_key))
+        .fallback(async || Problem::no_such_page())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .with_state(index);
+    Router::new().nest("/gems", pages)
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+async fn overview(State(index): State<Arc<Index>>) -> Answer<view::Overview> {
+    index.overview().await.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct NamesQuery {
+    #[serde(default)]
+    search: String,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn names(
+    State(index): State<Arc<Index>>,
+    Params(query): Params<NamesQuery>,
+) -> Answer<view::NamePage> {
+    let page = index.names(&query.search, query.after.as_deref(), bounded(query.limit)).await;
+    page.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct GemQuery {
+    name: String,
+    limit: Option<usize>,
+}
+
+async fn gem(
+    State(index): State<Arc<Index>>,
+    Params(query): Params<GemQuery>,
+) -> Answer<view::GemView> {
+    let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
+    gem.map(Json).ok_or_else(|| problem::no_such_gem(&query.name))
+}
+
+async fn yank(State(index): State<Arc<Index>>, Input(yank): Input<Yank>) -> Answer<Done> {
+    let name = yank.name.parse().map_err(problem::of_word)?;
+    let platform = yank.platform.as_deref();
+    let platform = platform.map_or_else(|| Ok(Platform::ruby()), str::parse);
+    let identity = Identity {
+        number: yank.number.parse().map_err(problem::of_word)?,
+        platform: platform.map_err(problem::of_word)?,
+    };
+    index.yank_by_operator(&name, &identity).await.map_err(problem::of_yank)?;
+    Ok(Json(Done::new()))
+}
+
+async fn rebaseline(State(index): State<Arc<Index>>) -> Answer<Done> {
+    index.rebaseline().await.map_err(problem::of_store)?;
+    Ok(Json(Done::new()))
+}
+
+async fn keys(State(index): State<Arc<Index>>) -> Answer<Vec<view::KeyView>> {
+    index.keys().await.map(Json).map_err(problem::of_store)
+}
+
+async fn create_key(
+    State(index): State<Arc<Index>>,
+    Input(new): Input<NewKey>,
+) -> Answer<CreatedKey> {
+    if new.name.trim().is_empty() || new.scopes.is_empty() {
+        return Err(problem::incomplete_key());
+    }
+    let wanted = KeyWanted {
+        name: new.name,
+        scopes: new.scopes,
+        gems: new.gems,
+        expires_after: new.expires_after_seconds.map(Duration::from_secs),
+    };
+    let (secret, key) = index.create_key(wanted).await.map_err(problem::of_store)?;
+    Ok(Json(CreatedKey { secret: secret.expose().to_owned(), key }))
+}
+
+async fn revoke_key(
+    State(index): State<Arc<Index>>,
+    Input(Revoke { id }): Input<Revoke>,
+) -> Answer<Done> {
+    match index.revoke_key(id).await.map_err(problem::of_store)? {
+        true => Ok(Json(Done::new())),
+        false => Err(problem::no_such_key(id)),
+    }
+}
+
+fn bounded(limit: Option<usize>) -> usize {
+    limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
+}

@@ -1,0 +1,44 @@
+//! What went wrong with gems, as an HTTP answer.
+
+use axum::http::StatusCode;
+use weir_base::admin_api::Problem;
+use weir_gems::store::{StoreError, YankError};
+
+/// Where there are none.
+pub(crate) fn not_served() -> Problem {
+    let hint = "they are with a table [gems] in weir.toml, unless --only leaves them out";
+    Problem::new(StatusCode::NOT_FOUND, "gems are not served by this Weir", hint)
+}
+
+pub(super) fn no_such_gem(name: &str) -> Problem {
+    let hint = "GET gems/names?search= finds names; case counts";
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no release of a gem {name:?}"), hint)
+}
+
+pub(super) fn no_such_key(id: u64) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no key {id}"), "GET gems/keys lists them")
+}
+
+pub(super) fn incomplete_key() -> Problem {
+    let hint = "the name says who has it; scopes are push_rubygem and yank_rubygem";
+    Problem::new(StatusCode::BAD_REQUEST, "a key needs a name and a scope at least", hint)
+}
+
+pub(super) fn of_word(error: impl ToString) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, error.to_string(), "")
+}
+
+pub(super) fn of_store(error: StoreError) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), "see the log")
+}
+
+pub(super) fn of_yank(error: YankError) -> Problem {
+    let hint = "GET gems/gem?name= lists what there is";
+    match error {
+        YankError::UnknownGem | YankError::UnknownRelease(_) => {
+            Problem::new(StatusCode::NOT_FOUND, error.to_string(), hint)
+        }
+        YankError::AlreadyYanked(_) => Problem::new(StatusCode::CONFLICT, error.to_string(), ""),
+        YankError::Store(error) => of_store(error),
+    }
+}

@@ -1,0 +1,170 @@
+//! The admin API of switches: what is off, of realtime's events and of the endpoints of gems. Mounted
+//! under `/v1`.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET switches`, `POST switches` | a list of [`Listed`] |
+//!
+//! Errors are `{"error":"..","hint":".."}` with a fitting status.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::{Input, Problem};
+use weir_base::switch::Pattern;
+use weir_base::switchboard::{SwitchError, SwitchView, Switchboard};
+use weir_gems::Endpoint;
+
+/// The switches of each part that has some and is served here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switches {
+    pub(crate) realtime: Option<Switchboard>,
+    pub(crate) gems: Option<Switchboard>,
+}
+
+/// Whose switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Of {
+    /// Events, by name.
+    #[default]
+    Realtime,
+    /// Endpoints, by name.
+    Gems,
+}
+
+/// Something that is off.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    #[serde(default)]
+    pub(crate) of: Of,
+    #[serde(flatten)]
+    pub(crate) switch: SwitchView,
+}
+
+/// The body of `POST switches`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Flip {
+    #[serde(default)]
+    pub(crate) of: Of,
+    /// Names; `*` stands for any text.
+    pub(crate) pattern: Pattern,
+    pub(crate) position: Position,
+    /// For so long; None: until it is turned on.
+    #[serde(default)]
+    pub(crate) for_seconds: Option<u64>,
+}
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Position {
+    On,
+    Off,
+}
+
+/// The routes; where nothing with switches is served they say so.
+pub(crate) fn router(switches: Switches) -> Router {
+    Router::new().route("/switches", get(list).post(flip)).with_state(switches)
+}
+
+type Answer = Result<Json<Vec<Listed>>, Problem>;
+
+async fn list(State(switches): State<Switches>) -> Answer {
+    if switches.realtime.is_none() && switches.gems.is_none() {
+        return Err(not_served(Of::Realtime));
+    }
+    Ok(Json(switches.list()))
+}
+
+/// Answers what is off afterwards.
+async fn flip(State(switches): State<Switches>, Input(flip): Input<Flip>) -> Answer {
+    let Flip { of, pattern, position, for_seconds } = &flip;
+    let board = switches.of(*of).cloned().ok_or_else(|| not_served(*of))?;
+    check_name(&flip)?;
+    tracing::info!(%of, %pattern, ?position, for_seconds, "a switch is flipped");
+    let pattern = flip.pattern.to_string();
+    // The file is synced, which may take a while.
+    let changed = tokio::task::spawn_blocking(move || carry_out(&board, flip)).await;
+    let is_changed = changed.map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), "see the log")
+    })?;
+    match is_changed.map_err(of_switch)? {
+        true => Ok(Json(switches.list())),
+        false => Err(is_on(&pattern)),
+    }
+}
+
+/// Endpoints are known, so a misspelt one is told before somebody waits for its effect.
+fn check_name(Flip { of, pattern, position, .. }: &Flip) -> Result<(), Problem> {
+    let mut names = Endpoint::ALL.iter().map(|endpoint| endpoint.name());
+    if *of != Of::Gems || *position == Position::On || names.any(|name| pattern.matches(name)) {
+        return Ok(());
+    }
+    let names = Endpoint::ALL.map(Endpoint::name).join(", ");
+    let pattern = pattern.as_str();
+    let error = format!("gems have no endpoint {pattern:?}; they have {names}");
+    Err(Problem::new(StatusCode::BAD_REQUEST, error, ""))
+}
+
+/// Answers whether anything changed.
+fn carry_out(switches: &Switchboard, flip: Flip) -> Result<bool, SwitchError> {
+    match flip.position {
+        Position::Off => {
+            switches.turn_off(flip.pattern, flip.for_seconds.map(Duration::from_secs))?;
+            Ok(true)
+        }
+        Position::On => switches.turn_on(&flip.pattern),
+    }
+}
+
+impl Switches {
+    fn of(&self, of: Of) -> Option<&Switchboard> {
+        match of {
+            Of::Realtime => self.realtime.as_ref(),
+            Of::Gems => self.gems.as_ref(),
+        }
+    }
+
+    fn list(&self) -> Vec<Listed> {
+        let listed = |of: Of| {
+            let off = self.of(of).map(Switchboard::list).unwrap_or_default();
+            off.into_iter().map(move |switch| Listed { of, switch })
+        };
+        [Of::Realtime, Of::Gems].into_iter().flat_map(listed).collect()
+    }
+}
+
+impl fmt::Display for Of {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Realtime => "realtime",
+            Self::Gems => "gems",
+        })
+    }
+}
+
+fn not_served(of: Of) -> Problem {
+    match of {
+        Of::Realtime => crate::realtime_admin::not_served(),
+        Of::Gems => crate::gems_admin::not_served(),
+    }
+}
+
+fn is_on(pattern: &str) -> Problem {
+    let hint = "GET switches lists what is off";
+    Problem::new(StatusCode::NOT_FOUND, format!("{pattern:?} is not switched off"), hint)
+}
+
+fn of_switch(error: SwitchError) -> Problem {
+    let status = match &error {
+        SwitchError::TooMany(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        SwitchError::NotKept { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Problem::new(status, error.to_string(), "")
+}
