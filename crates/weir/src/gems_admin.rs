@@ -84,7 +84,7 @@ pub(crate) type Done = BTreeMap<String, String>;
 /// The routes; without gems they say so.
 pub(crate) fn router(gems: Option<Operated>) -> Router {
     let Some(Operated { index, .. }) = gems else {
-        return Router::new().nest("/gems", Router::new().fallback(async || not_served()));
+        return problem::router();
     };
     let pages = Router::new()
         .route("/overview", get(overview))
