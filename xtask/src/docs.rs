@@ -11,8 +11,11 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 /// Source files that define requests of the admin API, with the prefix that they are mounted at.
-const ROUTES: [(&str, &str); 2] =
-    [("crates/weir-jobs/src/admin.rs", "/v1/jobs"), ("crates/weir/src/status.rs", "")];
+const ROUTES: [(&str, &str); 3] = [
+    ("crates/weir-jobs/src/admin.rs", "/v1/jobs"),
+    ("crates/weir/src/gems_admin.rs", "/v1/gems"),
+    ("crates/weir/src/status.rs", ""),
+];
 const ADMIN_API: &str = "docs/reference/admin-api.md";
 
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{Input, Params, Problem};
@@ -84,7 +84,7 @@ pub(crate) type Done = BTreeMap<String, String>;
 /// The routes; without gems they say so.
 pub(crate) fn router(gems: Option<Operated>) -> Router {
     let Some(Operated { index, .. }) = gems else {
-        return Router::new().route("/gems/{*rest}", any(async || not_served()));
+        return problem::router();
     };
     let pages = Router::new()
         .route("/overview", get(overview))

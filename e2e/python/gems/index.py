@@ -14,6 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from certificate import certify
+
 HERE = Path(__file__).resolve().parent
 # Longest wait for anything.
 DEADLINE_SECONDS = 60
@@ -61,26 +63,35 @@ def build(folder, *names):
 
 def build_new(folder, name, version, dependencies=()):
     """Builds a gem that there is nowhere else."""
-    where = Path(folder) / f"{name}-{version}"
-    (where / "lib").mkdir(parents=True)
-    (where / "lib" / f"{name}.rb").write_text(f"puts '{name} {version}'\n")
+    return build_all(folder, [(name, version)], dependencies)[0]
+
+
+def build_all(folder, releases, dependencies=()):
+    """The same for several; all need the same."""
+    folders = [Path(folder) / f"{name}-{version}" for name, version in releases]
     needs = "".join(f"s.add_dependency {text}\n" for text in dependencies)
-    (where / "new.gemspec").write_text(
-        f'Gem::Specification.new do |s|\ns.name = "{name}"\ns.version = "{version}"\ns.summary = "e2e"\n'
-        f's.authors = ["e2e"]\ns.homepage = "https://weir.example"\ns.license = "Apache-2.0"\n'
-        f's.files = ["lib/{name}.rb"]\n{needs}end\n'
-    )
-    run(["gem", "build", "new.gemspec"], where, environment_of(where))
-    return where / f"{name}-{version}.gem"
+    for where, (name, version) in zip(folders, releases):
+        (where / "lib").mkdir(parents=True)
+        (where / "lib" / f"{name}.rb").write_text(f"puts '{name} {version}'\n")
+        (where / "new.gemspec").write_text(
+            f'Gem::Specification.new do |s|\ns.name = "{name}"\ns.version = "{version}"\ns.summary = "e2e"\n'
+            f's.authors = ["e2e"]\ns.homepage = "https://weir.example"\ns.license = "Apache-2.0"\n'
+            f's.files = ["lib/{name}.rb"]\n{needs}end\n'
+        )
+    build = 'ARGV.each { |it| Dir.chdir(it) { Gem::Package.build(Gem::Specification.load("#{it}/new.gemspec")) } }'
+    run(["ruby", "-rrubygems/package", "-e", build, *map(str, folders)], folder, environment_of(folder))
+    return [where / f"{where.name}.gem" for where in folders]
 
 
 class Index:
     """A running Weir; to be closed."""
 
-    def __init__(self, more=""):
+    def __init__(self, more="", tls=False):
         self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-gems-")
         self.folder = Path(self._folder.name)
         self.program = os.environ["WEIR_BIN"]
+        self.certificate = certify(self.folder) if tls else None
+        more += '[gems.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
         self.config = self.folder / "weir.toml"
         self.config.write_text(
             '[console]\nlisten = "127.0.0.1:0"\n[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n'
@@ -100,7 +111,7 @@ class Index:
             print("".join(self._seen))
             self.close()
             raise
-        self.url = f"http://{self.addresses['gems']}"
+        self.url = f"{'https' if tls else 'http'}://{self.addresses['gems']}"
         self.mounted_url = f"http://{self.addresses['front']}/gems-index"
         self.key = self.command("gems", "key", "create", "e2e", "--scope", "push_rubygem,yank_rubygem").strip()
 
@@ -119,14 +130,18 @@ class Index:
             raise AssertionError(f"weir {' '.join(arguments)}: exit {done.returncode}\n{done.stderr}")
         return done.stdout
 
+    def trust(self):
+        """What makes clients take its certificate."""
+        return {"SSL_CERT_FILE": self.certificate, "BUNDLE_SSL_CA_CERT": self.certificate} if self.certificate else {}
+
     def push(self, files, key=None, check=True):
         """As `gem push` does it, many in one process."""
-        environment = {**environment_of(self.folder), "GEM_HOST_API_KEY": key or self.key}
+        environment = {**environment_of(self.folder), **self.trust(), "GEM_HOST_API_KEY": key or self.key}
         command = ["ruby", str(HERE / "push_gems.rb"), self.url, *map(str, files)]
         return run(command, self.folder, environment, check)
 
     def gem(self, *arguments, key=None, check=True):
-        environment = {**environment_of(self.folder), "GEM_HOST_API_KEY": key or self.key}
+        environment = {**environment_of(self.folder), **self.trust(), "GEM_HOST_API_KEY": key or self.key}
         return run(["gem", *arguments], self.folder, environment, check)
 
     def get(self, path, headers=None, method="GET", connection=None):
@@ -189,7 +204,7 @@ class Client:
     def bundle(self, *arguments, check=True):
         """Runs bundler; what it asked the index meanwhile, by endpoint and status."""
         before = self.index.answers()
-        self.output = run(["bundle", *arguments], self.folder, environment_of(self.home), check)
+        self.output = run(["bundle", *arguments], self.folder, {**environment_of(self.home), **self.index.trust()}, check)
         return dict(self.index.answers() - before)
 
     def locked(self):

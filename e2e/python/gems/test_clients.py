@@ -4,7 +4,7 @@ import shutil
 import threading
 import unittest
 
-from index import ROOTS, Client, Index, build, build_new
+from index import ROOTS, Client, Index, build, build_all, build_new
 
 QUOTED = [f'"{name}"' for name in ROOTS]
 
@@ -115,8 +115,7 @@ class Bundler(WithIndex):
         client = self.client(['"devise"'])
         client.bundle("lock")
         # It is longer than what the client has, and begins otherwise.
-        for number in range(8):
-            self.index.push([build_new(self.index.folder, f"more-{number}", "1.0.0")])
+        self.index.push(build_all(self.index.folder, [(f"more-{number}", "1.0.0") for number in range(8)]))
         self.index.command("gems", "rebaseline")
         asked = client.bundle("lock", "--update")
         self.assertEqual(asked.pop("versions 200"), 1)
@@ -176,6 +175,20 @@ class Bundler(WithIndex):
         self.assertEqual(clients[0].installed(), clients[1].installed())
         # Metrics are the new process's from now on.
         self.index.until(lambda: self.index.service() != before)
+
+
+class OverTls(unittest.TestCase):
+    def test_keys_and_gems_travel_over_tls(self):
+        index = Index(tls=True)
+        self.addCleanup(index.close)
+        told = index.gem("push", "--host", index.url, str(build_new(index.folder, "secret", "1.0.0")))
+        self.assertIn("Successfully registered gem: secret", told)
+        client = Client(index, ['"secret"'])
+        self.assertEqual(client.bundle("install"), {"versions 200": 1, "info 200": 1, "file 200": 1})
+        self.assertEqual(client.installed(), {"secret-1.0.0"})
+        plain = Client(index, ['"secret"'], index.url.replace("https", "http"))
+        plain.bundle("lock", check=False)
+        self.assertEqual(plain.cached(), {}, "nothing is served in clear text")
 
 
 class RubyGems(WithIndex):

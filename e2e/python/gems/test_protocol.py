@@ -8,7 +8,7 @@ import re
 import threading
 import unittest
 
-from index import Index, build_new
+from index import Index, build_all, build_new
 
 
 def md5(content):
@@ -163,8 +163,8 @@ class Protocol(unittest.TestCase):
         for reader in readers:
             reader.start()
         try:
-            files = [build_new(self.index.folder, "busy", f"0.0.{number}") for number in range(1, 9)]
-            self.index.push(files)
+            versions = [("busy", f"0.0.{number}") for number in range(1, 9)]
+            self.index.push(build_all(self.index.folder, versions))
         finally:
             is_over.set()
             for reader in readers:

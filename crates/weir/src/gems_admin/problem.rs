@@ -1,6 +1,8 @@
 //! What went wrong with gems, as an HTTP answer.
 
+use axum::Router;
 use axum::http::StatusCode;
+use axum::routing::any;
 use weir_base::admin_api::Problem;
 use weir_gems::store::{StoreError, YankError};
 
@@ -8,6 +10,11 @@ use weir_gems::store::{StoreError, YankError};
 pub(crate) fn not_served() -> Problem {
     let hint = "they are with a table [gems] in weir.toml, unless --only leaves them out";
     Problem::new(StatusCode::NOT_FOUND, "gems are not served by this Weir", hint)
+}
+
+/// Says so, whatever is asked.
+pub(super) fn router() -> Router {
+    Router::new().route("/gems/{*rest}", any(async || not_served()))
 }
 
 pub(super) fn no_such_gem(name: &str) -> Problem {
