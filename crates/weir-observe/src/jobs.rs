@@ -48,7 +48,6 @@ type Looked = weir_sidekiq::Read<SetLook>;
 /// Both, or the first reason why not.
 trait Zip<T> {
     fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)>;
-    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U>;
 }
 
 impl<T> Zip<T> for Fact<T> {
@@ -57,14 +56,6 @@ impl<T> Zip<T> for Fact<T> {
             (Self::Known(one), Fact::Known(other)) => Fact::Known((one, other)),
             (Self::Unknown(missing), _) | (_, Fact::Unknown(missing)) => Fact::Unknown(missing),
             (Self::NotAsked, _) | (_, Fact::NotAsked) => Fact::NotAsked,
-        }
-    }
-
-    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
-        match self {
-            Self::Known(value) => Fact::Known(map(value)),
-            Self::Unknown(missing) => Fact::Unknown(missing),
-            Self::NotAsked => Fact::NotAsked,
         }
     }
 }

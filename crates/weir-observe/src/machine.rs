@@ -6,6 +6,8 @@ use std::path::Path;
 
 use weir_advisor::observation::{Fact, Machine, Missing, Obstacle};
 
+use crate::memory::kilobytes;
+
 /// Counters at one time; two of them give shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -86,12 +88,6 @@ pub(crate) fn machine(
         })
     };
     seen().map_or_else(|| Fact::Unknown(unseen(proc)), Fact::Known)
-}
-
-fn kilobytes(meminfo: &str, name: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-    let number: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    number.checked_mul(1024)
 }
 
 fn unseen(proc: &Path) -> Missing {

@@ -5,15 +5,19 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand};
+use crate::commands::{
+    DoctorArguments, JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand,
+};
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
 /// Keeps a web application standing: durable background jobs and their console.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify), 2 could \
-                        not do it, 64 wrong usage.")]
+#[command(
+    after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, jobs verify), 2 could \
+                        not do it, 64 wrong usage."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -48,6 +52,9 @@ pub(crate) enum Command {
     /// See and steer the workers of the front's apps
     #[command(subcommand)]
     Workers(WorkersCommand),
+    /// Look at Sidekiq, Redis and Postgres as they run: what is wrong, how long until it is over,
+    /// which line to change; writes nowhere
+    Doctor(Box<DoctorArguments>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

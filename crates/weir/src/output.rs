@@ -40,6 +40,13 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 
 /// Columns aligned for reading: the first row is the head.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
+    for row in columns(head, rows) {
+        line(&row);
+    }
+}
+
+/// The lines of a table.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or_default()
@@ -50,8 +57,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
             cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
-    line(&render(&mut head.iter().copied()));
-    for row in rows {
-        line(&render(&mut row.iter().map(String::as_str)));
-    }
+    let head = render(&mut head.iter().copied());
+    let rows = rows.iter().map(|row| render(&mut row.iter().map(String::as_str)));
+    std::iter::once(head).chain(rows).collect()
 }

@@ -2,16 +2,19 @@
 
 mod check;
 mod completions;
+mod doctor;
 mod init;
 mod jobs;
 mod realtime;
 mod reference;
 mod restart;
+mod services;
 mod status;
 mod switch;
 mod up;
 mod workers;
 
+pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::jobs::JobsCommand;
 pub(crate) use self::realtime::RealtimeCommand;
 pub(crate) use self::switch::SwitchCommand;
@@ -33,6 +36,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Realtime(command) => realtime::run(command),
         Command::Switch(command) => switch::run(command),
         Command::Workers(command) => workers::run(command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),
