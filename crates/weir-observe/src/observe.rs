@@ -41,7 +41,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     for endpoint in &sources.redis {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
-    let mut database = match &sources.postgres {
+    let database = match &sources.postgres {
         Some(source) => Some(Database::look(source).await),
         None => None,
     };
@@ -64,9 +64,10 @@ pub async fn observe(sources: &Sources) -> Observation {
     if !sources.pushed_queues.is_empty() {
         observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
     }
-    if let Some(database) = &mut database {
+    if let Some(mut database) = database {
         let names = services::names(observation.jobs.known(), &local);
         observation.postgres = database.look_again(proc, &names).await;
+        database.close().await;
     }
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());

@@ -114,6 +114,13 @@ impl<'a> Database<'a> {
             lock_waits,
         })
     }
+
+    /// Leaves it.
+    pub(crate) async fn close(self) {
+        if let Ok((session, _)) = self.seen {
+            session.close().await;
+        }
+    }
 }
 
 fn connections(backends: Fact<Vec<Backend>>) -> Fact<Connections> {
