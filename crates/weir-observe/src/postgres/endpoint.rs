@@ -95,13 +95,10 @@ fn parse(url: &str) -> Result<PostgresEndpoint, String> {
 
 /// An error with its causes, which `tokio_postgres` does not show by itself.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts = causes.map(ToString::to_string);
+    // The library's own word for "the server says:", which it does anyway.
+    texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ")
 }
 
 /// Without all before the last `@`, which may hold a password, and without parameters.
