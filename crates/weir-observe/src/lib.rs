@@ -21,5 +21,6 @@ mod redis;
 mod services;
 mod sockets;
 
+pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
 pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};

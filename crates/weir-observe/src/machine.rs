@@ -99,6 +99,15 @@ fn unseen(proc: &Path) -> Missing {
     }
 }
 
+/// Cores and memory of this machine, as far as the kernel tells.
+#[must_use]
+pub fn this_machine() -> Option<(u32, u64)> {
+    let proc = Path::new("/proc");
+    let cores = Counters::read(proc, [])?.cores;
+    let memory = kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")?;
+    Some((cores, memory))
+}
+
 /// The name that processes on this machine give it.
 pub(crate) fn hostname(proc: &Path) -> Option<String> {
     let name = fs::read_to_string(proc.join("sys/kernel/hostname")).ok()?;

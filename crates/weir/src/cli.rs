@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::{
-    DoctorArguments, JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand,
+    DoctorArguments, JobsCommand, PlanArguments, RealtimeCommand, SwitchCommand, WorkersCommand,
 };
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
@@ -15,7 +15,7 @@ use crate::part::Part;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
 #[command(
-    after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, jobs verify), 2 could \
+    after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, plan, jobs verify), 2 could \
                         not do it, 64 wrong usage."
 )]
 pub(crate) struct Cli {
@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Look at Sidekiq, Redis and Postgres as they run: what is wrong, how long until it is over,
     /// which line to change; writes nowhere
     Doctor(Box<DoctorArguments>),
+    /// Work out processes, pools and settings for a machine and its queues, with proof, and write them as
+    /// files; or judge a layout
+    Plan(Box<PlanArguments>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

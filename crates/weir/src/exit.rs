@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Did what was asked.
     Fine,
-    /// Looked, and found a problem (`weir check`, `weir doctor`, `weir jobs verify`).
+    /// Looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`).
     FoundProblem,
     /// Could not do what was asked.
     Failed,

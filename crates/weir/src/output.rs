@@ -38,6 +38,12 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !environment::no_color()
 }
 
+/// Names of queues and classes are anybody's who pushes: on a terminal a control character is a
+/// command.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Columns aligned for reading: the first row is the head.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
     for row in columns(head, rows) {
@@ -60,4 +66,15 @@ pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let head = render(&mut head.iter().copied());
     let rows = rows.iter().map(|row| render(&mut row.iter().map(String::as_str)));
     std::iter::once(head).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_others_named_commands_no_terminal() {
+        assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
+        assert_eq!(printable("Müller 1 h"), "Müller 1 h");
+    }
 }

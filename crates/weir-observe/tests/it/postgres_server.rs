@@ -28,6 +28,11 @@ impl PostgresServer {
     /// With `settings` as they stand in `postgresql.conf`; none, and a line that says so, where there
     /// is no Postgres or nobody to run it as.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
+        Self::start_including(settings, "")
+    }
+
+    /// With a file of settings beside `postgresql.conf`, which includes it.
+    pub(crate) fn start_including(settings: &[&str], included: &str) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("skipped: there is no Postgres (Debian: postgresql)");
             return None;
@@ -45,6 +50,10 @@ impl PostgresServer {
         initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"]).arg(&data);
         let output = initdb.current_dir(&folder).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::write(folder.path().join("included.conf"), included).unwrap();
+        let mut conf =
+            std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        writeln!(conf, "include '../included.conf'").unwrap();
         for _ in 0..STARTS_MAX {
             let port = free_port();
             let mut command = as_user(programs.join("postgres"), user);

@@ -5,10 +5,12 @@ mod completions;
 mod doctor;
 mod init;
 mod jobs;
+mod plan;
 mod realtime;
 mod reference;
 mod restart;
 mod services;
+mod sources;
 mod status;
 mod switch;
 mod up;
@@ -16,6 +18,7 @@ mod workers;
 
 pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::jobs::JobsCommand;
+pub(crate) use self::plan::PlanArguments;
 pub(crate) use self::realtime::RealtimeCommand;
 pub(crate) use self::switch::SwitchCommand;
 pub(crate) use self::workers::WorkersCommand;
@@ -37,6 +40,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Switch(command) => switch::run(command),
         Command::Workers(command) => workers::run(command),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),

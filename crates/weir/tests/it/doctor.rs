@@ -1,7 +1,11 @@
-//! `weir doctor` as a process, on real servers.
+//! `weir doctor` and `weir plan` as processes, on real servers.
+
+#![allow(clippy::unwrap_used, reason = "servers that other crates' tests start as well")]
+#![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod healthy;
 mod page;
+mod plan;
 mod postgres;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
 #[path = "../../../weir-observe/tests/it/postgres_server.rs"]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use weir_advisor::{Advice, Drain, Observation, Severity};
 
 use super::report;
+use crate::output;
 
 pub(super) const UNKNOWN: u8 = 3;
 
@@ -72,5 +73,5 @@ fn figures(observation: &Observation, advice: &Advice) -> String {
 
 /// The bar parts text from figures, so text has none.
 fn plain(text: &str) -> String {
-    text.replace('|', "/").replace('\n', " ")
+    output::printable(&text.replace('|', "/"))
 }

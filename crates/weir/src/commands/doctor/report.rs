@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use weir_advisor::{Advice, Finding, Severity};
 
+use crate::output::printable;
+
 /// The verdict in one line, then each finding: what was seen, what it leads to, what to change.
 pub(super) fn text(advice: &Advice, coloured: bool) -> String {
-    let mut text = format!("{}\n", advice.verdict);
+    let mut text = format!("{}\n", printable(&advice.verdict.to_string()));
     for finding in &advice.findings {
         describe(&mut text, finding, coloured);
     }
@@ -14,10 +16,11 @@ pub(super) fn text(advice: &Advice, coloured: bool) -> String {
 }
 
 fn describe(text: &mut String, finding: &Finding, coloured: bool) {
-    let Finding { rule, subject, evidence, consequence, .. } = finding;
+    let Finding { rule, evidence, consequence, .. } = finding;
+    let subject = printable(&finding.subject);
     let _ = write!(text, "\n{}  {subject}  [{rule}]\n", label(finding.severity, coloured));
     let mut line = |name: &str, words: &str| {
-        let _ = writeln!(text, "  {name:<7} {words}");
+        let _ = writeln!(text, "  {name:<7} {}", printable(words));
     };
     line("seen", evidence);
     if !consequence.is_empty() {

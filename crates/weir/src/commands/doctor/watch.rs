@@ -81,7 +81,7 @@ fn page(
 ) -> Vec<String> {
     let window = wording::duration(sources.window);
     let mut page = vec![format!("weir doctor, every {window}; Ctrl-C ends"), String::new()];
-    page.push(advice.verdict.to_string());
+    page.push(output::printable(&advice.verdict.to_string()));
     if let Some(jobs) = observation.jobs.known() {
         page.extend(queues(jobs));
     }
@@ -95,10 +95,12 @@ fn page(
     }
     for finding in &advice.findings {
         let label = report::label(finding.severity, coloured);
-        page.push(format!("{label} {}: {}", finding.subject, finding.evidence));
+        let words = format!("{}: {}", finding.subject, finding.evidence);
+        page.push(format!("{label} {}", output::printable(&words)));
         let change = finding.change.as_ref();
-        page.extend(change.map(|it| format!("         {}: {}", it.place, it.line)));
-        page.extend(finding.next.as_ref().map(|next| format!("         {next}")));
+        let change = change.map(|it| format!("{}: {}", it.place, it.line));
+        let more = change.into_iter().chain(finding.next.clone());
+        page.extend(more.map(|line| format!("         {}", output::printable(&line))));
     }
     page
 }
@@ -117,7 +119,7 @@ fn row(queue: &Queue) -> Vec<String> {
         |of: fn(&Flow) -> f64| flow.map_or_else(|| "?".to_owned(), |flow| wording::rate(of(flow)));
     let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
     vec![
-        queue.name.clone(),
+        output::printable(&queue.name),
         wording::count(queue.length),
         oldest,
         rate(|flow| flow.arrivals_per_second),
@@ -147,7 +149,7 @@ fn ledger(connections: &Connections) -> Vec<String> {
             let count = |state| connections.of(service, state);
             let each = states.map(count);
             let open: u32 = each.iter().sum();
-            [service.to_owned(), open.to_string()]
+            [output::printable(service), open.to_string()]
                 .into_iter()
                 .chain(each.iter().map(ToString::to_string))
                 .collect()

@@ -2,7 +2,7 @@
 
 mod act;
 mod clear;
-mod confirm;
+pub(super) mod confirm;
 mod export;
 mod import;
 mod list;
