@@ -7,6 +7,7 @@
 //! - [`flow`]: growth and time to drain from two looks at a queue;
 //! - [`rules`]: one file for each thing that can be wrong;
 //! - [`finding`], [`advice`]: what is said about it;
+//! - [`wording`]: figures as people read them;
 //! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
 //!
 //! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
@@ -19,7 +20,7 @@ mod healthy;
 pub mod observation;
 pub mod plan;
 pub mod rules;
-mod wording;
+pub mod wording;
 
 pub use self::advice::{Advice, Verdict, advise};
 pub use self::finding::{Change, Finding, Severity};

@@ -4,6 +4,7 @@
 //! One judge for both: what [`plan`] makes is put before [`judge`], and a plan that breaks a rule is
 //! not given out.
 
+mod demand;
 mod judge;
 mod layout;
 mod postgres;
@@ -13,9 +14,12 @@ mod web;
 
 use serde::Serialize;
 
+pub use self::demand::demand;
 pub use self::judge::{Claim, Proof, judge};
 pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
-pub use self::postgres::{DatabaseWorkload, PostgresMachine, Storage, postgres_settings};
+pub use self::postgres::{
+    DatabaseWorkload, PostgresMachine, Storage, postgres_settings, size as postgres_size,
+};
 pub use self::redis::redis_settings;
 pub use self::web::{WebDemand, threads_enough};
 

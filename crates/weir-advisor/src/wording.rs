@@ -5,7 +5,8 @@ use std::time::Duration;
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// "14 h 3 min", "39 s", "400 ms": two units at most.
-pub(crate) fn duration(duration: Duration) -> String {
+#[must_use]
+pub fn duration(duration: Duration) -> String {
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
     let two = |large: u64, unit: &str, small: u64, rest: &str| match small {
         0 => format!("{large} {unit}"),
@@ -22,7 +23,8 @@ pub(crate) fn duration(duration: Duration) -> String {
 }
 
 /// "194,000".
-pub(crate) fn count(count: u64) -> String {
+#[must_use]
+pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -35,7 +37,8 @@ pub(crate) fn count(count: u64) -> String {
 }
 
 /// "128 MB", "2 GB", in powers of 1,024 as Postgres and Redis count.
-pub(crate) fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / MIB;
     if mebibytes >= 1024.0 {
         let gibibytes = format!("{:.1}", mebibytes / 1024.0);
@@ -48,17 +51,20 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// "3.9/s".
-pub(crate) fn rate(per_second: f64) -> String {
+#[must_use]
+pub fn rate(per_second: f64) -> String {
     if per_second >= 100.0 { format!("{per_second:.0}/s") } else { format!("{per_second:.1}/s") }
 }
 
 /// "61 %", of a share from 0 to 1.
-pub(crate) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
 /// "a, b and c".
-pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<_> = words.into_iter().collect();
     match words.split_last() {
         None => String::new(),

@@ -37,7 +37,8 @@ pub(crate) fn jobs(first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
             // The dead are past their time for ever.
             (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
             let ghosts = first.ghosts.clone();
-            let queues = merged(&earlier, &queues, first.at, second.at);
+            let mut queues = merged(&earlier, &queues, first.at, second.at);
+            count_in_hand(&mut queues, first);
             Jobs { queues, processes, ghosts, scheduled, retries, dead }
         },
     )
@@ -48,7 +49,6 @@ type Looked = weir_sidekiq::Read<SetLook>;
 /// Both, or the first reason why not.
 trait Zip<T> {
     fn zip<U>(self, other: Fact<U>) -> Fact<(T, U)>;
-    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U>;
 }
 
 impl<T> Zip<T> for Fact<T> {
@@ -57,14 +57,6 @@ impl<T> Zip<T> for Fact<T> {
             (Self::Known(one), Fact::Known(other)) => Fact::Known((one, other)),
             (Self::Unknown(missing), _) | (_, Fact::Unknown(missing)) => Fact::Unknown(missing),
             (Self::NotAsked, _) | (_, Fact::NotAsked) => Fact::NotAsked,
-        }
-    }
-
-    fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
-        match self {
-            Self::Known(value) => Fact::Known(map(value)),
-            Self::Unknown(missing) => Fact::Unknown(missing),
-            Self::NotAsked => Fact::NotAsked,
         }
     }
 }
@@ -86,6 +78,16 @@ fn merged(
     queues.values().map(|(before, after)| queue(*before, *after, from, to)).collect()
 }
 
+/// From what threads said with their last heartbeat.
+fn count_in_hand(queues: &mut [Queue], look: &Snapshot) {
+    let processes = look.processes.as_deref().unwrap_or_default();
+    for work in processes.iter().flat_map(|process| &process.work) {
+        if let Some(queue) = queues.iter_mut().find(|queue| queue.name == work.queue) {
+            queue.in_hand = queue.in_hand.saturating_add(1);
+        }
+    }
+}
+
 fn queue(
     before: Option<&QueueLook>,
     after: Option<&QueueLook>,
@@ -104,6 +106,7 @@ fn queue(
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
         paused: newest.paused,
         length: newest.length,
+        in_hand: 0,
         latency: newest.oldest.map_or(Duration::ZERO, |oldest| to.since(oldest)),
         flow: Fact::Known(flow),
         sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),

@@ -2,16 +2,25 @@
 //!
 //! - [`observe`]: two looks, some seconds apart, at everything that was named;
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
-//! - `machine`: cores and memory, from the kernel.
+//! - `postgres`: what a database says of itself, and who holds its connections;
+//! - `services`: who may open connections to it;
+//! - `machine`, `memory`, `sockets`, `commands`: cores, memory and processes, from the kernel.
 //!
 //! Promise: a source that is absent, refuses or does not answer leaves its facts unknown, with what
 //! it said and what would let it be seen; it keeps no other source from being seen.
 //!
 //! [`Observation`]: weir_advisor::Observation
 
+mod commands;
 mod jobs;
 mod machine;
+mod memory;
 mod observe;
+mod postgres;
 mod redis;
+mod services;
+mod sockets;
 
+pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
+pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use weir_advisor::observation::{Fact, Machine, Missing, Obstacle};
 
+use crate::memory::kilobytes;
+
 /// Counters at one time; two of them give shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -88,12 +90,6 @@ pub(crate) fn machine(
     seen().map_or_else(|| Fact::Unknown(unseen(proc)), Fact::Known)
 }
 
-fn kilobytes(meminfo: &str, name: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-    let number: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    number.checked_mul(1024)
-}
-
 fn unseen(proc: &Path) -> Missing {
     Missing {
         what: "the machine's cores and memory".to_owned(),
@@ -101,6 +97,15 @@ fn unseen(proc: &Path) -> Missing {
         reason: format!("{} does not have them", proc.display()),
         remedy: None,
     }
+}
+
+/// Cores and memory of this machine, as far as the kernel tells.
+#[must_use]
+pub fn this_machine() -> Option<(u32, u64)> {
+    let proc = Path::new("/proc");
+    let cores = Counters::read(proc, [])?.cores;
+    let memory = kilobytes(&fs::read_to_string(proc.join("meminfo")).ok()?, "MemTotal:")?;
+    Some((cores, memory))
 }
 
 /// The name that processes on this machine give it.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer};
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer, Service};
 use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot, join};
 
 use crate::machine::{self, Counters};
-use crate::{jobs, redis};
+use crate::postgres::{Database, PostgresSource};
+use crate::{jobs, redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -17,6 +18,12 @@ pub struct Sources {
     pub redis: Vec<Endpoint>,
     /// What a look may cost each of them.
     pub limits: Limits,
+    /// The application's database; none: not asked.
+    pub postgres: Option<PostgresSource>,
+    /// Who opens connections to it, beside Sidekiq's processes; of the same name, instead of them.
+    pub services: Vec<Service>,
+    /// The queues that the application pushes to; none: not asked.
+    pub pushed_queues: Vec<String>,
     /// Between the two looks: longer tells slower changes from chance.
     pub window: Duration,
     /// Where the kernel tells of this machine; none: not asked.
@@ -34,6 +41,10 @@ pub async fn observe(sources: &Sources) -> Observation {
     for endpoint in &sources.redis {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
+    let database = match &sources.postgres {
+        Some(source) => Some(Database::look(source).await),
+        None => None,
+    };
     let proc = sources.proc.as_deref();
     let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
@@ -49,6 +60,15 @@ pub async fn observe(sources: &Sources) -> Observation {
         jobs: all_jobs(looks),
         ..Observation::default()
     };
+    observation.services = services::services(&sources.services, observation.jobs.known());
+    if !sources.pushed_queues.is_empty() {
+        observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
+    }
+    if let Some(mut database) = database {
+        let names = services::names(observation.jobs.known(), &local);
+        observation.postgres = database.look_again(proc, &names).await;
+        database.close().await;
+    }
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
     }

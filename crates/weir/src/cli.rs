@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{GemsCommand, JobsCommand, RealtimeCommand, SwitchCommand, WorkersCommand};
+use crate::commands::{
+    DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SwitchCommand,
+    WorkersCommand,
+};
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
 
 /// Keeps a web application standing when its traffic multiplies.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 fine, 1 found a problem (check, jobs verify, gems \
-                        verify), 2 could not do it, 64 wrong usage.")]
+#[command(
+    after_help = "Exit codes: 0 fine, 1 found a problem (check, doctor, plan, jobs verify, gems \
+                  verify), 2 could not do it, 64 wrong usage."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -51,6 +56,12 @@ pub(crate) enum Command {
     /// See and steer the workers of the front's apps
     #[command(subcommand)]
     Workers(WorkersCommand),
+    /// Look at Sidekiq, Redis and Postgres as they run: what is wrong, how long until it is over,
+    /// which line to change; writes nowhere
+    Doctor(Box<DoctorArguments>),
+    /// Work out processes, pools and settings for a machine and its queues, with proof, and write them as
+    /// files; or judge a layout
+    Plan(Box<PlanArguments>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -7,10 +7,13 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Did what was asked.
     Fine,
-    /// Looked, and found a problem (`weir check`, `weir jobs verify`, `weir gems verify`).
+    /// Looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`,
+    /// `weir gems verify`).
     FoundProblem,
     /// Could not do what was asked.
     Failed,
+    /// As Nagios reads it (`weir doctor --nagios`): 0, 1, 2 or 3.
+    Monitored(u8),
     /// Asked for something that doesn't exist.
     Usage,
 }
@@ -21,6 +24,7 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::FoundProblem => 1,
             Exit::Failed => 2,
+            Exit::Monitored(state) => state,
             // EX_USAGE of sysexits.h.
             Exit::Usage => 64,
         })

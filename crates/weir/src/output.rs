@@ -38,8 +38,21 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !environment::no_color()
 }
 
+/// Names of queues and classes are anybody's who pushes: on a terminal a control character is a
+/// command.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Columns aligned for reading: the first row is the head.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
+    for row in columns(head, rows) {
+        line(&row);
+    }
+}
+
+/// The lines of a table.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or_default()
@@ -50,8 +63,18 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) {
             cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
-    line(&render(&mut head.iter().copied()));
-    for row in rows {
-        line(&render(&mut row.iter().map(String::as_str)));
+    let head = render(&mut head.iter().copied());
+    let rows = rows.iter().map(|row| render(&mut row.iter().map(String::as_str)));
+    std::iter::once(head).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_others_named_commands_no_terminal() {
+        assert_eq!(printable("queue \u{1b}[2Jpush\n"), "queue \u{fffd}[2Jpush\u{fffd}");
+        assert_eq!(printable("Müller 1 h"), "Müller 1 h");
     }
 }

@@ -50,6 +50,16 @@ impl<T> Fact<T> {
         }
     }
 
+    /// The same of another, or the same reason.
+    #[must_use]
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Self::Known(value) => Fact::Known(map(value)),
+            Self::Unknown(missing) => Fact::Unknown(missing),
+            Self::NotAsked => Fact::NotAsked,
+        }
+    }
+
     /// The reason, if it was asked for and not seen.
     pub const fn missing(&self) -> Option<&Missing> {
         match self {

@@ -33,6 +33,8 @@ pub struct Queue {
     pub pushed: bool,
     /// Jobs that wait.
     pub length: u64,
+    /// Jobs of it that threads have in hand.
+    pub in_hand: u64,
     /// How long the oldest has waited.
     pub latency: Duration,
     /// Paused (Sidekiq Pro).

@@ -1,5 +1,6 @@
 //! The application's database.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -101,6 +102,26 @@ impl Connections {
     #[must_use]
     pub fn open(&self) -> u32 {
         self.sessions.iter().map(|sessions| sessions.count).sum()
+    }
+
+    /// Whose they are, each once, most first.
+    #[must_use]
+    pub fn services(&self) -> Vec<&str> {
+        let mut open: BTreeMap<&str, u32> = BTreeMap::new();
+        for sessions in &self.sessions {
+            *open.entry(&sessions.service).or_default() += sessions.count;
+        }
+        let mut services: Vec<_> = open.into_iter().collect();
+        services.sort_by_key(|(_, open)| std::cmp::Reverse(*open));
+        services.into_iter().map(|(service, _)| service).collect()
+    }
+
+    /// Those of one service in one state.
+    #[must_use]
+    pub fn of(&self, service: &str, state: SessionState) -> u32 {
+        let sessions = self.sessions.iter();
+        let sessions = sessions.filter(|it| it.service == service && it.state == state);
+        sessions.map(|sessions| sessions.count).sum()
     }
 
     /// Those in one state.

@@ -188,8 +188,9 @@ fn parallel(machine: &PostgresMachine) -> Vec<Setting> {
     settings
 }
 
-/// In the largest unit that leaves a whole number of at least four digits' precision.
-fn size(bytes: u64) -> String {
+/// As `postgresql.conf` has it, in the largest unit that leaves a whole number.
+#[must_use]
+pub fn size(bytes: u64) -> String {
     if bytes >= GIB && bytes.is_multiple_of(GIB) {
         format!("{}GB", bytes / GIB)
     } else if bytes >= MIB && bytes.is_multiple_of(MIB) {

@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use anyhow::bail;
 
 /// Asks on a terminal; without one `--yes` must have been given.
-pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
+pub(in crate::commands) fn confirm(question: &str, yes: bool) -> anyhow::Result<bool> {
     if yes {
         return Ok(true);
     }

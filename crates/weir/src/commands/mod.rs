@@ -3,19 +3,25 @@
 mod check;
 mod completions;
 mod confirm;
+mod doctor;
 mod gems;
 mod init;
 mod jobs;
+mod plan;
 mod realtime;
 mod reference;
 mod restart;
+mod services;
+mod sources;
 mod status;
 mod switch;
 mod up;
 mod workers;
 
+pub(crate) use self::doctor::DoctorArguments;
 pub(crate) use self::gems::GemsCommand;
 pub(crate) use self::jobs::JobsCommand;
+pub(crate) use self::plan::PlanArguments;
 pub(crate) use self::realtime::RealtimeCommand;
 pub(crate) use self::switch::SwitchCommand;
 pub(crate) use self::workers::WorkersCommand;
@@ -37,6 +43,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Gems(command) => gems::run(command),
         Command::Switch(command) => switch::run(command),
         Command::Workers(command) => workers::run(command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),

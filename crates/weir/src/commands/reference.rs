@@ -26,7 +26,7 @@ error; colour only on a terminal (`NO_COLOR` turns it off).
 | exit code | meaning |
 | --- | --- |
 | 0 | fine |
-| 1 | looked, and found a problem (`weir check`, `weir jobs verify`, `weir gems verify`) |
+| 1 | looked, and found a problem (`weir check`, `weir doctor`, `weir plan`, `weir jobs verify`, `weir gems verify`) |
 | 2 | could not do it |
 | 64 | wrong usage |
 

@@ -21,7 +21,7 @@ mod process;
 mod realtime;
 pub(crate) mod reference;
 mod report;
-mod secrets;
+pub(crate) mod secrets;
 pub(crate) mod source;
 mod tls;
 pub(crate) mod units;

@@ -42,7 +42,7 @@ pub(crate) fn read(
 }
 
 /// The file's text without the newline that editors end it with.
-fn read_file(path: &Path) -> Result<String, String> {
+pub(crate) fn read_file(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let bytes = fs::metadata(path).map_err(cannot)?.len();
     if bytes > SECRET_BYTES_MAX {

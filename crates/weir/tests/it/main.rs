@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod crash;
 mod damage;
+mod doctor;
 mod faktory;
 mod front;
 mod gems;

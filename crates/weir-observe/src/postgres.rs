@@ -1,0 +1,128 @@
+//! Two looks at Postgres: what it says of itself, and who holds its connections.
+//!
+//! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
+//! - `session`: one connection that only asks, each question in a read-only transaction with limits
+//!   of its own, in the simple protocol, so that a pooler in between does not mind;
+//! - `settings`, `activity`, `locks`, `cache`, `host`: what is asked, and what the answers mean.
+
+mod activity;
+mod cache;
+mod endpoint;
+mod error;
+mod host;
+mod locks;
+mod session;
+mod settings;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use weir_advisor::observation::{Connections, DatabaseHost, Fact, Missing, Postgres};
+
+use self::activity::Backend;
+use self::cache::Blocks;
+pub use self::endpoint::PostgresEndpoint;
+pub use self::error::PostgresError;
+use self::session::Session;
+
+/// A database to look at.
+#[derive(Clone, Debug)]
+pub struct PostgresSource {
+    /// Where it is.
+    pub endpoint: PostgresEndpoint,
+    /// What a look may cost it.
+    pub limits: PostgresLimits,
+    /// Memory that it may use; none: what others leave of this machine, if it runs here.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Ceilings of a look at Postgres.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostgresLimits {
+    /// Until a connection is there.
+    pub connect_timeout: Duration,
+    /// Until a question is answered; Postgres itself ends it (`statement_timeout`).
+    pub statement_timeout: Duration,
+    /// Until a lock of the catalog is had (`lock_timeout`).
+    pub lock_timeout: Duration,
+    /// Sessions that are looked at.
+    pub sessions_max: u32,
+    /// Waits for locks that are looked at.
+    pub lock_waits_max: u32,
+}
+
+impl Default for PostgresLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(5),
+            lock_timeout: Duration::from_secs(1),
+            // More sessions than anybody sets max_connections to.
+            sessions_max: 20_000,
+            lock_waits_max: 500,
+        }
+    }
+}
+
+/// A database, as far as it could be seen.
+#[derive(Debug)]
+pub(crate) struct Database<'a> {
+    source: &'a PostgresSource,
+    seen: Result<(Session, Fact<Blocks>), Missing>,
+}
+
+impl<'a> Database<'a> {
+    /// The first look: counters only.
+    pub(crate) async fn look(source: &'a PostgresSource) -> Self {
+        let seen = match Session::open(&source.endpoint, &source.limits).await {
+            Ok(mut session) => {
+                let blocks = cache::blocks(&mut session).await;
+                Ok((session, blocks))
+            }
+            Err(error) => Err(error::unreachable(&source.endpoint, &error)),
+        };
+        Self { source, seen }
+    }
+
+    /// The second: all there is. `names` are services by the number of a process on this machine.
+    pub(crate) async fn look_again(
+        &mut self,
+        proc: Option<&Path>,
+        names: &BTreeMap<u32, String>,
+    ) -> Fact<Postgres> {
+        let (session, before) = match &mut self.seen {
+            Ok(seen) => seen,
+            Err(missing) => return Fact::Unknown(missing.clone()),
+        };
+        let local = host::local(session, proc).await;
+        let backends = activity::backends(session).await.map(|mut backends| {
+            activity::name(&mut backends, local.as_ref(), proc, names);
+            backends
+        });
+        let (settings, pending_restart) = settings::settings(session).await;
+        let blocks = cache::blocks(session).await;
+        let given = self.source.memory_bytes.map(|memory_bytes| DatabaseHost { memory_bytes });
+        let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
+        Fact::Known(Postgres {
+            settings,
+            pending_restart,
+            connections: connections(backends),
+            host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
+            cache_hit_ratio: cache::hit_ratio(before, blocks),
+            lock_waits,
+        })
+    }
+
+    /// Leaves it.
+    pub(crate) async fn close(self) {
+        if let Ok((session, _)) = self.seen {
+            session.close().await;
+        }
+    }
+}
+
+fn connections(backends: Fact<Vec<Backend>>) -> Fact<Connections> {
+    backends.map(|backends| Connections { sessions: activity::sessions(&backends) })
+}

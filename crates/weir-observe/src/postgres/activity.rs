@@ -1,0 +1,168 @@
+//! Who holds which sessions, and what they do.
+//!
+//! `application_name` is empty in what matters most (Mastodon empties it on purpose), so a session of
+//! this machine is put down to the process that holds its socket; one of another machine to what it
+//! says of itself, or to its user, database and address.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_postgres::SimpleQueryRow;
+use weir_advisor::observation::{Fact, SessionState, Sessions};
+
+use super::error;
+use super::host::Local;
+use super::session::Session;
+use crate::{commands, sockets};
+
+const WHAT: &str = "Postgres' sessions";
+
+/// Sessions that take a slot of `max_connections`. To who lacks `pg_monitor` the kinds of others are
+/// NULL; of those it is what has a user and a database. Statements are not read: they hold what
+/// people write.
+const QUESTION: &str = "SELECT pid, usename, datname, application_name, host(client_addr) AS address, \
+    client_port, state, query = '<insufficient privilege>' AS hidden, \
+    greatest(extract(epoch FROM clock_timestamp() - state_change), 0)::bigint AS seconds \
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (backend_type = 'client backend' \
+    OR (backend_type IS NULL AND datname IS NOT NULL AND usename IS NOT NULL)) LIMIT ";
+
+/// One session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Backend {
+    pub(super) pid: u32,
+    pub(super) service: String,
+    client: Option<(IpAddr, u16)>,
+    state: SessionState,
+    since: Duration,
+}
+
+pub(super) async fn backends(session: &mut Session) -> Fact<Vec<Backend>> {
+    let question = format!("{QUESTION}{}", session.limits().sessions_max);
+    match session.ask(&question).await {
+        Ok(rows) => Fact::Known(rows.iter().filter_map(backend).collect()),
+        Err(error) => Fact::Unknown(error::missing(WHAT, &error)),
+    }
+}
+
+fn backend(row: &SimpleQueryRow) -> Option<Backend> {
+    let is_hidden = row.get("hidden") == Some("t");
+    let address: Option<IpAddr> = row.get("address").and_then(|it| it.parse().ok());
+    let port = row.get("client_port").and_then(|it| it.parse().ok());
+    let seconds = row.get("seconds").and_then(|it| it.parse().ok()).unwrap_or_default();
+    let said = row.get("application_name").unwrap_or_default();
+    let (user, database) =
+        (row.get("usename").unwrap_or_default(), row.get("datname").unwrap_or_default());
+    Some(Backend {
+        pid: row.get("pid")?.parse().ok()?,
+        service: service(said, user, database, address),
+        client: address.zip(port),
+        state: state(row.get("state"), is_hidden),
+        since: Duration::from_secs(seconds),
+    })
+}
+
+fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
+    match state {
+        None if is_hidden => SessionState::Hidden,
+        // Nobody may see it: `track_activities` is off.
+        Some("disabled") => SessionState::Hidden,
+        Some("idle") => SessionState::Idle,
+        Some("idle in transaction" | "idle in transaction (aborted)") => {
+            SessionState::IdleInTransaction
+        }
+        // Active, a fast-path call, or one that has just been let in.
+        _ => SessionState::Active,
+    }
+}
+
+/// By what a session says of itself, and otherwise "user@database from address".
+fn service(said: &str, user: &str, database: &str, address: Option<IpAddr>) -> String {
+    if !said.is_empty() {
+        return commands::service(said);
+    }
+    match address {
+        Some(address) => format!("{user}@{database} from {address}"),
+        None => format!("{user}@{database}"),
+    }
+}
+
+/// Those whose sockets belong to processes of this machine get the names of these.
+pub(super) fn name(
+    backends: &mut [Backend],
+    local: Option<&Local>,
+    proc: Option<&Path>,
+    names: &BTreeMap<u32, String>,
+) {
+    let Some(proc) = proc else { return };
+    let port = local.map(|local| local.port);
+    // Another machine's loopback is not this one's.
+    let ours = |client: &(IpAddr, u16)| local.is_some() || !client.0.is_loopback();
+    let clients: BTreeSet<_> = backends.iter().filter_map(|it| it.client).filter(ours).collect();
+    let owners = sockets::owners(proc, &clients, port);
+    for backend in backends {
+        let owner = backend.client.and_then(|client| owners.get(&client));
+        if let Some(owner) = owner {
+            let known = names.get(owner).cloned();
+            let name = known.or_else(|| commands::service_of(proc, *owner));
+            backend.service = name.unwrap_or_else(|| backend.service.clone());
+        }
+    }
+}
+
+/// By service and state.
+pub(super) fn sessions(backends: &[Backend]) -> Vec<Sessions> {
+    let mut groups: BTreeMap<(&str, SessionState), (u32, Duration)> = BTreeMap::new();
+    for Backend { service, state, since, .. } in backends {
+        let (count, longest) = groups.entry((service, *state)).or_default();
+        *count = count.saturating_add(1);
+        *longest = (*longest).max(*since);
+    }
+    let of = |((service, state), (count, longest)): ((&str, SessionState), (u32, Duration))| {
+        Sessions { service: service.to_owned(), state, count, longest }
+    };
+    groups.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_told_and_what_is_hidden_is_not_idle() {
+        assert_eq!(state(Some("idle"), false), SessionState::Idle);
+        assert_eq!(
+            state(Some("idle in transaction (aborted)"), false),
+            SessionState::IdleInTransaction
+        );
+        assert_eq!(state(None, true), SessionState::Hidden);
+        assert_eq!(state(Some("disabled"), false), SessionState::Hidden);
+        assert_eq!(state(None, false), SessionState::Active);
+    }
+
+    #[test]
+    fn a_session_is_put_down_to_what_is_known_of_it() {
+        let address = Some("10.0.0.5".parse().unwrap());
+        assert_eq!(service("", "app", "shop", address), "app@shop from 10.0.0.5");
+        assert_eq!(service("", "app", "shop", None), "app@shop");
+        assert_eq!(service("sidekiq 7.3.9 shop [2 of 5 busy]", "app", "shop", address), "sidekiq");
+    }
+
+    #[test]
+    fn sessions_of_one_service_in_one_state_are_one_line() {
+        let backend = |service: &str, state, seconds| Backend {
+            pid: 1,
+            service: service.to_owned(),
+            client: None,
+            state,
+            since: Duration::from_secs(seconds),
+        };
+        let (idle, active) = (SessionState::Idle, SessionState::Active);
+        let all = [backend("web", idle, 3), backend("web", idle, 9), backend("web", active, 1)];
+        let sessions = sessions(&all);
+        assert_eq!(sessions.len(), 2);
+        let of_idle = sessions.iter().find(|it| it.state == idle).unwrap();
+        assert_eq!((of_idle.count, of_idle.longest.as_secs()), (2, 9));
+    }
+}

@@ -1,0 +1,194 @@
+//! Where a Postgres is, and how to get in.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use weir_base::secret::Secret;
+
+use super::error::PostgresError;
+
+const PORT: u16 = 5432;
+const SSL_MODE: &str = "sslmode=";
+
+/// One Postgres.
+#[derive(Clone)]
+pub struct PostgresEndpoint {
+    config: Config,
+    tls: bool,
+    /// From the environment or a file, never from an address.
+    pub password: Option<Secret>,
+    /// Who may have signed its certificate; none: those that the system trusts.
+    pub authority: Option<PathBuf>,
+    /// This client's certificate and key, where the server asks for one.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl PostgresEndpoint {
+    /// Of `postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=..]`; `?host=/FOLDER` is a socket.
+    ///
+    /// `sslmode` is `disable` (as without it), or `require`, `verify-ca` or `verify-full`: with each
+    /// of these the certificate is verified, for one that is not proves nothing.
+    ///
+    /// # Errors
+    /// When it is no such address, or holds a password: that would stand in lists of processes.
+    pub fn parse(url: &str) -> Result<Self, PostgresError> {
+        parse(url).map_err(|problem| PostgresError::Address { address: redacted(url), problem })
+    }
+
+    /// For certificates that were given: they would have no use without.
+    ///
+    /// # Errors
+    /// When the address says that TLS is not used.
+    pub fn require_tls(&self) -> Result<(), PostgresError> {
+        if self.tls {
+            return Ok(());
+        }
+        let problem = "there are certificates but no TLS; add ?sslmode=verify-full".to_owned();
+        Err(PostgresError::Address { address: self.to_string(), problem })
+    }
+
+    /// With all that a connection needs.
+    pub(super) fn config(&self) -> Config {
+        let mut config = self.config.clone();
+        if let Some(password) = &self.password {
+            config.password(password.expose());
+        }
+        config.application_name("weir doctor");
+        config.ssl_mode(if self.tls { SslMode::Require } else { SslMode::Disable });
+        config
+    }
+
+    pub(super) const fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The port that clients connect to.
+    pub(super) fn port(&self) -> u16 {
+        self.config.get_ports().first().copied().unwrap_or(PORT)
+    }
+}
+
+fn parse(url: &str) -> Result<PostgresEndpoint, String> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err("it must begin with postgres://".to_owned());
+    }
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let parameters = query.split('&').filter(|it| !it.is_empty());
+    let (modes, others): (Vec<_>, Vec<_>) = parameters.partition(|it| it.starts_with(SSL_MODE));
+    let tls = match modes.last().map(|mode| &mode[SSL_MODE.len()..]) {
+        None | Some("disable") => false,
+        Some("require" | "verify-ca" | "verify-full") => true,
+        Some(_) => return Err("sslmode is disable, require, verify-ca or verify-full".to_owned()),
+    };
+    let rest = format!("{address}?{}", others.join("&"));
+    let config: Config = rest.trim_end_matches('?').parse().map_err(|error| chain(&error))?;
+    if config.get_password().is_some() {
+        return Err("it holds a password; give it by the environment or a file".to_owned());
+    }
+    if config.get_hosts().is_empty() {
+        return Err("the host is missing; a socket is ?host=/run/postgresql".to_owned());
+    }
+    Ok(PostgresEndpoint { config, tls, password: None, authority: None, client: None })
+}
+
+/// An error with its causes, which `tokio_postgres` does not show by itself.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts = causes.map(ToString::to_string);
+    // The library's own word for "the server says:", which it does anyway.
+    texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ")
+}
+
+/// Without all before the last `@`, which may hold a password, and without parameters.
+fn redacted(url: &str) -> String {
+    let address = url.split('?').next().unwrap_or_default();
+    let hidden = address.len() < url.len() && url.contains("password");
+    match (address.split_once("://"), url.rsplit_once('@')) {
+        _ if hidden => "***".to_owned(),
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://***@{rest}"),
+        (None, Some((_, rest))) => format!("***@{rest}"),
+        _ => address.to_owned(),
+    }
+}
+
+/// As errors and reports name it.
+impl fmt::Display for PostgresEndpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => write!(formatter, "{host}:{}", self.port())?,
+            Some(Host::Unix(folder)) => write!(formatter, "{}", folder.display())?,
+            None => formatter.write_str("Postgres")?,
+        }
+        write!(formatter, "/{}", self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for PostgresEndpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "PostgresEndpoint({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(url: &str) -> String {
+        PostgresEndpoint::parse(url).map_or_else(|error| error.to_string(), |it| it.to_string())
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (url, expected) in [
+            ("postgres://weir@10.0.0.1:5433/mastodon", "10.0.0.1:5433/mastodon"),
+            ("postgresql://localhost/app?sslmode=verify-full", "localhost:5432/app"),
+            ("postgres:///app?host=/run/postgresql", "/run/postgresql/app"),
+        ] {
+            assert_eq!(name(url), expected, "{url}");
+        }
+        let tls = |url| PostgresEndpoint::parse(url).unwrap().is_tls();
+        assert!(tls("postgres://db/app?connect_timeout=3&sslmode=require"));
+        assert!(!tls("postgres://db/app?sslmode=disable") && !tls("postgres://db/app"));
+    }
+
+    #[test]
+    fn mistakes_say_what_is_wrong() {
+        for (url, problem) in [
+            ("db/app", "must begin with"),
+            ("postgres:///app", "host is missing"),
+            ("postgres://db/app?sslmode=prefer", "sslmode is"),
+            ("postgres://db/app?sslmod=require", "sslmod"),
+            ("postgres://db:port/app", "port"),
+        ] {
+            assert!(name(url).contains(problem), "{url}: {}", name(url));
+        }
+        let plain = PostgresEndpoint::parse("postgres://db/app").unwrap();
+        assert!(plain.require_tls().unwrap_err().to_string().contains("add ?sslmode=verify-full"));
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_repeated() {
+        for url in ["postgres://u:hunter2@db/app", "postgres://db/app?password=hunter2"] {
+            let error = name(url);
+            assert!(error.contains("holds a password"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let endpoint = PostgresEndpoint {
+            password: Some(Secret::new("hunter2")),
+            ..PostgresEndpoint::parse("postgres://u@db/app").unwrap()
+        };
+        assert!(!format!("{endpoint:?} {endpoint}").contains("hunter2"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,60}") {
+            let _ = PostgresEndpoint::parse(&text);
+            let _ = PostgresEndpoint::parse(&format!("postgres://{text}"));
+        }
+    }
+}

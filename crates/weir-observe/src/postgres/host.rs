@@ -1,0 +1,44 @@
+//! What the database runs on, where that is this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir_advisor::observation::{DatabaseHost, Fact};
+
+use super::session::Session;
+use crate::memory;
+
+const QUESTION: &str = "SELECT pg_backend_pid()";
+/// The kernel's name of a process of Postgres.
+const NAMES: [&str; 2] = ["postgres", "postmaster"];
+/// Where control groups are mounted.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
+/// A Postgres on this machine.
+#[derive(Clone, Debug)]
+pub(super) struct Local {
+    proc: PathBuf,
+    backend: u32,
+    pub(super) port: u16,
+}
+
+/// Its own process answers: if there is one of that number and name here, this is where it runs.
+pub(super) async fn local(session: &mut Session, proc: Option<&Path>) -> Option<Local> {
+    let proc = proc?;
+    let rows = session.ask(QUESTION).await.ok()?;
+    let backend: u32 = rows.first()?.get(0)?.parse().ok()?;
+    let name = fs::read_to_string(proc.join(backend.to_string()).join("comm")).ok()?;
+    let port = session.port();
+    NAMES.contains(&name.trim()).then(|| Local { proc: proc.to_owned(), backend, port })
+}
+
+/// What other programs leave it of the machine, or its control group allows.
+pub(super) fn host(local: Option<&Local>) -> Fact<DatabaseHost> {
+    let memory_bytes = local.and_then(|local| {
+        let left = memory::left_for(&local.proc, &NAMES)?;
+        let limit = memory::group_limit(&local.proc, local.backend, Path::new(CONTROL_GROUPS));
+        Some(limit.map_or(left, |limit| left.min(limit)))
+    });
+    // Of another machine nobody was asked.
+    memory_bytes.map_or(Fact::NotAsked, |memory_bytes| Fact::Known(DatabaseHost { memory_bytes }))
+}

@@ -1,0 +1,50 @@
+//! Sessions that wait for the locks of others.
+
+use std::time::Duration;
+
+use tokio_postgres::SimpleQueryRow;
+use weir_advisor::observation::{Fact, LockWait};
+
+use super::activity::Backend;
+use super::error;
+use super::session::Session;
+
+const WHAT: &str = "waits for locks";
+
+/// `pg_locks` and `pg_blocking_pids` tell everybody; `waitstart` is there since version 14, and asked
+/// for by name so that earlier ones do without.
+const QUESTION: &str = "SELECT l.pid, b.blocker, \
+    CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+    THEN l.relation::regclass::text END AS relation, \
+    greatest(extract(epoch FROM clock_timestamp() - \
+    coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds \
+    FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
+    LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
+    CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (blocker) LIMIT $MAX";
+
+pub(super) async fn waits(
+    session: &mut Session,
+    backends: Option<&[Backend]>,
+) -> Fact<Vec<LockWait>> {
+    let question = QUESTION.replace("$MAX", &session.limits().lock_waits_max.to_string());
+    match session.ask(&question).await {
+        Ok(rows) => Fact::Known(rows.iter().filter_map(|row| wait(row, backends)).collect()),
+        Err(error) => Fact::Unknown(error::missing(WHAT, &error)),
+    }
+}
+
+fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> {
+    let number = |name: &str| row.get(name)?.parse::<u32>().ok();
+    let service = |pid: u32| {
+        let backend = backends.unwrap_or_default().iter().find(|backend| backend.pid == pid);
+        backend.map_or_else(|| "another service".to_owned(), |backend| backend.service.clone())
+    };
+    let (pid, blocking_pid) = (number("pid")?, number("blocker")?);
+    Some(LockWait {
+        waiting_service: service(pid),
+        blocking_service: service(blocking_pid),
+        blocking_pid,
+        relation: row.get("relation").map(str::to_owned),
+        waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
+    })
+}

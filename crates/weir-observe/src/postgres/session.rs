@@ -1,0 +1,119 @@
+//! One connection that only asks.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, Connection, NoTls, SimpleQueryMessage, SimpleQueryRow};
+
+use super::PostgresLimits;
+use super::endpoint::PostgresEndpoint;
+use super::error::PostgresError;
+use super::tls;
+
+/// What Postgres may take longer than its own limit to say so.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A session; it ends with its drop.
+pub(crate) struct Session {
+    client: Client,
+    /// Reads and writes the socket.
+    driver: JoinSet<()>,
+    limits: PostgresLimits,
+    port: u16,
+}
+
+impl Session {
+    pub(super) async fn open(
+        endpoint: &PostgresEndpoint,
+        limits: &PostgresLimits,
+    ) -> Result<Self, PostgresError> {
+        let mut config = endpoint.config();
+        config.connect_timeout(limits.connect_timeout);
+        let mut driver = JoinSet::new();
+        let connecting = async {
+            if endpoint.is_tls() {
+                let (client, connection) = config.connect(tls::connector(endpoint)?).await?;
+                drive(&mut driver, connection);
+                Ok(client)
+            } else {
+                let (client, connection) = config.connect(NoTls).await?;
+                drive(&mut driver, connection);
+                Ok(client)
+            }
+        };
+        // The library's own limit ends with the socket; a server that then says nothing is met here.
+        let client = match tokio::time::timeout(limits.connect_timeout, connecting).await {
+            Ok(client) => client,
+            Err(_) => Err(PostgresError::Deadline(limits.connect_timeout)),
+        }?;
+        Ok(Self { client, driver, limits: *limits, port: endpoint.port() })
+    }
+
+    /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
+    pub(super) async fn close(self) {
+        let Self { client, mut driver, .. } = self;
+        drop(client);
+        let _ = tokio::time::timeout(GRACE, driver.join_next()).await;
+    }
+
+    /// The port that clients of this Postgres connect to.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) const fn limits(&self) -> &PostgresLimits {
+        &self.limits
+    }
+
+    /// One question, in a read-only transaction that ends whatever it answers. Rows are as many as
+    /// the question itself allows.
+    pub(super) async fn ask(
+        &mut self,
+        question: &str,
+    ) -> Result<Vec<SimpleQueryRow>, PostgresError> {
+        let PostgresLimits { statement_timeout, lock_timeout, .. } = self.limits;
+        // SET LOCAL, not SET: behind a pooler the connection is somebody else's a moment later.
+        let text = format!(
+            "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}; \
+             {question}; COMMIT",
+            statement_timeout.as_millis(),
+            lock_timeout.as_millis()
+        );
+        let deadline = statement_timeout.saturating_add(GRACE);
+        match tokio::time::timeout(deadline, self.client.simple_query(&text)).await {
+            Ok(Ok(messages)) => Ok(messages.into_iter().filter_map(row).collect()),
+            Ok(Err(error)) => {
+                // The transaction is over for all but this.
+                let _ = tokio::time::timeout(GRACE, self.client.simple_query("ROLLBACK")).await;
+                Err(error.into())
+            }
+            Err(_) => Err(PostgresError::Deadline(deadline)),
+        }
+    }
+}
+
+fn row(message: SimpleQueryMessage) -> Option<SimpleQueryRow> {
+    match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    }
+}
+
+fn drive<S, T>(driver: &mut JoinSet<()>, connection: Connection<S, T>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    driver.spawn(async move {
+        // What breaks it is told to whoever waits for an answer.
+        let _ = connection.await;
+    });
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Session").field("port", &self.port).finish_non_exhaustive()
+    }
+}

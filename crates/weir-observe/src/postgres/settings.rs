@@ -1,0 +1,129 @@
+//! What `pg_settings` says.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::SimpleQueryRow;
+use weir_advisor::observation::{Fact, Missing, Obstacle, PostgresSettings};
+
+use super::error;
+use super::session::Session;
+
+const WHAT: &str = "Postgres' settings";
+/// `pending_restart` has all others that wait; a file has some hundred settings at most.
+const QUESTION: &str = "SELECT name, setting, unit, pending_restart FROM pg_settings \
+    WHERE pending_restart OR name IN ('max_connections', 'superuser_reserved_connections', \
+    'reserved_connections', 'shared_buffers', 'effective_cache_size', 'work_mem', \
+    'random_page_cost') ORDER BY name LIMIT 500";
+
+/// The settings, and the names of those that wait for a restart.
+pub(super) async fn settings(session: &mut Session) -> (Fact<PostgresSettings>, Vec<String>) {
+    match session.ask(QUESTION).await {
+        Ok(rows) => {
+            let pending = rows.iter().filter(|row| row.get("pending_restart") == Some("t"));
+            let pending = pending.filter_map(|row| row.get("name")).map(str::to_owned).collect();
+            (read(&values(&rows)).map_or_else(unreadable, Fact::Known), pending)
+        }
+        Err(error) => (Fact::Unknown(error::missing(WHAT, &error)), Vec::new()),
+    }
+}
+
+/// Numbers by name, sizes in bytes.
+type Values = BTreeMap<String, f64>;
+
+fn values(rows: &[SimpleQueryRow]) -> Values {
+    let value = |row: &SimpleQueryRow| {
+        let number: f64 = row.get("setting")?.parse().ok()?;
+        Some((row.get("name")?.to_owned(), number * unit(row.get("unit"))))
+    };
+    rows.iter().filter_map(value).collect()
+}
+
+/// Bytes of a unit of `pg_settings`: "8kB" is a block. What is no size counts by itself.
+fn unit(unit: Option<&str>) -> f64 {
+    let Some(unit) = unit else { return 1.0 };
+    let digits = unit.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(unit.len());
+    let (number, name) = unit.split_at(digits);
+    let size = match name {
+        "kB" => 1024.0,
+        "MB" => 1024.0 * 1024.0,
+        "GB" => 1024.0 * 1024.0 * 1024.0,
+        _ => 1.0,
+    };
+    number.parse::<f64>().unwrap_or(1.0) * size
+}
+
+fn read(values: &Values) -> Option<PostgresSettings> {
+    let of = |name: &str| values.get(name).copied();
+    // Since version 16 there are slots for `pg_use_reserved_connections` as well.
+    let reserved =
+        of("superuser_reserved_connections")? + of("reserved_connections").unwrap_or_default();
+    Some(PostgresSettings {
+        max_connections: count(of("max_connections")?),
+        superuser_reserved_connections: count(reserved),
+        shared_buffers_bytes: bytes(of("shared_buffers")?),
+        effective_cache_size_bytes: bytes(of("effective_cache_size")?),
+        work_mem_bytes: bytes(of("work_mem")?),
+        random_page_cost: of("random_page_cost")?,
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to what 32 bits hold"
+)]
+fn count(number: f64) -> u32 {
+    number.clamp(0.0, f64::from(u32::MAX)) as u32
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast of a float stays within what 64 bits hold; no size is negative"
+)]
+fn bytes(number: f64) -> u64 {
+    number.max(0.0) as u64
+}
+
+fn unreadable() -> Fact<PostgresSettings> {
+    Fact::Unknown(Missing {
+        what: WHAT.to_owned(),
+        obstacle: Obstacle::NotSupported,
+        reason: "pg_settings does not have them all; is this Postgres?".to_owned(),
+        remedy: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_of_their_own() {
+        assert_eq!(unit(Some("8kB")), 8192.0);
+        assert_eq!(unit(Some("kB")), 1024.0);
+        assert_eq!(unit(Some("16MB")), 16.0 * 1024.0 * 1024.0);
+        assert_eq!((unit(None), unit(Some("ms"))), (1.0, 1.0));
+    }
+
+    #[test]
+    fn what_is_kept_for_roles_is_kept_as_well() {
+        let mut values: Values = [
+            ("max_connections", 100.0),
+            ("superuser_reserved_connections", 3.0),
+            ("shared_buffers", 134_217_728.0),
+            ("effective_cache_size", 4e9),
+            ("work_mem", 4_194_304.0),
+            ("random_page_cost", 1.1),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        assert_eq!(read(&values).unwrap().superuser_reserved_connections, 3);
+        values.insert("reserved_connections".to_owned(), 5.0);
+        let settings = read(&values).unwrap();
+        assert_eq!(settings.superuser_reserved_connections, 8);
+        assert_eq!((settings.max_connections, settings.shared_buffers_bytes), (100, 128 << 20));
+        values.remove("work_mem");
+        assert_eq!(read(&values), None);
+    }
+}

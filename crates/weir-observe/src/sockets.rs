@@ -1,0 +1,104 @@
+//! Which process holds which TCP connection, from `/proc`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use crate::memory;
+
+/// An end of a connection.
+pub(crate) type End = (IpAddr, u16);
+
+/// Processes by the ends of theirs among `wanted`; with `port`, only of connections to it. What may
+/// not be looked at is left out.
+pub(crate) fn owners(proc: &Path, wanted: &BTreeSet<End>, port: Option<u16>) -> BTreeMap<End, u32> {
+    let mut inodes = BTreeMap::new();
+    if !wanted.is_empty() {
+        for table in ["net/tcp", "net/tcp6"] {
+            let text = fs::read_to_string(proc.join(table)).unwrap_or_default();
+            inodes.extend(text.lines().filter_map(|line| connection(line, wanted, port)));
+        }
+    }
+    let mut owners = BTreeMap::new();
+    if !inodes.is_empty() {
+        for pid in memory::processes(proc) {
+            let held = sockets_of(proc, pid).filter_map(|inode| inodes.get(&inode));
+            owners.extend(held.map(|end| (*end, pid)));
+        }
+    }
+    owners
+}
+
+/// The inode and the near end of a line, if it is wanted:
+/// "  0: 0100007F:A3D2 0100007F:1538 01 ... inode ..".
+fn connection(line: &str, wanted: &BTreeSet<End>, port: Option<u16>) -> Option<(u64, End)> {
+    let mut words = line.split_whitespace().skip(1);
+    let (near, far) = (end(words.next()?)?, end(words.next()?)?);
+    let inode: u64 = words.nth(6)?.parse().ok()?;
+    let is_it = wanted.contains(&near) && port.is_none_or(|port| far.1 == port);
+    is_it.then_some((inode, near))
+}
+
+/// "0100007F:1538": words of the address in the machine's order, the port as a number.
+fn end(text: &str) -> Option<End> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
+    let address = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(at * 8)?.to_ne_bytes());
+            }
+            // A socket for both versions shows the older one's addresses within the newer.
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some((address, port))
+}
+
+fn sockets_of(proc: &Path, pid: u32) -> impl Iterator<Item = u64> {
+    let entries = fs::read_dir(proc.join(pid.to_string()).join("fd"));
+    entries.into_iter().flatten().filter_map(Result::ok).filter_map(|entry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_of_this_process_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let near = stream.local_addr().unwrap();
+        let wanted = BTreeSet::from([(near.ip(), near.port())]);
+        let proc = Path::new("/proc");
+        let found = owners(proc, &wanted, Some(port));
+        assert_eq!(found.get(&(near.ip(), near.port())), Some(&std::process::id()));
+        assert!(owners(proc, &wanted, Some(port ^ 1)).is_empty(), "a connection to elsewhere");
+        assert!(owners(proc, &BTreeSet::new(), None).is_empty());
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_writes_them() {
+        if cfg!(target_endian = "big") {
+            return;
+        }
+        let v4 = end("0100007F:1538").unwrap();
+        assert_eq!(v4, ("127.0.0.1".parse().unwrap(), 5432));
+        let v6 = end("00000000000000000000000001000000:1538").unwrap();
+        assert_eq!(v6, ("::1".parse().unwrap(), 5432));
+        let mapped = end("0000000000000000FFFF00000100007F:1538").unwrap();
+        assert_eq!(mapped, v4);
+        assert_eq!((end("xyz"), end("0100007F")), (None, None));
+    }
+}

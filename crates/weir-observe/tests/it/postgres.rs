@@ -1,0 +1,243 @@
+//! A real Postgres, stock, short of slots, without rights, over TLS.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weir_advisor::observation::{Obstacle, Postgres, SessionState};
+use weir_advisor::{Advice, Fact, Observation, Severity, advise};
+use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
+use weir_sidekiq::Limits;
+
+use crate::postgres_server::PostgresServer;
+
+/// Looks before a test gives up: half a minute.
+const LOOKS_MAX: usize = 300;
+const GIB: u64 = 1 << 30;
+
+fn source(url: &str) -> PostgresSource {
+    let endpoint = PostgresEndpoint::parse(url).unwrap();
+    let limits = PostgresLimits::default();
+    PostgresSource { endpoint, limits, memory_bytes: Some(GIB / 2) }
+}
+
+async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
+    let sources = Sources {
+        redis: Vec::new(),
+        limits: Limits::default(),
+        postgres: Some(postgres),
+        services: Vec::new(),
+        pushed_queues: Vec::new(),
+        window: Duration::from_millis(100),
+        proc: Some(PathBuf::from("/proc")),
+    };
+    let observation = observe(&sources).await;
+    let advice = advise(&observation);
+    (observation, advice)
+}
+
+async fn look(server: &PostgresServer, user: &str) -> (Postgres, Advice) {
+    let (observation, advice) = look_at(source(&server.url(user))).await;
+    (observation.postgres.known().unwrap().clone(), advice)
+}
+
+fn rules(advice: &Advice) -> Vec<&'static str> {
+    advice.findings.iter().map(|finding| finding.rule).collect()
+}
+
+/// What PgTune has for half a gigabyte.
+const TUNED: [&str; 3] =
+    ["shared_buffers=128MB", "effective_cache_size=384MB", "random_page_cost=1.1"];
+
+#[tokio::test]
+async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    let (postgres, advice) = look(&server, "postgres").await;
+    assert_eq!(advice.findings, []);
+    let settings = postgres.settings.known().unwrap();
+    assert_eq!((settings.max_connections, settings.superuser_reserved_connections), (100, 3));
+    assert_eq!((settings.shared_buffers_bytes, settings.work_mem_bytes), (128 << 20, 4 << 20));
+
+    let stock = PostgresSource { memory_bytes: Some(8 * GIB), ..source(&server.url("postgres")) };
+    let (_, advice) = look_at(stock).await;
+    assert_eq!(rules(&advice), ["untuned-database", "untuned-database"]);
+    let line = &advice.findings[0].change.as_ref().unwrap().line;
+    assert_eq!(line, "shared_buffers = 2048MB");
+
+    let here = PostgresSource { memory_bytes: None, ..source(&server.url("postgres")) };
+    let (observation, _) = look_at(here).await;
+    let host = observation.postgres.known().unwrap().host.known().copied();
+    let machine = observation.machine.known().unwrap().memory_bytes;
+    assert!(host.is_some_and(|host| host.memory_bytes <= machine), "{host:?}");
+}
+
+#[tokio::test]
+async fn sessions_are_those_of_the_processes_that_hold_them() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN");
+    let _web = server.client("shop", "puma: cluster worker 0: 7 [shop]");
+    let mut jobs = server.client("shop", "sidekiq 7.3.9 shop [1 of 5 busy]");
+    jobs.say("BEGIN; SELECT 1");
+    let (postgres, _) = look(&server, "postgres").await;
+    let connections = postgres.connections.known().unwrap();
+    assert_eq!(connections.open(), 2, "{connections:?}");
+    assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
+    assert_eq!(connections.of("sidekiq", SessionState::IdleInTransaction), 1, "{connections:?}");
+}
+
+#[tokio::test]
+async fn a_role_without_rights_gives_unknown_until_it_has_them() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN");
+    let _idle = server.client("shop", "puma");
+    let (postgres, advice) = look(&server, "weir").await;
+    assert_eq!(postgres.connections.known().unwrap().in_state(SessionState::Hidden), 1);
+    assert_eq!(rules(&advice), ["unseen"]);
+    assert_eq!(advice.findings[0].severity, Severity::Unknown);
+    let line = &advice.findings[0].change.as_ref().unwrap().line;
+    assert_eq!(line, "GRANT pg_monitor TO the user that asks;");
+
+    server.run("GRANT pg_monitor TO weir");
+    let (postgres, advice) = look(&server, "weir").await;
+    assert_eq!(postgres.connections.known().unwrap().in_state(SessionState::Idle), 1);
+    assert_eq!(advice.findings, []);
+}
+
+#[tokio::test]
+async fn the_last_slot_is_told_and_so_is_that_there_is_none() {
+    let settings = ["max_connections=8", "superuser_reserved_connections=3"];
+    let settings: Vec<_> = TUNED.into_iter().chain(settings).collect();
+    let Some(server) = PostgresServer::start(&settings) else { return };
+    server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
+    let web: Vec<_> = (0..4).map(|_| server.client("shop", "puma")).collect();
+    let (_, advice) = look(&server, "postgres").await;
+    assert_eq!(rules(&advice), ["idle-connections"], "one is left");
+
+    let _jobs = server.client("shop", "sidekiq");
+    let (_, advice) = look(&server, "postgres").await;
+    assert_eq!(rules(&advice), ["connection-slots", "idle-connections"]);
+    let evidence = &advice.findings[0].evidence;
+    assert_eq!(evidence, "5 of 5 usable slots are taken: web 4 (4 idle), sidekiq 1 (1 idle)");
+
+    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let missing = observation.postgres.missing().unwrap();
+    assert_eq!(missing.obstacle, Obstacle::SlotsExhausted);
+    assert!(missing.reason.contains("SQLSTATE 53300"), "{}", missing.reason);
+    assert_eq!(rules(&advice), ["slots-exhausted"]);
+
+    drop(web);
+}
+
+#[tokio::test]
+async fn who_waits_for_whom_and_what_waits_for_a_restart() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE TABLE accounts (id int)");
+    server.run("ALTER SYSTEM SET max_connections = 300");
+    server.run("SELECT pg_reload_conf()");
+    let mut holder = server.client("postgres", "puma");
+    holder.say("BEGIN; LOCK TABLE accounts");
+    let mut waiter = server.client("postgres", "sidekiq");
+    waiter.begin("SELECT count(*) FROM accounts");
+    // The reload and the lock take their time.
+    let mut seen = None;
+    for _ in 0..LOOKS_MAX {
+        let (postgres, advice) = look(&server, "postgres").await;
+        let pending = postgres.pending_restart == ["max_connections"];
+        if let ([wait], true) = (postgres.lock_waits.known().unwrap().as_slice(), pending) {
+            assert_eq!(rules(&advice), ["pending-restart"], "the wait is short");
+            seen = Some(wait.clone());
+            break;
+        }
+    }
+    let wait = seen.unwrap();
+    assert_eq!((wait.waiting_service.as_str(), wait.blocking_service.as_str()), ("sidekiq", "web"));
+    assert_eq!(wait.relation.as_deref(), Some("accounts"));
+}
+
+#[tokio::test]
+async fn every_statement_is_read_only_and_limited() {
+    let Some(server) = PostgresServer::start(&["log_statement=all"]) else { return };
+    look(&server, "postgres").await;
+    let log = server.log();
+    let statements: Vec<_> =
+        log.iter().filter_map(|line| Some(line.split_once("statement: ")?.1)).collect();
+    assert!(statements.len() > 5, "{log:?}");
+    let begin = "BEGIN READ ONLY; SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 1000; \
+                 SELECT ";
+    for statement in statements {
+        assert!(statement.starts_with(begin) && statement.ends_with("; COMMIT"), "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_is_refused_is_unknown_and_no_other() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("REVOKE SELECT ON pg_stat_database FROM public");
+    server.run("CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
+    let (postgres, advice) = look(&server, "weir").await;
+    let missing = postgres.cache_hit_ratio.missing().unwrap();
+    assert_eq!(missing.obstacle, Obstacle::NotAllowed, "{missing:?}");
+    assert!(postgres.connections.known().is_some() && postgres.settings.known().is_some());
+    assert_eq!(rules(&advice).iter().filter(|rule| **rule == "unseen").count(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_left_within_the_limit() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut postgres = source(&format!("postgres://weir@127.0.0.1:{port}/shop"));
+    postgres.limits.connect_timeout = Duration::from_millis(200);
+    let (observation, advice) = look_at(postgres).await;
+    let missing = observation.postgres.missing().unwrap();
+    assert_eq!(missing.obstacle, Obstacle::Unreachable);
+    assert!(missing.what.contains(&format!("127.0.0.1:{port}/shop")), "{missing:?}");
+    assert_eq!(rules(&advice), ["unseen"]);
+}
+
+/// A certificate for 127.0.0.1, signed by itself.
+fn certificate(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) =
+        (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
+    std::fs::write(&certificate, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn a_certificate_is_verified() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    let (authority, key) = certificate(server.folder(), "server");
+    let (stranger, _) = certificate(server.folder(), "stranger");
+    let owner = std::fs::metadata(server.folder()).unwrap();
+    let (uid, gid) =
+        (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+    std::os::unix::fs::chown(&key, Some(uid), Some(gid)).unwrap();
+    let only_mine = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, only_mine).unwrap();
+    for (setting, file) in [("ssl_cert_file", &authority), ("ssl_key_file", &key)] {
+        server.run(&format!("ALTER SYSTEM SET {setting} = '{}'", file.display()));
+    }
+    server.run("ALTER SYSTEM SET ssl = on");
+    server.run("SELECT pg_reload_conf()");
+    let url = format!("{}?sslmode=verify-full", server.url("postgres"));
+    let with = |authority: &PathBuf| {
+        let mut source = source(&url);
+        source.endpoint.authority = Some(authority.clone());
+        source
+    };
+    // The reload takes its time; until then TLS is refused.
+    let mut seen = false;
+    for _ in 0..LOOKS_MAX {
+        match look_at(with(&authority)).await.0.postgres {
+            Fact::Unknown(missing) => assert!(missing.reason.contains("TLS"), "{missing:?}"),
+            _ => seen = true,
+        }
+        if seen {
+            break;
+        }
+    }
+    assert!(seen);
+    let (observation, _) = look_at(with(&stranger)).await;
+    let missing = observation.postgres.missing().unwrap();
+    assert!(missing.reason.contains("certificate"), "{}", missing.reason);
+}

@@ -1,0 +1,205 @@
+//! A Postgres of one's own: a temporary folder, a free port, stopped with the test.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+
+/// Tries with other ports: another process may take one between its choice and the server's bind.
+const STARTS_MAX: usize = 5;
+/// Postgres refuses to run as root; its package brings this user.
+const USER: &str = "postgres";
+const CONNECTS_MAX: usize = 100;
+const DONE: &str = "that-is-done";
+
+pub(crate) struct PostgresServer {
+    child: Child,
+    folder: TempDir,
+    pub(crate) port: u16,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl PostgresServer {
+    /// With `settings` as they stand in `postgresql.conf`; none, and a line that says so, where there
+    /// is no Postgres or nobody to run it as.
+    pub(crate) fn start(settings: &[&str]) -> Option<Self> {
+        Self::start_including(settings, "")
+    }
+
+    /// With a file of settings beside `postgresql.conf`, which includes it.
+    pub(crate) fn start_including(settings: &[&str], included: &str) -> Option<Self> {
+        let Some(programs) = programs() else {
+            eprintln!("skipped: there is no Postgres (Debian: postgresql)");
+            return None;
+        };
+        let Ok(user) = user() else {
+            eprintln!("skipped: Postgres does not run as root, and there is no user {USER}");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        if let Some((uid, gid)) = user {
+            chown(folder.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let mut initdb = as_user(programs.join("initdb"), user);
+        initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"]).arg(&data);
+        let output = initdb.current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::write(folder.path().join("included.conf"), included).unwrap();
+        let mut conf =
+            std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).unwrap();
+        writeln!(conf, "include '../included.conf'").unwrap();
+        for _ in 0..STARTS_MAX {
+            let port = free_port();
+            let mut command = as_user(programs.join("postgres"), user);
+            command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c"]);
+            command.arg(format!("unix_socket_directories={}", folder.path().display()));
+            for setting in ["fsync=off"].iter().chain(settings) {
+                command.args(["-c", setting]);
+            }
+            command.arg("-D").arg(&data).current_dir(&folder);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let is_ready = |line: String| line.contains("ready to accept connections");
+            if lines.by_ref().map_while(Result::ok).any(is_ready) {
+                // What it says later must not fill the pipe.
+                let log = Arc::new(Mutex::new(Vec::new()));
+                let kept = Arc::clone(&log);
+                std::thread::spawn(move || {
+                    lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line));
+                });
+                return Some(Self { child, folder, port, log });
+            }
+            child.wait().unwrap();
+        }
+        panic!("postgres ended {STARTS_MAX} times before it was ready");
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it has written to its log since it was ready.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn url(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// One statement, as the superuser, through the socket.
+    pub(crate) fn run(&self, statement: &str) {
+        let folder = self.folder.path().display().to_string();
+        let port = self.port.to_string();
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", &folder, "-p", &port]);
+        let output = psql.args(["-U", "postgres", "-c", statement]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A client that stays: `psql` under the name of another program.
+    pub(crate) fn client(&self, user: &str, program: &str) -> PostgresClient {
+        // A session that has just ended may hold its slot for a moment longer.
+        let tries = (0..CONNECTS_MAX).find_map(|_| self.try_client(user, program));
+        tries.unwrap_or_else(|| panic!("{user} was refused {CONNECTS_MAX} times"))
+    }
+
+    fn try_client(&self, user: &str, program: &str) -> Option<PostgresClient> {
+        let mut psql = Command::new(programs().unwrap().join("psql"));
+        psql.arg0(program).args(["-X", "-q", "-A", "-t", "-d", &self.url(user)]);
+        psql.env("PGAPPNAME", "x")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = psql.spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut client = PostgresClient { child, stdin, lines };
+        // As applications do that do not want to be known by it.
+        client.is_done("SET application_name = ''").then_some(client)
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        // At once, but with an end of all its processes and their shared memory.
+        let pid = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-QUIT", &pid]).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// A session that is open as long as this is.
+pub(crate) struct PostgresClient {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl PostgresClient {
+    /// A statement, and its end.
+    pub(crate) fn say(&mut self, statement: &str) {
+        assert!(self.is_done(statement), "psql ended at {statement}");
+    }
+
+    fn is_done(&mut self, statement: &str) -> bool {
+        // One that was refused has ended, and reads nothing.
+        let _ = writeln!(self.stdin, "{statement};\n\\echo {DONE}");
+        self.lines.by_ref().map_while(Result::ok).any(|line| line == DONE)
+    }
+
+    /// A statement whose end nobody waits for.
+    pub(crate) fn begin(&mut self, statement: &str) {
+        writeln!(self.stdin, "{statement};").unwrap();
+        self.stdin.flush().unwrap();
+    }
+}
+
+impl Drop for PostgresClient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The newest version's.
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(Result::ok);
+    let programs = versions.map(|version| version.path().join("bin"));
+    programs.filter(|folder| folder.join("postgres").exists()).max()
+}
+
+/// Whom to run it as: nobody else, unless this is root.
+fn user() -> Result<Option<(u32, u32)>, ()> {
+    if id(&["-u"]) != Some(0) {
+        return Ok(None);
+    }
+    match (id(&["-u", USER]), id(&["-g", USER])) {
+        (Some(uid), Some(gid)) => Ok(Some((uid, gid))),
+        _ => Err(()),
+    }
+}
+
+fn id(arguments: &[&str]) -> Option<u32> {
+    let output = Command::new("id").args(arguments).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}
+
+fn as_user(program: PathBuf, user: Option<(u32, u32)>) -> Command {
+    let mut command = Command::new(program);
+    if let Some((uid, gid)) = user {
+        command.uid(uid).gid(gid);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

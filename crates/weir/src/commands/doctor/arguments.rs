@@ -1,0 +1,61 @@
+//! Where doctor looks, and how it gets in.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use weir_observe::Sources;
+use weir_sidekiq::Limits;
+
+use crate::commands::services;
+use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::config::units::{parse_duration, parse_size};
+
+/// `weir doctor`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).multiple(true).args(["redis", "postgres"]))]
+pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    redis: RedisArguments,
+    #[command(flatten)]
+    postgres: PostgresArguments,
+    /// Memory that the database may use, where it runs elsewhere or shares its machine
+    /// [default: what others leave of this machine, if it runs here]
+    #[arg(long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
+    postgres_memory: Option<u64>,
+    /// A service that opens connections to the database and does not run on this machine:
+    /// `web=2x5` has two processes with a pool of five each
+    #[arg(long = "service", value_name = "NAME=PROCESSESxPOOL", value_parser = services::parse)]
+    services: Vec<weir_advisor::observation::Service>,
+    /// Queues that the application pushes to: those that nobody serves are found before their first
+    /// job
+    #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
+    pushes: Vec<String>,
+    /// Time between the two looks: a longer one tells slower changes from chance
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    window: Duration,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["nagios", "watch"])]
+    pub(super) json: bool,
+    /// Print and exit as Nagios reads it: 0 fine, 1 warning, 2 critical, 3 unknown
+    #[arg(long, conflicts_with = "watch")]
+    pub(super) nagios: bool,
+    /// Look again and again, until Ctrl-C; on a terminal as a page that stays in place
+    #[arg(long)]
+    pub(super) watch: bool,
+}
+
+impl DoctorArguments {
+    /// What to look at.
+    pub(super) fn sources(&self) -> anyhow::Result<Sources> {
+        Ok(Sources {
+            redis: self.redis.endpoints()?,
+            limits: Limits::default(),
+            postgres: self.postgres.source(self.postgres_memory)?,
+            services: self.services.clone(),
+            pushed_queues: self.pushes.clone(),
+            window: self.window,
+            proc: Some(PathBuf::from("/proc")),
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! `weir doctor --watch`: a page that is looked at anew as long as somebody wants it.
+//!
+//! On a terminal the page stays in place, cut to its size; elsewhere page follows page.
+
+use std::io::Write;
+
+use console::Term;
+use weir_advisor::flow::Flow;
+use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
+use weir_advisor::{Advice, Drain, Observation, advise, wording};
+use weir_observe::{Sources, observe};
+
+use super::report;
+use crate::exit::Exit;
+use crate::output;
+
+const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
+const FORMER_SCREEN: &str = "\u{1b}[?25h\u{1b}[?1049l";
+const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[J";
+/// Queues that the page has room for; the others have less to wait for.
+const QUEUES_MAX: usize = 15;
+
+/// Looks, shows and looks again, until it is interrupted.
+pub(super) async fn run(sources: &Sources) -> anyhow::Result<Exit> {
+    let term = Term::stdout();
+    let _screen = term.is_term().then(Screen::enter);
+    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    let mut last = None;
+    loop {
+        let observation = tokio::select! {
+            observation = observe(sources) => observation,
+            interrupted = &mut interrupted => {
+                interrupted?;
+                // Whoever asks a page that was left gets the state that it showed.
+                return Ok(last.as_ref().map_or(Exit::Fine, super::exit));
+            }
+        };
+        let advice = advise(&observation);
+        let page = page(&observation, &advice, sources, output::is_coloured(&std::io::stdout()));
+        show(&term, &page)?;
+        last = Some(advice);
+    }
+}
+
+fn show(term: &Term, page: &[String]) -> std::io::Result<()> {
+    if !term.is_term() {
+        output::raw(&format!("{}\n\n", page.join("\n")));
+        return Ok(());
+    }
+    let (height, width) = term.size();
+    let lines = page.iter().take(usize::from(height).saturating_sub(1));
+    let cut = lines.map(|line| console::truncate_str(line, usize::from(width), "…"));
+    let text = cut.collect::<Vec<_>>().join("\n");
+    let mut stdout = std::io::stdout();
+    write!(stdout, "{HOME_AND_CLEAR}{text}")?;
+    stdout.flush()
+}
+
+/// The terminal's second screen; what was there before comes back with its end.
+struct Screen;
+
+impl Screen {
+    fn enter() -> Self {
+        output::raw(OTHER_SCREEN);
+        Self
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        output::raw(FORMER_SCREEN);
+        let _ = std::io::stdout().flush();
+    }
+}
+
+fn page(
+    observation: &Observation,
+    advice: &Advice,
+    sources: &Sources,
+    coloured: bool,
+) -> Vec<String> {
+    let window = wording::duration(sources.window);
+    let mut page = vec![format!("weir doctor, every {window}; Ctrl-C ends"), String::new()];
+    page.push(output::printable(&advice.verdict.to_string()));
+    if let Some(jobs) = observation.jobs.known() {
+        page.extend(queues(jobs));
+    }
+    let postgres = observation.postgres.known();
+    let connections = postgres.and_then(|it| it.connections.known());
+    if let Some(connections) = connections.filter(|it| it.open() > 0) {
+        page.extend(ledger(connections));
+    }
+    if !advice.findings.is_empty() {
+        page.push(String::new());
+    }
+    for finding in &advice.findings {
+        let label = report::label(finding.severity, coloured);
+        let words = format!("{}: {}", finding.subject, finding.evidence);
+        page.push(format!("{label} {}", output::printable(&words)));
+        let change = finding.change.as_ref();
+        let change = change.map(|it| format!("{}: {}", it.place, it.line));
+        let more = change.into_iter().chain(finding.next.clone());
+        page.extend(more.map(|line| format!("         {}", output::printable(&line))));
+    }
+    page
+}
+
+fn queues(jobs: &Jobs) -> Vec<String> {
+    let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
+    queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
+    let rows: Vec<Vec<String>> = queues.iter().take(QUEUES_MAX).map(|queue| row(queue)).collect();
+    let head = ["QUEUE", "WAITING", "OLDEST", "COME", "WORKED OFF", "EMPTY IN"];
+    std::iter::once(String::new()).chain(output::columns(&head, &rows)).collect()
+}
+
+fn row(queue: &Queue) -> Vec<String> {
+    let flow = queue.flow.known();
+    let rate =
+        |of: fn(&Flow) -> f64| flow.map_or_else(|| "?".to_owned(), |flow| wording::rate(of(flow)));
+    let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
+    vec![
+        output::printable(&queue.name),
+        wording::count(queue.length),
+        oldest,
+        rate(|flow| flow.arrivals_per_second),
+        rate(Flow::served_per_second),
+        match flow.map(Flow::drain) {
+            Some(Drain::After(left)) => wording::duration(left),
+            Some(Drain::Empty) => "-".to_owned(),
+            Some(Drain::Stands) => "stands".to_owned(),
+            Some(Drain::Grows) => "grows".to_owned(),
+            None => "?".to_owned(),
+        },
+    ]
+}
+
+/// Who holds how many sessions of the database, in which state.
+fn ledger(connections: &Connections) -> Vec<String> {
+    let states = [
+        SessionState::Active,
+        SessionState::Idle,
+        SessionState::IdleInTransaction,
+        SessionState::Hidden,
+    ];
+    let rows: Vec<Vec<String>> = connections
+        .services()
+        .into_iter()
+        .map(|service| {
+            let count = |state| connections.of(service, state);
+            let each = states.map(count);
+            let open: u32 = each.iter().sum();
+            [output::printable(service), open.to_string()]
+                .into_iter()
+                .chain(each.iter().map(ToString::to_string))
+                .collect()
+        })
+        .collect();
+    let head = ["SERVICE", "OPEN", "ACTIVE", "IDLE", "IDLE IN TRANSACTION", "HIDDEN"];
+    std::iter::once(String::new()).chain(output::columns(&head, &rows)).collect()
+}

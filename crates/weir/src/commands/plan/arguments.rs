@@ -1,0 +1,152 @@
+//! What there is, and what is wanted of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use weir_advisor::observation::Service;
+use weir_advisor::plan::{QueueDemand, Storage};
+use weir_observe::Sources;
+use weir_sidekiq::Limits;
+
+use crate::commands::services;
+use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::config::units::{parse_duration, parse_size};
+
+/// `weir plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    pub(super) redis: RedisArguments,
+    #[command(flatten)]
+    pub(super) postgres: PostgresArguments,
+    /// A queue, what comes into it per second and how many seconds of a thread each job takes; instead
+    /// of what Redis shows, or beside it. The more important ones first
+    #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = demand)]
+    pub(super) queues: Vec<QueueDemand>,
+    /// Time between the two looks at Redis
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    window: Duration,
+    /// Cores of the machine [default: this one's]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) cores: Option<u32>,
+    /// Memory of the machine [default: this one's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) memory: Option<u64>,
+    /// Of that, for Postgres; 0 if it runs elsewhere [default: a quarter]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) postgres_memory: Option<u64>,
+    /// Of that, for Redis; 0 if it runs elsewhere [default: a sixteenth]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) redis_memory: Option<u64>,
+    /// The database's disk
+    #[arg(long, default_value = "ssd")]
+    pub(super) storage: Disk,
+    /// The database's ceiling of connections [default: that of --postgres, or 200]
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) max_connections: Option<u32>,
+    /// Connections that nobody plans with: psql, a deploy's migrations, monitoring
+    #[arg(long, value_name = "NUMBER", default_value = "15")]
+    pub(super) reserve: u32,
+    /// Requests per second in the busiest minutes
+    #[arg(long, value_name = "RATE", default_value = "10", value_parser = positive)]
+    pub(super) web_requests: f64,
+    /// Seconds of a thread for one request, on average
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = positive)]
+    pub(super) web_seconds: f64,
+    /// Threads of one web process
+    #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) web_threads: u32,
+    /// Streaming processes, with the pool of each
+    #[arg(long, value_name = "PROCESSESxPOOL", default_value = "1x10", value_parser = streaming)]
+    pub(super) streaming: Service,
+    /// Write weir.toml, systemd units, a docker-compose override and settings of Postgres and Redis
+    /// into this folder; a file that differs is replaced only if somebody agrees
+    #[arg(long, value_name = "DIR")]
+    pub(super) write: Option<PathBuf>,
+    /// Replace files without asking
+    #[arg(long, requires = "write")]
+    pub(super) yes: bool,
+    /// The application's folder, for those files
+    #[arg(long, value_name = "DIR", default_value = "/srv/app")]
+    pub(super) folder: String,
+    /// The application's user, for those files
+    #[arg(long, value_name = "NAME", default_value = "app")]
+    pub(super) user: String,
+    /// Judge this layout instead of making one (`weir plan --write` writes such a file: layout.toml)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "write"])]
+    pub(super) check: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What a database's files lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Disk {
+    /// It turns
+    Hdd,
+    /// SATA
+    Ssd,
+    /// `NVMe`
+    Nvme,
+}
+
+impl From<Disk> for Storage {
+    fn from(disk: Disk) -> Self {
+        match disk {
+            Disk::Hdd => Self::Hdd,
+            Disk::Ssd => Self::Ssd,
+            Disk::Nvme => Self::Nvme,
+        }
+    }
+}
+
+impl PlanArguments {
+    /// What runs now.
+    pub(super) fn sources(&self) -> anyhow::Result<Sources> {
+        Ok(Sources {
+            redis: self.redis.endpoints()?,
+            limits: Limits::default(),
+            postgres: self.postgres.source(self.postgres_memory)?,
+            services: Vec::new(),
+            pushed_queues: Vec::new(),
+            window: self.window,
+            proc: Some(PathBuf::from("/proc")),
+        })
+    }
+}
+
+fn demand(text: &str) -> Result<QueueDemand, String> {
+    const HOW: &str = "write NAME=RATE,SECONDS, for example push=20,0.5";
+    let (name, numbers) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(HOW)?;
+    let (rate, seconds) = numbers.split_once(',').ok_or(HOW)?;
+    let (arrivals_per_second, service_seconds) = (positive(rate)?, positive(seconds)?);
+    Ok(QueueDemand { name: name.to_owned(), arrivals_per_second, service_seconds })
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0 && *it <= 1e6);
+    number.ok_or_else(|| format!("{text:?} is no number from 0 to a million"))
+}
+
+fn streaming(text: &str) -> Result<Service, String> {
+    services::parse(&format!("streaming={text}"))
+        .map_err(|_| "write PROCESSESxPOOL, for example 1x10".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn demands_are_read_and_mistakes_said() {
+        let push = demand("push=20,0.5").expect("a demand");
+        assert_eq!((push.arrivals_per_second, push.service_seconds), (20.0, 0.5));
+        for text in ["push", "push=20", "=1,1", "push=-1,1", "push=1,inf", "push=a,b"] {
+            assert!(demand(text).is_err(), "{text}");
+        }
+        assert_eq!(streaming("3x15").map(|it| it.connections()), Ok(45));
+        assert!(streaming("3").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! A plan as files that are ready to use.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use weir_advisor::observation::Ordering;
+use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout};
+
+use super::arguments::PlanArguments;
+use super::difference::queue_words;
+use crate::commands::confirm::confirm;
+use crate::output;
+
+/// A file of a plan.
+pub(super) struct Planned {
+    name: String,
+    text: String,
+}
+
+/// All of them.
+pub(super) fn files(
+    arguments: &PlanArguments,
+    wanted: &Wanted,
+    plan: &Plan,
+) -> anyhow::Result<Vec<Planned>> {
+    // Names come from Redis, where anybody who pushes makes them: in a unit a newline is a command.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    let is_odd = |name: &&str| !name.chars().all(plain) || name.starts_with(['-', '.']);
+    if let Some(name) = wanted.queues.iter().map(|queue| queue.name.as_str()).find(is_odd) {
+        bail!("the queue {name:?} can't stand in files: only letters, digits, _ . and - can");
+    }
+    for (option, text) in [("--folder", &arguments.folder), ("--user", &arguments.user)] {
+        if text.contains(|letter: char| letter.is_control() || letter.is_whitespace()) {
+            bail!("{option} {text:?} can't stand in files: it has white space in it");
+        }
+    }
+    let file = |name: &str, text: String| Planned { name: name.to_owned(), text };
+    let mut files = vec![
+        file("layout.toml", layout(wanted, plan)),
+        file("weir.toml", weir(arguments, plan)),
+        file("docker-compose.override.yml", compose(plan)),
+    ];
+    for worker in &plan.layout.workers {
+        // A unit with @ is one for several processes: its instances are numbers.
+        let many = if worker.processes > 1 { "@" } else { "" };
+        files.push(file(&format!("{}{many}.service", worker.name), unit(arguments, worker)));
+    }
+    for (name, settings) in
+        [("postgresql-weir.conf", &plan.postgres), ("redis-weir.conf", &plan.redis)]
+    {
+        if !settings.is_empty() {
+            files.push(file(name, conf(name, settings)));
+        }
+    }
+    Ok(files)
+}
+
+/// Writes what differs; of what is there already somebody is asked first, all at once.
+pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let present = |file: &Planned| fs::read_to_string(folder.join(&file.name));
+    let differs = |file: &&Planned| present(file).is_ok_and(|text| text != file.text);
+    let others: Vec<&str> = files.iter().filter(differs).map(|file| file.name.as_str()).collect();
+    if !others.is_empty() {
+        let question =
+            format!("{} in {} would be replaced. Go on?", others.join(", "), folder.display());
+        if !confirm(&question, yes)? {
+            output::note("nothing was written");
+            return Ok(());
+        }
+    }
+    for file in files {
+        let path = folder.join(&file.name);
+        fs::write(&path, &file.text).with_context(|| format!("cannot write {}", path.display()))?;
+        output::note(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+fn conf(name: &str, settings: &[Setting]) -> String {
+    let equals = if name.starts_with("postgresql") { " = " } else { " " };
+    let mut text = String::new();
+    for Setting { name, value, reason, restart } in settings {
+        let restart = if *restart { "; takes a restart" } else { "" };
+        let _ = write!(text, "# {reason}{restart}\n{name}{equals}{value}\n");
+    }
+    text
+}
+
+fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> String {
+    let PlanArguments { folder, user, .. } = arguments;
+    let WorkerLayout { name, concurrency, pool, processes, .. } = worker;
+    let queues: Vec<String> =
+        queue_words(worker).iter().map(|queue| format!(" -q {queue}")).collect();
+    let queues = queues.concat();
+    let enable = match processes {
+        1 => name.clone(),
+        many => (1..=*many).map(|at| format!("{name}@{at}")).collect::<Vec<_>>().join(" "),
+    };
+    format!(
+        "# systemctl enable --now {enable}\n\
+         [Unit]\nDescription={name}\nAfter=network.target\n\n\
+         [Service]\nUser={user}\nWorkingDirectory={folder}\n\
+         Environment=RAILS_ENV=production DB_POOL={pool} MALLOC_ARENA_MAX=2\n\
+         ExecStart=/usr/bin/env bundle exec sidekiq -c {concurrency}{queues}\n\
+         # Sidekiq gives its jobs 25 s.\nTimeoutStopSec=35s\nRestart=always\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+fn weir(arguments: &PlanArguments, plan: &Plan) -> String {
+    let mut text =
+        "# Processes of Sidekiq that Weir runs: `weir up --only workers`, instead of units.\n"
+            .to_owned();
+    for worker in &plan.layout.workers {
+        let WorkerLayout { name, concurrency, pool, processes, .. } = worker;
+        let queues: Vec<String> =
+            queue_words(worker).iter().map(|queue| format!("{queue:?}")).collect();
+        let _ = write!(
+            text,
+            "\n[workers.{name}]\n\
+             command = [\"bundle\", \"exec\", \"sidekiq\", \"-c\", \"{{concurrency}}\", \"{{queues}}\"]\n\
+             folder = {:?}\nprocesses = {processes}\nconcurrency = {concurrency}\n\
+             queues = [{}]\nqueue_flag = \"-q\"\nstop_deadline = \"35s\"\n\
+             environment = {{ RAILS_ENV = \"production\", DB_POOL = \"{pool}\", MALLOC_ARENA_MAX = \"2\" }}\n",
+            arguments.folder,
+            queues.join(", ")
+        );
+    }
+    text
+}
+
+/// Each process as the service `sidekiq` of the application's own file is, but for its command.
+fn compose(plan: &Plan) -> String {
+    let mut text = "# Beside the application's docker-compose.yml, whose service `sidekiq` these take after.\n\
+        services:\n  sidekiq:\n    deploy:\n      replicas: 0\n"
+        .to_owned();
+    for worker in &plan.layout.workers {
+        let WorkerLayout { name, concurrency, pool, processes, .. } = worker;
+        let queues: Vec<String> =
+            queue_words(worker).iter().map(|queue| format!(" -q {queue}")).collect();
+        let _ = write!(
+            text,
+            "  {name}:\n    extends:\n      file: docker-compose.yml\n      service: sidekiq\n    \
+             command: bundle exec sidekiq -c {concurrency}{}\n    \
+             environment:\n      DB_POOL: \"{pool}\"\n    \
+             deploy:\n      replicas: {processes}\n",
+            queues.concat()
+        );
+    }
+    text
+}
+
+/// What `weir plan --check` reads.
+fn layout(wanted: &Wanted, plan: &Plan) -> String {
+    let words = |words: &mut dyn Iterator<Item = &str>| {
+        words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!(
+        "# For `weir plan --check`.\nmax_connections = {}\nreserve = {}\n",
+        plan.layout.max_connections, plan.layout.reserve
+    );
+    let _ = writeln!(
+        text,
+        "queues = [{}]",
+        words(&mut wanted.queues.iter().map(|queue| queue.name.as_str()))
+    );
+    for service in &plan.layout.services {
+        let _ = write!(
+            text,
+            "\n[[services]]\nname = {:?}\nprocesses = {}\nthreads = {}\npool = {}\n",
+            service.name, service.processes, service.threads, service.pool
+        );
+    }
+    for worker in &plan.layout.workers {
+        let order = match worker.ordering {
+            Ordering::Random => "random",
+            Ordering::Weighted => "weighted",
+            Ordering::Strict | Ordering::Unknown => "strict",
+        };
+        let _ = write!(
+            text,
+            "\n[[workers]]\nname = {:?}\nprocesses = {}\nconcurrency = {}\npool = {}\norder = {order:?}\n\
+             queues = [{}]\n",
+            worker.name,
+            worker.processes,
+            worker.concurrency,
+            worker.pool,
+            words(&mut worker.queues.iter().map(String::as_str))
+        );
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! A plan as people read it.
+
+use weir_advisor::observation::Ordering;
+use weir_advisor::plan::{Claim, Plan, Proof, Setting, Wanted};
+use weir_advisor::wording;
+
+use crate::output;
+
+pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
+    let mut lines = vec![machine(wanted), String::new()];
+    lines.extend(demands(wanted));
+    lines.push(String::new());
+    lines.extend(processes(plan));
+    lines.push(String::new());
+    let mut text = lines.join("\n") + "\n";
+    text.push_str(&proofs(&plan.proofs));
+    for (name, settings) in [("postgresql.conf", &plan.postgres), ("redis.conf", &plan.redis)] {
+        if !settings.is_empty() {
+            let rows: Vec<_> = settings.iter().map(setting).collect();
+            text.push_str(&block(output::columns(&[name, "", "BECAUSE"], &rows)));
+        }
+    }
+    if !difference.is_empty() {
+        text.push_str("\nagainst what runs now:\n");
+        text.push_str(&block(difference.iter().map(|line| output::printable(line)).collect())[1..]);
+    }
+    text
+}
+
+fn machine(wanted: &Wanted) -> String {
+    format!(
+        "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are left alone",
+        wanted.cores,
+        wording::bytes(wanted.memory_bytes),
+        wording::bytes(wanted.postgres_memory_bytes),
+        wording::bytes(wanted.redis_memory_bytes),
+        wanted.max_connections,
+        wanted.reserve
+    )
+}
+
+fn demands(wanted: &Wanted) -> Vec<String> {
+    let row = |queue: &weir_advisor::plan::QueueDemand| {
+        let need = queue.arrivals_per_second * queue.service_seconds;
+        let rate = wording::rate(queue.arrivals_per_second);
+        vec![
+            output::printable(&queue.name),
+            rate,
+            format!("{:.2} s", queue.service_seconds),
+            format!("{need:.1}"),
+        ]
+    };
+    let rows: Vec<_> = wanted.queues.iter().map(row).collect();
+    output::columns(&["QUEUE", "COME", "EACH TAKES", "THREADS BUSY"], &rows)
+}
+
+fn processes(plan: &Plan) -> Vec<String> {
+    let services = plan.layout.services.iter().map(|it| {
+        let threads = it.threads.to_string();
+        [it.name.clone(), it.processes.to_string(), threads, it.pool.to_string(), String::new()]
+    });
+    let workers = plan.layout.workers.iter().map(|it| {
+        let queues = output::printable(&it.queues.join(", ")) + order(it.ordering);
+        let threads = it.concurrency.to_string();
+        [
+            output::printable(&it.name),
+            it.processes.to_string(),
+            threads,
+            it.pool.to_string(),
+            queues,
+        ]
+    });
+    let rows: Vec<Vec<String>> = services.chain(workers).map(Vec::from).collect();
+    output::columns(&["SERVICE", "PROCESSES", "THREADS", "POOL", "QUEUES, IN ORDER"], &rows)
+}
+
+const fn order(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Strict | Ordering::Unknown => "",
+        Ordering::Random => " (by chance)",
+        Ordering::Weighted => " (by weight)",
+    }
+}
+
+fn setting(setting: &Setting) -> Vec<String> {
+    let restart = if setting.restart { " (takes a restart)" } else { "" };
+    vec![setting.name.to_owned(), setting.value.clone(), format!("{}{restart}", setting.reason)]
+}
+
+/// Each rule with its figures, a line each.
+pub(super) fn proofs(proofs: &[Proof]) -> String {
+    let line = |proof: &Proof| {
+        let mark = if proof.holds { "holds " } else { "BROKEN" };
+        format!("{mark}  {}: {}\n", rule(proof.claim), output::printable(&proof.figures))
+    };
+    proofs.iter().map(line).collect()
+}
+
+const fn rule(claim: Claim) -> &'static str {
+    match claim {
+        Claim::ConnectionsFit => "pools fit the database",
+        Claim::EveryQueueFirst => "each queue stands first somewhere",
+        Claim::GuaranteedSlots => "mail and the clock have threads of their own",
+        Claim::SchedulerOnce => "one process serves the scheduler",
+        Claim::PoolsCoverThreads => "no thread waits for a connection of its own process",
+        Claim::MemoryFits => "memory is enough",
+    }
+}
+
+/// With an empty line before.
+fn block(lines: Vec<String>) -> String {
+    format!("\n{}\n", lines.join("\n"))
+}

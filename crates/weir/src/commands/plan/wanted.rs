@@ -1,0 +1,66 @@
+//! From what was given and seen to what is wanted.
+
+use anyhow::{anyhow, bail};
+use weir_advisor::observation::{Jobs, Observation};
+use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demand};
+
+use super::arguments::PlanArguments;
+
+/// What Mastodon's guides set.
+const MAX_CONNECTIONS: u32 = 200;
+
+pub(super) fn wanted(
+    arguments: &PlanArguments,
+    observation: &Observation,
+) -> anyhow::Result<Wanted> {
+    let machine = weir_observe::this_machine();
+    let unknown = |name: &str| anyhow!("this machine's {name} can't be seen: give --{name}");
+    let cores = arguments.cores.or(machine.map(|(cores, _)| cores));
+    let memory = arguments.memory.or(machine.map(|(_, memory)| memory));
+    let memory_bytes = memory.ok_or_else(|| unknown("memory"))?;
+    let settings = observation.postgres.known().and_then(|it| it.settings.known());
+    let ceiling = arguments.max_connections.or(settings.map(|settings| settings.max_connections));
+    Ok(Wanted {
+        cores: cores.ok_or_else(|| unknown("cores"))?,
+        memory_bytes,
+        postgres_memory_bytes: arguments.postgres_memory.unwrap_or(memory_bytes / 4),
+        redis_memory_bytes: arguments.redis_memory.unwrap_or(memory_bytes / 16),
+        storage: arguments.storage.into(),
+        max_connections: ceiling.unwrap_or(MAX_CONNECTIONS),
+        reserve: arguments.reserve,
+        web: WebDemand {
+            requests_per_second: arguments.web_requests,
+            service_seconds: arguments.web_seconds,
+            threads: arguments.web_threads,
+        },
+        streaming: (arguments.streaming.processes, arguments.streaming.pool),
+        queues: queues(arguments, observation)?,
+        process_memory: ProcessMemory::default(),
+    })
+}
+
+/// What was given, then what was seen: the queues with most to do first.
+fn queues(
+    arguments: &PlanArguments,
+    observation: &Observation,
+) -> anyhow::Result<Vec<QueueDemand>> {
+    if let Some(missing) = observation.jobs.missing() {
+        bail!("{} is not known: {}", missing.what, missing.reason);
+    }
+    let mut queues = arguments.queues.clone();
+    let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
+    let mut seen: Vec<QueueDemand> = observation.jobs.known().map(pushed).unwrap_or_default();
+    seen.retain(|queue| !is_given(&queue.name));
+    let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
+    seen.sort_by(|one, other| need(other).total_cmp(&need(one)));
+    queues.extend(seen);
+    if queues.is_empty() {
+        bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
+    }
+    Ok(queues)
+}
+
+/// A queue that only a process names is a misspelt one, or none yet.
+fn pushed(jobs: &Jobs) -> Vec<QueueDemand> {
+    jobs.queues.iter().filter(|queue| queue.pushed).map(demand).collect()
+}

@@ -1,0 +1,166 @@
+//! Where Redis and Postgres are, and how to get in: for the commands that look at them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use clap::Args;
+use weir_base::secret::Secret;
+use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource};
+use weir_sidekiq::{Address, Endpoint, TlsFiles};
+
+use crate::config::{environment, secrets};
+
+/// How to get at one Redis or each of several.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Redis")]
+pub(crate) struct RedisArguments {
+    /// Sidekiq's Redis, once for each shard: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS),
+    /// unix:///PATH, redis+sentinel://HOST[,HOST]/SERVICE
+    #[arg(long, value_name = "URL")]
+    redis: Vec<String>,
+    /// Environment variable with its password; once for all, or once for each --redis
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    redis_password_env: Vec<String>,
+    /// File with its password; once for all, or once for each --redis
+    #[arg(long, value_name = "FILE", requires = "redis", conflicts_with = "redis_password_env")]
+    redis_password_file: Vec<PathBuf>,
+    /// Who may have signed its certificate (PEM) [default: those that this system trusts]
+    #[arg(long, value_name = "FILE", requires = "redis")]
+    redis_ca: Option<PathBuf>,
+    /// Certificate to show it (PEM)
+    #[arg(long, value_name = "FILE", requires = "redis_key")]
+    redis_cert: Option<PathBuf>,
+    /// Key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "redis_cert")]
+    redis_key: Option<PathBuf>,
+    /// User of the Sentinels
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    sentinel_user: Option<String>,
+    /// Environment variable with the password of the Sentinels
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    sentinel_password_env: Option<String>,
+    /// File with the password of the Sentinels
+    #[arg(long, value_name = "FILE", requires = "redis", conflicts_with = "sentinel_password_env")]
+    sentinel_password_file: Option<PathBuf>,
+}
+
+/// How to get at the database.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Postgres")]
+pub(crate) struct PostgresArguments {
+    /// The application's database: postgres://[USER@]HOST[:PORT]/DATABASE[?sslmode=verify-full], or
+    /// postgres:///DATABASE?host=/run/postgresql for a socket
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
+    /// Environment variable with its password [default: PGPASSWORD, if it is set]
+    #[arg(long, value_name = "NAME", requires = "postgres")]
+    postgres_password_env: Option<String>,
+    /// File with its password
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "postgres",
+        conflicts_with = "postgres_password_env"
+    )]
+    postgres_password_file: Option<PathBuf>,
+    /// Who may have signed its certificate (PEM) [default: those that this system trusts]
+    #[arg(long, value_name = "FILE", requires = "postgres")]
+    postgres_ca: Option<PathBuf>,
+    /// Certificate to show it (PEM)
+    #[arg(long, value_name = "FILE", requires = "postgres_key")]
+    postgres_cert: Option<PathBuf>,
+    /// Key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "postgres_cert")]
+    postgres_key: Option<PathBuf>,
+}
+
+impl RedisArguments {
+    pub(super) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {
+        let passwords = self.passwords()?;
+        let endpoints = self.redis.iter().enumerate();
+        endpoints.map(|(at, url)| self.endpoint(url, nth(&passwords, at))).collect()
+    }
+
+    fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<Endpoint> {
+        let mut endpoint = Endpoint::parse(url)?;
+        endpoint.password = password;
+        let client = self.redis_cert.clone().zip(self.redis_key.clone());
+        endpoint.tls = TlsFiles { authority: self.redis_ca.clone(), client };
+        let plain = match &mut endpoint.address {
+            Address::Tcp { tls, .. } => !*tls,
+            Address::Unix(_) => true,
+            Address::Sentinel(sentinel) => {
+                sentinel.username.clone_from(&self.sentinel_user);
+                sentinel.password = password_of(
+                    self.sentinel_password_env.as_deref(),
+                    self.sentinel_password_file.as_deref(),
+                )?;
+                !sentinel.tls
+            }
+        };
+        if plain && endpoint.tls != TlsFiles::default() {
+            bail!("Redis {endpoint}: there are certificates but no TLS; write rediss://");
+        }
+        Ok(endpoint)
+    }
+
+    fn passwords(&self) -> anyhow::Result<Vec<Secret>> {
+        let of_environment = self.redis_password_env.iter().map(|name| from_environment(name));
+        let of_files = self.redis_password_file.iter().map(|path| from_file(path));
+        let passwords: Vec<_> = of_environment.chain(of_files).collect::<Result<_, _>>()?;
+        if passwords.len() > 1 && passwords.len() != self.redis.len() {
+            let (count, servers) = (passwords.len(), self.redis.len());
+            bail!("{count} passwords for {servers} --redis: give one for all, or one for each");
+        }
+        Ok(passwords)
+    }
+}
+
+fn nth(passwords: &[Secret], at: usize) -> Option<Secret> {
+    if passwords.len() == 1 { passwords.first() } else { passwords.get(at) }.cloned()
+}
+
+impl PostgresArguments {
+    /// `memory_bytes`: what it may use, if somebody knows.
+    pub(super) fn source(
+        &self,
+        memory_bytes: Option<u64>,
+    ) -> anyhow::Result<Option<PostgresSource>> {
+        let Some(url) = &self.postgres else { return Ok(None) };
+        let mut endpoint = PostgresEndpoint::parse(url)?;
+        let (name, path) =
+            (self.postgres_password_env.as_deref(), self.postgres_password_file.as_deref());
+        // As every client of Postgres reads it.
+        let usual = || environment::variable("PGPASSWORD").map(Secret::new);
+        endpoint.password = password_of(name, path)?.or_else(usual);
+        endpoint.authority.clone_from(&self.postgres_ca);
+        endpoint.client = self.postgres_cert.clone().zip(self.postgres_key.clone());
+        if endpoint.authority.is_some() || endpoint.client.is_some() {
+            endpoint.require_tls()?;
+        }
+        let limits = PostgresLimits::default();
+        Ok(Some(PostgresSource { endpoint, limits, memory_bytes }))
+    }
+}
+
+fn password_of(name: Option<&str>, path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    match (name, path) {
+        (Some(name), _) => from_environment(name).map(Some),
+        (None, Some(path)) => from_file(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn from_environment(name: &str) -> anyhow::Result<Secret> {
+    let text = environment::variable(name).filter(|text| !text.is_empty());
+    let missing = || anyhow!("the environment variable {name} is not set, or empty");
+    text.map(Secret::new).ok_or_else(missing)
+}
+
+fn from_file(path: &Path) -> anyhow::Result<Secret> {
+    match secrets::read_file(path) {
+        Ok(text) if text.is_empty() => bail!("{} is empty", path.display()),
+        Ok(text) => Ok(Secret::new(text)),
+        Err(problem) => bail!(problem),
+    }
+}

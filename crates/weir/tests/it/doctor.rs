@@ -1,0 +1,110 @@
+//! `weir doctor` and `weir plan` as processes, on real servers.
+
+#![allow(clippy::unwrap_used, reason = "servers that other crates' tests start as well")]
+#![allow(clippy::print_stderr, reason = "what is skipped says so")]
+
+mod healthy;
+mod page;
+mod plan;
+mod postgres;
+#[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
+#[path = "../../../weir-observe/tests/it/postgres_server.rs"]
+mod postgres_server;
+mod redis;
+#[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
+#[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
+mod redis_server;
+mod sidekiq;
+
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use self::redis_server::RedisServer;
+use crate::process::{lines_of, output_of, wait_for};
+use crate::weir::program;
+
+/// A doctor that is told to look, and how it ends.
+fn run(arguments: &[&str]) -> Output {
+    output_of(program().arg("doctor").args(arguments))
+}
+
+/// What it says as JSON.
+fn json(arguments: &[&str]) -> Value {
+    let output = run(&[arguments, &["--json"]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{arguments:?}: {error}"))
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+#[test]
+fn who_names_no_source_or_a_wrong_one_is_told() {
+    assert_eq!(code(&run(&[])), 64);
+    for (arguments, problem) in [
+        (&["--redis", "localhost"][..], "must begin with"),
+        (&["--redis", "redis://:hunter2@localhost"], "holds a password"),
+        (&["--postgres", "postgres://u:hunter2@localhost/x"], "holds a password"),
+        (
+            &["--redis", "redis://localhost", "--redis-password-env", "NO_SUCH"],
+            "NO_SUCH is not set",
+        ),
+        (&["--redis", "redis://localhost", "--redis-ca", "ca.pem"], "write rediss://"),
+        (&["--postgres", "postgres://localhost/x", "--postgres-ca", "ca.pem"], "sslmode=verify"),
+    ] {
+        let output = run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(code(&output), 2, "{error}");
+        assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
+        let monitored = run(&[arguments, &["--nagios"]].concat());
+        assert_eq!(code(&monitored), 3);
+        assert!(String::from_utf8_lossy(&monitored.stdout).starts_with("WEIR UNKNOWN - "));
+    }
+}
+
+#[test]
+fn what_can_not_be_seen_is_unknown_and_not_fine() {
+    let arguments = ["--redis", "redis://127.0.0.1:1", "--window", "1ms"];
+    let output = run(&arguments);
+    assert_eq!(code(&output), 2);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("UNKNOWN  Redis 127.0.0.1:1  [unseen]"), "{text}");
+    let monitored = run(&[&arguments[..], &["--nagios"]].concat());
+    assert_eq!(code(&monitored), 3);
+}
+
+#[test]
+fn nagios_reads_a_line_figures_and_a_number() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[
+        &["CONFIG", "SET", "appendonly", "yes"],
+        &["SADD", "queues", "default"],
+        &["LPUSH", "queue:default", r#"{"class":"A|B","args":[],"enqueued_at":1700000000}"#],
+    ]);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let output = run(&["--redis", &url, "--window", "10ms", "--nagios"]);
+    assert_eq!(code(&output), 2);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (line, figures) = text.lines().next().and_then(|it| it.split_once('|')).expect("figures");
+    assert!(line.starts_with("WEIR CRITICAL - Sidekiq: 1 jobs wait and no"), "{line}");
+    assert!(figures.starts_with(" findings=1 backlog=1 latency="), "{figures}");
+}
+
+#[test]
+fn a_watched_page_comes_again_until_it_is_interrupted() {
+    let Some(redis) = RedisServer::start() else { return };
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let mut command: Command = program();
+    command.args(["doctor", "--watch", "--window", "10ms", "--redis", &url]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let lines = lines_of(child.stdout.take().expect("piped"));
+    let heads = lines.iter().filter(|line| line.starts_with("weir doctor, every 10 ms"));
+    assert_eq!(heads.take(3).count(), 3);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("its number");
+    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
+    // Nothing that it holds is kept over a restart, which is what its last page said.
+    assert_eq!(wait_for(&mut child).code(), Some(1));
+}

@@ -1,0 +1,103 @@
+//! What can be wrong with the database.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::json;
+use super::page::{Row, row_in_time, rows};
+use super::postgres_server::PostgresServer;
+
+/// Looks of half a second or more: a transaction must be idle for a minute to be found.
+const LOOKS_MAX: usize = 250;
+
+/// A pool of Rails: each of its threads holds a connection.
+const POOL: &str = "require 'active_record'\n$0 = ARGV[1]\n\
+    ActiveRecord::Base.establish_connection(adapter: 'postgresql', host: '127.0.0.1', \
+    port: ARGV[0], username: 'shop', database: 'postgres', pool: ARGV[2].to_i)\n\
+    held = ARGV[2].to_i.times.map { ActiveRecord::Base.connection_pool.checkout }\n\
+    held.each { |it| it.execute(%q(SET application_name = '')) }\n\
+    puts 'all checked out'\n$stdout.flush\nsleep";
+
+struct Pool(Child);
+
+impl Pool {
+    fn start(server: &PostgresServer, title: &str, size: u32) -> Option<Self> {
+        let mut ruby = Command::new("ruby");
+        ruby.args(["-e", POOL, &server.port.to_string(), title, &size.to_string()]);
+        ruby.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut pool = Self(ruby.spawn().ok()?);
+        let mut line = String::new();
+        BufReader::new(pool.0.stdout.take()?).read_line(&mut line).ok()?;
+        if line.is_empty() {
+            eprintln!("skipped: no pool of ActiveRecord (Debian: ruby-activerecord, ruby-pg)");
+            return None;
+        }
+        Some(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn provoked() -> Option<Vec<Row>> {
+    let server = PostgresServer::start(&["max_connections=20", "shared_buffers=1MB"])?;
+    server.run("CREATE ROLE shop LOGIN");
+    server.run("CREATE TABLE accounts (id int)");
+    server.run("GRANT ALL ON accounts TO shop");
+    server.run("ALTER SYSTEM SET max_connections = 300");
+    server.run("ALTER SYSTEM SET work_mem = '1GB'");
+    server.run("SELECT pg_reload_conf()");
+    let mut holder = server.client("shop", "puma");
+    holder.say("BEGIN; LOCK TABLE accounts");
+    let mut waiter = server.client("shop", "sidekiq");
+    waiter.begin("SELECT count(*) FROM accounts");
+
+    let url = server.url("postgres");
+    let common = ["--postgres", &url, "--postgres-memory", "8GiB"];
+    let few = [&common[..], &["--window", "10ms", "--service", "web=3x15"]].concat();
+    let how = "a server with `shared_buffers = 1MB`, and 8 GB for it";
+    let mut all = rows(
+        &json(&few),
+        &[
+            ("untuned-database", how),
+            ("over-commit", "`--service web=3x15` on a server with 20 connections"),
+            ("work-memory", "`work_mem = 1GB`"),
+            ("pending-restart", "`ALTER SYSTEM SET max_connections`, and a reload"),
+        ],
+    );
+    all.extend(cache(&server, &[&common[..], &["--window", "3s"]].concat()));
+    all.extend(slots(&few, &server)?);
+    let slow = [&common[..], &["--window", "500ms"]].concat();
+    let how = "a session that waits for another's `LOCK TABLE`";
+    all.push(row_in_time(&slow, "lock-waits", how, LOOKS_MAX).expect("it was found"));
+    let how = "that other session, a minute later";
+    all.push(row_in_time(&slow, "idle-in-transaction", how, LOOKS_MAX).expect("it was found"));
+    Some(all)
+}
+
+/// A table that does not fit, read again and again.
+fn cache(server: &PostgresServer, arguments: &[&str]) -> Vec<Row> {
+    server.run("CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 30000)");
+    let mut reader = server.client("postgres", "report");
+    for _ in 0..1_500 {
+        reader.begin("SELECT count(*) FROM large");
+    }
+    let how = "a table that is larger than `shared_buffers`, read again and again";
+    rows(&json(arguments), &[("cache-hits", how)])
+}
+
+/// Real pools, until there is no slot.
+fn slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
+    let _web = Pool::start(server, "puma: cluster worker 0: 7 [shop]", 10)?;
+    let _jobs = Pool::start(server, "sidekiq 6.4.1 shop [0 of 5 busy]", 5)?;
+    let how = "pools of two Rails processes, 10 and 5, on a server with 20 connections";
+    let mut all = rows(&json(arguments), &[("connection-slots", how), ("idle-connections", how)]);
+    let shop = server.url("shop");
+    let advice = json(&["--postgres", &shop, "--window", "10ms"]);
+    all.extend(rows(&advice, &[("slots-exhausted", "the same, for one session more")]));
+    Some(all)
+}

@@ -1,0 +1,112 @@
+//! What can be wrong with Sidekiq and its Redis.
+
+use weir_sidekiq::READ_ONLY_ACL;
+
+use super::json;
+use super::page::{Row, row_in_time, rows};
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, now, push};
+
+/// Looks of a third of a second each: a heartbeat takes five to ten seconds.
+const LOOKS_MAX: usize = 150;
+/// A machine that others use as well may never have one: then the row is left as it was.
+const LOOKS_FOR_A_CORE: usize = 45;
+
+pub(super) fn provoked() -> Option<Vec<Row>> {
+    let mut rows = without_sidekiq()?;
+    rows.extend(with_sidekiq()?);
+    Some(rows)
+}
+
+fn without_sidekiq() -> Option<Vec<Row>> {
+    let redis = RedisServer::start()?;
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let arguments = ["--redis", &url, "--window", "300ms"];
+    push(&redis, "default", "Wait", 40, 900.0);
+    let failed = r#"{"class":"Deliver","args":[],"error_class":"Net::ReadTimeout"}"#;
+    let fill = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2] + i, ARGV[3] .. string.rep(' ', i % 500) .. i) end";
+    let later = format!("{}", now(&redis) + 3_600.0);
+    redis.run(&[
+        &["EVAL", fill, "1", "retry", "10500", &later, failed],
+        &["EVAL", fill, "1", "dead", "9500", "1700000000", failed],
+        &["EVAL", "for i = 1, 400 do redis.call('SET', 'cache:' .. i, 'x', 'EX', 999) end", "0"],
+        &["EVAL", "local n = 0 for i = 1, 3e7 do n = n + i end", "0"],
+        &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"],
+    ]);
+    let used: String = ::redis::cmd("INFO").arg("memory").query(&mut redis.client()).expect("told");
+    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("a figure");
+    let used: u64 = used.trim().parse().expect("a number");
+    redis.run(&[&["CONFIG", "SET", "maxmemory", &(used / 100 * 104).to_string()]]);
+    let advice = json(&arguments);
+    let mut all = rows(
+        &advice,
+        &[
+            ("no-process", "jobs and no Sidekiq"),
+            ("redis-eviction", "`CONFIG SET maxmemory-policy volatile-lru`"),
+            ("redis-persistence", "a Redis with `--save \"\"` and no append-only file"),
+            ("redis-memory", "`maxmemory` just above what is in use"),
+            ("retry-flood", "10,500 jobs in the retry set"),
+            ("dead-flood", "9,500 jobs in the dead set"),
+            ("redis-slow-log", "a script that runs for some tenths of a second"),
+            ("redis-shared", "400 keys that expire beside Sidekiq's"),
+        ],
+    );
+    let acl = READ_ONLY_ACL.replace("+zcard ", "");
+    let mut user = vec!["ACL", "SETUSER", "weir", "reset", "on", ">hunter2", "~*"];
+    user.extend(acl.split_whitespace());
+    redis.run(&[&user]);
+    let url = format!("redis://weir@127.0.0.1:{}", redis.port);
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    std::fs::write(&password, "hunter2\n").expect("written");
+    let password = password.display().to_string();
+    let way_in = ["--redis", &url, "--redis-password-file", &password, "--window", "10ms"];
+    let advice = json(&way_in);
+    all.extend(rows(&advice, &[("unseen", "a user of Redis who may not ask `ZCARD`")]));
+    Some(all)
+}
+
+fn with_sidekiq() -> Option<Vec<Row>> {
+    let redis = RedisServer::start()?;
+    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let arguments = ["--redis", &url, "--window", "300ms", "--pushes", "default,fasp"];
+    push(&redis, "default", "Wait", 1_500, 900.0);
+    push(&redis, "mailers", "Wait", 40, 3_700.0);
+    push(&redis, "pull", "Wait", 20, 900.0);
+    let queues = ["-c", "2", "-q", "default", "-q", "pull", "-q", "mailer", "-q", "scheduler"];
+    let busy = Sidekiq::start(&redis, &queues)?;
+    let clock = Sidekiq::start(&redis, &["-c", "1", "-q", "scheduler"])?;
+    let mut all = rows(
+        &json(&arguments),
+        &[
+            ("unserved-queue", "jobs in `mailers`, a Sidekiq that serves `mailer`"),
+            ("scheduler", "two Sidekiqs with `-q scheduler`"),
+            (
+                "starving-queue",
+                "jobs in `pull`, whose only Sidekiq has 1,500 in `default` before it",
+            ),
+            ("backlog", "1,500 jobs that are a quarter of an hour old"),
+            ("backlog-made-of", "the same, all for one remote host"),
+            ("upgrade-guard", "`--pushes default,fasp`, and no Sidekiq serves `fasp`"),
+        ],
+    );
+    clock.signal("-TSTP");
+    let how = "`kill -TSTP` of a Sidekiq";
+    all.push(row_in_time(&arguments, "quiet-process", how, LOOKS_MAX).expect("it was found"));
+    busy.signal("-KILL");
+    // Its heartbeat expires after a minute; the test takes the minute away, not the ghost.
+    redis.run(&[&["PEXPIRE", &busy.identity, "1"]]);
+    let how = "`kill -KILL` of a Sidekiq";
+    all.push(row_in_time(&arguments, "ghost-process", how, LOOKS_MAX).expect("it was found"));
+    let due = format!("{}", now(&redis) - 300.0);
+    redis.run(&[&["ZADD", "schedule", &due, r#"{"class":"Wait","args":[]}"#]]);
+    let how = "a job that is due, and a Sidekiq that is quiet";
+    all.push(row_in_time(&arguments, "overdue-jobs", how, LOOKS_MAX).expect("it was found"));
+
+    push(&redis, "spin", "Spin", 2, 0.0);
+    let _spinning = Sidekiq::start(&redis, &["-c", "2", "-q", "spin"])?;
+    let how = "two threads of a Sidekiq that compute, and an idle core";
+    all.extend(row_in_time(&arguments, "idle-cores", how, LOOKS_FOR_A_CORE));
+    Some(all)
+}

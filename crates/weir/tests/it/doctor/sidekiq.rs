@@ -1,0 +1,91 @@
+//! Real processes of Sidekiq.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::redis_server::RedisServer;
+use crate::process::wait_until;
+
+/// `Wait` holds a thread, `Spin` a core.
+const WORKER: &str = "require 'sidekiq'\n\
+    class Wait\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 600\n  end\nend\n\
+    class Spin\n  include Sidekiq::Worker\n  def perform(*)\n    loop { }\n  end\nend\n";
+
+pub(super) struct Sidekiq {
+    child: Child,
+    _folder: TempDir,
+    pub(super) identity: String,
+}
+
+impl Sidekiq {
+    /// One that beats; none, and a line that says so, where there is no Sidekiq.
+    pub(super) fn start(redis: &RedisServer, arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("worker.rb"), WORKER).expect("written");
+        let before = identities(redis);
+        let Ok(child) = command(redis, folder.path(), arguments).spawn() else {
+            eprintln!("skipped: there is no sidekiq (Debian: ruby-sidekiq)");
+            return None;
+        };
+        let mut process = Self { child, _folder: folder, identity: String::new() };
+        wait_until("Sidekiq beats", || {
+            let new = identities(redis).into_iter().find(|it| !before.contains(it));
+            process.identity = new.unwrap_or_default();
+            !process.identity.is_empty()
+        });
+        Some(process)
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    }
+}
+
+impl Drop for Sidekiq {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(redis: &RedisServer, folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sidekiq");
+    command.args(["-r", "./worker.rb"]).args(arguments).current_dir(folder);
+    command.env("REDIS_URL", format!("redis://127.0.0.1:{}/0", redis.port));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Processes with a heartbeat.
+fn identities(redis: &RedisServer) -> Vec<String> {
+    let mut client = redis.client();
+    let all: Vec<String> =
+        ::redis::cmd("SMEMBERS").arg("processes").query(&mut client).expect("a set");
+    let beats = |identity: &String| {
+        let exists: bool =
+            ::redis::cmd("EXISTS").arg(identity).query(&mut client).expect("a number");
+        exists
+    };
+    all.into_iter().filter(beats).collect()
+}
+
+/// Puts `count` jobs into a queue, as Sidekiq's client does, that were pushed `age` seconds ago.
+pub(super) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
+    let at = now(redis) - age;
+    let job = format!(
+        r#"{{"class":"{class}","args":["https://far.example/inbox"],"queue":"{queue}","jid":"b4a577edbccf1d805744efa9","retry":true,"created_at":{at},"enqueued_at":{at}}}"#
+    );
+    let key = format!("queue:{queue}");
+    let words: Vec<&str> =
+        ["LPUSH", &key].into_iter().chain(std::iter::repeat_n(job.as_str(), count)).collect();
+    redis.run(&[&["SADD", "queues", queue], &words]);
+}
+
+/// Seconds by the clock of Redis.
+pub(super) fn now(redis: &RedisServer) -> f64 {
+    let (seconds, _): (f64, u64) = ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");
+    seconds
+}
