@@ -1,8 +1,38 @@
 //! One suite for every store. What is particular to one of them comes behind it.
 
+/// Everything that every store promises, as tests of the one that `$open` makes: empty, with what
+/// must live as long; None: it can't be tested here, and has said so.
+macro_rules! suite {
+    ($open:expr) => {
+        suite! { $open;
+            a_new_store_has_texts_without_gems
+            a_push_is_everywhere_at_once
+            a_release_is_pushed_once
+            two_releases_never_share_a_file
+            names_that_look_alike_are_told
+            a_yank_takes_a_release_out
+            an_import_adds_what_is_not_there
+            an_import_takes_a_gem_that_comes_twice
+            pages_go_over_all_gems
+            names_that_no_gem_has_are_not_found
+            a_rebaseline_says_the_same_in_fewer_lines
+            keys_are_found_by_their_digests
+        }
+    };
+    ($open:expr; $($name:ident)*) => { $(
+        #[tokio::test]
+        async fn $name() {
+            let open = $open;
+            let Some((_guard, store)) = open() else { return };
+            crate::store::contract::$name(store).await;
+        }
+    )* };
+}
+
 mod contract;
 mod killed;
 mod model;
+mod postgres;
 mod sqlite;
 
 use weir_base::clock::Timestamp;

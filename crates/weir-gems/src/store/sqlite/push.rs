@@ -3,11 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
-use super::locate::{cuts, exists};
+use super::locate::exists;
 use super::{index, rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::cuts::cuts;
 use crate::store::{Conflict, LOOKALIKES_MAX, NewRelease, PushError, Pushed, StoreError};
 
 pub(super) fn push(
