@@ -5,16 +5,13 @@
 //! their bytes, and runs writes from begin to end, so that a client that hangs up breaks off none.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use deadpool_postgres::Connect;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,6 +19,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Error, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use weir_net::post::Trust;
 
 use super::failure::sentence;
 use super::metrics::{Counted, PostgresMetrics};
@@ -81,7 +79,7 @@ impl Connector {
     ) -> Result<Self, StoreError> {
         let tls = match settings.url.config.get_ssl_mode() {
             SslMode::Disable => None,
-            _ => Some(MakeRustlsConnect::new(trust(settings.ca.as_deref())?)),
+            _ => Some(MakeRustlsConnect::new(trust(settings.ca.as_deref())?.client_config())),
         };
         let greeting = greeting(settings).into();
         Ok(Self { handle: io.handle.clone(), tls, greeting, metrics })
@@ -178,33 +176,10 @@ where
 }
 
 /// The authorities that browsers trust, and those of a file.
-fn trust(ca: Option<&Path>) -> Result<ClientConfig, StoreError> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    if let Some(path) = ca {
-        add_authorities(&mut roots, path)?;
-    }
-    // Named, never the process-wide default, which panics with two providers in the tree.
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| StoreError::Engine(Box::new(error)))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), StoreError> {
-    let path: PathBuf = path.to_owned();
-    let text = std::fs::read(&path)
-        .map_err(|error| StoreError::Io { path: path.display().to_string(), error })?;
-    let damaged = |what: String| {
-        StoreError::Engine(format!("gems.postgres.ca {}: {what}", path.display()).into())
-    };
-    let public = roots.len();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| damaged(error.to_string()))?;
-        roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
-    }
-    match roots.len() == public {
-        true => Err(damaged("there is no certificate in PEM form in it".to_owned())),
-        false => Ok(()),
+fn trust(ca: Option<&Path>) -> Result<Trust, StoreError> {
+    match ca.map(|path| Trust::with_ca(path, "gems.postgres.ca")) {
+        None => Ok(Trust::public()),
+        Some(Ok(trust)) => Ok(trust),
+        Some(Err(error)) => Err(StoreError::Engine(Box::new(error))),
     }
 }
