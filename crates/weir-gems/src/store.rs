@@ -14,6 +14,7 @@ mod keys;
 mod postgres;
 mod sqlite;
 mod verification;
+pub mod webhooks;
 
 use std::future::Future;
 

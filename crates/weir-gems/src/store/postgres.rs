@@ -25,6 +25,8 @@ mod settings;
 mod text_rows;
 mod url;
 mod verify;
+mod webhook_rows;
+mod webhooks;
 mod write;
 mod yank;
 
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 use weir_base::clock::{Clock, Timestamp};
 
@@ -63,6 +65,8 @@ struct Inner {
     clock: Clock,
     schema: SchemaName,
     import_batch: usize,
+    /// Told when something was pushed or yanked here.
+    changes: watch::Sender<()>,
     is_prepared: AtomicBool,
     /// tokio's: held while a write waits for Postgres.
     writing: Mutex<()>,
@@ -97,6 +101,7 @@ impl PostgresStore {
             clock,
             schema: settings.schema.clone(),
             import_batch: settings.import_batch.max(1),
+            changes: watch::Sender::default(),
             is_prepared: AtomicBool::new(false),
             writing: Mutex::default(),
             versions: Cached::empty(),
@@ -217,7 +222,9 @@ impl Store for PostgresStore {
     }
 
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
-        push::push(&self.0, release, now).await
+        let pushed = push::push(&self.0, release, now).await?;
+        self.0.changes.send_replace(());
+        Ok(pushed)
     }
 
     async fn yank(
@@ -226,7 +233,9 @@ impl Store for PostgresStore {
         identity: &Identity,
         now: Timestamp,
     ) -> Result<(), YankError> {
-        yank::yank(&self.0, name, identity, now).await
+        yank::yank(&self.0, name, identity, now).await?;
+        self.0.changes.send_replace(());
+        Ok(())
     }
 
     async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>

@@ -17,16 +17,27 @@ macro_rules! suite {
             names_that_no_gem_has_are_not_found
             a_rebaseline_says_the_same_in_fewer_lines
             keys_are_found_by_their_digests
+            webhooks::an_event_is_kept_with_its_change
+            webhooks::each_endpoint_has_its_own_place
+            webhooks::one_sender_has_an_endpoint
+            webhooks::so_many_events_are_kept
         }
     };
-    ($open:expr; $($name:ident)*) => { $(
+    ($open:expr; $($name:ident $(:: $inner:ident)?)*) => { $(
+        suite! { @test $open; $name $(:: $inner)? }
+    )* };
+    (@test $open:expr; $name:ident) => { suite! { @as $name; $open; $name } };
+    (@test $open:expr; $module:ident :: $name:ident) => {
+        suite! { @as $name; $open; $module::$name }
+    };
+    (@as $test:ident; $open:expr; $($path:tt)*) => {
         #[tokio::test]
-        async fn $name() {
+        async fn $test() {
             let open = $open;
             let Some((_guard, store)) = open() else { return };
-            crate::store::contract::$name(store).await;
+            crate::store::contract::$($path)*(store).await;
         }
-    )* };
+    };
 }
 
 mod contract;
@@ -38,6 +49,11 @@ mod sqlite;
 use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore};
+
+/// A place in Postgres; None: there is none here, which was said.
+pub(crate) fn postgres_place() -> Option<postgres::Place> {
+    postgres::Place::new()
+}
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 

@@ -11,7 +11,10 @@ use super::{SchemaName, index};
 use crate::store::StoreError;
 
 /// What makes format N out of format N - 1. A step that was released never changes.
-const STEPS: [(&str, &str); 1] = [("V1__gems", include_str!("migrations/V1__gems.sql"))];
+const STEPS: [(&str, &str); 2] = [
+    ("V1__gems", include_str!("migrations/V1__gems.sql")),
+    ("V2__webhooks", include_str!("migrations/V2__webhooks.sql")),
+];
 /// Where is written which of them were taken.
 const TABLE: &str = "formats";
 /// "weir", with the number of what is locked. Beside it the schema is in the lock.

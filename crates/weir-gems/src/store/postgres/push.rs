@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 
 use super::metrics::Limit;
 use super::rows::digest;
-use super::{Inner, index, locate, rows};
+use super::{Inner, index, locate, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
@@ -64,6 +64,7 @@ async fn add(
         .await?;
     transaction.execute(&statement, &[&gem.id, &number, &platform, gemspec_rz, about]).await?;
     index::apply(transaction, gem, name.as_str(), Change::Pushed, &release.identity).await?;
+    webhook_rows::tell(transaction, Change::Pushed, name, release, Some(about), now).await?;
     Ok(Pushed { lookalikes })
 }
 

@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 
 use super::metrics::Limit;
 use super::rows::micros;
-use super::{Inner, index, rows};
+use super::{Inner, index, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Identity;
@@ -63,6 +63,7 @@ async fn take_out(
     let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
     transaction.execute(&statement, &[&gem.id, &number, &platform, &micros(now)]).await?;
     index::apply(transaction, gem, name.as_str(), Change::Yanked, identity).await?;
+    webhook_rows::tell_of_yank(transaction, gem.id, name, identity, now).await?;
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! What every store promises. A store's test makes an empty one for each of these.
 
+pub(crate) mod webhooks;
+
 use std::time::Duration;
 
 use weir_gems::index::digest::Digests;

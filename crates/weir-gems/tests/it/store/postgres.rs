@@ -19,14 +19,14 @@ use super::contract::assert_consistent;
 use super::{NOW, identity, model, new, release};
 
 /// A schema of its own, for as long as the tests run.
-pub(super) struct Place {
+pub(crate) struct Place {
     server: &'static Server,
     schema: String,
 }
 
 impl Place {
     /// None: there is no Postgres here.
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let schema = format!("weir_{}", COUNT.fetch_add(1, Ordering::Relaxed));
         Some(Self { server: server()?, schema })
@@ -43,7 +43,7 @@ impl Place {
         (self.server.url(), &self.schema)
     }
 
-    pub(super) fn store(&self) -> PostgresStore {
+    pub(crate) fn store(&self) -> PostgresStore {
         open(&self.settings())
     }
 
