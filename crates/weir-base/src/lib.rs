@@ -1,12 +1,14 @@
 //! What every service needs and no domain owns.
 //!
 //! - `admin_api` (feature `admin-api`): input and errors of the admin API.
+//! - [`backoff`]: how long to wait before the next attempt.
 //! - [`clock`]: the only source of time, with a twin that tests move by hand.
 //! - [`hint`]: "did you mean".
 //! - [`history`]: metrics with a memory, in ring files of fixed size.
 //! - [`kept`]: small files that a restart leaves.
 //! - [`ring`]: which node has a key, by consistent hashing.
 //! - [`secret`]: text that never shows itself in logs.
+//! - [`seldom`]: log lines that would repeat themselves.
 //! - [`semaphore`]: at most so many at a time, and a refusal at once for the rest.
 //! - [`switch`]: what an operator turns off at run time, by name; [`switchboard`]: over a restart, too.
 //! - [`token_bucket`]: at most so many at once, and one more after each interval.
@@ -14,12 +16,14 @@
 
 #[cfg(feature = "admin-api")]
 pub mod admin_api;
+pub mod backoff;
 pub mod clock;
 pub mod hint;
 pub mod history;
 pub mod kept;
 pub mod ring;
 pub mod secret;
+pub mod seldom;
 pub mod semaphore;
 #[cfg(feature = "tokio")]
 pub mod shutdown;

@@ -3,7 +3,8 @@
 //! `build_index generate GEMS > FILE` writes releases as JSON lines, always the same;
 //! `build_index import FILE DATABASE` adds them to a store; `build_index verify DATABASE` computes
 //! everything that follows from the releases anew and compares, `build_index fix DATABASE` also
-//! writes what differs. Each says how long it took, and how much memory was used at most.
+//! writes what differs. DATABASE is a file of SQLite, or `postgres://..`. Each says how long it took,
+//! and how much memory was used at most.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 #![expect(clippy::unwrap_used, reason = "a tool at a terminal")]
@@ -12,35 +13,51 @@ use std::fs::{File, read_to_string};
 use std::io::{BufReader, BufWriter, Write};
 
 use sha2::{Digest, Sha256};
-use weir_base::clock::Clock;
+use weir_base::clock::{Clock, Timestamp};
 use weir_gems::import_file::{ImportFile, ImportLimits};
-use weir_gems::store::{Repair, SqliteSettings, SqliteStore, Store};
+use weir_gems::store::{
+    PostgresMetrics, PostgresSettings, PostgresStore, Repair, SqliteSettings, SqliteStore, Store,
+};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let clock = Clock::system();
     let start = clock.now();
-    let open = |path: &str| SqliteStore::open(&SqliteSettings::new(path), start).unwrap();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["generate", gems] => return generate(gems.parse().unwrap()),
-        ["import", file, database] => {
-            let input = BufReader::with_capacity(1 << 20, File::open(file).unwrap());
-            let gems = ImportFile::new(input, ImportLimits::default(), start);
-            let gems = gems.map(|gem| gem.unwrap());
-            println!("{:?}", open(database).import(gems, start).await.unwrap());
+        [rest @ .., database] if database.starts_with("postgres") => {
+            let settings = PostgresSettings::new(database.parse().unwrap());
+            let metrics = PostgresMetrics::default();
+            run(PostgresStore::open(&settings, clock.clone(), metrics).unwrap(), rest, start).await;
         }
-        ["verify", database] => {
-            println!("{:?}", open(database).verify(Repair::Leave, start).await.unwrap());
+        [rest @ .., database] => {
+            run(SqliteStore::open(&SqliteSettings::new(database), start).unwrap(), rest, start)
+                .await;
         }
-        ["fix", database] => {
-            println!("{:?}", open(database).verify(Repair::Fix, start).await.unwrap());
-        }
-        _ => println!("generate GEMS | import FILE DATABASE | verify DATABASE | fix DATABASE"),
+        [] => run_nothing(),
     }
     let status = read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     println!("{:.1} s, {peak}", clock.now().since(start).as_secs_f64());
+}
+
+async fn run(store: impl Store, arguments: &[&str], start: Timestamp) {
+    match arguments {
+        ["import", file] => {
+            let input = BufReader::with_capacity(1 << 20, File::open(file).unwrap());
+            let gems = ImportFile::new(input, ImportLimits::default(), start);
+            let gems = gems.map(|gem| gem.unwrap());
+            println!("{:?}", store.import(gems, start).await.unwrap());
+        }
+        ["verify"] => println!("{:?}", store.verify(Repair::Leave, start).await.unwrap()),
+        ["fix"] => println!("{:?}", store.verify(Repair::Fix, start).await.unwrap()),
+        _ => run_nothing(),
+    }
+}
+
+fn run_nothing() {
+    println!("generate GEMS | import FILE DATABASE | verify DATABASE | fix DATABASE");
 }
 
 /// Versions per gem are lognormal (median 3.5, sigma 1.45, at most 1,500), 35 % have no

@@ -1,10 +1,11 @@
 //! The index alone: for trying clients and for profiles.
 //!
-//! `serve ADDRESS CORES FOLDER` serves what is in the folder, makes an API key for everything, and
-//! prints it.
+//! `serve ADDRESS CORES FOLDER [postgres://..]` serves what is in the folder, or in that database
+//! with the files of the folder, makes an API key for everything, and prints it.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +18,19 @@ use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 use weir_gems::settings::GemsSettings;
-use weir_gems::store::{KeySettings, Scope, SqliteSettings, SqliteStore};
+use weir_gems::store::{
+    KeySettings, PostgresMetrics, PostgresSettings, PostgresStore, Scope, SqliteSettings,
+    SqliteStore, Store,
+};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
 use weir_net::server::{
     Body, CoreIndex, CoreListener, Limits, Peer, Refused, Service, Start, Stop, Upgrade,
 };
 use weir_net::{BindOptions, Listener, NetMetrics};
 
-struct Door(Arc<Gems<SqliteStore>>);
+struct Door<S>(Arc<Gems<S>>);
 
-impl Service for Door {
+impl<S: Store> Service for Door<S> {
     fn claims_upgrade(&self, _path: &str) -> bool {
         false
     }
@@ -43,13 +47,27 @@ impl Service for Door {
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let folder = Path::new(&arguments[2]);
+    let clock = Clock::system();
+    match arguments.get(3) {
+        Some(url) => {
+            let settings = PostgresSettings::new(url.parse().expect("an address of Postgres"));
+            let metrics = PostgresMetrics::default();
+            let store = PostgresStore::open(&settings, clock.clone(), metrics).expect("a store");
+            serve(store, &arguments, folder, clock).await;
+        }
+        None => {
+            let settings = SqliteSettings::new(folder.join("gems.db"));
+            let store = SqliteStore::open(&settings, clock.now()).expect("a store");
+            serve(store, &arguments, folder, clock).await;
+        }
+    }
+}
+
+async fn serve(store: impl Store, arguments: &[String], folder: &Path, clock: Clock) {
     let address = arguments[0].parse().expect("an address");
     let cores: usize = arguments[1].parse().expect("a number of cores");
-    let folder = std::path::Path::new(&arguments[2]);
-    let clock = Clock::system();
     let mut registry = Registry::default();
-    let settings = SqliteSettings::new(folder.join("gems.db"));
-    let store = SqliteStore::open(&settings, clock.now()).expect("a store");
     let key = KeySettings {
         name: "example".to_owned(),
         scopes: vec![Scope::PushRubygem, Scope::YankRubygem],

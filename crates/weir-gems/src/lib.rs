@@ -5,6 +5,7 @@
 //! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
 //! - [`package`]: `.gem` files, which anybody may have written;
 //! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
+//! - [`webhooks`]: servers elsewhere are told of pushes and yanks;
 //! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
 //! - [`keys`], [`settings`], `metrics`;
 //! - for operators: [`view`], what they may see; [`operations`], what they can do.
@@ -27,6 +28,7 @@ pub mod settings;
 pub mod store;
 pub mod version;
 pub mod view;
+pub mod webhooks;
 
 pub use files::Files;
 pub use http::{Endpoint, Gems, GemsParts};

@@ -7,9 +7,14 @@
 //! - a [`Text`] is one snapshot, and so is an [`Info`]: digests are those of the bytes;
 //! - digests are computed when something is written, and go on from where they were.
 
+mod cuts;
+mod derived;
 mod error;
 mod keys;
+mod postgres;
 mod sqlite;
+mod verification;
+pub mod webhooks;
 
 use std::future::Future;
 
@@ -18,6 +23,10 @@ use weir_base::clock::Timestamp;
 
 pub use self::error::{Conflict, PushError, StoreError, YankError};
 pub use self::keys::{Key, KeySettings, NewKey, Scope, UnknownScope};
+pub use self::postgres::{
+    PostgresLimits, PostgresMetrics, PostgresSettings, PostgresStore, PostgresUrl,
+    PostgresUrlError, SchemaName, SchemaNameError,
+};
 pub use self::sqlite::{SqliteSettings, SqliteStore};
 use crate::index::digest::Digests;
 use crate::index::text::Text;

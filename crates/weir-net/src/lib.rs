@@ -4,6 +4,7 @@
 //! - [`listener`]: binding it, with errors that say what to do; taking over one that was inherited.
 //! - [`metrics`]: what the server side counts.
 //! - [`occupant`]: who holds a port that is in use.
+//! - [`post`]: requests to somebody else's server.
 //! - [`server`]: one runtime per core; the first request's head decides what a connection becomes.
 //! - [`unix_path`]: unix sockets with paths longer than the kernel's 107 bytes.
 //! - [`tls`]: certificates from files, by name, replaced while running.
@@ -12,6 +13,7 @@ pub mod address;
 pub mod listener;
 pub mod metrics;
 pub mod occupant;
+pub mod post;
 pub mod server;
 pub mod tls;
 pub mod unix_path;

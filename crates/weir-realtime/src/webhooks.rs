@@ -6,17 +6,14 @@
 //! - [`Worker`], one task: holds what may be taken back (`held.rs`), hands the rest to the queues
 //!   of the endpoints that want it (`lanes.rs`, `queue.rs`).
 //! - One task per endpoint (`lane.rs`): gathers a batch, signs it (`request.rs`), sends it
-//!   (`connection.rs`), again if it must (`backoff.rs`).
+//!   (`transport.rs`), again if it must.
 //!
 //! Promises: the order of each endpoint is kept, with one batch on its way at a time; an event
 //! arrives at least once, or is dropped and counted by reason; an endpoint that is slow or dead
 //! costs its own queue and at most one permit of the semaphore, never another endpoint's time.
 
 mod app_hooks;
-mod backoff;
 mod batch;
-mod connection;
-mod endpoint_url;
 mod extra_headers;
 mod held;
 mod intake;
@@ -26,12 +23,10 @@ mod lanes;
 mod metrics;
 mod queue;
 mod request;
-mod seldom;
 mod settings;
 mod shared;
 mod told;
 mod transport;
-mod trust;
 mod worker;
 
 use std::sync::Arc;
@@ -39,14 +34,13 @@ use std::sync::Arc;
 use weir_base::clock::Clock;
 use weir_base::semaphore::Semaphore;
 use weir_base::shutdown::Shutdown;
+pub use weir_net::post::{CaError, EndpointUrl, EndpointUrlError, Trust};
 
 pub use app_hooks::{AppHooks, Endpoint};
-pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use extra_headers::{EXTRA_HEADERS_MAX, ExtraHeaderError, ExtraHeaders};
 pub use kind::{Kind, Kinds, UnknownKind};
 pub use metrics::{DropReason, FailureReason, WebhookMetrics};
 pub use settings::{Limits, Settings};
-pub use trust::{CaError, Trust};
 pub use worker::Worker;
 
 use crate::pusher::webhook::WebhookEvent;

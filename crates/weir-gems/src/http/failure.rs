@@ -77,9 +77,20 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        let text = match &error {
+            // A limit, which has its own count.
+            StoreError::Busy { .. } => {
+                return Self::new(StatusCode::SERVICE_UNAVAILABLE, error);
+            }
+            StoreError::Unanswered(_) => {
+                "it is not known whether this was done; try again: if it was, the answer is that \
+                 it is so already"
+            }
+            _ => "the gems' store does not answer; try again",
+        };
         // An operator reads the log; a client can do nothing about it.
         tracing::error!(%error, "a request to the gems' store failed");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the gems' store does not answer; try again")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 }
 

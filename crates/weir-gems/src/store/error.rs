@@ -29,6 +29,16 @@ pub enum StoreError {
     Fragment(#[from] FragmentError),
     #[error("the work on the gems' store was given up: {0}")]
     Abandoned(String),
+    #[error("the gems' store has no room for more at the moment ({limit})")]
+    Busy { limit: &'static str },
+    #[error("the gems' store did not answer in time ({limit})")]
+    Late { limit: &'static str },
+    #[error("the gems' store can't be reached: {0}")]
+    Unreachable(String),
+    #[error(
+        "the gems' store was told to keep a change and did not answer ({0}): it may be done or not"
+    )]
+    Unanswered(String),
 }
 
 /// Why a release can't be pushed.

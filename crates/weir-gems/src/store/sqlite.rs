@@ -16,6 +16,8 @@ mod rows;
 mod schema;
 mod text_rows;
 mod verify;
+mod webhook_rows;
+mod webhooks;
 mod yank;
 
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
 use self::connections::Connections;
@@ -68,6 +71,8 @@ pub struct SqliteStore(Arc<Inner>);
 struct Inner {
     connections: Connections,
     import_batch: usize,
+    /// Told when something was pushed or yanked.
+    changes: watch::Sender<()>,
     /// The texts as they were last read.
     versions: ArcSwap<Text>,
     names: ArcSwap<Text>,
@@ -83,6 +88,7 @@ impl SqliteStore {
         let store = Self(Arc::new(Inner {
             connections,
             import_batch: settings.import_batch,
+            changes: watch::Sender::default(),
             versions: ArcSwap::from_pointee(Text::empty(0)),
             names: ArcSwap::from_pointee(Text::empty(0)),
         }));
@@ -183,7 +189,9 @@ impl Store for SqliteStore {
 
     async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
         self.blocking(move |inner| {
-            inner.write(|transaction| push::push(transaction, &release, now))
+            let pushed = inner.write(|it| push::push(it, &release, now))?;
+            inner.changes.send_replace(());
+            Ok(pushed)
         })
         .await
     }
@@ -196,7 +204,9 @@ impl Store for SqliteStore {
     ) -> Result<(), YankError> {
         let (name, identity) = (name.clone(), identity.clone());
         self.blocking(move |inner| {
-            inner.write(|transaction| yank::yank(transaction, &name, &identity, now))
+            inner.write(|it| yank::yank(it, &name, &identity, now))?;
+            inner.changes.send_replace(());
+            Ok(())
         })
         .await
     }

@@ -8,3 +8,4 @@ mod package;
 mod package_mutations;
 mod ruby;
 mod store;
+mod webhooks;

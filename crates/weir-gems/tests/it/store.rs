@@ -1,13 +1,59 @@
 //! One suite for every store. What is particular to one of them comes behind it.
 
+/// Everything that every store promises, as tests of the one that `$open` makes: empty, with what
+/// must live as long; None: it can't be tested here, and has said so.
+macro_rules! suite {
+    ($open:expr) => {
+        suite! { $open;
+            a_new_store_has_texts_without_gems
+            a_push_is_everywhere_at_once
+            a_release_is_pushed_once
+            two_releases_never_share_a_file
+            names_that_look_alike_are_told
+            a_yank_takes_a_release_out
+            an_import_adds_what_is_not_there
+            an_import_takes_a_gem_that_comes_twice
+            pages_go_over_all_gems
+            names_that_no_gem_has_are_not_found
+            a_rebaseline_says_the_same_in_fewer_lines
+            keys_are_found_by_their_digests
+            webhooks::an_event_is_kept_with_its_change
+            webhooks::each_endpoint_has_its_own_place
+            webhooks::one_sender_has_an_endpoint
+            webhooks::so_many_events_are_kept
+        }
+    };
+    ($open:expr; $($name:ident $(:: $inner:ident)?)*) => { $(
+        suite! { @test $open; $name $(:: $inner)? }
+    )* };
+    (@test $open:expr; $name:ident) => { suite! { @as $name; $open; $name } };
+    (@test $open:expr; $module:ident :: $name:ident) => {
+        suite! { @as $name; $open; $module::$name }
+    };
+    (@as $test:ident; $open:expr; $($path:tt)*) => {
+        #[tokio::test]
+        async fn $test() {
+            let open = $open;
+            let Some((_guard, store)) = open() else { return };
+            crate::store::contract::$($path)*(store).await;
+        }
+    };
+}
+
 mod contract;
 mod killed;
 mod model;
+mod postgres;
 mod sqlite;
 
 use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore};
+
+/// A place in Postgres; None: there is none here, which was said.
+pub(crate) fn postgres_place() -> Option<postgres::Place> {
+    postgres::Place::new()
+}
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 

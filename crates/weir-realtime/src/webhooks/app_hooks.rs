@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use weir_base::secret::Secret;
+use weir_net::post::EndpointUrl;
 
-use super::endpoint_url::EndpointUrl;
 use super::extra_headers::ExtraHeaders;
 use super::kind::{Kind, Kinds};
 

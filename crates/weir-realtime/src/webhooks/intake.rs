@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 use weir_base::clock::Clock;
+use weir_base::seldom::Seldom;
 
 use super::metrics::{DropReason, WebhookMetrics};
-use super::seldom::Seldom;
 use super::settings::Limits;
 use super::told::Told;
 

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
+use weir_base::backoff::Backoff;
+use weir_base::seldom::Seldom;
 use weir_base::semaphore::OwnedPermit;
 
-use super::backoff::Backoff;
 use super::batch::Batch;
 use super::queue::Queue;
 use super::request::signed_request;
-use super::seldom::Seldom;
 use super::shared::Shared;
 use super::transport::{AttemptError, Transport};
 
@@ -102,7 +102,7 @@ impl<T: Transport> Lane<T> {
             self.queue.give_up();
             return;
         }
-        let delay = self.backoff.next();
+        let delay = self.backoff.next_delay();
         tokio::select! {
             () = sleep(delay) => {}
             () = self.shared.ending.requested() => {}

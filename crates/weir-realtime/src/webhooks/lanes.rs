@@ -7,13 +7,14 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use weir_base::seldom::Seldom;
+use weir_net::post::EndpointUrl;
 
 use super::app_hooks::{AppHooks, Endpoint};
 use super::batch::Destination;
 use super::lane::Lane;
 use super::metrics::DropReason;
 use super::queue::Queue;
-use super::seldom::Seldom;
 use super::shared::Shared;
 use super::told::Told;
 use super::transport::Open;
@@ -128,7 +129,7 @@ fn warn_of_dropped(app: &AppHooks, endpoint: &Endpoint, limit: DropReason) {
 }
 
 impl Key {
-    fn parts(&self) -> (&str, &super::endpoint_url::EndpointUrl, &str) {
+    fn parts(&self) -> (&str, &EndpointUrl, &str) {
         (&self.app_id, &self.endpoint.url, &self.endpoint.channel_prefix)
     }
 }

@@ -5,9 +5,10 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
 use weir_base::clock::Timestamp;
+use weir_net::post::Post;
 
 use super::batch::Batch;
-use super::transport::{AttemptError, Post};
+use super::transport::AttemptError;
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{CONTENT_TYPE, KEY_HEADER, SIGNATURE_HEADER, SignedBody};
 
@@ -18,9 +19,9 @@ pub(super) fn signed_request(batch: &Batch, now: Timestamp) -> Result<Post, Atte
     let signed = SignedBody::new(&token, now, batch.events.iter().map(|event| &*event.json));
     let mut request = Request::new(Full::new(Bytes::from(signed.body)));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = endpoint.url.target.clone();
+    *request.uri_mut() = endpoint.url.target().clone();
     let headers = request.headers_mut();
-    headers.insert(HOST, endpoint.url.authority.clone());
+    headers.insert(HOST, endpoint.url.authority().clone());
     headers.insert(CONTENT_TYPE_HEADER, HeaderValue::from_static(CONTENT_TYPE));
     headers.insert(USER_AGENT, HeaderValue::from_static("weir"));
     endpoint.headers.add_to(headers);

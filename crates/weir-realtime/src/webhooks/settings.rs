@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::trust::Trust;
+use weir_net::post::Trust;
 
 /// Times, trust and limits, shared by all apps and endpoints.
 #[derive(Clone, Debug)]

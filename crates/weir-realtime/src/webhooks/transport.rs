@@ -1,16 +1,12 @@
 //! One attempt: what it needs to be, and how it fails.
 
 use std::future::Future;
-use std::io;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Request, StatusCode};
+use weir_net::post::{EndpointUrl, Post, PostError, PostSettings, Poster};
 
-use super::endpoint_url::EndpointUrl;
 use super::metrics::FailureReason;
-
-pub(super) type Post = Request<Full<Bytes>>;
+use super::settings::Settings;
 
 /// Makes transports; one per endpoint.
 pub(super) trait Open: Send + 'static {
@@ -25,26 +21,42 @@ pub(super) trait Transport: Send + 'static {
     fn post(&mut self, post: Post) -> impl Future<Output = Result<(), AttemptError>> + Send;
 }
 
+impl Transport for Poster {
+    async fn post(&mut self, post: Post) -> Result<(), AttemptError> {
+        Ok(Self::post(self, post).await?)
+    }
+}
+
+/// Opens connections with the common settings.
+#[derive(Debug)]
+pub(super) struct Connections(Arc<PostSettings>);
+
+impl Connections {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self(Arc::new(PostSettings {
+            section: "realtime.webhooks",
+            connect_timeout: settings.connect_timeout,
+            response_timeout: settings.response_timeout,
+            keep_alive: settings.keep_alive,
+            response_bytes_max: settings.limits.response_bytes_max,
+            trust: settings.trust.clone(),
+        }))
+    }
+}
+
+impl Open for Connections {
+    type Transport = Poster;
+
+    fn open(&self, url: &EndpointUrl) -> Poster {
+        Poster::new(url.clone(), Arc::clone(&self.0))
+    }
+}
+
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttemptError {
-    #[error("cannot connect: {0}; is the receiver running, and is the URL right?")]
-    Connect(io::Error),
-    #[error(
-        "no TLS: {0}; if the receiver's certificate is from an authority of your own, name its \
-         file in realtime.webhooks.ca"
-    )]
-    Tls(io::Error),
-    #[error("no connection within realtime.webhooks.connect_timeout")]
-    ConnectTimeout,
-    #[error("no response within realtime.webhooks.response_timeout")]
-    ResponseTimeout,
-    #[error("no HTTP/1.1 response: {0}")]
-    Http(hyper::Error),
-    #[error("the answer was {0}; redirects are not followed, so write the URL that it names")]
-    Redirect(StatusCode),
-    #[error("the answer was {0}; it must be 200, or another code from 200 to 299")]
-    Status(StatusCode),
+    #[error(transparent)]
+    Post(#[from] PostError),
     #[error("the app's key can't be sent in a header; use letters and digits")]
     Key,
 }
@@ -52,11 +64,13 @@ pub(super) enum AttemptError {
 impl AttemptError {
     pub(super) const fn reason(&self) -> FailureReason {
         match self {
-            Self::Connect(_) => FailureReason::Connect,
-            Self::Tls(_) => FailureReason::Tls,
-            Self::ConnectTimeout | Self::ResponseTimeout => FailureReason::Timeout,
-            Self::Http(_) => FailureReason::Http,
-            Self::Redirect(_) | Self::Status(_) => FailureReason::Status,
+            Self::Post(PostError::Connect(_)) => FailureReason::Connect,
+            Self::Post(PostError::Tls(..)) => FailureReason::Tls,
+            Self::Post(PostError::ConnectTimeout(_) | PostError::ResponseTimeout(_)) => {
+                FailureReason::Timeout
+            }
+            Self::Post(PostError::Http(_)) => FailureReason::Http,
+            Self::Post(PostError::Redirect(_) | PostError::Status(_)) => FailureReason::Status,
             Self::Key => FailureReason::Request,
         }
     }

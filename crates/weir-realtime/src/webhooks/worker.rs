@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 use weir_base::shutdown::Shutdown;
 
-use super::connection::Connections;
 use super::held::Held;
 use super::intake::IntakeEnd;
 use super::lanes::Lanes;
 use super::shared::Shared;
 use super::told::Told;
+use super::transport::Connections;
 use super::transport::Open;
 
 /// Does the work: [`Worker::run`] it on any tokio runtime with time and IO.
@@ -27,7 +27,7 @@ impl Worker {
     /// is held any more, what is queued gets one more attempt, and after `drain_timeout` it is
     /// over, also for handles that are still there: what is left is dropped, counted and logged.
     pub async fn run(self) {
-        let connections = Connections(Arc::clone(&self.shared));
+        let connections = Connections::new(&self.shared.settings);
         self.run_with(connections).await;
     }
 

@@ -3,11 +3,12 @@
 use rusqlite::Connection;
 use weir_base::clock::Timestamp;
 
-use super::index::{Derived, go_on};
+use super::index::go_on;
 use super::text_rows::Writing;
 use super::{Inner, rows};
 use crate::index::{names, versions};
 use crate::release::Release;
+use crate::store::derived::Derived;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
 
 pub(super) fn import(

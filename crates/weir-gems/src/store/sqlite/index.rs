@@ -5,30 +5,15 @@ use weir_base::clock::Timestamp;
 
 use super::rows;
 use super::text_rows::Writing;
-use crate::dependency_api::{Fragment, write_fragment};
+use crate::dependency_api::Fragment;
 use crate::index::digest::Digests;
 use crate::index::versions::Change;
-use crate::index::{info, names, versions};
-use crate::release::{Identity, Release};
+use crate::index::{names, versions};
+use crate::release::Identity;
+use crate::store::derived::Derived;
 use crate::store::{StoreError, TextKind};
 
-/// What follows from the releases of one gem.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Derived {
-    pub(super) info: String,
-    pub(super) digests: Digests,
-    pub(super) fragment: Vec<u8>,
-}
-
 impl Derived {
-    /// `releases` are in order.
-    pub(super) fn of(releases: &[Release]) -> Self {
-        let mut text = String::new();
-        info::write(&mut text, releases);
-        let digests = Digests::of(text.as_bytes());
-        Self { info: text, digests, fragment: write_fragment(releases) }
-    }
-
     /// Writes it in place of what was there.
     pub(super) fn store(
         &self,

@@ -3,11 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
-use super::locate::{cuts, exists};
-use super::{index, rows};
+use super::locate::exists;
+use super::{index, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::cuts::cuts;
 use crate::store::{Conflict, LOOKALIKES_MAX, NewRelease, PushError, Pushed, StoreError};
 
 pub(super) fn push(
@@ -33,6 +34,7 @@ pub(super) fn push(
         .prepare_cached("INSERT INTO specifications VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![gem.id, number, platform, gemspec_rz, about])?;
     index::apply(connection, gem, name.as_str(), Change::Pushed, &release.identity)?;
+    webhook_rows::tell(connection, Change::Pushed, name, release, Some(about), now)?;
     Ok(Pushed { lookalikes })
 }
 

@@ -1,17 +1,16 @@
 //! Everything that follows from the releases, computed anew one gem at a time and compared.
 
-mod replay;
-
-use hashbrown::HashMap;
 use rusqlite::{Connection, OptionalExtension};
 use weir_base::clock::Timestamp;
 
-use self::replay::Replayed;
-use super::index::{self, Derived};
+use super::index;
 use super::rows::{self, RELEASE};
+use super::text_rows::number;
 use crate::index::digest::Digests;
 use crate::release::Release;
-use crate::store::{Report, StoreError};
+use crate::store::derived::Derived;
+use crate::store::verification::{Reading, StoredText, Verification};
+use crate::store::{Report, StoreError, TextKind};
 
 /// Compares only.
 pub(super) fn check(connection: &Connection) -> Result<Report, StoreError> {
@@ -28,27 +27,48 @@ pub(super) fn fix(connection: &Connection, now: Timestamp) -> Result<Report, Sto
     Ok(report)
 }
 
-type Replace<'a> = &'a dyn Fn(i64, &Derived, usize) -> Result<(), StoreError>;
-
 fn run(
     connection: &Connection,
     replace: impl Fn(i64, &Derived, usize) -> Result<(), StoreError>,
 ) -> Result<Report, StoreError> {
-    let mut report = Report::default();
-    let mut listed = replay::versions(connection, &mut report)?;
-    let mut names = replay::names(connection, &mut report)?;
-    let mut comparison =
-        Comparison { connection, listed: &mut listed, names: &mut names, replace: &replace };
-    for_each_gem(connection, |id, name, releases| comparison.gem(&mut report, id, name, releases))?;
-    for (name, listed) in &listed.gems {
-        if listed.releases != 0 {
-            report.problem(|| format!("/versions has releases of {name} that there are not"));
+    let mut verification = Verification::default();
+    text(connection, TextKind::Versions, &mut verification)?;
+    text(connection, TextKind::Names, &mut verification)?;
+    for_each_gem(connection, |id, name, releases| {
+        let derived = Derived::of(releases);
+        let is_stored = is_stored(connection, id, &derived, releases.len())?;
+        verification.gem(name, releases, &derived, is_stored);
+        match is_stored {
+            true => Ok(()),
+            false => replace(id, &derived, releases.len()),
         }
+    })?;
+    Ok(verification.finish())
+}
+
+fn text(
+    connection: &Connection,
+    kind: TextKind,
+    verification: &mut Verification,
+) -> Result<(), StoreError> {
+    let mut reading = Reading::of(kind);
+    let mut statement = connection
+        .prepare_cached("SELECT start, content FROM pieces WHERE kind = ?1 ORDER BY start")?;
+    let mut rows = statement.query([number(kind)])?;
+    while let Some(row) = rows.next()? {
+        let content = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        let start = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(u64::MAX);
+        verification.piece(&mut reading, start, content);
     }
-    for name in names.into_keys() {
-        report.problem(|| format!("/names has {name}, which has no release"));
-    }
-    Ok(report)
+    let stored = connection
+        .prepare_cached("SELECT length, md5, sha256, state FROM texts WHERE kind = ?1")?
+        .query_row([number(kind)], |row| {
+            let length = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(u64::MAX);
+            let digests = Digests { md5: row.get(1)?, sha256: row.get(2)? };
+            Ok(StoredText { length, digests, state: row.get(3)? })
+        });
+    verification.text_ends(reading, stored.optional()?);
+    Ok(())
 }
 
 /// All gems with their releases in order, one at a time.
@@ -91,56 +111,23 @@ fn for_each_gem(
     Ok(())
 }
 
-struct Comparison<'a> {
-    connection: &'a Connection,
-    listed: &'a mut Replayed,
-    names: &'a mut HashMap<String, ()>,
-    replace: Replace<'a>,
-}
-
-impl Comparison<'_> {
-    fn gem(
-        &mut self,
-        report: &mut Report,
-        id: i64,
-        name: &str,
-        releases: &[Release],
-    ) -> Result<(), StoreError> {
-        report.gems += 1;
-        report.releases += releases.len() as u64;
-        let derived = Derived::of(releases);
-        if !self.is_stored(id, &derived, releases.len())? {
-            report.problem(|| format!("what is stored of {name} is not what follows from it"));
-            (self.replace)(id, &derived, releases.len())?;
-        }
-        let expected = releases.iter().fold(0_u64, |sum, release| {
-            sum.wrapping_add(self.listed.digest(&release.identity.to_string()))
-        });
-        let listed = self.listed.gems.remove(name).unwrap_or_default();
-        if listed.releases != expected {
-            report.problem(|| format!("/versions has other releases of {name} than there are"));
-        } else if !releases.is_empty() && listed.md5 != derived.digests.md5 {
-            report.problem(|| format!("/versions has another digest of {name} than its /info"));
-        }
-        if self.names.remove(name).is_some() == releases.is_empty() {
-            report.problem(|| format!("/names is wrong about {name}"));
-        }
-        Ok(())
-    }
-
-    fn is_stored(&self, id: i64, derived: &Derived, live: usize) -> Result<bool, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT md5, infos.sha256, infos.content, fragments.content, live FROM gems
-             JOIN infos ON infos.gem = gems.id JOIN fragments ON fragments.gem = gems.id
-             WHERE gems.id = ?1",
-        )?;
-        let found = statement.query_row([id], |row| {
-            let digests = Digests { md5: row.get(0)?, sha256: row.get(1)? };
-            Ok(digests == derived.digests
-                && row.get_ref(2)?.as_blob()? == derived.info.as_bytes()
-                && row.get_ref(3)?.as_blob()? == derived.fragment
-                && row.get::<_, i64>(4)? == i64::try_from(live).unwrap_or(i64::MAX))
-        });
-        Ok(found.optional()?.unwrap_or(false))
-    }
+fn is_stored(
+    connection: &Connection,
+    id: i64,
+    derived: &Derived,
+    live: usize,
+) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT md5, infos.sha256, infos.content, fragments.content, live FROM gems
+         JOIN infos ON infos.gem = gems.id JOIN fragments ON fragments.gem = gems.id
+         WHERE gems.id = ?1",
+    )?;
+    let found = statement.query_row([id], |row| {
+        let digests = Digests { md5: row.get(0)?, sha256: row.get(1)? };
+        Ok(digests == derived.digests
+            && row.get_ref(2)?.as_blob()? == derived.info.as_bytes()
+            && row.get_ref(3)?.as_blob()? == derived.fragment
+            && row.get::<_, i64>(4)? == i64::try_from(live).unwrap_or(i64::MAX))
+    });
+    Ok(found.optional()?.unwrap_or(false))
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
 use super::rows::Time;
-use super::{index, rows};
+use super::{index, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Identity;
@@ -36,5 +36,6 @@ pub(super) fn yank(
         )?
         .execute(params![gem.id, number, platform, Time(now)])?;
     index::apply(connection, gem, name.as_str(), Change::Yanked, identity)?;
+    webhook_rows::tell_of_yank(connection, gem.id, name, identity, now)?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What every store promises. A store's test makes an empty one for each of these.
 
+pub(crate) mod webhooks;
+
 use std::time::Duration;
 
 use weir_gems::index::digest::Digests;
@@ -164,6 +166,38 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     assert_eq!((done.gems, done.releases, done.known), (0, 0, 7));
     let same = store.text(TextKind::Versions).await.unwrap();
     assert_eq!(same.digests, versions.digests);
+}
+
+pub(super) async fn an_import_takes_a_gem_that_comes_twice(store: impl Store) {
+    let gem = |name: &str, versions: &[&str]| ImportedGem {
+        name: name.parse().unwrap(),
+        releases: versions.iter().map(|version| release(version, "")).collect(),
+    };
+    let gems = [gem("a", &["1", "1"]), gem("a", &["1", "2"]), gem("b", &[]), gem("a", &["3"])];
+    let done = store.import(gems.into_iter(), NOW).await.unwrap();
+    assert_eq!((done.gems, done.releases, done.known), (2, 3, 2));
+    let info = store.info("a").await.unwrap().unwrap();
+    assert_eq!(versions_of_info(&info.content), ["1", "2", "3"]);
+    assert_eq!(&store.info("b").await.unwrap().unwrap().content[..], b"---\n");
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn names_that_no_gem_has_are_not_found(store: impl Store) {
+    store.push(new("a", "1"), NOW).await.unwrap();
+    for name in ["", "A", "a\0", "\0-1", "a' OR true --", "ä", &"x".repeat(10_000)] {
+        assert_eq!(store.info(name).await.unwrap(), None, "{name:?}");
+        let found = store.fragments(&[name, "a", name]).await.unwrap();
+        assert_eq!(found.len(), 1, "{name:?}");
+        let full_name = format!("{name}-1");
+        assert_eq!(store.file(&full_name).await.unwrap(), None, "{name:?}");
+        assert_eq!(store.gemspec(&full_name).await.unwrap(), None, "{name:?}");
+    }
+    let names = ["b", "a", "c"];
+    store.push(new("c", "1"), NOW).await.unwrap();
+    let found = store.fragments(&names).await.unwrap();
+    let found: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(found, ["a", "c"]);
+    assert!(store.fragments(&[]).await.unwrap().is_empty());
 }
 
 pub(super) async fn pages_go_over_all_gems(store: impl Store) {

@@ -8,24 +8,35 @@ use std::process::{Command, Stdio};
 use weir_gems::store::{ImportedGem, SqliteSettings, SqliteStore, Store};
 
 use super::contract::assert_consistent;
+use super::postgres::{self, Place};
 use super::{NOW, identity, new, release};
 use crate::client::versions_of_info;
 
-const FOLDER: &str = "WEIR_GEMS_KILLED_FOLDER";
+/// Where the child's store is: a folder, or a URL and a schema.
+const TARGET: &str = "WEIR_GEMS_KILLED_TARGET";
 const KILLS: usize = 8;
 /// Lines that the child prints before it is killed, at most.
 const ACKNOWLEDGED_MAX: usize = 40;
 
-fn settings(folder: PathBuf) -> SqliteSettings {
-    SqliteSettings { import_batch: 3, ..SqliteSettings::new(folder.join("gems.db")) }
+fn sqlite(folder: PathBuf) -> SqliteStore {
+    let settings =
+        SqliteSettings { import_batch: 3, ..SqliteSettings::new(folder.join("gems.db")) };
+    SqliteStore::open(&settings, NOW).unwrap()
 }
 
-/// Not a test by itself: the process that is killed. Says what was done, after it was done.
+/// Not a test by itself: the process that is killed.
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "this is how the parent names its folder")]
+#[expect(clippy::disallowed_methods, reason = "this is how the parent names its store")]
 async fn child() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
-    let store = SqliteStore::open(&settings(folder.into()), NOW).unwrap();
+    let Ok(target) = std::env::var(TARGET) else { return };
+    match target.split_once(' ') {
+        None => work(sqlite(target.into())).await,
+        Some((url, schema)) => work(postgres::open(&postgres::settings(url, schema))).await,
+    }
+}
+
+/// Says what was done, after it was done.
+async fn work(store: impl Store) {
     let first = versions(&store).await.len();
     for number in first.. {
         store.push(new("shop", &format!("{number}.0")), NOW).await.unwrap();
@@ -44,16 +55,16 @@ async fn child() {
     }
 }
 
-async fn versions(store: &SqliteStore) -> Vec<String> {
+async fn versions(store: &impl Store) -> Vec<String> {
     let info = store.info("shop").await.unwrap();
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
 }
 
 /// What a child has said before it was killed.
-fn kill_after(folder: &std::path::Path, lines: usize) -> Vec<String> {
+fn kill_after(target: &str, lines: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::killed::child", "--nocapture"])
-        .env(FOLDER, folder)
+        .env(TARGET, target)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -78,11 +89,23 @@ fn kill_after(folder: &std::path::Path, lines: usize) -> Vec<String> {
 #[tokio::test]
 async fn what_was_acknowledged_survives_kills() {
     let folder = tempfile::tempdir().unwrap();
+    let open = || sqlite(folder.path().to_owned());
+    survives_kills(folder.path().to_str().unwrap(), open).await;
+}
+
+#[tokio::test]
+async fn what_postgres_acknowledged_survives_kills_of_weir() {
+    let Some(place) = Place::new() else { return };
+    let (url, schema) = place.address();
+    survives_kills(&format!("{url} {schema}"), || place.store()).await;
+}
+
+async fn survives_kills<S: Store>(target: &str, open: impl Fn() -> S) {
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..KILLS {
-        let said = kill_after(folder.path(), random.usize(1..ACKNOWLEDGED_MAX));
+        let said = kill_after(target, random.usize(1..ACKNOWLEDGED_MAX));
         assert!(!said.is_empty());
-        let store = SqliteStore::open(&settings(folder.path().to_owned()), NOW).unwrap();
+        let store = open();
         assert_consistent(&store).await;
         let versions = versions(&store).await;
         for line in &said {

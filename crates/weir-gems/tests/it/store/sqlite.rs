@@ -5,31 +5,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use weir_gems::store::{Repair, SqliteStore, Store, StoreError, TextKind};
 
-use super::contract::{self, assert_consistent};
+use super::contract::assert_consistent;
 use super::{NOW, identity, model, new, settings, sqlite};
 
-macro_rules! suite {
-    ($($name:ident)*) => { $(
-        #[tokio::test]
-        async fn $name() {
-            let (_folder, store) = sqlite();
-            contract::$name(store).await;
-        }
-    )* };
-}
-
-suite! {
-    a_new_store_has_texts_without_gems
-    a_push_is_everywhere_at_once
-    a_release_is_pushed_once
-    two_releases_never_share_a_file
-    names_that_look_alike_are_told
-    a_yank_takes_a_release_out
-    an_import_adds_what_is_not_there
-    pages_go_over_all_gems
-    a_rebaseline_says_the_same_in_fewer_lines
-    keys_are_found_by_their_digests
-}
+suite!(|| Some(sqlite()));
 
 #[tokio::test]
 async fn a_client_that_fetches_tails_knows_what_is_there() {

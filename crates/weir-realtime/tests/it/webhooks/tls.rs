@@ -38,7 +38,7 @@ async fn an_authority_of_ones_own_is_believed_when_its_file_is_named() {
     let (folder, acceptor) = authority("localhost");
     let mut receiver = Receiver::start_with(Some(acceptor)).await;
     let url = format!("https://localhost:{}/hooks", receiver.address.port());
-    let trust = Trust::with_ca(&folder.path().join("ca.pem")).unwrap();
+    let trust = Trust::with_ca(&folder.path().join("ca.pem"), "realtime.webhooks.ca").unwrap();
     let bench = Bench::start(&[&url], |settings| settings.trust = trust);
     for channel in ["1", "2"] {
         bench.tell(&miss(channel));
@@ -60,7 +60,7 @@ async fn a_certificate_of_an_unknown_authority_or_for_another_name_is_refused() 
         let receiver = Receiver::start_with(Some(acceptor)).await;
         let url = format!("https://localhost:{}/", receiver.address.port());
         let trust = match is_known {
-            true => Trust::with_ca(&folder.path().join("ca.pem")).unwrap(),
+            true => Trust::with_ca(&folder.path().join("ca.pem"), "realtime.webhooks.ca").unwrap(),
             false => Trust::public(),
         };
         let bench = Bench::start(&[&url], |settings| settings.trust = trust);

@@ -121,7 +121,7 @@ fn read_trust(keys: &mut Keys<'_>, trust: &mut Trust) {
         ),
         &mut ca,
     );
-    match ca.as_deref().map(Trust::with_ca) {
+    match ca.as_deref().map(|path| Trust::with_ca(path, "realtime.webhooks.ca")) {
         None => {}
         Some(Ok(read)) => *trust = read,
         Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),

@@ -15,13 +15,14 @@ use weir_base::shutdown::Shutdown;
 
 use super::super::super::Webhooks;
 use super::super::super::app_hooks::{AppHooks, Endpoint};
-use super::super::super::endpoint_url::EndpointUrl;
 use super::super::super::extra_headers::ExtraHeaders;
 use super::super::super::kind::Kinds;
 use super::super::super::metrics::WebhookMetrics;
 use super::super::super::settings::Settings;
 use super::super::super::shared::Shared;
-use super::super::super::transport::{AttemptError, Open, Post, Transport};
+use super::super::super::transport::{AttemptError, Open, Transport};
+use weir_net::post::{EndpointUrl, Post, PostError};
+
 use crate::pusher::signature::Token;
 use crate::pusher::webhook::{SIGNATURE_HEADER, WebhookEvent};
 
@@ -68,7 +69,7 @@ impl Open for Script {
     type Transport = Scripted;
 
     fn open(&self, url: &EndpointUrl) -> Scripted {
-        Scripted { host: url.host.to_string(), script: self.clone() }
+        Scripted { host: url.host().to_owned(), script: self.clone() }
     }
 }
 
@@ -83,7 +84,9 @@ impl Transport for Scripted {
         };
         match answer {
             Answer::Status(200..=299) => Ok(()),
-            Answer::Status(code) => Err(AttemptError::Status(StatusCode::from_u16(code).unwrap())),
+            Answer::Status(code) => {
+                Err(PostError::Status(StatusCode::from_u16(code).unwrap()).into())
+            }
             Answer::Hang => std::future::pending().await,
         }
     }

@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_base::clock::Timestamp;
+use crate::clock::Timestamp;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lets one through, and the next after ten seconds. Never waits.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub struct Seldom {
     next_micros: AtomicU64,
 }
 
 impl Seldom {
-    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+    /// Whether this one may pass.
+    pub fn is_due(&self, now: Timestamp) -> bool {
         let next = self.next_micros.load(Ordering::Relaxed);
         let after = (now + INTERVAL).as_micros();
         now.as_micros() >= next

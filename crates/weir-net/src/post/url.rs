@@ -18,9 +18,9 @@ pub struct EndpointUrl {
     /// With `https`: whom the certificate must name.
     pub(super) tls: Option<ServerName<'static>>,
     /// The header `Host`.
-    pub(super) authority: HeaderValue,
+    authority: HeaderValue,
     /// Path and query.
-    pub(super) target: Uri,
+    target: Uri,
 }
 
 /// Why a text is no endpoint's URL. Says what to write.
@@ -56,6 +56,26 @@ pub enum EndpointUrlError {
          %20 and the like"
     )]
     Malformed(String),
+}
+
+impl EndpointUrl {
+    /// What connections go to: a name or an address, without brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The header `Host`.
+    #[must_use]
+    pub fn authority(&self) -> &HeaderValue {
+        &self.authority
+    }
+
+    /// Path and query: what a request asks for.
+    #[must_use]
+    pub fn target(&self) -> &Uri {
+        &self.target
+    }
 }
 
 impl FromStr for EndpointUrl {

@@ -12,20 +12,18 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone, Debug)]
 pub struct Trust(Arc<ClientConfig>);
 
-/// Why a file of certificate authorities (`realtime.webhooks.ca`) can't be used.
+/// Why a file of certificate authorities can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// The file can't be read.
-    #[error("cannot read realtime.webhooks.ca {path}: {source}")]
-    Read { path: PathBuf, source: std::io::Error },
+    #[error("cannot read {setting} {path}: {source}")]
+    Read { setting: &'static str, path: PathBuf, source: std::io::Error },
     /// No certificate in it.
-    #[error(
-        "realtime.webhooks.ca {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
-    )]
-    Nothing { path: PathBuf },
+    #[error("{setting} {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
+    Nothing { setting: &'static str, path: PathBuf },
     /// PEM or certificate, but damaged.
-    #[error("realtime.webhooks.ca {path} holds a damaged certificate: {reason}")]
-    Damaged { path: PathBuf, reason: String },
+    #[error("{setting} {path} holds a damaged certificate: {reason}")]
+    Damaged { setting: &'static str, path: PathBuf, reason: String },
 }
 
 impl Trust {
@@ -35,14 +33,17 @@ impl Trust {
         Self::of(public_roots())
     }
 
-    /// The public ones and those in a PEM file.
+    /// The public ones and those in a PEM file, which is named by `setting`.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn with_ca(path: &Path) -> Result<Self, CaError> {
-        let text = std::fs::read(path)
-            .map_err(|source| CaError::Read { path: path.to_owned(), source })?;
-        let damaged = |reason: String| CaError::Damaged { path: path.to_owned(), reason };
+    pub fn with_ca(path: &Path, setting: &'static str) -> Result<Self, CaError> {
+        let text = std::fs::read(path).map_err(|source| CaError::Read {
+            setting,
+            path: path.to_owned(),
+            source,
+        })?;
+        let damaged = |reason: String| CaError::Damaged { setting, path: path.to_owned(), reason };
         let mut roots = public_roots();
         let public = roots.len();
         for certificate in CertificateDer::pem_slice_iter(&text) {
@@ -50,7 +51,7 @@ impl Trust {
             roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
         }
         if roots.len() == public {
-            return Err(CaError::Nothing { path: path.to_owned() });
+            return Err(CaError::Nothing { setting, path: path.to_owned() });
         }
         Ok(Self::of(roots))
     }
@@ -65,6 +66,14 @@ impl Trust {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self(Arc::new(config))
+    }
+
+    /// For another protocol than HTTP over TLS.
+    #[must_use]
+    pub fn client_config(&self) -> ClientConfig {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols.clear();
+        config
     }
 
     pub(super) fn connector(&self) -> TlsConnector {
@@ -84,7 +93,7 @@ mod tests {
     fn each_mistake_names_the_setting_and_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
-        let error = || Trust::with_ca(&path).unwrap_err();
+        let error = || Trust::with_ca(&path, "realtime.webhooks.ca").unwrap_err();
         assert!(matches!(error(), CaError::Read { .. }));
         std::fs::write(&path, "").unwrap();
         assert!(matches!(error(), CaError::Nothing { .. }));

@@ -1,0 +1,272 @@
+//! A store in Postgres, for several Weirs at once.
+//!
+//! Each connection is used by one operation at a time, and each operation is bounded in time. What
+//! writes takes turns: within a process by a lock of ours, among processes by one of Postgres, which
+//! a transaction holds to its end. So a writer sees all that was written before, in whatever order
+//! writers come, and no commit fails because of another. Readers never wait for writers: each sees
+//! one state, by asking one question or in a transaction with a snapshot. A text that a process has
+//! read is compared with the database at each use, so it is seen at once what another one pushed.
+//!
+//! Postgres need not be there when Weir starts: tables are made on the first connection.
+
+mod connect;
+mod failure;
+mod import;
+mod index;
+mod key_rows;
+mod locate;
+mod metrics;
+mod pool;
+mod prepare;
+mod push;
+mod read;
+mod rows;
+mod settings;
+mod text_rows;
+mod url;
+mod verify;
+mod webhook_rows;
+mod webhooks;
+mod write;
+mod yank;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
+use weir_base::clock::{Clock, Timestamp};
+
+use self::connect::{Connector, IoThread};
+use self::metrics::Limit;
+use self::pool::{Lease, Pool};
+use super::{
+    FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
+    Report, Store, StoreError, StoredFile, TextKind, YankError,
+};
+use crate::index::text::Text;
+use crate::name::GemName;
+use crate::release::Identity;
+
+pub use self::metrics::PostgresMetrics;
+pub use self::settings::{PostgresLimits, PostgresSettings, SchemaName, SchemaNameError};
+pub use self::url::{PostgresUrl, PostgresUrlError};
+
+/// The store in Postgres. Clones share it.
+#[derive(Clone, Debug)]
+pub struct PostgresStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pool: Pool,
+    /// Behind the pool, so that it outlives its connections.
+    io: IoThread,
+    clock: Clock,
+    schema: SchemaName,
+    import_batch: usize,
+    /// Told when something was pushed or yanked here.
+    changes: watch::Sender<()>,
+    is_prepared: AtomicBool,
+    /// tokio's: held while a write waits for Postgres.
+    writing: Mutex<()>,
+    versions: Cached,
+    names: Cached,
+}
+
+/// A text as it was last read.
+#[derive(Debug)]
+struct Cached {
+    text: ArcSwap<Text>,
+    /// tokio's: who reads it anew does so for all that wait.
+    reading: Mutex<()>,
+}
+
+impl PostgresStore {
+    /// A store that connects when it is first needed.
+    ///
+    /// # Errors
+    /// The file of certificate authorities can't be used, or no thread could be made.
+    pub fn open(
+        settings: &PostgresSettings,
+        clock: Clock,
+        metrics: PostgresMetrics,
+    ) -> Result<Self, StoreError> {
+        let io = IoThread::start()?;
+        let connector = Connector::new(settings, &io, metrics.clone())?;
+        let pool = Pool::new(settings, connector, clock.clone(), metrics)?;
+        Ok(Self(Arc::new(Inner {
+            pool,
+            io,
+            clock,
+            schema: settings.schema.clone(),
+            import_batch: settings.import_batch.max(1),
+            changes: watch::Sender::default(),
+            is_prepared: AtomicBool::new(false),
+            writing: Mutex::default(),
+            versions: Cached::empty(),
+            names: Cached::empty(),
+        })))
+    }
+
+    /// Connects, and makes the tables that are missing. Otherwise the first operation does it.
+    ///
+    /// # Errors
+    /// There is no connection, or the tables are another Weir's.
+    pub async fn prepare(&self) -> Result<(), StoreError> {
+        self.0.lease().await.map(drop)
+    }
+}
+
+impl Cached {
+    fn empty() -> Self {
+        Self { text: ArcSwap::from_pointee(Text::empty(0)), reading: Mutex::default() }
+    }
+}
+
+impl Inner {
+    /// A connection to a database with our tables.
+    async fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
+        let lease = self.pool.lease().await?;
+        if self.is_prepared.load(Ordering::Acquire) {
+            return Ok(lease);
+        }
+        let inner = Arc::clone(self);
+        let prepared = self.io.spawn(async move { inner.prepare(lease).await });
+        prepared.await.map_err(|error| StoreError::Abandoned(error.to_string()))??;
+        self.is_prepared.store(true, Ordering::Release);
+        self.pool.lease().await
+    }
+
+    /// Makes the tables. The connection has other timeouts afterwards, and perhaps a lock.
+    async fn prepare(&self, mut lease: Lease) -> Result<(), StoreError> {
+        let time = self.pool.limits.maintenance_timeout;
+        let now = self.clock.now();
+        let result = timeout(time, prepare::prepare(&mut lease, &self.schema, time, now)).await;
+        lease.close();
+        result.unwrap_or(Err(StoreError::Late { limit: Limit::Maintenance.setting() }))
+    }
+
+    fn cached(&self, kind: TextKind) -> &Cached {
+        match kind {
+            TextKind::Versions => &self.versions,
+            TextKind::Names => &self.names,
+        }
+    }
+
+    async fn text(self: &Arc<Self>, kind: TextKind) -> Result<Text, StoreError> {
+        let cached = self.cached(kind);
+        if let Some(text) = self.current(kind).await? {
+            return Ok(text);
+        }
+        let late = |_| StoreError::Late { limit: Limit::Text.setting() };
+        let time = self.pool.limits.text_timeout;
+        let _reading = timeout(time, cached.reading.lock()).await.map_err(late)?;
+        // Who had the lock may have read it.
+        if let Some(text) = self.current(kind).await? {
+            return Ok(text);
+        }
+        let mut lease = self.lease().await?;
+        let known = Text::clone(&cached.text.load());
+        let fresh = timeout(time, text_rows::fresh(&mut lease, kind, &known, time)).await;
+        let fresh = self.pool.settle(lease, Limit::Text, fresh)?;
+        cached.text.store(Arc::new(fresh.clone()));
+        Ok(fresh)
+    }
+
+    /// The text as it was read, if it is still so.
+    async fn current(self: &Arc<Self>, kind: TextKind) -> Result<Option<Text>, StoreError> {
+        let lease = self.lease().await?;
+        let known = Text::clone(&self.cached(kind).text.load());
+        let time = self.pool.limits.query_timeout;
+        let is_current = timeout(time, text_rows::is_current(&lease, kind, &known)).await;
+        let is_current = self.pool.settle(lease, Limit::Query, is_current)?;
+        Ok(is_current.then_some(known))
+    }
+}
+
+/// A question with one connection, within `query_timeout`.
+macro_rules! ask {
+    ($store:expr, $question:path $(, $argument:expr)*) => {{
+        let inner = &$store.0;
+        let lease = inner.lease().await?;
+        let answer = timeout(inner.pool.limits.query_timeout, $question(&lease $(, $argument)*));
+        let answer = answer.await;
+        inner.pool.settle(lease, Limit::Query, answer)
+    }};
+}
+
+impl Store for PostgresStore {
+    async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {
+        self.0.text(kind).await
+    }
+
+    async fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
+        ask!(self, read::info, name)
+    }
+
+    async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        ask!(self, read::fragments, names)
+    }
+
+    async fn fragment_page(&self, from: u64, gems_max: usize) -> Result<FragmentPage, StoreError> {
+        ask!(self, read::fragment_page, from, gems_max)
+    }
+
+    async fn file(&self, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
+        ask!(self, locate::file, full_name)
+    }
+
+    async fn gemspec(&self, full_name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        ask!(self, locate::gemspec, full_name)
+    }
+
+    async fn push(&self, release: NewRelease, now: Timestamp) -> Result<Pushed, PushError> {
+        let pushed = push::push(&self.0, release, now).await?;
+        self.0.changes.send_replace(());
+        Ok(pushed)
+    }
+
+    async fn yank(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+        now: Timestamp,
+    ) -> Result<(), YankError> {
+        yank::yank(&self.0, name, identity, now).await?;
+        self.0.changes.send_replace(());
+        Ok(())
+    }
+
+    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    where
+        I: Iterator<Item = ImportedGem> + Send + 'static,
+    {
+        import::import(&self.0, gems, now).await
+    }
+
+    async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {
+        let limit = Limit::Maintenance;
+        self.0.write(limit, move |it| Box::pin(index::rebaseline(it, now))).await
+    }
+
+    async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
+        verify::verify(&self.0, repair, now).await
+    }
+
+    async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
+        key_rows::add(&self.0, key).await
+    }
+
+    async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>, StoreError> {
+        ask!(self, key_rows::by_hash, hash)
+    }
+
+    async fn keys(&self) -> Result<Vec<Key>, StoreError> {
+        ask!(self, key_rows::all)
+    }
+
+    async fn remove_key(&self, id: u64) -> Result<bool, StoreError> {
+        key_rows::remove(&self.0, id).await
+    }
+}

@@ -1,0 +1,85 @@
+//! Releases by their full names.
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+
+use super::pool::Lease;
+use super::rows::digest;
+use crate::release::Checksum;
+use crate::store::cuts::{Cut, cuts};
+use crate::store::{StoreError, StoredFile};
+
+/// The ways to cut a full name, as columns.
+#[derive(Default)]
+struct Cuts<'a> {
+    names: Vec<&'a str>,
+    numbers: Vec<String>,
+    platforms: Vec<String>,
+}
+
+/// Joins each cut with its release; of several the first.
+const RELEASE_OF_CUT: &str = "FROM unnest($1::text[], $2::text[], $3::text[])
+     WITH ORDINALITY AS cut (name, number, platform, place)
+     JOIN gems ON gems.name = cut.name
+     JOIN releases ON releases.gem = gems.id AND releases.number = cut.number
+          AND releases.platform = cut.platform";
+
+impl<'a> Cuts<'a> {
+    fn of(all: impl Iterator<Item = Cut<'a>>) -> Self {
+        let mut columns = Self::default();
+        // Postgres has no text with this character, and no gem has such a name.
+        for cut in all.filter(|cut| !cut.name.contains('\0')) {
+            columns.names.push(cut.name);
+            columns.numbers.push(cut.identity.number.as_str().to_owned());
+            columns.platforms.push(cut.identity.platform.as_str().to_owned());
+        }
+        columns
+    }
+}
+
+async fn first(lease: &Lease, full_name: &str, sql: &str) -> Result<Option<Row>, StoreError> {
+    let columns = Cuts::of(cuts(full_name));
+    let statement = lease.prepare_cached(sql).await?;
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&columns.names, &columns.numbers, &columns.platforms];
+    Ok(lease.query_opt(&statement, &parameters).await?)
+}
+
+pub(super) async fn file(lease: &Lease, full_name: &str) -> Result<Option<StoredFile>, StoreError> {
+    let sql = format!(
+        "SELECT sha256, bytes {RELEASE_OF_CUT}
+         WHERE yanked_at IS NULL AND bytes IS NOT NULL ORDER BY place LIMIT 1"
+    );
+    let Some(row) = first(lease, full_name, &sql).await? else { return Ok(None) };
+    let bytes = u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or_default();
+    Ok(Some(StoredFile { checksum: Checksum(digest(&row, 0)?), bytes }))
+}
+
+pub(super) async fn gemspec(lease: &Lease, full_name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let sql = format!(
+        "SELECT gemspec_rz {RELEASE_OF_CUT}
+         JOIN specifications ON specifications.gem = releases.gem
+              AND specifications.number = releases.number
+              AND specifications.platform = releases.platform
+         WHERE yanked_at IS NULL ORDER BY place LIMIT 1"
+    );
+    let row = first(lease, full_name, &sql).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// A release of another gem that has this full name too, yanked or not: its name and version.
+pub(super) async fn other(
+    transaction: &Transaction<'_>,
+    name: &str,
+    full_name: &str,
+) -> Result<Option<String>, StoreError> {
+    let columns = Cuts::of(cuts(full_name).filter(|cut| cut.name != name));
+    let sql = format!("SELECT place {RELEASE_OF_CUT} ORDER BY place LIMIT 1");
+    let statement = transaction.prepare_cached(&sql).await?;
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&columns.names, &columns.numbers, &columns.platforms];
+    let Some(row) = transaction.query_opt(&statement, &parameters).await? else { return Ok(None) };
+    let place = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default();
+    let found = cuts(full_name).filter(|cut| cut.name != name).nth(place.saturating_sub(1));
+    Ok(found.map(|cut| format!("{} {}", cut.name, cut.identity)))
+}

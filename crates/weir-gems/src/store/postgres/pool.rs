@@ -1,0 +1,120 @@
+//! Who may use a connection, and for how long.
+
+use std::ops::{Deref, DerefMut};
+
+use deadpool_postgres::{
+    ClientWrapper, Manager, ManagerConfig, Object, Pool as Connections, RecyclingMethod, Runtime,
+    Timeouts,
+};
+use tokio::time::error::Elapsed;
+use weir_base::clock::Clock;
+
+use super::connect::{Connector, config};
+use super::failure;
+use super::metrics::{Counted, Limit, PostgresMetrics};
+use super::settings::{PostgresLimits, PostgresSettings};
+use crate::store::StoreError;
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    connections: Connections,
+    pub(super) limits: PostgresLimits,
+    clock: Clock,
+    pub(super) metrics: PostgresMetrics,
+}
+
+/// A connection, until it is given back by being dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    object: Object,
+    _in_use: Counted,
+}
+
+impl Pool {
+    pub(super) fn new(
+        settings: &PostgresSettings,
+        connector: Connector,
+        clock: Clock,
+        metrics: PostgresMetrics,
+    ) -> Result<Self, StoreError> {
+        let limits = settings.limits.within_reason();
+        // What has ended is known without asking; what hangs is found by the timeouts.
+        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(config(settings, &limits), connector, manager_config);
+        let timeouts = Timeouts {
+            wait: Some(limits.acquire_timeout),
+            create: Some(limits.connect_timeout),
+            recycle: Some(limits.connect_timeout),
+        };
+        let connections = Connections::builder(manager)
+            .max_size(limits.connections_max)
+            .timeouts(timeouts)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| StoreError::Engine(Box::new(error)))?;
+        Ok(Self { connections, limits, clock, metrics })
+    }
+
+    /// A connection, soon or not at all.
+    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+        if self.connections.status().waiting >= self.limits.waiting_max {
+            self.metrics.limit_hit(Limit::Waiting);
+            return Err(StoreError::Busy { limit: Limit::Waiting.setting() });
+        }
+        let start = self.clock.now();
+        let waiting = Counted::by(&self.metrics.waiting);
+        let object = self.connections.get().await.map_err(|error| self.refused(error))?;
+        drop(waiting);
+        self.metrics.acquired(self.clock.now().since(start));
+        Ok(Lease { object, _in_use: Counted::by(&self.metrics.in_use) })
+    }
+
+    fn refused(&self, error: deadpool_postgres::PoolError) -> StoreError {
+        use deadpool_postgres::{PoolError, TimeoutType};
+        match &error {
+            PoolError::Timeout(TimeoutType::Wait) => self.metrics.limit_hit(Limit::Acquire),
+            PoolError::Timeout(_) => self.metrics.limit_hit(Limit::Connect),
+            _ => {}
+        }
+        failure::of_pool(error)
+    }
+
+    /// Gives a connection back after `result`. What was not answered in time may be answered to
+    /// whoever comes next, so that connection is closed.
+    pub(super) fn settle<T, E: From<StoreError>>(
+        &self,
+        lease: Lease,
+        limit: Limit,
+        result: Result<Result<T, E>, Elapsed>,
+    ) -> Result<T, E> {
+        match result {
+            Ok(result) => result,
+            Err(Elapsed { .. }) => {
+                lease.close();
+                self.metrics.limit_hit(limit);
+                Err(StoreError::Late { limit: limit.setting() }.into())
+            }
+        }
+    }
+}
+
+impl Lease {
+    /// Closes it, for nobody knows what state it is in.
+    pub(super) fn close(self) {
+        drop(Object::take(self.object));
+    }
+}
+
+impl Deref for Lease {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.object
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut ClientWrapper {
+        &mut self.object
+    }
+}

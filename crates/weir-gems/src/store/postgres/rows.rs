@@ -1,0 +1,128 @@
+//! Gems and releases as rows.
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::{Error, Row};
+use weir_base::clock::Timestamp;
+
+use crate::name::GemName;
+use crate::platform::Platform;
+use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
+use crate::store::StoreError;
+use crate::version::Version;
+
+/// Columns of a release, in the order of [`release`].
+pub(super) const RELEASE: &str =
+    "number, platform, dependencies, sha256, ruby, rubygems, created_at";
+
+/// Microseconds.
+pub(super) fn micros(time: Timestamp) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn time(micros: i64) -> Timestamp {
+    Timestamp::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
+/// A digest of `N` bytes.
+pub(super) fn digest<const N: usize>(row: &Row, column: usize) -> Result<[u8; N], StoreError> {
+    let bytes: &[u8] = row.try_get(column)?;
+    bytes.try_into().map_err(|_| {
+        StoreError::Damaged(format!("a digest has {} bytes instead of {N}", bytes.len()))
+    })
+}
+
+/// A gem's number in the store, and how many of its releases are not yanked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gem {
+    pub(super) id: i64,
+    pub(super) live: i64,
+}
+
+pub(super) async fn gem(
+    transaction: &Transaction<'_>,
+    name: &str,
+) -> Result<Option<Gem>, StoreError> {
+    let statement = transaction.prepare_cached("SELECT id, live FROM gems WHERE name = $1").await?;
+    let row = transaction.query_opt(&statement, &[&name]).await?;
+    row.map(|row| Ok(Gem { id: row.try_get(0)?, live: row.try_get(1)? })).transpose()
+}
+
+pub(super) async fn add_gem(
+    transaction: &Transaction<'_>,
+    name: &GemName,
+    now: Timestamp,
+) -> Result<Gem, StoreError> {
+    let statement = transaction
+        .prepare_cached(
+            "INSERT INTO gems (name, skeleton, live, created_at) VALUES ($1, $2, 0, $3)
+             RETURNING id",
+        )
+        .await?;
+    let row = transaction
+        .query_one(&statement, &[&name.as_str(), &name.skeleton(), &micros(now)])
+        .await?;
+    Ok(Gem { id: row.try_get(0)?, live: 0 })
+}
+
+/// What was checked when it was written is not checked again.
+pub(super) fn release(row: &Row, first: usize) -> Result<Release, StoreError> {
+    let line = |column| -> Result<Option<RequirementLine>, Error> {
+        let text: Option<String> = row.try_get(first + column)?;
+        Ok(text.map(RequirementLine::from_checked))
+    };
+    Ok(Release {
+        identity: Identity {
+            number: Version::from_checked(row.try_get(first)?),
+            platform: Platform::from_checked(row.try_get(first + 1)?),
+        },
+        dependencies: Dependencies::from_checked(row.try_get(first + 2)?),
+        checksum: Checksum(digest(row, first + 3)?),
+        ruby: line(4)?,
+        rubygems: line(5)?,
+        created_at: time(row.try_get(first + 6)?),
+    })
+}
+
+/// The releases of a gem that are not yanked, in the order of lines.
+pub(super) async fn releases(
+    transaction: &Transaction<'_>,
+    gem: i64,
+) -> Result<Vec<Release>, StoreError> {
+    let sql = format!("SELECT {RELEASE} FROM releases WHERE gem = $1 AND yanked_at IS NULL");
+    let statement = transaction.prepare_cached(&sql).await?;
+    let rows = transaction.query(&statement, &[&gem]).await?;
+    let mut releases = rows.iter().map(|row| release(row, 0)).collect::<Result<Vec<_>, _>>()?;
+    releases.sort_by(Release::order);
+    Ok(releases)
+}
+
+/// Adds a release; false: there is one of this number for this platform, yanked or not.
+pub(super) async fn add_release(
+    transaction: &Transaction<'_>,
+    gem: i64,
+    release: &Release,
+    bytes: u64,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "INSERT INTO releases (gem, {RELEASE}, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT DO NOTHING"
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    let added = transaction
+        .execute(
+            &statement,
+            &[
+                &gem,
+                &release.identity.number.as_str(),
+                &release.identity.platform.as_str(),
+                &release.dependencies.as_str(),
+                &&release.checksum.0[..],
+                &release.ruby.as_ref().map(RequirementLine::as_str),
+                &release.rubygems.as_ref().map(RequirementLine::as_str),
+                &micros(release.created_at),
+                &i64::try_from(bytes).unwrap_or(i64::MAX),
+            ],
+        )
+        .await?;
+    Ok(added == 1)
+}

@@ -1,0 +1,153 @@
+//! `[gems.postgres]`, with the defaults. Field names are the settings' names.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use weir_base::secret::Secret;
+
+use super::url::PostgresUrl;
+
+/// Where Postgres is, and how much of it is used.
+#[derive(Clone, Debug)]
+pub struct PostgresSettings {
+    pub url: PostgresUrl,
+    /// In place of one in the URL.
+    pub password: Option<Secret>,
+    /// A PEM file of certificate authorities that are believed beside the public ones.
+    pub ca: Option<PathBuf>,
+    /// The schema with Weir's tables. It is made if it is missing.
+    pub schema: SchemaName,
+    /// Gems that an import adds in one transaction.
+    pub import_batch: usize,
+    pub limits: PostgresLimits,
+}
+
+/// `[gems.postgres.limits]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresLimits {
+    /// Connections of this process.
+    pub connections_max: usize,
+    /// Requests that wait for a connection. One more gets 503 at once.
+    pub waiting_max: usize,
+    /// How long a request waits for a connection: 503.
+    pub acquire_timeout: Duration,
+    /// Name look-up, TCP, TLS and sign-in together.
+    pub connect_timeout: Duration,
+    /// How long a read may take: 503, and its connection is closed.
+    pub query_timeout: Duration,
+    /// How long reading the whole of `/versions` may take, which a process does once.
+    pub text_timeout: Duration,
+    /// How long a push or a yank may take, with its wait for others that write; also one batch of
+    /// an import.
+    pub write_timeout: Duration,
+    /// How long a new baseline, a check of the whole store or a new format may take.
+    pub maintenance_timeout: Duration,
+}
+
+impl PostgresSettings {
+    /// Everything as it is by default, for the database at `url`.
+    #[must_use]
+    pub fn new(url: PostgresUrl) -> Self {
+        Self {
+            url,
+            password: None,
+            ca: None,
+            schema: SchemaName("weir_gems".to_owned()),
+            import_batch: 2_000,
+            limits: PostgresLimits::default(),
+        }
+    }
+}
+
+impl Default for PostgresLimits {
+    fn default() -> Self {
+        Self {
+            // A read takes a fraction of a millisecond; Postgres allows 100 for all its clients.
+            connections_max: 16,
+            waiting_max: 256,
+            acquire_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(3),
+            query_timeout: Duration::from_secs(5),
+            text_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            maintenance_timeout: Duration::from_secs(3_600),
+        }
+    }
+}
+
+impl PostgresLimits {
+    /// The same, with nothing that would mean "never" or "nothing".
+    pub(super) fn within_reason(&self) -> Self {
+        const LEAST: Duration = Duration::from_millis(1);
+        /// As milliseconds it fits what Postgres takes.
+        const MOST: Duration = Duration::from_secs(24 * 3_600);
+        let within = |duration: Duration| duration.clamp(LEAST, MOST);
+        Self {
+            connections_max: self.connections_max.max(1),
+            waiting_max: self.waiting_max,
+            acquire_timeout: within(self.acquire_timeout),
+            connect_timeout: within(self.connect_timeout),
+            query_timeout: within(self.query_timeout),
+            text_timeout: within(self.text_timeout),
+            write_timeout: within(self.write_timeout),
+            maintenance_timeout: within(self.maintenance_timeout),
+        }
+    }
+}
+
+/// The name of a schema, which needs no quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaName(String);
+
+/// A text that is no such name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} can't be the schema; write at most 63 of a-z, 0-9 and _, not beginning with a digit or \
+     pg_"
+)]
+pub struct SchemaNameError(pub String);
+
+impl SchemaName {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SchemaName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl FromStr for SchemaName {
+    type Err = SchemaNameError;
+
+    fn from_str(text: &str) -> Result<Self, SchemaNameError> {
+        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+        let is_name = (1..=63).contains(&text.len())
+            && text.bytes().all(is_allowed)
+            && !text.starts_with(|first: char| first.is_ascii_digit())
+            && !text.starts_with("pg_");
+        match is_name {
+            true => Ok(Self(text.to_owned())),
+            false => Err(SchemaNameError(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_named_without_quotes() {
+        for name in ["weir_gems", "a1", "_"] {
+            assert!(name.parse::<SchemaName>().is_ok(), "{name}");
+        }
+        for name in ["", "Weir", "a-b", "1a", "pg_x", "a\"b", &"a".repeat(64)] {
+            assert!(name.parse::<SchemaName>().is_err(), "{name}");
+        }
+    }
+}

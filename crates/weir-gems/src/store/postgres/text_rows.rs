@@ -1,0 +1,207 @@
+//! `/versions` and `/names` as rows: pieces, and where the digests go on.
+
+use std::time::Duration;
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::IsolationLevel;
+use tokio_postgres::types::ToSql;
+use tokio_stream::StreamExt;
+
+use super::pool::Lease;
+use super::rows::digest;
+use crate::index::digest::{Digests, RunningDigest};
+use crate::index::text::Text;
+use crate::store::{StoreError, TextKind};
+
+/// Bytes of a piece while a text is begun anew.
+const PIECE_BYTES: usize = 256 << 10;
+
+pub(super) const fn number(kind: TextKind) -> i64 {
+    match kind {
+        TextKind::Versions => 1,
+        TextKind::Names => 2,
+    }
+}
+
+/// A text that is being written, within a transaction.
+pub(super) struct Writing<'a> {
+    transaction: &'a Transaction<'a>,
+    kind: TextKind,
+    generation: i64,
+    length: i64,
+    digest: RunningDigest,
+    waiting: String,
+}
+
+impl<'a> Writing<'a> {
+    /// Goes on with what is there.
+    pub(super) async fn go_on(
+        transaction: &'a Transaction<'a>,
+        kind: TextKind,
+    ) -> Result<Self, StoreError> {
+        let statement = transaction
+            .prepare_cached("SELECT generation, length, state FROM texts WHERE kind = $1")
+            .await?;
+        let row = transaction.query_opt(&statement, &[&number(kind)]).await?;
+        let row = row.ok_or_else(|| StoreError::Damaged(format!("{kind:?} is missing")))?;
+        Ok(Self {
+            transaction,
+            kind,
+            generation: row.try_get(0)?,
+            length: row.try_get(1)?,
+            digest: RunningDigest::restore(row.try_get(2)?)?,
+            waiting: String::new(),
+        })
+    }
+
+    /// Begins anew, as a new generation.
+    pub(super) async fn begin(
+        transaction: &'a Transaction<'a>,
+        kind: TextKind,
+    ) -> Result<Self, StoreError> {
+        let kind_number: &(dyn ToSql + Sync) = &number(kind);
+        let sql = "SELECT generation FROM texts WHERE kind = $1";
+        let last = transaction.query_opt(sql, &[kind_number]).await?;
+        let last: i64 = last.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+        transaction.execute("DELETE FROM pieces WHERE kind = $1", &[kind_number]).await?;
+        Ok(Self {
+            transaction,
+            kind,
+            generation: last + 1,
+            length: 0,
+            digest: RunningDigest::default(),
+            waiting: String::new(),
+        })
+    }
+
+    /// Appends what `write` writes.
+    pub(super) async fn append(
+        &mut self,
+        write: impl FnOnce(&mut String),
+    ) -> Result<(), StoreError> {
+        write(&mut self.waiting);
+        match self.waiting.len() >= PIECE_BYTES {
+            true => self.flush().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let piece = self.waiting.as_bytes();
+        let statement = self
+            .transaction
+            .prepare_cached("INSERT INTO pieces (kind, start, content) VALUES ($1, $2, $3)")
+            .await?;
+        self.transaction.execute(&statement, &[&number(self.kind), &self.length, &piece]).await?;
+        self.digest.update(piece);
+        self.length += i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, and the digests of all.
+    pub(super) async fn finish(mut self) -> Result<(), StoreError> {
+        self.flush().await?;
+        let Digests { md5, sha256 } = self.digest.digests();
+        let statement = self
+            .transaction
+            .prepare_cached(
+                "INSERT INTO texts (kind, generation, length, md5, sha256, state)
+                 VALUES ($1, $2, $3, $4, $5, $6)
+                 ON CONFLICT (kind) DO UPDATE SET generation = $2, length = $3, md5 = $4,
+                     sha256 = $5, state = $6",
+            )
+            .await?;
+        self.transaction
+            .execute(
+                &statement,
+                &[
+                    &number(self.kind),
+                    &self.generation,
+                    &self.length,
+                    &&md5[..],
+                    &&sha256[..],
+                    &self.digest.save(),
+                ],
+            )
+            .await?;
+        Ok(())
+    }
+}
+
+/// Whether the text is still as it is `known`: it only changes by growing or as a new generation.
+pub(super) async fn is_current(
+    lease: &Lease,
+    kind: TextKind,
+    known: &Text,
+) -> Result<bool, StoreError> {
+    let statement =
+        lease.prepare_cached("SELECT generation, length FROM texts WHERE kind = $1").await?;
+    let row = lease.query_one(&statement, &[&number(kind)]).await?;
+    let known = (i64::try_from(known.generation), i64::try_from(known.length()));
+    Ok((Ok(row.try_get(0)?), Ok(row.try_get(1)?)) == known)
+}
+
+/// The text as it is, in one snapshot; of what is `known` only the rest is read.
+pub(super) async fn fresh(
+    lease: &mut Lease,
+    kind: TextKind,
+    known: &Text,
+    time: Duration,
+) -> Result<Text, StoreError> {
+    let snapshot = lease.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+    let snapshot = snapshot.read_only(true).start().await?;
+    let time = time.as_millis();
+    snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
+    let statement = snapshot
+        .prepare_cached("SELECT generation, length, md5, sha256 FROM texts WHERE kind = $1")
+        .await?;
+    let row = snapshot.query_one(&statement, &[&number(kind)]).await?;
+    let digests = Digests { md5: digest(&row, 2)?, sha256: digest(&row, 3)? };
+    let damaged = |_| StoreError::Damaged(format!("{kind:?} has a length below zero"));
+    let generation = u64::try_from(row.try_get::<_, i64>(0)?).map_err(damaged)?;
+    let length = u64::try_from(row.try_get::<_, i64>(1)?).map_err(damaged)?;
+    let is_longer = generation == known.generation && length >= known.length();
+    let start = if is_longer { known.clone() } else { Text::empty(generation) };
+    let mut text = Gathering { text: start, waiting: Vec::new() };
+    let from = i64::try_from(text.text.length()).unwrap_or(i64::MAX);
+    let statement = snapshot
+        .prepare_cached("SELECT content FROM pieces WHERE kind = $1 AND start >= $2 ORDER BY start")
+        .await?;
+    // Row by row: all at once would be in memory twice.
+    let rows = snapshot.query_raw(&statement, [number(kind), from]).await?;
+    let mut rows = std::pin::pin!(rows);
+    while let Some(row) = rows.next().await {
+        text.add(row?.try_get(0)?);
+    }
+    let text = text.finish(digests);
+    match text.length() == length {
+        true => Ok(text),
+        false => {
+            Err(StoreError::Damaged(format!("{kind:?} has {} of {length} bytes", text.length())))
+        }
+    }
+}
+
+/// Many small pieces are put together first: each append copies the last part of a text.
+struct Gathering {
+    text: Text,
+    waiting: Vec<u8>,
+}
+
+impl Gathering {
+    fn add(&mut self, piece: &[u8]) {
+        self.waiting.extend_from_slice(piece);
+        if self.waiting.len() >= PIECE_BYTES {
+            self.text.append(&self.waiting);
+            self.waiting.clear();
+        }
+    }
+
+    fn finish(self, digests: Digests) -> Text {
+        self.text.with(&self.waiting, digests)
+    }
+}

@@ -1,0 +1,157 @@
+//! Where Postgres is: `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE[?..]`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// An address of a database. Shown without its password.
+#[derive(Clone)]
+pub struct PostgresUrl {
+    pub(super) config: Config,
+}
+
+/// Why a text is no such address. Does not repeat it: it may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostgresUrlError {
+    /// Another scheme, or none.
+    #[error(
+        "the address of the database does not begin with postgres:// or postgresql://; write for \
+         example \"postgres://weir@db.example.org/weir\" or \
+         \"postgres:///weir?host=/run/postgresql\""
+    )]
+    Scheme,
+    /// A fallback that an attacker could force.
+    #[error(
+        "sslmode={0:?} can't be used; sslmode=require checks the server's certificate and its name, \
+         sslmode=disable sends everything in the clear"
+    )]
+    SslMode(String),
+    /// Something else.
+    #[error("the address of the database can't be read: {0}")]
+    Malformed(String),
+    /// No host.
+    #[error("the address of the database names no host; for a socket write ?host=/run/postgresql")]
+    Host,
+}
+
+impl PostgresUrl {
+    /// Whether it holds a password, which does not belong into a file of settings.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+}
+
+impl FromStr for PostgresUrl {
+    type Err = PostgresUrlError;
+
+    fn from_str(text: &str) -> Result<Self, PostgresUrlError> {
+        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+            return Err(PostgresUrlError::Scheme);
+        }
+        let (rest, mode) = without_ssl_mode(text);
+        let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
+            PostgresUrlError::Malformed(super::failure::sentence(&error))
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(PostgresUrlError::Host);
+        }
+        let is_tls = match mode {
+            None => !config.get_hosts().iter().all(is_local),
+            Some("disable") => false,
+            Some("require" | "verify-ca" | "verify-full") => true,
+            Some(other) => return Err(PostgresUrlError::SslMode(other.to_owned())),
+        };
+        config.ssl_mode(if is_tls { SslMode::Require } else { SslMode::Disable });
+        Ok(Self { config })
+    }
+}
+
+/// The text without `sslmode=..`, of which we know more values than the library.
+fn without_ssl_mode(text: &str) -> (String, Option<&str>) {
+    let Some((start, query)) = text.split_once('?') else { return (text.to_owned(), None) };
+    let mode = query.split('&').filter_map(|pair| pair.strip_prefix("sslmode=")).next_back();
+    let others: Vec<_> = query.split('&').filter(|pair| !pair.starts_with("sslmode=")).collect();
+    (format!("{start}?{}", others.join("&")), mode)
+}
+
+/// Whether nothing leaves this machine.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        }
+    }
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("postgres://")?;
+        if let Some(user) = self.config.get_user() {
+            write!(formatter, "{user}@")?;
+        }
+        let ports = self.config.get_ports();
+        for (index, host) in self.config.get_hosts().iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            match host {
+                Host::Tcp(name) => write!(formatter, "{separator}{name}")?,
+                Host::Unix(path) => write!(formatter, "{separator}{}", path.display())?,
+            }
+            if let Some(port) = ports.get(index).or(ports.first()) {
+                write!(formatter, ":{port}")?;
+            }
+        }
+        write!(formatter, "/{}", self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_the_machine_is_encrypted_unless_it_is_said_not_to_be() {
+        for (text, is_tls) in [
+            ("postgres://weir@db.example.org/weir", true),
+            ("postgresql://weir@10.0.0.1:6432/weir", true),
+            ("postgres://weir@127.0.0.1/weir", false),
+            ("postgres://localhost/weir", false),
+            ("postgres:///weir?host=/run/postgresql", false),
+            ("postgres://a,localhost/weir", true),
+            ("postgres://127.0.0.1/weir?sslmode=require", true),
+            ("postgres://a/weir?connect_timeout=3&sslmode=verify-full", true),
+            ("postgres://a/weir?sslmode=disable", false),
+        ] {
+            let url: PostgresUrl = text.parse().unwrap();
+            assert_eq!(url.config.get_ssl_mode() == SslMode::Require, is_tls, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_says_what_to_write_and_no_password() {
+        for (text, expected) in [
+            ("mysql://a:hunter2@b/c", "begin with postgres://"),
+            ("host=a password=hunter2", "begin with postgres://"),
+            ("postgres://u:hunter2@a/b?sslmode=prefer", "sslmode=disable"),
+            ("postgres:///b", "no host"),
+            ("postgres://u:hunter2@a/b?what=1", "what"),
+            ("postgres://u:hunter2@a:port/b", "can't be read"),
+        ] {
+            let error = text.parse::<PostgresUrl>().unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
+        }
+        let url: PostgresUrl = "postgres://u:hunter2@a:1,b:2/c".parse().unwrap();
+        assert!(url.has_password());
+        assert_eq!(format!("{url} {url:?}"), "postgres://u@a:1,b:2/c postgres://u@a:1,b:2/c");
+    }
+}

@@ -1,0 +1,46 @@
+//! The side of webhooks of the store in Postgres.
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+use weir_base::clock::Timestamp;
+
+use super::metrics::Limit;
+use super::{PostgresStore, webhook_rows as rows};
+use crate::store::StoreError;
+use crate::store::webhooks::{Claim, Claimed, EndpointState, Settled, WebhookStore};
+
+impl WebhookStore for PostgresStore {
+    async fn set_webhook_endpoints(
+        &self,
+        names: Vec<String>,
+        events_max: u64,
+    ) -> Result<(), StoreError> {
+        let set = self.0.write(Limit::Write, move |transaction| {
+            Box::pin(rows::set_endpoints(transaction, names, events_max))
+        });
+        set.await
+    }
+
+    async fn webhook_endpoints(&self) -> Result<Vec<EndpointState>, StoreError> {
+        let pool = &self.0.pool;
+        let lease = self.0.lease().await?;
+        let states = timeout(pool.limits.query_timeout, rows::endpoints(&lease)).await;
+        pool.settle(lease, Limit::Query, states)
+    }
+
+    async fn claim_webhooks(
+        &self,
+        claim: Claim,
+        now: Timestamp,
+    ) -> Result<Option<Claimed>, StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(rows::claim(it, claim, now))).await
+    }
+
+    async fn settle_webhooks(&self, settled: Settled) -> Result<bool, StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(rows::settle(it, settled))).await
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+}

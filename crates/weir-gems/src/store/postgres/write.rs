@@ -1,0 +1,128 @@
+//! Transactions that write: one at a time, each to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::Transaction;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Inner;
+use super::connect::BoxFuture;
+use super::failure::{is_lost, sentence};
+use super::metrics::{Limit, Outcome};
+use super::pool::Lease;
+use crate::store::StoreError;
+
+/// "weir", with the number of what is locked. Beside it the schema is in the lock.
+const WRITE_LOCK: i32 = 0x7765_6901;
+/// How soon is asked again what became of a commit.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+impl Inner {
+    /// Runs `work` in one transaction, which is on disk when this returns. It goes on to its end
+    /// when nobody waits for it any more.
+    pub(super) async fn write<T, E, W>(self: &Arc<Self>, limit: Limit, work: W) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + From<tokio_postgres::Error> + Send + 'static,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>> + Send + 'static,
+    {
+        let inner = Arc::clone(self);
+        let done = self.io.spawn(async move { inner.write_here(limit, work).await });
+        done.await.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string()).into()))
+    }
+
+    async fn write_here<T, E, W>(self: Arc<Self>, limit: Limit, work: W) -> Result<T, E>
+    where
+        E: From<StoreError> + From<tokio_postgres::Error>,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
+    {
+        let time = self.time(limit);
+        let deadline = Instant::now() + time;
+        let Ok(_turn) = timeout_at(deadline, self.writing.lock()).await else {
+            self.pool.metrics.limit_hit(limit);
+            return Err(StoreError::Busy { limit: limit.setting() }.into());
+        };
+        let mut lease = self.lease().await?;
+        let is_committing = AtomicBool::new(false);
+        let done = timeout_at(deadline, transact(&mut lease, time, &is_committing, work)).await;
+        if done.is_err() && is_committing.load(Ordering::Relaxed) {
+            lease.close();
+            self.pool.metrics.limit_hit(limit);
+            return Err(
+                StoreError::Unanswered(format!("no answer within {}", limit.setting())).into()
+            );
+        }
+        self.pool.settle(lease, limit, done)
+    }
+
+    fn time(&self, limit: Limit) -> Duration {
+        match limit {
+            Limit::Maintenance => self.pool.limits.maintenance_timeout,
+            _ => self.pool.limits.write_timeout,
+        }
+    }
+
+    /// What became of a change whose commit was not answered, by looking whether it `is_done` with
+    /// the lock of writers, which the transaction in doubt held as long as it could still commit.
+    pub(super) async fn what_became<W>(
+        self: &Arc<Self>,
+        lost: String,
+        is_done: W,
+    ) -> Result<(), StoreError>
+    where
+        W: for<'a> Fn(&'a Transaction<'a>) -> BoxFuture<'a, Result<bool, StoreError>>
+            + Clone
+            + Send
+            + 'static,
+    {
+        let metrics = &self.pool.metrics;
+        let deadline = Instant::now() + self.pool.limits.write_timeout;
+        loop {
+            match self.write(Limit::Write, is_done.clone()).await {
+                Ok(true) => {
+                    metrics.unanswered(Outcome::Done);
+                    return Ok(());
+                }
+                Ok(false) => {
+                    metrics.unanswered(Outcome::NotDone);
+                    return Err(StoreError::Unreachable(format!("{lost}; nothing was changed")));
+                }
+                Err(error) if Instant::now() >= deadline => {
+                    metrics.unanswered(Outcome::Unknown);
+                    return Err(StoreError::Unanswered(format!("{lost}; then: {error}")));
+                }
+                Err(_) => sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+}
+
+async fn transact<T, E, W>(
+    lease: &mut Lease,
+    time: Duration,
+    is_committing: &AtomicBool,
+    work: W,
+) -> Result<T, E>
+where
+    E: From<StoreError> + From<tokio_postgres::Error>,
+    W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
+{
+    let transaction = lease.transaction().await?;
+    let time = time.as_millis();
+    // Each statement behind the lock sees what was committed before it was given.
+    let begin = format!(
+        "SET LOCAL statement_timeout = {time}; SET LOCAL lock_timeout = {time};
+         SET LOCAL idle_in_transaction_session_timeout = {time};
+         SELECT pg_advisory_xact_lock({WRITE_LOCK}, hashtext(current_schema()))"
+    );
+    transaction.batch_execute(&begin).await?;
+    let done = work(&transaction).await?;
+    is_committing.store(true, Ordering::Relaxed);
+    match transaction.commit().await {
+        Ok(()) => Ok(done),
+        Err(error) if is_lost(&error) => Err(StoreError::Unanswered(sentence(&error)).into()),
+        Err(error) => Err(error.into()),
+    }
+}

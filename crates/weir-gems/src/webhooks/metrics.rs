@@ -1,0 +1,121 @@
+//! Metrics of webhooks, named `weir_gems_webhook_*`.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Timestamp;
+use weir_net::post::PostError;
+
+use crate::store::webhooks::EndpointState;
+
+/// From a receiver next door to the last retries.
+const SECONDS: [f64; 10] = [0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 86_400.0];
+
+/// There are at most as many as endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabel {
+    endpoint: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// Why an event was not delivered, by the setting that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DropReason {
+    RetryFor,
+    EventsMax,
+}
+
+impl DropReason {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::RetryFor => "retry_for",
+            Self::EventsMax => "events_max",
+        }
+    }
+}
+
+/// The metrics. Clones count together.
+#[derive(Clone, Debug)]
+pub struct WebhookMetrics {
+    sent: Counter,
+    pub(super) unwanted: Counter,
+    dropped: Family<ReasonLabel, Counter>,
+    pub(super) attempts: Counter,
+    failed: Family<ReasonLabel, Counter>,
+    delivery: Histogram,
+    waiting: Family<EndpointLabel, Gauge>,
+    oldest: Family<EndpointLabel, Gauge>,
+}
+
+impl WebhookMetrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            sent: Counter::default(),
+            unwanted: Counter::default(),
+            dropped: Family::default(),
+            attempts: Counter::default(),
+            failed: Family::default(),
+            delivery: Histogram::new(SECONDS),
+            waiting: Family::default(),
+            oldest: Family::default(),
+        };
+        for reason in [DropReason::RetryFor, DropReason::EventsMax] {
+            drop(metrics.dropped.get_or_create(&ReasonLabel { reason: reason.name() }));
+        }
+        for reason in ["connect", "tls", "timeout", "http", "status"] {
+            drop(metrics.failed.get_or_create(&ReasonLabel { reason }));
+        }
+        metrics.register_in(registry.sub_registry_with_prefix("weir_gems_webhook"));
+        metrics
+    }
+
+    fn register_in(&self, registry: &mut Registry) {
+        for (name, help, counter) in [
+            ("events_sent", "Events that an endpoint took", &self.sent),
+            ("events_unwanted", "Events that an endpoint is not told of", &self.unwanted),
+            ("attempts", "Requests begun", &self.attempts),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register("attempts_failed", "Requests that failed", self.failed.clone());
+        let help = "Events not delivered, by the setting that was reached";
+        registry.register("events_dropped", help, self.dropped.clone());
+        let help = "Time from a change to its delivery";
+        registry.register("delivery_seconds", help, self.delivery.clone());
+        let help = "Events that an endpoint has not got";
+        registry.register("events_waiting", help, self.waiting.clone());
+        let help = "Age of the oldest event that an endpoint has not got";
+        registry.register("oldest_event_seconds", help, self.oldest.clone());
+    }
+
+    pub(super) fn sent(&self, took: Duration) {
+        self.sent.inc();
+        self.delivery.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn dropped(&self, reason: DropReason, events: u64) {
+        self.dropped.get_or_create(&ReasonLabel { reason: reason.name() }).inc_by(events);
+    }
+
+    pub(super) fn failed(&self, error: &PostError) {
+        self.failed.get_or_create(&ReasonLabel { reason: error.reason() }).inc();
+    }
+
+    pub(super) fn shows(&self, state: &EndpointState, now: Timestamp) {
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let label = EndpointLabel { endpoint: state.name.clone() };
+        self.waiting.get_or_create(&label).set(gauge(state.waiting));
+        let age = state.oldest_at.map_or(0, |at| now.since(at).as_secs());
+        self.oldest.get_or_create(&label).set(gauge(age));
+    }
+}

@@ -1,0 +1,109 @@
+//! Sends what the store has.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use weir_base::clock::Clock;
+use weir_base::shutdown::Shutdown;
+
+use super::lane::Lane;
+use super::metrics::WebhookMetrics;
+use super::settings::{WebhookSettings, WebhookSettingsError};
+use crate::store::webhooks::WebhookStore;
+
+/// What a sender is made of.
+#[derive(Debug)]
+pub struct WebhookParts<S> {
+    pub store: Arc<S>,
+    pub settings: WebhookSettings,
+    pub clock: Clock,
+    pub metrics: WebhookMetrics,
+    /// Ends it: an attempt that is on its way is waited for.
+    pub shutdown: Shutdown,
+}
+
+/// Sends events until it is told to end. For other settings, end it and start another one.
+#[derive(Debug)]
+pub struct WebhookSender<S> {
+    parts: Arc<Parts<S>>,
+}
+
+/// What endpoints have in common.
+#[derive(Debug)]
+pub(super) struct Parts<S> {
+    pub(super) store: Arc<S>,
+    pub(super) settings: WebhookSettings,
+    pub(super) clock: Clock,
+    pub(super) metrics: WebhookMetrics,
+    pub(super) shutdown: Shutdown,
+    /// Tells this sender from others, also in other processes.
+    pub(super) holder: String,
+}
+
+impl<S: WebhookStore> WebhookSender<S> {
+    /// A sender; nothing is sent until it [`run`](WebhookSender::run)s.
+    ///
+    /// # Errors
+    /// The settings can't be used together.
+    pub fn new(parts: WebhookParts<S>) -> Result<Self, WebhookSettingsError> {
+        let WebhookParts { store, settings, clock, metrics, shutdown } = parts;
+        settings.check()?;
+        let settings = settings.within_reason();
+        let holder = format!("{:032x}", fastrand::u128(..));
+        Ok(Self { parts: Arc::new(Parts { store, settings, clock, metrics, shutdown, holder }) })
+    }
+
+    /// Sends until it is time to end.
+    pub async fn run(self) {
+        if !self.announce().await {
+            return;
+        }
+        let mut lanes = JoinSet::new();
+        for endpoint in &self.parts.settings.endpoints {
+            let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
+            lanes.spawn(lane.run());
+        }
+        while !self.parts.shutdown.is_requested() {
+            self.show().await;
+            self.pause().await;
+        }
+        while let Some(ended) = lanes.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the sender of a gems webhook has panicked");
+            }
+        }
+    }
+
+    /// Tells the store whom events are kept for, when it answers; false: it is time to end.
+    async fn announce(&self) -> bool {
+        let Parts { store, settings, .. } = &*self.parts;
+        let names: Vec<_> = settings.endpoints.iter().map(|it| it.name.clone()).collect();
+        let events_max = settings.limits.events_max;
+        while !self.parts.shutdown.is_requested() {
+            match store.set_webhook_endpoints(names.clone(), events_max).await {
+                Ok(()) => return true,
+                Err(error) => tracing::warn!(%error, "gems webhooks can't begin; trying again"),
+            }
+            self.pause().await;
+        }
+        false
+    }
+
+    /// Sets the gauges.
+    async fn show(&self) {
+        let now = self.parts.clock.now();
+        match self.parts.store.webhook_endpoints().await {
+            Ok(states) => states.iter().for_each(|state| self.parts.metrics.shows(state, now)),
+            // The lanes say so.
+            Err(error) => tracing::debug!(%error, "the state of gems webhooks is not known"),
+        }
+    }
+
+    async fn pause(&self) {
+        tokio::select! {
+            () = sleep(self.parts.settings.poll_interval) => {}
+            () = self.parts.shutdown.requested() => {}
+        }
+    }
+}
