@@ -79,7 +79,6 @@ pub struct App {
     pub processes: Option<u32>,
     /// With shared sockets: connections.
     pub requests_waiting: usize,
-    pub streams_waiting: usize,
     pub is_paused: bool,
     pub is_overloaded: bool,
     /// Everybody is shown the maintenance page.

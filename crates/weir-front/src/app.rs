@@ -18,9 +18,7 @@ pub(crate) use self::maintenance::Maintenance;
 pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
-use crate::dispatch::{
-    Class, Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey,
-};
+use crate::dispatch::{Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey};
 use crate::metrics::AppMetrics;
 use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
@@ -108,9 +106,9 @@ impl App {
     }
 
     /// A slot of a worker, if one is free now.
-    pub(crate) fn free_slot(self: &Arc<Self>, wish: Wish, now: Timestamp) -> Option<Slot> {
+    pub(crate) fn free_slot(self: &Arc<Self>, now: Timestamp) -> Option<Slot> {
         let mut state = self.state();
-        let permit = state.dispatcher.take(wish.class, now)?;
+        let permit = state.dispatcher.take(now)?;
         self.metrics.queued(Duration::ZERO);
         Some(Slot::new(self, state.worker(&permit), permit))
     }
@@ -140,7 +138,7 @@ impl App {
     fn ask(self: &Arc<Self>, wish: Wish, now: Timestamp) -> Asked<'_> {
         let mut state = self.state();
         // One may have come free since `free_slot` was asked.
-        if let Some(permit) = state.dispatcher.take(wish.class, now) {
+        if let Some(permit) = state.dispatcher.take(now) {
             return Asked::Handed(Ok(Slot::new(self, state.worker(&permit), permit)));
         }
         let (sender, receiver) = oneshot::channel();
@@ -185,7 +183,7 @@ impl App {
             let State { dispatcher, workers } = &mut *state;
             workers.retain(|key, _| dispatcher.knows(*key));
             self.metrics.buffered(self.buffers.used());
-            self.metrics.waiting(Class::ALL.map(|class| state.dispatcher.waiting(class)));
+            self.metrics.waiting(state.dispatcher.waiting());
             state.dispatcher.expire(now)
         };
         for (waiter, refusal) in expired {
@@ -235,7 +233,7 @@ impl App {
         loads.iter().any(|(key, _)| state.workers[key].address == *address)
     }
 
-    /// Workers with requests that run for `age` or longer.
+    /// Workers that have owed an answer, or more of it, for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration) -> Vec<OverdueView> {
         let now = self.clock.now();
         let state = self.state();
@@ -268,12 +266,11 @@ impl App {
         });
         AppView {
             name: self.name.clone(),
-            requests_waiting: dispatcher.waiting(Class::Request),
-            streams_waiting: dispatcher.waiting(Class::Stream),
+            requests_waiting: dispatcher.waiting(),
             is_paused: dispatcher.is_paused(),
             is_in_maintenance: self.maintenance.is_on(),
             shedding: self.shedding(),
-            is_overloaded: dispatcher.is_overloaded(Class::Request, now),
+            is_overloaded: dispatcher.is_overloaded(now),
             workers: workers.collect(),
             totals: self.metrics.totals(),
         }
@@ -290,15 +287,24 @@ impl App {
 
     /// Gives free slots to those who wait.
     fn hand_out(self: &Arc<Self>) {
-        for class in Class::ALL {
-            loop {
-                let next = {
-                    let mut state = self.state();
-                    state.next(class, self.clock.now())
-                };
-                let Some(next) = next else { break };
-                self.hand_over(next);
-            }
+        loop {
+            let next = {
+                let mut state = self.state();
+                state.next(self.clock.now())
+            };
+            let Some(next) = next else { break };
+            self.hand_over(next);
+        }
+    }
+
+    /// The worker has answered with a stream; its request's slot may be the next one's.
+    fn make_stream(self: &Arc<Self>, permit: &Permit) {
+        let next = {
+            let mut state = self.state();
+            if state.dispatcher.make_stream(permit) { state.next(self.clock.now()) } else { None }
+        };
+        if let Some(next) = next {
+            self.hand_over(next);
         }
     }
 
@@ -360,13 +366,13 @@ impl State {
     }
 
     fn end(&mut self, permit: Permit, clock: &Clock) -> Option<Next> {
-        let class = self.dispatcher.end(permit);
+        self.dispatcher.end(permit);
         // The time is read only if somebody waits.
-        if self.dispatcher.waiting(class) > 0 { self.next(class, clock.now()) } else { None }
+        if self.dispatcher.waiting() > 0 { self.next(clock.now()) } else { None }
     }
 
-    fn next(&mut self, class: Class, now: Timestamp) -> Option<Next> {
-        let next = self.dispatcher.next(class, now)?;
+    fn next(&mut self, now: Timestamp) -> Option<Next> {
+        let next = self.dispatcher.next(now)?;
         Some(self.with_worker(next))
     }
 

@@ -14,8 +14,12 @@
 //! that is not empty counts; but as many clients as there are, each waiting for its answer before it
 //! asks again, keep a short queue for good, and nobody in it needs to be refused.)
 //!
-//! Requests and streams (WebSockets, server-sent events) have slots and a queue each: a stream
-//! would hold a slot for hours.
+//! **Streams** (WebSockets, server-sent events) would hold a request's slot for hours, so they have
+//! slots of their own. What is one says the worker's answer, not the client: until then it is a
+//! request like any other. If a worker has no room for one more, it keeps the slot that it has.
+//!
+//! **What a worker owes** is told apart from what it has: a request whose client is slow, and a
+//! stream, may be there for long without the worker being stuck.
 
 mod delay;
 mod lane;
@@ -37,23 +41,10 @@ pub(crate) use self::queue::{Priority, Ticket};
 use self::workers::Workers;
 pub(crate) use self::workers::{Load, Slots, WorkerKey};
 
-/// What holds a slot of a worker, and which of its slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Class {
-    /// Answered, and done.
-    Request,
-    /// A WebSocket or an event stream: open for as long as both sides like.
-    Stream,
-}
-
-impl Class {
-    pub(crate) const ALL: [Self; 2] = [Self::Request, Self::Stream];
-}
-
 /// The limits of an app's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Requests that wait at once, of each class.
+    /// Requests that wait at once.
     pub(crate) queue_max: usize,
     /// How long one may wait.
     pub(crate) queue_timeout: Duration,
@@ -68,7 +59,6 @@ pub(crate) struct Limits {
 /// Who wants to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    pub(crate) class: Class,
     pub(crate) priority: Priority,
     pub(crate) client: Client,
 }
@@ -106,17 +96,20 @@ pub(crate) enum Waiting<T> {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     worker: WorkerKey,
-    class: Class,
-    since: Timestamp,
+    /// It has one of the slots that are for streams.
+    is_stream: bool,
+    /// Since when the worker is to say or to take something. None: it waits for the client, or has
+    /// nothing to say before it likes.
+    owes_since: Option<Timestamp>,
 }
 
-/// A worker with requests over an age.
+/// A worker that has owed something for longer than an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overdue {
     pub(crate) worker: WorkerKey,
-    /// Since when the oldest runs.
+    /// Since when, the longest.
     pub(crate) oldest: Timestamp,
-    /// How many are over the age.
+    /// How many requests are over the age.
     pub(crate) requests: u32,
 }
 
@@ -125,7 +118,7 @@ pub(crate) struct Overdue {
 pub(crate) struct Dispatcher<T> {
     limits: Limits,
     workers: Workers,
-    queues: [Queue<T>; 2],
+    queue: Queue<T>,
     running: Slab<Running>,
     is_paused: bool,
 }
@@ -135,27 +128,54 @@ impl<T> Dispatcher<T> {
         Self {
             limits,
             workers: Workers::default(),
-            queues: Class::ALL.map(|_| Queue::default()),
+            queue: Queue::default(),
             running: Slab::new(),
             is_paused: false,
         }
     }
 
     /// A slot, if one is free. Nobody is overtaken: where one is free, nobody waits.
-    pub(crate) fn take(&mut self, class: Class, now: Timestamp) -> Option<Permit> {
+    pub(crate) fn take(&mut self, now: Timestamp) -> Option<Permit> {
         if self.is_paused {
             return None;
         }
-        let worker = self.workers.take(class)?;
-        let running = self.running.insert(Running { worker, class, since: now });
-        Some(Permit { running, worker })
+        let worker = self.workers.take()?;
+        let running = Running { worker, is_stream: false, owes_since: Some(now) };
+        Some(Permit { running: self.running.insert(running), worker })
+    }
+
+    /// What the worker owes begins anew.
+    pub(crate) fn owes(&mut self, permit: &Permit, now: Timestamp) {
+        self.running[permit.running].owes_since = Some(now);
+    }
+
+    /// What it owes does not end with the client; if it was the client's turn, it is the worker's now.
+    pub(crate) fn owes_still(&mut self, permit: &Permit, now: Timestamp) {
+        self.running[permit.running].owes_since.get_or_insert(now);
+    }
+
+    /// It is the client's turn.
+    pub(crate) fn owes_nothing(&mut self, permit: &Permit) {
+        self.running[permit.running].owes_since = None;
+    }
+
+    /// The worker has made a stream of it, and owes nothing. Whether a request's slot is free now:
+    /// see [`Dispatcher::next`].
+    pub(crate) fn make_stream(&mut self, permit: &Permit) -> bool {
+        let running = &mut self.running[permit.running];
+        running.owes_since = None;
+        if !running.is_stream {
+            running.is_stream = self.workers.make_stream(running.worker);
+            return running.is_stream;
+        }
+        false
     }
 
     /// Waits for a slot, after [`Dispatcher::take`] had none.
     pub(crate) fn wait(&mut self, wish: Wish, waiter: T, now: Timestamp) -> Waiting<T> {
-        let is_overloaded = self.is_overloaded(wish.class, now);
+        let is_overloaded = self.is_overloaded(now);
         let Limits { queue_max, overload_delay, .. } = self.limits;
-        let queue = &mut self.queues[wish.class as usize];
+        let queue = &mut self.queue;
         if queue.len() < queue_max {
             let ticket = queue.push(wish, waiter, overload_delay, now);
             return Waiting::Queued { ticket, displaced: None };
@@ -172,27 +192,29 @@ impl<T> Dispatcher<T> {
 
     /// Waits no longer; None: it does not wait.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<T> {
-        self.queues[ticket.class as usize].leave(ticket)
+        self.queue.leave(ticket)
     }
 
-    /// Gives a slot back; answers of which class: see [`Dispatcher::next`].
-    pub(crate) fn end(&mut self, permit: Permit) -> Class {
-        let Running { worker, class, .. } = self.running.remove(permit.running);
-        self.workers.end(worker, class);
-        class
+    /// Gives a slot back: see [`Dispatcher::next`].
+    pub(crate) fn end(&mut self, permit: Permit) {
+        let Running { worker, is_stream, .. } = self.running.remove(permit.running);
+        if is_stream {
+            self.workers.end_stream(worker);
+        } else {
+            self.workers.end_request(worker);
+        }
     }
 
     /// Who gets a slot next, if there are both. To be called after a slot came back, and until it
     /// answers None after anything that adds slots. The permit is for whoever is handed it: if
     /// nobody takes it, it comes back through [`Dispatcher::end`].
-    pub(crate) fn next(&mut self, class: Class, now: Timestamp) -> Option<(T, Permit)> {
-        if self.queues[class as usize].is_empty() {
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<(T, Permit)> {
+        if self.queue.is_empty() {
             return None;
         }
-        let permit = self.take(class, now)?;
-        let is_overloaded = self.is_overloaded(class, now);
-        let overload_delay = self.limits.overload_delay;
-        match self.queues[class as usize].pop(is_overloaded, overload_delay, now) {
+        let permit = self.take(now)?;
+        let is_overloaded = self.is_overloaded(now);
+        match self.queue.pop(is_overloaded, self.limits.overload_delay, now) {
             Some(waiter) => Some((waiter, permit)),
             None => unreachable!("a queue that is not empty has a next"),
         }
@@ -201,20 +223,17 @@ impl<T> Dispatcher<T> {
     /// Those who have waited too long.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<(T, Refusal)> {
         let mut expired = Vec::new();
-        for class in Class::ALL {
-            let (patience, refusal) = self.patience(class, now);
-            let queue = &mut self.queues[class as usize];
-            while queue.oldest().is_some_and(|since| now.since(since) >= patience) {
-                expired.extend(queue.pop_oldest().map(|waiter| (waiter, refusal)));
-            }
+        let (patience, refusal) = self.patience(now);
+        while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
+            expired.extend(self.queue.pop_oldest().map(|waiter| (waiter, refusal)));
         }
         expired
     }
 
     /// How long a request may wait, if things are as they are now, and what it is told then.
-    fn patience(&self, class: Class, now: Timestamp) -> (Duration, Refusal) {
+    fn patience(&self, now: Timestamp) -> (Duration, Refusal) {
         let Limits { queue_timeout, overload_wait, .. } = self.limits;
-        if self.is_overloaded(class, now) && overload_wait < queue_timeout {
+        if self.is_overloaded(now) && overload_wait < queue_timeout {
             (overload_wait, Refusal::Overload)
         } else {
             (queue_timeout, Refusal::QueueTimeout)
@@ -222,16 +241,16 @@ impl<T> Dispatcher<T> {
     }
 
     /// A pause and a start of all workers are waits by intention, no overloads.
-    pub(crate) fn is_overloaded(&self, class: Class, now: Timestamp) -> bool {
+    pub(crate) fn is_overloaded(&self, now: Timestamp) -> bool {
         let is_serving = !self.is_paused && self.workers.any_serves();
         let Limits { overload_delay, overload_after, .. } = self.limits;
-        let since = self.queues[class as usize].long_since(overload_delay, now);
+        let since = self.queue.long_since(overload_delay, now);
         is_serving && since.is_some_and(|since| now.since(since) > overload_after)
     }
 
     /// How many wait.
-    pub(crate) fn waiting(&self, class: Class) -> usize {
-        self.queues[class as usize].len()
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
     }
 
     /// No slot is given from now on; who waits goes on waiting.
@@ -247,9 +266,7 @@ impl<T> Dispatcher<T> {
 
     /// Whoever waited through a pause is no sign of an overload.
     fn restart_waiting(&mut self, now: Timestamp) {
-        for queue in &mut self.queues {
-            queue.restart_waiting(now);
-        }
+        self.queue.restart_waiting(now);
     }
 
     /// A worker with slots: see [`Dispatcher::next`].
@@ -292,20 +309,17 @@ impl<T> Dispatcher<T> {
         self.is_paused
     }
 
-    /// Workers with requests (no streams) that run for `age` or longer.
+    /// Workers that have owed something for `age` or longer.
     pub(crate) fn overdue(&self, age: Duration, now: Timestamp) -> Vec<Overdue> {
         let mut overdue: Vec<Overdue> = Vec::new();
-        let requests = self.running.iter().filter(|(_, running)| running.class == Class::Request);
-        for (_, running) in requests.filter(|(_, running)| now.since(running.since) >= age) {
-            match overdue.iter_mut().find(|known| known.worker == running.worker) {
+        let owed = self.running.iter().filter_map(|(_, it)| Some((it.worker, it.owes_since?)));
+        for (worker, since) in owed.filter(|(_, since)| now.since(*since) >= age) {
+            match overdue.iter_mut().find(|known| known.worker == worker) {
                 Some(known) => {
-                    known.oldest = running.since.min(known.oldest);
+                    known.oldest = since.min(known.oldest);
                     known.requests += 1;
                 }
-                None => {
-                    let Running { worker, since: oldest, .. } = *running;
-                    overdue.push(Overdue { worker, oldest, requests: 1 });
-                }
+                None => overdue.push(Overdue { worker, oldest: since, requests: 1 }),
             }
         }
         overdue

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::dispatch::{Class, Refusal};
+use crate::dispatch::Refusal;
 use crate::latencies::Latencies;
 use crate::view::{Count, TotalsView};
 
@@ -34,12 +34,6 @@ struct ReasonLabel {
 struct StatusLabel {
     app: String,
     status: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClassLabel {
-    app: String,
-    class: &'static str,
 }
 
 /// Why a request was not answered by a worker.
@@ -97,13 +91,6 @@ const fn refusal_name(refusal: Refusal) -> &'static str {
 /// The first digits of a status.
 const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-const fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Request => "request",
-        Class::Stream => "stream",
-    }
-}
-
 /// The metrics of all apps.
 #[derive(Clone, Debug)]
 pub struct FrontMetrics {
@@ -112,7 +99,7 @@ pub struct FrontMetrics {
     answers: Family<StatusLabel, Counter>,
     refusals: Family<ReasonLabel, Counter>,
     failures: Family<ReasonLabel, Counter>,
-    waiting: Family<ClassLabel, Gauge>,
+    waiting: Family<AppLabel, Gauge>,
     buffered: Family<AppLabel, Gauge>,
 }
 
@@ -155,7 +142,7 @@ impl FrontMetrics {
         );
         registry.register(
             "weir_front_app_waiting",
-            "Requests and streams that wait for a slot",
+            "Requests that wait for a worker",
             metrics.waiting.clone(),
         );
         registry.register(
@@ -184,10 +171,7 @@ impl FrontMetrics {
             refusals: REFUSALS.map(|refusal| counter(&self.refusals, refusal_name(refusal))),
             failures: Failure::ALL.map(|failure| counter(&self.failures, failure.name())),
             buffered: self.buffered.get_or_create(&AppLabel { app: app() }).clone(),
-            waiting: Class::ALL.map(|class| {
-                let label = ClassLabel { app: app(), class: class_name(class) };
-                self.waiting.get_or_create(&label).clone()
-            }),
+            waiting: self.waiting.get_or_create(&AppLabel { app: app() }).clone(),
         }
     }
 }
@@ -207,7 +191,7 @@ pub(crate) struct AppMetrics {
     answers: [Counter; 5],
     refusals: [Counter; 3],
     failures: [Counter; 7],
-    waiting: [Gauge; 2],
+    waiting: Gauge,
     buffered: Gauge,
 }
 
@@ -246,11 +230,9 @@ impl AppMetrics {
         self.buffered.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// So many of each class wait.
-    pub(crate) fn waiting(&self, waiting: [usize; 2]) {
-        for (gauge, waiting) in self.waiting.iter().zip(waiting) {
-            gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        }
+    /// So many wait.
+    pub(crate) fn waiting(&self, waiting: usize) {
+        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
     /// What an operator sees of them.

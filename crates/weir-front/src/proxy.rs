@@ -19,7 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::ACCEPT;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
@@ -36,7 +35,7 @@ use self::request_body::RequestBody;
 use crate::access_log::{AccessLog, Entry};
 use crate::app::App;
 use crate::apps::Apps;
-use crate::dispatch::{Class, Client, Refusal, Wish};
+use crate::dispatch::{Client, Refusal, Wish};
 use crate::drain::Drain;
 use crate::metrics::Failure;
 use crate::rules;
@@ -197,12 +196,8 @@ fn wish(app: &App, request: &Parts, origin: Origin) -> Result<Wish, Box<Response
         app.metrics.failed(Failure::Shed);
         return Err(Box::new(answer::shed(&rule.settings)));
     }
-    let accept = headers.get(ACCEPT);
-    let wants_events =
-        accept.is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"));
-    let class = if wants_events { Class::Stream } else { Class::Request };
     let priority = rules::priority(&app.priorities, path, headers);
-    Ok(Wish { class, priority, client: Client::of(origin.address) })
+    Ok(Wish { priority, client: Client::of(origin.address) })
 }
 
 impl From<Refusal> for Failed {

@@ -11,8 +11,6 @@ pub struct AppView {
     pub name: String,
     /// Requests that wait for a worker.
     pub requests_waiting: usize,
-    /// Streams that wait for a worker.
-    pub streams_waiting: usize,
     /// Requests wait, and will until it is resumed.
     pub is_paused: bool,
     /// Everybody is shown the maintenance page.
@@ -128,7 +126,6 @@ mod tests {
         AppView {
             name: "app".to_owned(),
             requests_waiting: 0,
-            streams_waiting: 0,
             is_paused: false,
             is_in_maintenance: false,
             shedding: Vec::new(),

@@ -179,7 +179,6 @@ pub(crate) struct AppRow {
     /// How many workers Weir is to run; None: something else runs them.
     pub(crate) processes: Option<u32>,
     pub(crate) requests_waiting: usize,
-    pub(crate) streams_waiting: usize,
     pub(crate) is_paused: bool,
     pub(crate) is_overloaded: bool,
     pub(crate) is_in_maintenance: bool,
@@ -440,7 +439,6 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         processes: group.map(|group| group.processes),
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
         requests_waiting: view.requests_waiting,
-        streams_waiting: view.streams_waiting,
         is_paused: view.is_paused,
         is_overloaded: view.is_overloaded,
         is_in_maintenance: view.is_in_maintenance,

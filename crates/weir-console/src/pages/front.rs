@@ -243,7 +243,6 @@ fn facts(app: &App) -> Vec<Fact> {
             fact("Refused", by_reason(&totals.refusals)),
             fact("No answer", by_reason(&totals.failures)),
             evicted,
-            fact("Streams waiting", figures::number(app.streams_waiting)),
         ],
     };
     if !app.shedding.is_empty() {

@@ -38,6 +38,16 @@ impl Budget {
     }
 }
 
+impl Lease {
+    /// Whether so much more was left, and is taken.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let Some(mut more) = self.budget.take(bytes) else { return false };
+        // It gives nothing back by itself any more.
+        self.bytes += std::mem::take(&mut more.bytes);
+        true
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -58,5 +68,10 @@ mod tests {
         assert!(second.is_some());
         drop(first);
         assert_eq!(budget.used(), 40);
+        let mut grown = second.expect("taken");
+        assert!(grown.grow(50) && !grown.grow(11));
+        assert_eq!(budget.used(), 90);
+        drop(grown);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot::Sender;
+
 use super::{App, Worker};
-use crate::dispatch::{Permit, Refusal, Ticket};
+use crate::dispatch::{Dispatcher, Permit, Refusal, Ticket};
 
 /// What whoever waits is handed.
 pub(super) type Handed = Result<Slot, Refusal>;
@@ -30,6 +32,36 @@ impl Slot {
 
     pub(crate) fn app(&self) -> &Arc<App> {
         &self.app
+    }
+
+    /// It is the worker's turn, from now on: its age counts.
+    pub(crate) fn owes(&self) {
+        let now = self.app.now();
+        self.tell(|dispatcher, permit| dispatcher.owes(permit, now));
+    }
+
+    /// Nobody waits any more, but the worker has its slot until it is done.
+    pub(crate) fn owes_still(&self) {
+        let now = self.app.now();
+        self.tell(|dispatcher, permit| dispatcher.owes_still(permit, now));
+    }
+
+    /// The worker can do nothing before the client does.
+    pub(crate) fn waits_for_client(&self) {
+        self.tell(Dispatcher::owes_nothing);
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Dispatcher<Sender<Handed>>, &Permit)) {
+        if let Some(permit) = &self.permit {
+            what(&mut self.app.state().dispatcher, permit);
+        }
+    }
+
+    /// The answer has no end of its own.
+    pub(crate) fn make_stream(&self) {
+        if let Some(permit) = &self.permit {
+            self.app.make_stream(permit);
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
+use super::Wish;
 use super::delay::Delay;
 use super::lane::Lane;
-use super::{Class, Wish};
 
 /// What goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,10 +23,7 @@ impl Priority {
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ticket {
-    pub(super) class: Class,
-    number: u64,
-}
+pub(crate) struct Ticket(u64);
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -35,7 +32,7 @@ struct Entry<T> {
     waiter: T,
 }
 
-/// The requests of one class that wait.
+/// The requests that wait.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     /// By their numbers, and so in the order of their arrival.
@@ -91,7 +88,7 @@ impl<T> Queue<T> {
         self.lanes[wish.priority as usize].push(wish.client, number);
         self.entries.insert(number, Entry { wish, since: now, waiter });
         self.delay.judge(self.len(), delay_max, now);
-        Ticket { class: wish.class, number }
+        Ticket(number)
     }
 
     /// Who is given a slot.
@@ -110,7 +107,7 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<T> {
-        self.remove(ticket.number)
+        self.remove(ticket.0)
     }
 
     /// Since when the one waits that has waited longest.

@@ -73,10 +73,8 @@ fn simulate(load: f64, seed: u64) -> Outcome {
             Event::End(key) => {
                 let (permit, arrived) = running.remove(key);
                 outcome.took_ms.push(now.since(arrived).as_secs_f64() * 1e3);
-                {
-                    let class = dispatcher.end(permit);
-                    dispatcher.next(class, now).map(|(arrived, permit)| (permit, arrived))
-                }
+                dispatcher.end(permit);
+                dispatcher.next(now).map(|(arrived, permit)| (permit, arrived))
             }
         };
         if let Some(begun) = begun {
@@ -95,11 +93,11 @@ fn arrive(
     random: &mut fastrand::Rng,
     now: Timestamp,
 ) -> Option<(Permit, Timestamp)> {
-    if let Some(permit) = dispatcher.take(Class::Request, now) {
+    if let Some(permit) = dispatcher.take(now) {
         return Some((permit, now));
     }
     let client = Client::of(Some([10, 0, random.u8(..), random.u8(..)].into()));
-    let wish = Wish { class: Class::Request, priority: Priority::Normal, client };
+    let wish = Wish { priority: Priority::Normal, client };
     match dispatcher.wait(wish, now, now) {
         Waiting::Queued { displaced, .. } => outcome.refused += usize::from(displaced.is_some()),
         Waiting::Refused(..) => outcome.refused += 1,
@@ -145,12 +143,8 @@ fn closed_loop(clients: u32, workers: usize, service_ms: u64, seconds: u64) -> u
     while now < seconds * 1_000 {
         let time = Timestamp::from_millis(now);
         for client in asking.drain(..) {
-            let wish = Wish {
-                class: Class::Request,
-                priority: Priority::Normal,
-                client: Client::of(None),
-            };
-            if let Some(permit) = dispatcher.take(Class::Request, time) {
+            let wish = Wish { priority: Priority::Normal, client: Client::of(None) };
+            if let Some(permit) = dispatcher.take(time) {
                 ends.push(Reverse((now + service_ms, running.insert((client, permit)))));
             } else {
                 let waiting = dispatcher.wait(wish, client, time);
@@ -162,8 +156,8 @@ fn closed_loop(clients: u32, workers: usize, service_ms: u64, seconds: u64) -> u
         let time = Timestamp::from_millis(now);
         let (client, permit) = running.remove(key);
         asking.push(client);
-        let class = dispatcher.end(permit);
-        if let Some(begun) = dispatcher.next(class, time) {
+        dispatcher.end(permit);
+        if let Some(begun) = dispatcher.next(time) {
             ends.push(Reverse((now + service_ms, running.insert(begun))));
         }
         let expired = dispatcher.expire(time);

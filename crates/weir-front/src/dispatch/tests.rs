@@ -23,7 +23,7 @@ fn client(number: u8) -> Client {
 }
 
 fn wish(client_number: u8) -> Wish {
-    Wish { class: Class::Request, priority: Priority::Normal, client: client(client_number) }
+    Wish { priority: Priority::Normal, client: client(client_number) }
 }
 
 fn at(seconds: u64) -> Timestamp {
@@ -34,7 +34,7 @@ fn at(seconds: u64) -> Timestamp {
 fn busy() -> (Dispatcher<u32>, Permit) {
     let mut dispatcher = Dispatcher::new(limits());
     dispatcher.add_worker(ONE, at(0));
-    let permit = dispatcher.take(Class::Request, at(0)).expect("a slot");
+    let permit = dispatcher.take(at(0)).expect("a slot");
     (dispatcher, permit)
 }
 
@@ -47,8 +47,8 @@ fn queue(dispatcher: &mut Dispatcher<u32>, wish: Wish, waiter: u32, now: u64) ->
 
 /// Gives a slot back; answers who is next.
 fn end(dispatcher: &mut Dispatcher<u32>, permit: Permit, now: Timestamp) -> Option<(u32, Permit)> {
-    let class = dispatcher.end(permit);
-    dispatcher.next(class, now)
+    dispatcher.end(permit);
+    dispatcher.next(now)
 }
 
 /// Serves all that wait, one after the other.
@@ -66,27 +66,48 @@ fn the_worker_with_least_to_do_is_taken_and_among_equals_the_one_that_waited_lon
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let two = Slots { requests: 2, streams: 0 };
     let workers: Vec<_> = (0..3).map(|_| dispatcher.add_worker(two, at(0))).collect();
-    let permits = [(); 6].map(|()| dispatcher.take(Class::Request, at(0)).expect("a slot"));
+    let permits = [(); 6].map(|()| dispatcher.take(at(0)).expect("a slot"));
     let taken: Vec<_> = permits.iter().map(|permit| permit.worker).collect();
     assert_eq!(taken, [&workers[..], &workers[..]].concat(), "each one, then each a second");
-    assert_eq!(dispatcher.take(Class::Request, at(0)), None);
+    assert_eq!(dispatcher.take(at(0)), None);
     let [.., fifth, _] = permits;
     assert_eq!(fifth.worker, workers[1]);
     assert_eq!(end(&mut dispatcher, fifth, at(0)), None);
-    assert_eq!(dispatcher.take(Class::Request, at(0)).expect("a slot").worker, workers[1]);
+    assert_eq!(dispatcher.take(at(0)).expect("a slot").worker, workers[1]);
 }
 
 #[test]
-fn streams_and_requests_don_t_take_each_other_s_slots() {
-    let (mut dispatcher, _request) = busy();
-    let stream = dispatcher.take(Class::Stream, at(0)).expect("a slot of its own");
-    let loads: Vec<_> =
-        dispatcher.loads().iter().map(|(_, load)| (load.requests, load.streams)).collect();
-    assert_eq!(loads, [(1, 1)]);
-    let stream_wish = Wish { class: Class::Stream, ..wish(1) };
+fn a_stream_gives_its_request_s_slot_to_the_next_where_there_is_room_for_streams() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    dispatcher.add_worker(Slots { requests: 1, streams: 1 }, at(0));
+    let loads = |dispatcher: &Dispatcher<u32>| {
+        dispatcher.loads().iter().map(|(_, load)| (load.requests, load.streams)).collect::<Vec<_>>()
+    };
+    let first = dispatcher.take(at(0)).expect("a slot");
     queue(&mut dispatcher, wish(1), 1, 0);
-    queue(&mut dispatcher, stream_wish, 2, 0);
-    assert_eq!(end(&mut dispatcher, stream, at(1)).map(|(waiter, _)| waiter), Some(2));
+    queue(&mut dispatcher, wish(1), 2, 0);
+    assert!(dispatcher.make_stream(&first) && !dispatcher.make_stream(&first), "once");
+    let (waiter, second) = dispatcher.next(at(1)).expect("the slot that came free");
+    assert_eq!((waiter, loads(&dispatcher)), (1, vec![(1, 1)]));
+    assert!(!dispatcher.make_stream(&second), "there is no room for a second");
+    assert_eq!(dispatcher.overdue(STEP, at(9)), [], "nor does it owe anything");
+    assert_eq!(end(&mut dispatcher, first, at(2)), None, "that was no request's slot");
+    assert_eq!(loads(&dispatcher), [(1, 0)]);
+    assert_eq!(end(&mut dispatcher, second, at(3)).map(|(waiter, _)| waiter), Some(2));
+}
+
+#[test]
+fn among_workers_with_as_many_requests_the_one_with_fewer_streams_is_taken() {
+    let mut dispatcher = Dispatcher::<u32>::new(limits());
+    let slots = Slots { requests: 2, streams: 2 };
+    let workers = [dispatcher.add_worker(slots, at(0)), dispatcher.add_worker(slots, at(0))];
+    let stream = dispatcher.take(at(0)).expect("a slot");
+    assert!(dispatcher.make_stream(&stream));
+    for _ in 0..3 {
+        let request = dispatcher.take(at(1)).expect("a slot");
+        assert_eq!((stream.worker, request.worker), (workers[0], workers[1]));
+        dispatcher.end(request);
+    }
 }
 
 #[test]
@@ -129,7 +150,7 @@ fn a_full_queue_refuses_who_has_no_better_claim() {
     }
     let low = Wish { priority: Priority::Low, ..wish(3) };
     assert_eq!(dispatcher.wait(low, 12, at(1)), Waiting::Refused(12, Refusal::QueueFull));
-    assert_eq!(dispatcher.waiting(Class::Request), 8);
+    assert_eq!(dispatcher.waiting(), 8);
 }
 
 #[test]
@@ -149,8 +170,8 @@ fn during_an_overload_the_newest_goes_first_and_nobody_waits_long() {
     for (second, waiter) in [(0, 1), (1, 2), (2, 3)] {
         queue(&mut dispatcher, wish(waiter), u32::from(waiter), second);
     }
-    assert!(!dispatcher.is_overloaded(Class::Request, at(2)));
-    assert!(dispatcher.is_overloaded(Class::Request, at(3)), "never empty for over 2 s");
+    assert!(!dispatcher.is_overloaded(at(2)));
+    assert!(dispatcher.is_overloaded(at(3)), "never empty for over 2 s");
     let expired = dispatcher.expire(at(3));
     assert_eq!(expired, [(1, Refusal::Overload), (2, Refusal::Overload), (3, Refusal::Overload)]);
     // The overload has ended with the queue.
@@ -196,10 +217,10 @@ fn a_pause_gives_no_slot_and_is_no_overload() {
     queue(&mut dispatcher, wish(1), 1, 0);
     queue(&mut dispatcher, wish(2), 2, 0);
     assert_eq!(end(&mut dispatcher, permit, at(5)), None);
-    assert_eq!(dispatcher.take(Class::Request, at(5)), None);
+    assert_eq!(dispatcher.take(at(5)), None);
     assert_eq!(dispatcher.expire(at(9)), []);
     dispatcher.resume(at(10));
-    let (first, permit) = dispatcher.next(Class::Request, at(10)).expect("a slot");
+    let (first, permit) = dispatcher.next(at(10)).expect("a slot");
     assert_eq!(first, 1, "in their order");
     assert_eq!(order(&mut dispatcher, permit, 10), [2]);
 }
@@ -208,13 +229,13 @@ fn a_pause_gives_no_slot_and_is_no_overload() {
 fn a_drained_worker_gets_nothing_new_and_its_slots_still_come_back() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let first = dispatcher.add_worker(ONE, at(0));
-    let permit = dispatcher.take(Class::Request, at(0)).expect("a slot");
+    let permit = dispatcher.take(at(0)).expect("a slot");
     dispatcher.drain_worker(first);
-    assert_eq!(dispatcher.take(Class::Request, at(0)), None);
+    assert_eq!(dispatcher.take(at(0)), None);
     queue(&mut dispatcher, wish(1), 1, 0);
     assert_eq!(dispatcher.expire(at(9)), [], "no worker: no overload");
     let second = dispatcher.add_worker(ONE, at(9));
-    let (waiter, given) = dispatcher.next(Class::Request, at(9)).expect("a slot");
+    let (waiter, given) = dispatcher.next(at(9)).expect("a slot");
     assert_eq!((waiter, given.worker), (1, second));
     let keys = |dispatcher: &Dispatcher<u32>| {
         dispatcher.loads().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
@@ -231,12 +252,18 @@ fn workers_with_a_request_over_an_age_are_found() {
     let mut dispatcher = Dispatcher::<u32>::new(limits());
     let two = Slots { requests: 2, streams: 1 };
     let workers = [dispatcher.add_worker(two, at(0)), dispatcher.add_worker(two, at(0))];
-    let old = dispatcher.take(Class::Request, at(0)).expect("a slot");
-    dispatcher.take(Class::Stream, at(0)).expect("a slot, which nobody counts");
-    let other = dispatcher.take(Class::Request, at(5)).expect("a slot");
+    let old = dispatcher.take(at(0)).expect("a slot");
+    let other = dispatcher.take(at(5)).expect("a slot");
     assert_eq!((old.worker, other.worker), (workers[0], workers[1]));
     let overdue = Overdue { worker: workers[0], oldest: at(0), requests: 1 };
     assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [overdue]);
+    dispatcher.owes_still(&old, at(5));
+    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [overdue], "as long as before");
+    dispatcher.owes_nothing(&old);
+    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), [], "it waits for its client");
+    dispatcher.owes_still(&old, at(1));
+    assert_eq!(dispatcher.overdue(6 * STEP, at(6)), []);
+    assert_eq!(dispatcher.overdue(6 * STEP, at(7)), [Overdue { oldest: at(1), ..overdue }]);
     end(&mut dispatcher, old, at(7));
     assert_eq!(dispatcher.overdue(6 * STEP, at(7)), []);
 }
@@ -252,7 +279,8 @@ fn clients_of_one_ipv6_network_are_one() {
 /// What can happen to a dispatcher.
 #[derive(Clone, Debug)]
 enum Step {
-    Ask { class: bool, priority: u8, client: u8 },
+    Ask { priority: u8, client: u8 },
+    MakeStream(usize),
     End(usize),
     Leave(usize),
     Pass(u16),
@@ -264,8 +292,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (any::<bool>(), 0..3_u8, 0..4_u8)
-            .prop_map(|(class, priority, client)| Step::Ask { class, priority, client }),
+        8 => (0..3_u8, 0..4_u8).prop_map(|(priority, client)| Step::Ask { priority, client }),
+        2 => any::<usize>().prop_map(Step::MakeStream),
         5 => any::<usize>().prop_map(Step::End),
         2 => any::<usize>().prop_map(Step::Leave),
         3 => (0..5_000_u16).prop_map(Step::Pass),
@@ -291,7 +319,11 @@ struct World {
 impl World {
     fn apply(&mut self, step: &Step) {
         match *step {
-            Step::Ask { class, priority, client } => self.ask(class, priority, client),
+            Step::Ask { priority, client } => self.ask(priority, client),
+            Step::MakeStream(which) if !self.permits.is_empty() => {
+                let permit = &self.permits[which % self.permits.len()];
+                self.dispatcher.make_stream(permit);
+            }
             Step::End(which) if !self.permits.is_empty() => {
                 let permit = self.permits.swap_remove(which % self.permits.len());
                 let next = end(&mut self.dispatcher, permit, self.now);
@@ -324,25 +356,22 @@ impl World {
                 self.is_paused = false;
                 self.dispatcher.resume(self.now);
             }
-            Step::End(_) | Step::Leave(_) | Step::DrainWorker(_) => {}
+            Step::MakeStream(_) | Step::End(_) | Step::Leave(_) | Step::DrainWorker(_) => {}
         }
-        for class in Class::ALL {
-            while let Some(next) = self.dispatcher.next(class, self.now) {
-                self.handed(Some(next));
-            }
+        while let Some(next) = self.dispatcher.next(self.now) {
+            self.handed(Some(next));
         }
     }
 
-    fn ask(&mut self, class: bool, priority: u8, client_number: u8) {
-        let class = if class { Class::Request } else { Class::Stream };
-        if let Some(permit) = self.dispatcher.take(class, self.now) {
-            assert_eq!(self.dispatcher.waiting(class), 0, "nobody is overtaken");
+    fn ask(&mut self, priority: u8, client_number: u8) {
+        if let Some(permit) = self.dispatcher.take(self.now) {
+            assert_eq!(self.dispatcher.waiting(), 0, "nobody is overtaken");
             return self.permits.push(permit);
         }
         self.asked += 1;
         let waiter = self.asked;
         let priority = [Priority::High, Priority::Normal, Priority::Low][usize::from(priority)];
-        let wish = Wish { class, priority, client: client(client_number) };
+        let wish = Wish { priority, client: client(client_number) };
         match self.dispatcher.wait(wish, waiter, self.now) {
             Waiting::Queued { ticket, displaced } => {
                 self.waiting.insert(waiter);
@@ -363,13 +392,11 @@ impl World {
     }
 
     fn check(&mut self) {
-        let waiting = Class::ALL.map(|class| self.dispatcher.waiting(class));
-        assert!(waiting.iter().all(|&waiting| waiting <= limits().queue_max));
-        assert_eq!(waiting.iter().sum::<usize>(), self.waiting.len(), "nobody is forgotten");
-        for class in Class::ALL {
-            if self.dispatcher.waiting(class) > 0 && !self.is_paused {
-                assert_eq!(self.dispatcher.take(class, self.now), None, "nobody waits in vain");
-            }
+        let waiting = self.dispatcher.waiting();
+        assert!(waiting <= limits().queue_max);
+        assert_eq!(waiting, self.waiting.len(), "nobody is forgotten");
+        if waiting > 0 && !self.is_paused {
+            assert_eq!(self.dispatcher.take(self.now), None, "nobody waits in vain");
         }
     }
 }

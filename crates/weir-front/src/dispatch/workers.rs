@@ -3,8 +3,6 @@
 use slab::Slab;
 use weir_base::clock::Timestamp;
 
-use super::Class;
-
 /// A worker that is known to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WorkerKey {
@@ -17,6 +15,7 @@ pub(crate) struct WorkerKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) requests: u32,
+    /// Besides those. A stream beyond keeps the slot of its request.
     pub(crate) streams: u32,
 }
 
@@ -74,23 +73,44 @@ impl Workers {
         WorkerKey { index, serial }
     }
 
-    /// A slot of the worker that has least to do.
-    pub(super) fn take(&mut self, class: Class) -> Option<WorkerKey> {
-        let with_room = self.workers.iter_mut().filter(|(_, worker)| worker.has_room(class));
-        let (index, worker) =
-            with_room.min_by_key(|(_, worker)| (worker.requests, worker.last_given))?;
+    /// A request's slot of the worker that has least to do.
+    pub(super) fn take(&mut self) -> Option<WorkerKey> {
+        let with_room = self.workers.iter_mut().filter(|(_, worker)| worker.has_room());
+        let (index, worker) = with_room
+            .min_by_key(|(_, worker)| (worker.requests, worker.streams, worker.last_given))?;
         self.given += 1;
         worker.last_given = self.given;
         worker.given += 1;
-        *worker.running_mut(class) += 1;
+        worker.requests += 1;
         Some(WorkerKey { index, serial: worker.serial })
     }
 
-    pub(super) fn end(&mut self, key: WorkerKey, class: Class) {
+    /// Whether there was room for one more stream: the request's slot is free then.
+    pub(super) fn make_stream(&mut self, key: WorkerKey) -> bool {
+        let worker = self.holding(key);
+        let has_room = worker.streams < worker.slots.streams;
+        if has_room {
+            worker.requests -= 1;
+            worker.streams += 1;
+        }
+        has_room
+    }
+
+    pub(super) fn end_request(&mut self, key: WorkerKey) {
+        self.holding(key).requests -= 1;
+        self.forget_if_done(key);
+    }
+
+    pub(super) fn end_stream(&mut self, key: WorkerKey) {
+        self.holding(key).streams -= 1;
+        self.forget_if_done(key);
+    }
+
+    /// The worker of a slot.
+    fn holding(&mut self, key: WorkerKey) -> &mut Worker {
         let worker = &mut self.workers[key.index];
         assert_eq!(worker.serial, key.serial, "a worker is forgotten after its last slot");
-        *worker.running_mut(class) -= 1;
-        self.forget_if_done(key);
+        worker
     }
 
     pub(super) fn drain(&mut self, key: WorkerKey) {
@@ -159,29 +179,11 @@ impl Worker {
         }
     }
 
-    fn has_room(&self, class: Class) -> bool {
-        let max = match class {
-            Class::Request => self.slots.requests,
-            Class::Stream => self.slots.streams,
-        };
-        self.serves() && self.running(class) < max
+    fn has_room(&self) -> bool {
+        self.serves() && self.requests < self.slots.requests
     }
 
     fn serves(&self) -> bool {
         !self.is_draining && self.suspended_until.is_none()
-    }
-
-    fn running(&self, class: Class) -> u32 {
-        match class {
-            Class::Request => self.requests,
-            Class::Stream => self.streams,
-        }
-    }
-
-    fn running_mut(&mut self, class: Class) -> &mut u32 {
-        match class {
-            Class::Request => &mut self.requests,
-            Class::Stream => &mut self.streams,
-        }
     }
 }

@@ -94,6 +94,10 @@ pub(super) fn wording(failed: Failed) -> (StatusCode, &'static str) {
         Failed::Broken => {
             (StatusCode::BAD_GATEWAY, "the worker hung up before its answer was complete\n")
         }
+        Failed::Malformed => (
+            StatusCode::BAD_GATEWAY,
+            "what the worker said is no answer of HTTP/1.1 to this request\n",
+        ),
         Failed::Late => {
             (StatusCode::GATEWAY_TIMEOUT, "the worker did not answer in time (service_timeout)\n")
         }

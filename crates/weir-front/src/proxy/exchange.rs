@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_net::server::Body;
@@ -39,6 +39,8 @@ pub(super) enum Failed {
     SlowBody,
     Unreachable,
     Broken,
+    /// What the worker said is no answer to the request.
+    Malformed,
     Late,
 }
 
@@ -49,7 +51,7 @@ impl Failed {
             Self::Refused(_) => None,
             Self::TooLarge | Self::BadBody | Self::SlowBody => Some(Failure::BadRequest),
             Self::Unreachable => Some(Failure::Unreachable),
-            Self::Broken => Some(Failure::Broken),
+            Self::Broken | Self::Malformed => Some(Failure::Broken),
             Self::Late => Some(Failure::Late),
         }
     }
@@ -77,7 +79,7 @@ impl Proxy {
         }
         let (mut may_reuse, arrived) = (true, prepared.since);
         for _ in 0..app.limits.attempts_max {
-            let slot = match app.free_slot(prepared.wish, prepared.since) {
+            let slot = match app.free_slot(prepared.since) {
                 Some(slot) => slot,
                 None => {
                     let slot = app.slot(prepared.wish, prepared.since).await?;
@@ -141,13 +143,16 @@ impl Proxy {
         let limits = app.limits.head_limits();
         let method = parts.method.clone();
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
-        let mut running = Running { exchange: Some((exchange, slot)) };
+        let mut running = Running::new(exchange, slot);
         match running.answer(app, &self.deadlines).await? {
-            Ok(answer) => {
-                Ok(running.exchange.take().map(|(exchange, slot)| (answer, exchange, slot)))
+            // Nobody asked for another protocol.
+            Ok(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+                drop(running.take());
+                Err(Failed::Malformed)
             }
+            Ok(answer) => Ok(running.take().map(|(exchange, slot)| (answer, exchange, slot))),
             Err(trouble) => {
-                let exchange = running.exchange.take();
+                let exchange = running.take();
                 match trouble {
                     Trouble::Body(bad) => Err(bad.into()),
                     Trouble::Unsent => {
@@ -158,7 +163,7 @@ impl Proxy {
                     Trouble::Ended => Err(Failed::Broken),
                     Trouble::Bad(bad) => {
                         tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
-                        Err(Failed::Broken)
+                        Err(Failed::Malformed)
                     }
                 }
             }
@@ -170,6 +175,7 @@ impl Proxy {
         let headers = answer.headers;
         let limits = &slot.app().limits;
         let (patience, drain) = if is_event_stream(&headers) {
+            slot.make_stream();
             (limits.stream_idle_timeout, Some(self.drain.clone()))
         } else {
             (limits.body_timeout, None)
@@ -205,24 +211,40 @@ fn may_be_repeated(request: &Parts, body: &RequestBody, connection: &Connection)
 }
 
 /// A request that a worker has and somebody waits for. If nobody does any more, it goes on alone
-/// until the worker answers or hangs up.
-struct Running {
+/// until the worker has answered or hangs up.
+pub(super) struct Running {
     /// None: it is over.
     exchange: Option<(Exchange, Slot)>,
 }
 
 impl Running {
+    pub(super) fn new(exchange: Exchange, slot: Slot) -> Self {
+        Self { exchange: Some((exchange, slot)) }
+    }
+
+    /// What it was made of, after an answer or the end of the connection.
+    pub(super) fn take(&mut self) -> Option<(Exchange, Slot)> {
+        self.exchange.take()
+    }
+
     /// The head of the answer, unless the worker or the client is too slow.
-    async fn answer(
+    pub(super) async fn answer(
         &mut self,
         app: &App,
         deadlines: &Deadlines,
     ) -> Result<Result<Answer, Trouble>, Failed> {
         let patience = app.limits.service_timeout;
-        let Some((exchange, _)) = &mut self.exchange else { return Err(Failed::Broken) };
-        let mut sent = exchange.sent();
+        let Some((exchange, slot)) = &mut self.exchange else { return Err(Failed::Broken) };
+        let mut turn = Turn { sent: exchange.sent(), is_clients: false };
         loop {
-            let answer = poll_fn(|context| exchange.poll_answer(context));
+            let sent = exchange.sent();
+            let answer = poll_fn(|context| {
+                let answer = exchange.poll_answer(context);
+                if answer.is_pending() && (turn.is_clients || exchange.is_sending()) {
+                    turn.note(exchange, slot);
+                }
+                answer
+            });
             if let Ok(answer) = deadlines.within(patience, answer).await {
                 return Ok(answer);
             }
@@ -230,7 +252,6 @@ impl Running {
             if exchange.sent() == sent || !exchange.is_sending() {
                 break;
             }
-            sent = exchange.sent();
         }
         let is_clients_fault = exchange.waits_for_client();
         self.go_on_alone();
@@ -238,11 +259,41 @@ impl Running {
     }
 
     fn go_on_alone(&mut self) {
-        let Some((exchange, slot)) = self.exchange.take() else { return };
+        let Some((mut exchange, slot)) = self.exchange.take() else { return };
+        slot.owes_still();
         drop(spawn_local(async move {
-            exchange.outlive_client().await;
+            if let Some(mut answer) = exchange.outlive_client().await
+                && !has_no_end(&answer)
+            {
+                let bytes_max = slot.app().limits.answer_buffer_bytes;
+                exchange.into_reader(&mut answer).discard(bytes_max).await;
+            }
             drop(slot);
         }));
+    }
+}
+
+/// A WebSocket or an event stream, which ends when its client goes.
+fn has_no_end(answer: &Answer) -> bool {
+    answer.status == StatusCode::SWITCHING_PROTOCOLS || is_event_stream(&answer.headers)
+}
+
+/// Whose turn it is while a body is on its way to a worker.
+struct Turn {
+    sent: u64,
+    is_clients: bool,
+}
+
+impl Turn {
+    /// A worker that takes some of the body is not stuck, nor is one that waits for more of it.
+    fn note(&mut self, exchange: &Exchange, slot: &Slot) {
+        let is_clients = exchange.waits_for_client();
+        if is_clients && !self.is_clients {
+            slot.waits_for_client();
+        } else if !is_clients && (self.is_clients || self.sent != exchange.sent()) {
+            slot.owes();
+        }
+        *self = Self { sent: exchange.sent(), is_clients };
     }
 }
 

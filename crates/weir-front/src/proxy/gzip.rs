@@ -23,17 +23,27 @@ const OUT_BYTES: usize = 16 << 10;
 
 /// Whether a client takes gzip (RFC 9110, section 12.5.3).
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
-    let mut codings =
-        headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    codings.any(|value| value.split(',').any(accepts_gzip))
+    let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let (mut named, mut any) = (None, None);
+    for (name, is_wanted) in lists.flat_map(|list| list.split(',')).map(coding) {
+        if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
+            named = Some(is_wanted);
+        } else if name == "*" {
+            any = Some(is_wanted);
+        }
+    }
+    // What is said of all holds for those that nothing is said of (RFC 9110, section 12.5.3).
+    named.or(any).unwrap_or(false)
 }
 
-fn accepts_gzip(coding: &str) -> bool {
-    let mut parts = coding.split(';').map(str::trim);
+/// A coding's name, and whether the client takes it.
+fn coding(text: &str) -> (&str, bool) {
+    let mut parts = text.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
-    let is_meant = ["gzip", "x-gzip", "*"].iter().any(|own| name.eq_ignore_ascii_case(own));
     let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    is_meant && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+    let is_wanted =
+        weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0));
+    (name, is_wanted)
 }
 
 /// The answer, compressed if that is worth while and the client takes it.
@@ -186,6 +196,10 @@ mod tests {
             ("gzip; q=0.000", false),
             ("br, identity", false),
             ("gzip;q=none", false),
+            ("gzip;q=0, *", false),
+            ("*, gzip;q=0", false),
+            ("br, *;q=0", false),
+            ("*;q=0, gzip", true),
         ];
         for (value, expected) in table {
             assert_eq!(is_accepted(&headers(&[("accept-encoding", value)])), expected, "{value}");

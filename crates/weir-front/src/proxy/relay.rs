@@ -56,16 +56,21 @@ impl Relay {
     }
 
     async fn run(mut self, channel: Channel) {
-        let ended = self.pump(&channel).await;
-        match ended {
-            None => {}
+        let is_stream = self.drain.is_some();
+        match self.pump(&channel).await {
             Some(Ok(())) => {
                 self.let_go();
-                channel.end(Ok(()));
+                return channel.end(Ok(()));
             }
-            Some(Err(error)) => {
-                drop(self);
-                channel.end(Err(error));
+            Some(Err(error)) => channel.end(Err(error)),
+            None => {}
+        }
+        // The worker has its slot until it is done, whoever listens; a stream is done with its client.
+        if !is_stream {
+            self.slot.owes_still();
+            let bytes_max = self.slot.app().limits.answer_buffer_bytes;
+            if self.reader.discard(bytes_max).await {
+                self.let_go();
             }
         }
     }
@@ -78,7 +83,20 @@ impl Relay {
             None => None,
         };
         loop {
-            poll_fn(|context| channel.poll_room(context, app.limits.answer_buffer_bytes)).await?;
+            let mut is_clients_turn = false;
+            poll_fn(|context| {
+                let room = channel.poll_room(context, app.limits.answer_buffer_bytes);
+                if room.is_pending() && !is_clients_turn {
+                    is_clients_turn = true;
+                    self.slot.waits_for_client();
+                }
+                room
+            })
+            .await?;
+            // What was read before was an answer to what was owed. A stream owes nothing.
+            if drained.is_none() {
+                self.slot.owes();
+            }
             let reader = &mut self.reader;
             let next = poll_fn(|context| {
                 if channel.poll_gone(context).is_ready() {

@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 
-use bytes::Bytes;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
@@ -14,12 +13,11 @@ use crate::upstream::{BadBody, Framed, Outgoing};
 /// The body of a request.
 #[derive(Debug)]
 pub(super) struct RequestBody {
-    /// What has come.
-    pieces: Vec<Bytes>,
-    bytes: usize,
+    /// What has come, in one piece: pieces of a byte each would keep a hundred times as much.
+    come: Vec<u8>,
     /// What is to come.
     pub(super) rest: Option<Outgoing>,
-    leases: Vec<Lease>,
+    lease: Option<Lease>,
 }
 
 impl RequestBody {
@@ -28,7 +26,7 @@ impl RequestBody {
     }
 
     pub(super) fn empty() -> Self {
-        Self { pieces: Vec::new(), bytes: 0, rest: None, leases: Vec::new() }
+        Self { come: Vec::new(), rest: None, lease: None }
     }
 
     /// All of it is here, so it can be sent more than once.
@@ -39,7 +37,7 @@ impl RequestBody {
     /// Takes in what comes, to the end or as much as may be kept.
     pub(super) async fn read_ahead(&mut self, app: &App) -> Result<(), Failed> {
         while let Some(rest) = &mut self.rest {
-            if self.bytes >= app.limits.request_buffer_bytes {
+            if self.come.len() >= app.limits.request_buffer_bytes {
                 return Ok(());
             }
             let next = poll_fn(|context| rest.poll_data(context));
@@ -50,11 +48,7 @@ impl RequestBody {
                 Some(data) => {
                     let data = data?;
                     let is_end = rest.is_at_end();
-                    let lease = app.buffers.take(data.len());
-                    let may_go_on = lease.is_some();
-                    self.leases.extend(lease);
-                    self.bytes += data.len();
-                    self.pieces.push(data);
+                    let may_go_on = self.take_in(&data, app);
                     if is_end {
                         self.rest = None;
                     } else if !may_go_on {
@@ -66,9 +60,26 @@ impl RequestBody {
         Ok(())
     }
 
+    /// Whether more may be kept.
+    fn take_in(&mut self, data: &[u8], app: &App) -> bool {
+        let before = self.come.capacity();
+        self.come.extend_from_slice(data);
+        let more = self.come.capacity() - before;
+        if more == 0 {
+            return true;
+        }
+        match &mut self.lease {
+            Some(lease) => lease.grow(more),
+            None => {
+                self.lease = app.buffers.take(more);
+                self.lease.is_some()
+            }
+        }
+    }
+
     /// How a worker is told where it ends, and the length if there is one.
     pub(super) fn framed(&self) -> (Framed, Option<u64>) {
-        let here = self.bytes as u64;
+        let here = self.come.len() as u64;
         match &self.rest {
             None => (Framed::Length, Some(here)),
             Some(rest) => match rest.length() {
@@ -80,9 +91,7 @@ impl RequestBody {
 
     /// Appends what has come.
     pub(super) fn write(&self, into: &mut Vec<u8>, framed: Framed) {
-        for piece in &self.pieces {
-            framed.write(into, piece);
-        }
+        framed.write(into, &self.come);
     }
 }
 

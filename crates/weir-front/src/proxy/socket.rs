@@ -15,24 +15,24 @@ use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request;
-use hyper::{Method, Request, StatusCode, Uri, Version};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use weir_net::server::{Head, Refused, Stream, Upgrade};
+use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
 
-use super::exchange::{Failed, connect};
+use super::exchange::{Failed, Running, connect};
 use super::head::{self, BodyHead, Forwarded, RequestId, Target};
 use super::{Proxy, answer};
 use crate::access_log::Entry;
 use crate::app::{App, Slot};
-use crate::dispatch::{Class, Wish};
+use crate::dispatch::Wish;
 use crate::drain::Drain;
 use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
-/// How long a client may take to read why its socket was declined.
+/// How long a client may take nothing of why its socket was declined.
 const DECLINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
@@ -49,23 +49,40 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     };
     let app = Arc::clone(app);
     let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
-    let wish = match super::wish(&app, &parts, origin) {
-        Ok(wish) => Wish { class: Class::Stream, ..wish },
-        Err(refused) => return Err(upgrade.refuse(refused.status(), answer::COME_BACK)),
-    };
     let id = RequestId::of(&parts.headers);
     let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
         entry.for_app(&app.name, id.as_bytes());
         entry
     });
+    let wish = match super::wish(&app, &parts, origin) {
+        Ok(wish) => wish,
+        Err(refused) => {
+            drop(spawn_local(send_away(app, upgrade.stream, entry, *refused)));
+            return Ok(());
+        }
+    };
     let forwarded = Forwarded { origin, start: proxy.start.at(app.now()), id };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
     let request = Wanted { method: parts.method.clone(), head, entry };
-    drop(spawn_local(serve(app, client, wish, request, proxy.drain.clone())));
+    drop(spawn_local(serve(Rc::clone(proxy), app, client, wish, request)));
     Ok(())
+}
+
+/// The answer that any other request would have got; the connection ends with it.
+async fn send_away(
+    app: Arc<App>,
+    mut stream: Stream,
+    entry: Option<Box<Entry>>,
+    refused: Response<Body>,
+) {
+    if let Some(entry) = entry {
+        entry.answered(refused.status());
+    }
+    let sending = wire::send(&mut stream, refused);
+    note(&app, timeout(DECLINE_TIMEOUT, sending).await.unwrap_or(Ok(())));
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
@@ -118,11 +135,15 @@ impl Early {
     }
 }
 
-async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted, drain: Drain) {
+async fn serve(
+    proxy: Rc<Proxy>,
+    app: Arc<App>,
+    mut client: Early,
+    wish: Wish,
+    mut request: Wanted,
+) {
     let entry = request.entry.take();
-    let Some(asked) = client.during(ask(&app, wish, request)).await else {
-        return app.metrics.failed(crate::metrics::Failure::ClientGone);
-    };
+    let Some(asked) = client.during(ask(&proxy, &app, wish, request)).await else { return };
     if let Some(entry) = entry {
         entry.answered(match &asked {
             Ok((answer, ..)) => answer.status,
@@ -131,22 +152,27 @@ async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted
     }
     let ended = match asked {
         Ok((answer, exchange, slot)) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+            let drain = proxy.drain.clone();
             agree(&app, client, answer, exchange.into_connection(), slot, drain).await
         }
         Ok((mut answer, exchange, slot)) => {
+            // What is long in coming is the client's turn as often as the worker's.
+            slot.waits_for_client();
             let reader = exchange.into_reader(&mut answer);
-            let declining = wire::pass_on(&mut client.stream, answer, reader);
-            let ended = timeout(DECLINE_TIMEOUT, declining).await;
+            let ended = wire::pass_on(&mut client.stream, answer, reader, DECLINE_TIMEOUT).await;
             drop(slot);
-            ended.unwrap_or(Ok(()))
+            ended
         }
         Err(failed) => {
             app.metrics.failed_with(failed.metric());
-            let (status, text) = answer::wording(failed);
-            let refusing = wire::refuse(&mut client.stream, status, text);
+            let refusing = wire::send(&mut client.stream, answer::failed(failed));
             timeout(DECLINE_TIMEOUT, refusing).await.unwrap_or(Ok(()))
         }
     };
+    note(&app, ended);
+}
+
+fn note(app: &App, ended: io::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(app = app.name, %error, "a socket ended");
     }
@@ -154,6 +180,7 @@ async fn serve(app: Arc<App>, mut client: Early, wish: Wish, mut request: Wanted
 
 /// A worker's answer, where the rest of it is, and the slot that it holds.
 async fn ask(
+    proxy: &Proxy,
     app: &Arc<App>,
     wish: Wish,
     request: Wanted,
@@ -164,17 +191,17 @@ async fn ask(
         let Some(connection) = connect(app, &slot.worker).await else { continue };
         let since = app.now();
         let (bytes, limits) = (head.clone(), app.limits.head_limits());
-        let mut exchange =
+        let exchange =
             Exchange::new(connection, method.clone(), bytes, None, Framed::Length, limits);
-        let answer = poll_fn(|context| exchange.poll_answer(context));
-        match timeout(app.limits.service_timeout, answer).await {
-            Ok(Ok(answer)) => {
+        let mut running = Running::new(exchange, slot);
+        let asked = running.answer(app, &proxy.deadlines).await?;
+        match (asked, running.take()) {
+            (Ok(answer), Some((exchange, slot))) => {
                 app.metrics.answered(answer.status, app.now().since(since));
                 return Ok((answer, exchange, slot));
             }
-            Ok(Err(Trouble::Unsent)) => {}
-            Ok(Err(_)) => return Err(Failed::Broken),
-            Err(_) => return Err(Failed::Late),
+            (Err(Trouble::Unsent), _) => {}
+            (Ok(_) | Err(_), _) => return Err(Failed::Broken),
         }
     }
     Err(Failed::Unreachable)
@@ -189,6 +216,7 @@ async fn agree(
     slot: Slot,
     drain: Drain,
 ) -> io::Result<()> {
+    slot.make_stream();
     wire::write_head(&mut client.stream, &answer).await?;
     client.stream.write_all(&answer.rest).await?;
     let patience = app.limits.stream_idle_timeout;

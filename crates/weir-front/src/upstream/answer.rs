@@ -114,15 +114,17 @@ impl Fields {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         let is_for_us = match name.len() {
             2 => is("te"),
-            7 => is("upgrade"),
+            // Trailers end here.
+            7 => is("upgrade") || is("trailer"),
             10 if is("connection") => {
                 self.connection(&value);
                 true
             }
             10 => is("keep-alive"),
             14 if is("content-length") => {
+                // Said once, however often it came.
                 self.add_length(&value)?;
-                false
+                return Ok(());
             }
             16 => is("proxy-connection"),
             17 if is("transfer-encoding") => {
@@ -189,15 +191,12 @@ impl Fields {
 
     /// What a client gets.
     fn into_headers(self) -> HeaderMap {
-        let Self { mut headers, is_chunked, named, .. } = self;
-        if is_chunked.is_some() {
-            headers.remove(CONTENT_LENGTH);
-        }
+        let Self { mut headers, length, is_chunked, named, .. } = self;
         for name in named {
-            // A message keeps what gives it its meaning.
-            if name != CONTENT_LENGTH {
-                headers.remove(name);
-            }
+            headers.remove(name);
+        }
+        if let (Some(length), None) = (length, is_chunked) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         headers
     }
@@ -273,6 +272,11 @@ mod tests {
         let got = read(text, &Method::HEAD, LIMITS).expect("an answer").expect("a head");
         assert!(got.framing.is_at_end() && got.may_keep);
         assert_eq!(got.headers[CONTENT_LENGTH], "7");
+        let twice = complete("HTTP/1.1 200 OK\r\nContent-Length: 7, 7\r\nTrailer: x\r\n\r\n");
+        assert_eq!(
+            (twice.headers.len(), &twice.headers[CONTENT_LENGTH]),
+            (1, &"7".parse().expect("a value"))
+        );
     }
 
     #[test]

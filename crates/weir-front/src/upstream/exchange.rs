@@ -119,17 +119,16 @@ impl Exchange {
         self.connection
     }
 
-    /// Nobody waits for the answer any more: resolves when the worker has given one, or hung up. A
-    /// body that is not there any more ends where it is, which a worker that reads can see.
-    pub(crate) async fn outlive_client(mut self) {
+    /// Nobody waits for the answer any more: resolves when the worker has given one, or hung up
+    /// (None). A body that is not there any more ends where it is, which a worker that reads can see.
+    pub(crate) async fn outlive_client(&mut self) -> Option<Answer> {
         if !self.sending.is_done() {
             // A worker that does not listen says nothing either.
             let socket = &mut self.connection.socket;
             let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
-            let _ = poll_fn(|context| self.connection.poll_bytes(context)).await;
-            return;
+            self.sending.give_up();
         }
         // Whatever it is, it is over.
-        let _ = poll_fn(|context| self.poll_answer(context)).await;
+        poll_fn(|context| self.poll_answer(context)).await.ok()
     }
 }

@@ -1,5 +1,6 @@
 //! The body of a worker's answer.
 
+use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
@@ -87,6 +88,19 @@ impl AnswerReader {
                 Ok(_) if matches!(self.framing, Framing::UntilClose) => self.has_closed = true,
                 Ok(_) => return Poll::Ready(Some(Err(ReadError::Short))),
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+        }
+    }
+
+    /// Reads on for nobody. True: to the end. A worker that goes on for longer than `bytes_max` is
+    /// hung up on: it is told by its next write, and is not waited for.
+    pub(crate) async fn discard(&mut self, bytes_max: usize) -> bool {
+        let mut left = bytes_max;
+        loop {
+            match poll_fn(|context| self.poll_data(context)).await {
+                None => return true,
+                Some(Ok(data)) if data.len() <= left => left -= data.len(),
+                Some(_) => return false,
             }
         }
     }

@@ -73,6 +73,12 @@ impl Sending {
         self.body.is_some() && self.sent == self.bytes.len()
     }
 
+    /// Nothing more is sent.
+    pub(super) fn give_up(&mut self) {
+        self.is_refused = true;
+        self.body = None;
+    }
+
     pub(super) fn into_body(self) -> Option<Outgoing> {
         self.body
     }

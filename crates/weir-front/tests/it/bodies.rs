@@ -285,3 +285,88 @@ async fn answers_are_compressed_for_who_takes_it_and_flushed_when_the_worker_pau
     assert!(head.contains("vary: accept-encoding") && !head.contains("content-encoding"), "{head}");
     client.until(&long).await;
 }
+
+const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
+
+/// Until as many workers owe something.
+async fn until_overdue(door: &Door, count: usize) {
+    while door.apps.overdue("app", Duration::ZERO).len() != count {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_for_a_slow_client_is_not_stuck() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { answer_buffer_bytes: 1, ..unbuffered() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = door.send(&format!("{POST}Content-Length: 10\r\n\r\nfirst")).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.until("first").await;
+    until_overdue(&door, 0).await;
+    client.write("later").await;
+    connection.until("later").await;
+    until_overdue(&door, 1).await;
+    // More than the sockets between here and the client take.
+    let sending = async {
+        connection.write("HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n").await;
+        let piece = vec![b'x'; 1 << 20];
+        while connection.socket.write_all(&piece).await.is_ok() {}
+    };
+    let watching = until_overdue(&door, 0);
+    tokio::select! {
+        () = sending => panic!("the client has not read"),
+        () = watching => {}
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_busy_until_the_end_of_its_answer_even_if_nobody_reads_that() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut gone = door.get("/gone").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome").await;
+    gone.until("some").await;
+    drop(gone);
+    let mut next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    assert_eq!(door.apps.overdue("app", Duration::ZERO).len(), 1, "its age counts");
+    connection.write("more.").await;
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.starts_with("GET /next "));
+    connection.answer("next").await;
+    assert_eq!(next.status_and("next").await, 200);
+}
+
+#[tokio::test]
+async fn a_worker_that_goes_silent_in_its_answer_is_busy_and_its_client_is_told() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { body_timeout: Duration::from_millis(50), ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome").await;
+    assert!(client.rest().await.ends_with("some"), "cut off");
+    let _next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    assert_eq!(door.apps.overdue("app", Duration::ZERO).len(), 1, "its age counts");
+}
+
+#[tokio::test]
+async fn a_body_of_many_small_pieces_is_kept_as_one() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let _served = door.get("/").await;
+    let _busy = worker.accept().await;
+    let pieces = "1\r\nx\r\n".repeat(1_000);
+    let post = format!("{POST}Transfer-Encoding: chunked\r\n\r\n{pieces}");
+    let _client = door.send(&post).await;
+    // Room for it doubles as it grows.
+    door.until("weir_front_app_buffered_bytes{app=\"app\"}", 1_024).await;
+}

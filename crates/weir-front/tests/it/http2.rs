@@ -17,7 +17,7 @@ use weir_front::{AppLimits, AppSettings, Gzip, LogFormat, Matcher, ProxySettings
 use crate::access_log::Logged;
 use crate::door::{Door, Worker};
 
-const WAITING: &str = "weir_front_app_waiting{app=\"app\",class=\"request\"}";
+const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 
 struct Client {
     requests: SendRequest<Bytes>,

@@ -6,7 +6,7 @@ use weir_front::AppLimits;
 
 use crate::door::{Door, Worker, get, status};
 
-const WAITING: &str = "weir_front_app_waiting{app=\"app\",class=\"request\"}";
+const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 
 #[tokio::test]
 async fn no_request_waits_for_a_busy_worker_while_another_is_free() {

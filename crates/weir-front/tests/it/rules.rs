@@ -9,7 +9,7 @@ use weir_front::{AppSettings, Matcher, PriorityRule, ProxySettings, ShedSettings
 
 use crate::door::{Door, Worker, get, status};
 
-const WAITING: &str = "weir_front_app_waiting{app=\"app\",class=\"request\"}";
+const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 
 fn path(path: &str) -> Matcher {
     Matcher { path: Some(path.to_owned()), header: None }

@@ -1,10 +1,13 @@
 //! WebSockets, and whatever else a connection may become.
 
+use std::time::Duration;
+
 use tokio::io::AsyncWriteExt;
 use weir_front::AppLimits;
 
 use crate::door::{Door, Worker, get, status};
 
+const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 const ASK: &str = "GET /cable HTTP/1.1\r\nHost: app.example\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
     Sec-WebSocket-Version: 13\r\n\r\n";
@@ -77,22 +80,100 @@ async fn a_later_request_of_a_connection_may_become_a_socket_too() {
 }
 
 #[tokio::test]
-async fn sockets_have_a_limit_of_their_own_and_wait_for_it_in_turn() {
+async fn a_socket_beyond_the_limit_keeps_the_slot_of_its_request() {
     let worker = Worker::listen().await;
     let door = Door::open(AppLimits { streams: 1, ..AppLimits::default() }, &[&worker]);
-    let mut first = door.send(ASK).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut client = door.send(ASK).await;
+        let mut connection = worker.accept().await;
+        connection.head().await;
+        connection.write(AGREE).await;
+        assert_eq!(status(&client.head().await), 101);
+        open.push((client, connection));
+    }
+    let mut waits = door.get("/waits").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    drop(open.pop());
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.starts_with("GET /waits "));
+    connection.answer("served").await;
+    assert_eq!(waits.status_and("served").await, 200);
+}
+
+#[tokio::test]
+async fn asking_for_a_socket_makes_no_request_overtake_the_others() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let _served = door.get("/").await;
+    let _busy = worker.accept().await;
+    let _socket = door.send(ASK).await;
+    door.until(WAITING, 1).await;
+    let accept = "GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
+    let _events = door.send(accept).await;
+    door.until(WAITING, 2).await;
+    assert!(worker.is_left_alone().await);
+}
+
+#[tokio::test]
+async fn a_worker_that_says_nothing_to_a_socket_is_busy_whether_or_not_the_client_waits() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let client = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    assert_eq!(door.apps.overdue("app", Duration::ZERO).len(), 1, "its age counts");
+    drop(client);
+    door.until("weir_front_app_failures_total{app=\"app\",reason=\"client_gone\"}", 1).await;
+    let mut next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    connection.write(AGREE).await;
+    assert_eq!(connection.rest().await, "", "there is nobody to talk to");
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("served").await;
+    assert_eq!(next.status_and("served").await, 200);
+}
+
+#[tokio::test]
+async fn an_open_socket_is_no_sign_of_a_stuck_worker() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let mut client = door.send(ASK).await;
     let mut connection = worker.accept().await;
     connection.head().await;
     connection.write(AGREE).await;
-    first.head().await;
-    let mut second = door.send(ASK).await;
-    door.until("weir_front_app_waiting{app=\"app\",class=\"stream\"}", 1).await;
-    drop(first);
-    drop(connection);
+    assert_eq!(status(&client.head().await), 101);
+    assert!(door.apps.overdue("app", Duration::ZERO).is_empty());
+}
+
+#[tokio::test]
+async fn an_upgrade_that_connection_does_not_name_is_no_more_than_a_field() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nUpgrade: h2,h2c\r\nContent-Length: 3\r\n\r\nabc";
+    let mut client = door.send(post).await;
     let mut connection = worker.accept().await;
-    connection.head().await;
-    connection.write(AGREE).await;
-    assert_eq!(status(&second.head().await), 101);
+    let head = connection.head().await;
+    assert!(head.starts_with("POST / ") && !head.contains("upgrade"), "{head}");
+    connection.until("abc").await;
+    connection.answer("served").await;
+    assert_eq!(client.status_and("served").await, 200);
+}
+
+#[tokio::test]
+async fn who_asks_for_a_socket_during_maintenance_gets_the_page_as_everybody() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    door.apps.set_maintenance("app", true).expect("an app");
+    let mut client = door.send(ASK).await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("retry-after: 60") && answer.contains("text/html"), "{answer}");
+    assert!(answer.ends_with("</html>\n"), "{answer}");
+    assert!(worker.is_left_alone().await);
 }
 
 #[tokio::test]
@@ -115,4 +196,16 @@ async fn streams_end_when_weir_does() {
     assert!(events.rest().await.ends_with("0\r\n\r\n"), "in order");
     assert_eq!(connection.rest().await, "");
     assert_eq!(stream.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_worker_can_t_switch_protocols_unasked() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.get("/").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(AGREE).await;
+    assert_eq!(client.status_and("no answer of HTTP/1.1 to this request\n").await, 502);
+    assert_eq!(connection.rest().await, "");
 }

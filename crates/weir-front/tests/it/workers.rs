@@ -95,7 +95,7 @@ async fn workers_are_replaced_without_losing_a_request() {
     let mut connection = old.accept().await;
     connection.head().await;
     let mut waiting = door.get("/waiting").await;
-    door.until("weir_front_app_waiting{app=\"app\",class=\"request\"}", 1).await;
+    door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
     door.apps.set_workers("app", &[new.address()]).expect("the app");
     let states: Vec<_> = door.apps.view()[0].workers.iter().map(|worker| worker.state).collect();
     assert_eq!(states, [WorkerState::Draining, WorkerState::Serving]);
@@ -124,7 +124,7 @@ async fn a_paused_app_lets_requests_wait_and_serves_them_afterwards() {
     let door = Door::open(limits(), &[&worker]);
     door.apps.pause("app").expect("the app");
     let mut client = door.get("/").await;
-    door.until("weir_front_app_waiting{app=\"app\",class=\"request\"}", 1).await;
+    door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
     assert!(worker.is_left_alone().await && door.apps.view()[0].is_paused);
     door.apps.resume("app").expect("the app");
     let mut connection = worker.accept().await;

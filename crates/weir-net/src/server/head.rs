@@ -59,9 +59,12 @@ impl<'a> Head<'a> {
         behind_scheme.find(['/', '?']).map_or("/", |start| &behind_scheme[start..])
     }
 
-    /// Whether it asks to become something else than HTTP.
+    /// Whether it asks to become something else than HTTP. `Upgrade` without being named by
+    /// `Connection` is nothing for us, and HTTP/1.0 has no upgrades (RFC 9110, section 7.8).
     pub(super) fn asks_for_upgrade(&self) -> bool {
-        self.values("upgrade").any(is_upgrade)
+        self.version > 0
+            && self.values("upgrade").any(is_upgrade)
+            && self.values("connection").any(names_upgrade)
     }
 
     /// Whether bytes of a body follow, as far as the head says.
@@ -75,6 +78,12 @@ impl<'a> Head<'a> {
 /// (RFC 9113, section 3.1): such a request is answered as it is.
 pub(super) fn is_upgrade(value: &[u8]) -> bool {
     !value.eq_ignore_ascii_case(b"h2c")
+}
+
+/// Whether a value of `Connection` says that `Upgrade` is meant for the next server.
+pub(super) fn names_upgrade(value: &[u8]) -> bool {
+    let mut tokens = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    tokens.any(|token| token.eq_ignore_ascii_case(b"upgrade"))
 }
 
 #[cfg(test)]
@@ -108,9 +117,23 @@ mod tests {
         let head = Head { headers: &headers, ..head("/") };
         assert_eq!(head.values("via").collect::<Vec<_>>(), [b"a", b"b"]);
         assert_eq!(head.value("via"), Some(b"a".as_slice()));
-        assert!(head.asks_for_upgrade());
-        let headers = [field("Upgrade", b"h2c")];
-        assert!(!Head { headers: &headers, ..head }.asks_for_upgrade(), "HTTP/2 has none");
+    }
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_two_fields_and_in_http_1_1() {
+        for (version, upgrade, connection, asks) in [
+            (1, "websocket", "Upgrade", true),
+            (1, "websocket", "keep-alive, upgrade", true),
+            (1, "websocket", "keep-alive", false),
+            (0, "websocket", "upgrade", false),
+            // HTTP/2 has none.
+            (1, "h2c", "upgrade", false),
+        ] {
+            let field = |name, value: &'static str| Header { name, value: value.as_bytes() };
+            let headers = [field("Upgrade", upgrade), field("Connection", connection)];
+            let head = Head { version, headers: &headers, ..head("/") };
+            assert_eq!(head.asks_for_upgrade(), asks, "{version} {upgrade} {connection}");
+        }
     }
 
     #[test]

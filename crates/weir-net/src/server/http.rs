@@ -16,13 +16,13 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::{Builder, Connection};
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::first_head::{refuse, upgrade};
-use super::head::{Received, is_upgrade};
+use super::head::{Received, is_upgrade, names_upgrade};
 use super::patience::Patience;
 use super::progress::Progress;
 use super::replay::Replay;
@@ -229,8 +229,10 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
 
 impl<S: Service> Routing<S> {
     fn is_upgrade(&self, request: &Request<Incoming>) -> bool {
-        let wanted = request.headers().get_all(UPGRADE).iter();
-        wanted.map(HeaderValue::as_bytes).any(is_upgrade)
+        let values = |name| request.headers().get_all(name).iter().map(HeaderValue::as_bytes);
+        request.version() == Version::HTTP_11
+            && values(UPGRADE).any(is_upgrade)
+            && values(CONNECTION).any(names_upgrade)
             && self.core.service().claims_upgrade(request.uri().path())
     }
 }

@@ -26,7 +26,6 @@ pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timesta
         listen: Some(app.listen.to_string()),
         processes: group.map(|group| group.processes),
         requests_waiting: app.waiting(),
-        streams_waiting: 0,
         is_paused: false,
         is_overloaded: false,
         is_in_maintenance: false,

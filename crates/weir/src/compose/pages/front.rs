@@ -50,7 +50,6 @@ fn app((row, totals): (AppRow, TotalsView)) -> App {
         can_dump: false,
         processes: row.processes,
         requests_waiting: row.requests_waiting,
-        streams_waiting: row.streams_waiting,
         is_paused: row.is_paused,
         is_overloaded: row.is_overloaded,
         is_in_maintenance: row.is_in_maintenance,

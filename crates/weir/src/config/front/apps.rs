@@ -107,16 +107,13 @@ fn read_counts(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     keys.number(
         Key::fixed(
             "streams",
-            "WebSockets and event streams that a worker serves at once, besides its requests.",
+            "WebSockets and event streams that a worker serves at once, besides its requests; one more keeps the slot of its request. Set 0 where a stream keeps a process or a thread busy: gunicorn's sync workers, puma, unicorn.",
         ),
         0..=COUNT_MAX,
         &mut limits.streams,
     );
     keys.number(
-        Key::fixed(
-            "queue_max",
-            "Requests, and again streams, that wait at once for a worker; more get 503.",
-        ),
+        Key::fixed("queue_max", "Requests that wait at once for a worker; more get 503."),
         0..=COUNT_MAX,
         &mut limits.queue_max,
     );
