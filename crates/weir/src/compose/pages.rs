@@ -56,7 +56,7 @@ impl Pages<'_> {
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
-            gems,
+            gems.clone(),
             front,
             restart,
             facts,
@@ -85,6 +85,7 @@ impl Pages<'_> {
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
+            gems: gems.map(|gems| gems.index as _),
             front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };

@@ -77,6 +77,7 @@ fn gems_alone_are_a_weir_and_what_another_process_imports_is_seen_at_once() {
     let counted = "weir_gems_answers_total{endpoint=\"names\",status=\"200\"} 2\n";
     assert!(metrics.contains(counted), "{metrics}");
     assert_eq!(get(weir.console(), "/ready", "").1, "ready\n");
+    assert!(get(weir.console(), "/gems", "").1.contains("<a href=\"/gem?name=rack\">rack</a>"));
     let status = weir.site.ok(&["status"]);
     assert!(status.contains(&format!("gems at      {}\n", weir.gems())), "{status}");
     assert!(status.contains("\ngems         2 with releases"), "{status}");
