@@ -1,6 +1,7 @@
 //! The index of gems as the binary serves it. Real clients are in e2e.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -249,6 +250,9 @@ fn a_line_that_is_wrong_ends_an_import_and_is_told() {
     -- stderr
     error: line 2: the name "b c" has ' '; letters, digits, '-', '_' and '.' are allowed; the gems before it are in. Correct it and import the file again: what is known stays as it is
     "#);
+    let mode = std::fs::metadata(site.path().join("data")).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "as weir up makes it");
+
     let elsewhere = Site::new("");
     insta::assert_snapshot!(elsewhere.shown(&["gems", "import", "gems.jsonl"]), @r"
     exit: 2
