@@ -329,3 +329,39 @@ fn clients_do_not_notice_a_restart_nor_an_upgrade() {
     assert!(answers.iter().all(|count| *count > 0), "{answers:?}");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn an_upgrade_opens_the_address_that_is_new() {
+    let weir = site("").start();
+    weir.site.write(&format!("{BASE}{GEMS}"));
+    let refused = weir.site.shown(&["restart"]);
+    assert!(refused.contains("addresses to listen on; `weir upgrade` takes them"), "{refused}");
+    let before = weir.service();
+    weir.site.ok(&["upgrade"]);
+    wait_until("the new process answers", || weir.service() != before);
+    let status = weir.site.ok(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let address = status["gems_listen"].as_str().expect("an address").parse().expect("an address");
+    assert_eq!(get(address, "/names", "").1, "---\n");
+    assert_eq!(status["gems"]["gems"], 0);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn gems_alone_are_at_the_front_without_its_apps() {
+    let worker = Worker::start("shop");
+    let more = format!(
+        "[gems]\nmount = \"/gems-index\"\n[front]\nlisten = \"127.0.0.1:0\"\n\
+         [[front.apps]]\nname = \"shop\"\nupstreams = [\"{}\"]\n",
+        worker.address
+    );
+    let weir = site(&more).start_with(|command| {
+        command.args(["--only", "gems"]);
+    });
+    assert_eq!(get(weir.front(), "/gems-index/names", "").1, "---\n");
+    let (status, told) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(told.contains("gems below gems.mount"), "{told}");
+    assert!(!weir.serves("console") && !weir.serves("jobs"));
+    assert!(weir.stop().success());
+}
