@@ -28,6 +28,6 @@ pub mod store;
 pub mod version;
 pub mod view;
 
-pub use files::Files;
+pub use files::{FileProblem, Files};
 pub use http::{Endpoint, Gems, GemsParts};
 pub use metrics::GemsMetrics;

@@ -215,6 +215,17 @@ class Protocol(unittest.TestCase):
         told = json.loads(self.index.command("gems", "verify", "--json"))
         self.assertEqual((told["problems"], told["problems_total"]), ([], 0))
         self.assertGreater(told["releases"], 0)
+        self.assertIsNone(told["files"], "not asked for")
+        told = json.loads(self.index.command("gems", "verify", "--files", "--json"))
+        self.assertEqual((told["files"]["files"], told["files"]["problems"]), (told["releases"], []))
+        info = self.index.get("/info/verified").content.decode()
+        checksum = re.search(r"checksum:(\w+)", info).group(1)
+        file = self.index.folder / "data/gems/files" / checksum[:2] / f"{checksum}.gem"
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + b"x")
+        with self.assertRaisesRegex(AssertionError, "exit 1"):
+            self.index.command("gems", "verify", "--files")
+        file.write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -70,17 +70,8 @@ impl Pages<'_> {
         let Some(listener) = tcp_listener(inherited, Part::Console)? else {
             return Ok(());
         };
-        let jobs = jobs.map(|handle| {
-            let histories = Histories {
-                settings: &settings.history,
-                queues_max: settings.console.limits.chart_queues_max,
-                metrics: live.metrics(),
-            };
-            let limits = settings.jobs.settings.limits.clone();
-            weir_console::Jobs::new(handle, limits, &jobs_url, histories)
-        });
         let deps = Deps {
-            jobs,
+            jobs: jobs.map(|handle| console_jobs(handle, settings, &jobs_url, &live)),
             live,
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
@@ -94,6 +85,22 @@ impl Pages<'_> {
         http::serve(Listener::Tcp(listener), endpoint, http)?;
         Ok(())
     }
+}
+
+/// What the console shows of jobs, with charts.
+fn console_jobs(
+    handle: Handle,
+    settings: &Settings,
+    jobs_url: &str,
+    live: &Live,
+) -> weir_console::Jobs {
+    let histories = Histories {
+        settings: &settings.history,
+        queues_max: settings.console.limits.chart_queues_max,
+        metrics: live.metrics(),
+    };
+    let limits = settings.jobs.settings.limits.clone();
+    weir_console::Jobs::new(handle, limits, jobs_url, histories)
 }
 
 /// What the console shows of realtime, with charts beside those of the whole.
