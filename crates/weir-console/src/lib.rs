@@ -5,9 +5,9 @@
 //! - [`metrics`]: all that the console counts.
 //! - [`verdict`]: what is wrong, how long until it is over, what to do, as pure rules.
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
-//! - [`front`]: what it shows of the front's apps, and who tells it.
+//! - [`front`]: what it shows of the front's apps, and who tells it; [`gems`]: the same of the index.
 //! - `pages`: one file per page; they read and act through the job server's handle, realtime's
-//!   views and [`front::Operated`] only.
+//!   views, [`front::Operated`] and [`gems::Index`] only.
 
 mod address;
 mod assets;
@@ -15,6 +15,7 @@ mod console;
 mod fetchers;
 mod figures;
 pub mod front;
+pub mod gems;
 mod guard;
 mod jobs;
 mod json_text;
@@ -54,6 +55,8 @@ pub struct Deps {
     pub realtime: Option<Realtime>,
     /// None: apps are not served here, and have no page.
     pub front: Option<front::Front>,
+    /// None: they are not served here, and have no pages.
+    pub gems: Option<Arc<dyn gems::Index>>,
     pub routes: Routes,
 }
 

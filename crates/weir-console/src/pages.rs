@@ -6,6 +6,7 @@ mod chart;
 mod error;
 mod events;
 mod front;
+mod gems;
 mod job;
 mod job_history;
 mod jobs;
@@ -59,6 +60,8 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/front/act", post(front::act))
         .route("/front/chart", get(front::points))
         .merge(realtime_routes())
+        .route("/gems", get(gems::page))
+        .route("/gem", get(gems::gem::page))
         .route("/events", get(events::open))
         .route("/chart", get(chart::points))
         .route("/theme", post(theme::choose))

@@ -62,6 +62,10 @@ pub struct Limits {
     pub page_workers: usize,
     /// Channels on one page.
     pub page_channels: usize,
+    /// Gems on one page.
+    pub page_gems: usize,
+    /// Releases on the page of a gem; the newest.
+    pub page_releases: usize,
     /// Users of a presence channel on one page.
     pub page_members: usize,
     /// Events of a channel's history on its page.
@@ -108,6 +112,8 @@ impl Default for Limits {
             page_queues: 200,
             page_workers: 500,
             page_channels: 200,
+            page_gems: 200,
+            page_releases: 100,
             page_members: 100,
             page_events: 50,
             payload_display_bytes_max: 256 << 10,
@@ -164,7 +170,7 @@ impl Settings {
 
 impl Limits {
     /// The limits that make no sense at zero, each with whether it is.
-    fn zeros(&self) -> [(&'static str, bool); 19] {
+    fn zeros(&self) -> [(&'static str, bool); 21] {
         [
             ("limits.sessions_max", self.sessions_max == 0),
             ("limits.login_burst", self.login_burst == 0),
@@ -180,6 +186,8 @@ impl Limits {
             ("limits.page_queues", self.page_queues == 0),
             ("limits.page_workers", self.page_workers == 0),
             ("limits.page_channels", self.page_channels == 0),
+            ("limits.page_gems", self.page_gems == 0),
+            ("limits.page_releases", self.page_releases == 0),
             ("limits.page_members", self.page_members == 0),
             ("limits.page_events", self.page_events == 0),
             ("limits.payload_display_bytes_max", self.payload_display_bytes_max == 0),

@@ -2,12 +2,14 @@
 //! a file that no release names is invisible.
 
 mod arriving;
+mod check;
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) use self::arriving::Arriving;
+pub use self::check::FileProblem;
 use crate::release::Checksum;
 
 /// Files that are not whole yet.

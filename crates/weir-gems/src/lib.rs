@@ -30,6 +30,6 @@ pub mod version;
 pub mod view;
 pub mod webhooks;
 
-pub use files::Files;
+pub use files::{FileProblem, Files};
 pub use http::{Endpoint, Gems, GemsParts};
 pub use metrics::GemsMetrics;

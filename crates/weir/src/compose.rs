@@ -145,7 +145,7 @@ impl Weir {
         let sockets = Sockets::take(settings, &mut inherited, &certificates)?;
         let take = || Door::take(settings, &mut inherited, &certificates);
         let door = Part::Jobs.is_among(only).then(take).transpose()?;
-        if settings.gems.is_enabled && Part::Gems.is_among(only) {
+        if gems_are_wanted(settings, only) {
             weir.gems = Some(Gems::open(settings, &weir.clock, &mut registry).await?);
         }
         let has_realtime = sockets.as_ref().is_some_and(Sockets::have_realtime);
@@ -288,13 +288,7 @@ impl Weir {
             turn = jobs_and_pages.turn() => turn?,
             why = ended(&mut self.cores) => bail!(why),
         });
-        // Up to here operators spoke to the process before.
-        self.holds.restore();
-        let switches = [
-            self.realtime.as_ref().map(|it| it.for_operators().switches),
-            self.gems.as_ref().map(|it| it.for_operators().switches),
-        ];
-        switches.iter().flatten().for_each(Switchboard::read_again);
+        self.take_up_what_operators_did();
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if let Some(door) = door {
@@ -323,22 +317,34 @@ impl Weir {
                 orders: self.orders.clone(),
                 deadline: settings.supervisor.replace_deadline,
             },
-            facts: Facts {
-                clock: self.clock.clone(),
-                started: self.clock.now(),
-                data_dir: settings.data_dir.display().to_string(),
-                only,
-                jobs_listen: jobs.map(Jobs::address),
-                cores: self.cores.as_ref().map(Cores::addresses).unwrap_or_default(),
-                gems_mount: self
-                    .gems
-                    .as_ref()
-                    .and_then(|_| settings.gems.mount().map(str::to_owned)),
-            },
+            facts: self.facts(settings, only),
             live,
             registry,
         };
         pages.serve(&mut inherited, &self.http)
+    }
+
+    /// Up to now they spoke to the process before.
+    fn take_up_what_operators_did(&self) {
+        self.holds.restore();
+        let switches = [
+            self.realtime.as_ref().map(|it| it.for_operators().switches),
+            self.gems.as_ref().map(|it| it.for_operators().switches),
+        ];
+        switches.iter().flatten().for_each(Switchboard::read_again);
+    }
+
+    fn facts(&self, settings: &Settings, only: Vec<Part>) -> Facts {
+        let gems_mount = self.gems.as_ref().and_then(|_| settings.gems.mount());
+        Facts {
+            clock: self.clock.clone(),
+            started: self.clock.now(),
+            data_dir: settings.data_dir.display().to_string(),
+            only,
+            jobs_listen: self.jobs.as_ref().map(Jobs::address),
+            cores: self.cores.as_ref().map(Cores::addresses).unwrap_or_default(),
+            gems_mount: gems_mount.map(str::to_owned),
+        }
     }
 
     fn front_for_operators(&self, settings: &Settings) -> workers_admin::Front {
@@ -415,8 +421,7 @@ impl Weir {
         if let Some(gems) = &self.gems {
             gems.reload(settings);
         }
-        let wants_gems = settings.gems.is_enabled && Part::Gems.is_among(only);
-        if wants_gems != self.gems.is_some() {
+        if gems_are_wanted(settings, only) != self.gems.is_some() {
             kept.push("gems".to_owned());
         }
         kept.extend(self.reload_apps(settings));
@@ -495,6 +500,10 @@ const WORKERS_PATIENCE: Duration = Duration::from_secs(5);
 /// What the job server has at least to finish commands and to close its store, however long requests
 /// of the front took. Below supervisor.kill_after.
 const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
+
+fn gems_are_wanted(settings: &Settings, only: &[Part]) -> bool {
+    settings.gems.is_enabled && Part::Gems.is_among(only)
+}
 
 /// The apps of the front, where it is wanted.
 fn apps(

@@ -4,7 +4,9 @@ import base64
 import hashlib
 import http.client
 import json
+import os
 import re
+import signal
 import threading
 import unittest
 
@@ -188,11 +190,42 @@ class Protocol(unittest.TestCase):
         self.assertEqual(told["releases"][0]["sha256"], checksum)
         self.assertEqual(told["releases"][0]["bytes"], len(content))
 
+    def test_a_push_that_was_answered_outlives_a_killed_service(self):
+        files = build_all(self.index.folder, [("killed", f"0.0.{number}") for number in range(40)])
+        told = []
+        pushing = threading.Thread(target=lambda: told.append(self.index.push(files, check=False)))
+        pushing.start()
+        self.index.until(lambda: self.index.get("/info/killed").status == 200)
+        killed = self.index.service()
+        os.kill(killed, signal.SIGKILL)
+        pushing.join()
+        acknowledged = re.findall(r"Successfully registered gem: killed \(([\d.]+)\)", told[0])
+        self.index.until(lambda: self.index.get("/info/killed").status == 200)
+        there = re.findall(r"^([\d.]+) ", self.index.get("/info/killed").content.decode(), re.MULTILINE)
+        self.assertLessEqual(set(acknowledged), set(there))
+        self.assertGreaterEqual(len(acknowledged), 1)
+        for version in there:
+            self.assertEqual(self.index.get(f"/gems/killed-{version}.gem").status, 200)
+        told = json.loads(self.index.command("gems", "verify", "--json"))
+        self.assertEqual(told["problems"], [])
+        self.index.until(lambda: self.index.service() != killed)
+
     def test_everything_that_was_written_is_what_follows_from_the_releases(self):
         self.push("verified", "1.0.0")
         told = json.loads(self.index.command("gems", "verify", "--json"))
         self.assertEqual((told["problems"], told["problems_total"]), ([], 0))
         self.assertGreater(told["releases"], 0)
+        self.assertIsNone(told["files"], "not asked for")
+        told = json.loads(self.index.command("gems", "verify", "--files", "--json"))
+        self.assertEqual((told["files"]["files"], told["files"]["problems"]), (told["releases"], []))
+        info = self.index.get("/info/verified").content.decode()
+        checksum = re.search(r"checksum:(\w+)", info).group(1)
+        file = self.index.folder / "data/gems/files" / checksum[:2] / f"{checksum}.gem"
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + b"x")
+        with self.assertRaisesRegex(AssertionError, "exit 1"):
+            self.index.command("gems", "verify", "--files")
+        file.write_bytes(content)
 
 
 if __name__ == "__main__":

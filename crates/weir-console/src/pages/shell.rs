@@ -26,6 +26,7 @@ pub(crate) enum Section {
     Channels,
     Apps,
     Switches,
+    Gems,
     Login,
     None,
 }
@@ -130,6 +131,9 @@ fn entries(console: &Console, reading: Option<&Reading>) -> Vec<Entry> {
     }
     if console.deps.realtime.is_some() {
         entries.extend(realtime_entries(reading.and_then(|reading| reading.realtime.as_ref())));
+    }
+    if console.deps.gems.is_some() {
+        entries.push(entry(Section::Gems, "/gems", "Gems", None));
     }
     entries
 }

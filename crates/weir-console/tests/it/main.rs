@@ -3,6 +3,7 @@
 mod acting;
 mod escaping;
 mod front;
+mod gems;
 mod guarding;
 mod live;
 mod pages;

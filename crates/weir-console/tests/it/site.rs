@@ -20,6 +20,7 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::history;
 use weir_base::secret::Secret;
 use weir_console::front::{Front, Operated};
+use weir_console::gems::Index;
 use weir_console::live::Live;
 use weir_console::settings::Settings;
 use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
@@ -109,6 +110,14 @@ impl Site {
         let directory = site._directory.path().to_owned();
         let history = history::Settings { directory, ..history::Settings::default() };
         site.deps.front = Some(Front::new(apps, &history));
+        site.router = router(site.deps.clone());
+        site
+    }
+
+    /// With an index of gems, too.
+    pub(crate) fn with_gems(index: Arc<dyn Index>) -> Self {
+        let mut site = Self::open();
+        site.deps.gems = Some(index);
         site.router = router(site.deps.clone());
         site
     }
@@ -207,6 +216,7 @@ fn deps(
         settings,
         realtime: None,
         front: None,
+        gems: None,
     }
 }
 

@@ -56,7 +56,7 @@ impl Pages<'_> {
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
-            gems,
+            gems.clone(),
             front,
             restart,
             facts,
@@ -70,21 +70,13 @@ impl Pages<'_> {
         let Some(listener) = tcp_listener(inherited, Part::Console)? else {
             return Ok(());
         };
-        let jobs = jobs.map(|handle| {
-            let histories = Histories {
-                settings: &settings.history,
-                queues_max: settings.console.limits.chart_queues_max,
-                metrics: live.metrics(),
-            };
-            let limits = settings.jobs.settings.limits.clone();
-            weir_console::Jobs::new(handle, limits, &jobs_url, histories)
-        });
         let deps = Deps {
-            jobs,
+            jobs: jobs.map(|handle| console_jobs(handle, settings, &jobs_url, &live)),
             live,
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
+            gems: gems.map(|gems| gems.index as _),
             front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };
@@ -93,6 +85,22 @@ impl Pages<'_> {
         http::serve(Listener::Tcp(listener), endpoint, http)?;
         Ok(())
     }
+}
+
+/// What the console shows of jobs, with charts.
+fn console_jobs(
+    handle: Handle,
+    settings: &Settings,
+    jobs_url: &str,
+    live: &Live,
+) -> weir_console::Jobs {
+    let histories = Histories {
+        settings: &settings.history,
+        queues_max: settings.console.limits.chart_queues_max,
+        metrics: live.metrics(),
+    };
+    let limits = settings.jobs.settings.limits.clone();
+    weir_console::Jobs::new(handle, limits, jobs_url, histories)
 }
 
 /// What the console shows of realtime, with charts beside those of the whole.

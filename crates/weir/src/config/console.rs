@@ -90,6 +90,8 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut Limits) {
     count("page_queues", &mut limits.page_queues, "Queues on one page.");
     count("page_workers", &mut limits.page_workers, "Workers, and their jobs, on one page.");
     count("page_channels", &mut limits.page_channels, "Channels on one page.");
+    count("page_gems", &mut limits.page_gems, "Names of gems on one page.");
+    count("page_releases", &mut limits.page_releases, "Releases on the page of a gem; the newest.");
     count("page_members", &mut limits.page_members, "Users of a presence channel on one page.");
     count("page_events", &mut limits.page_events, "Events of a channel's history on its page.");
     count("chart_points_max", &mut limits.chart_points_max, "Points of one chart.");

@@ -794,3 +794,19 @@ fn gems_in_clear_text_are_warned_about() {
     assert!(warned("API keys travel in clear text"), "{:?}", loaded.warnings);
     assert!(load("[gems]\n").expect("sound").warnings.is_empty());
 }
+
+#[test]
+fn an_app_whose_path_is_the_indexs_is_warned_about() {
+    let app = |path: &str| {
+        let text = format!(
+            "[gems]\nmount = \"/gems\"\n[[front.apps]]\nname = \"shop\"\npaths = [\"{path}\"]\n\
+             upstreams = [\"127.0.0.1:3000\"]\n"
+        );
+        load(&text).expect("sound").warnings.join("\n")
+    };
+    for path in ["/gems", "/gems/shop"] {
+        let expected = format!("front.apps[0].paths: {path} lies below gems.mount (/gems)");
+        assert!(app(path).contains(&expected), "{}", app(path));
+    }
+    assert!(!app("/gemstones").contains("gems.mount"), "{}", app("/gemstones"));
+}

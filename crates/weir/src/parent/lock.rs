@@ -31,12 +31,7 @@ impl Lock {
     /// Makes the folder, for this user alone, and takes its lock. `orphan_wait`: how long a service
     /// is waited for whose parent was killed.
     pub(crate) fn take(data_dir: &Path, orphan_wait: Duration) -> anyhow::Result<Self> {
-        let shown = data_dir.display();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(data_dir)
-            .with_context(|| format!("cannot make data_dir {shown}"))?;
+        make_folder(data_dir)?;
         let path = data_dir.join(FILE_NAME);
         let mut file = OpenOptions::new()
             .read(true)
@@ -79,6 +74,15 @@ impl Lock {
     pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
         self.0.try_clone().map(OwnedFd::from)
     }
+}
+
+/// Makes the folder, for this user alone, if it is not there.
+pub(crate) fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)
+        .with_context(|| format!("cannot make data_dir {}", data_dir.display()))
 }
 
 /// Locks; waits for a service whose parent was killed, and for nobody who is known to live.

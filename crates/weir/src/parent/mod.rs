@@ -24,7 +24,7 @@ pub(crate) use self::handover::{DESCRIPTOR, Flags, Handover};
 use self::held::Held;
 use self::listeners::Listeners;
 pub(crate) use self::listeners::{ADMIN, FRONT, GEMS, REALTIME, of_core};
-pub(crate) use self::lock::Lock;
+pub(crate) use self::lock::{Lock, make_folder};
 use self::shared_sockets::Groups;
 pub(crate) use self::shared_sockets::{address, adopt};
 pub(crate) use self::takeover::{check, resume};

@@ -1,6 +1,7 @@
 //! The index of gems as the binary serves it. Real clients are in e2e.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -77,6 +78,7 @@ fn gems_alone_are_a_weir_and_what_another_process_imports_is_seen_at_once() {
     let counted = "weir_gems_answers_total{endpoint=\"names\",status=\"200\"} 2\n";
     assert!(metrics.contains(counted), "{metrics}");
     assert_eq!(get(weir.console(), "/ready", "").1, "ready\n");
+    assert!(get(weir.console(), "/gems", "").1.contains("<a href=\"/gem?name=rack\">rack</a>"));
     let status = weir.site.ok(&["status"]);
     assert!(status.contains(&format!("gems at      {}\n", weir.gems())), "{status}");
     assert!(status.contains("\ngems         2 with releases"), "{status}");
@@ -248,6 +250,9 @@ fn a_line_that_is_wrong_ends_an_import_and_is_told() {
     -- stderr
     error: line 2: the name "b c" has ' '; letters, digits, '-', '_' and '.' are allowed; the gems before it are in. Correct it and import the file again: what is known stays as it is
     "#);
+    let mode = std::fs::metadata(site.path().join("data")).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "as weir up makes it");
+
     let elsewhere = Site::new("");
     insta::assert_snapshot!(elsewhere.shown(&["gems", "import", "gems.jsonl"]), @r"
     exit: 2
@@ -322,5 +327,41 @@ fn clients_do_not_notice_a_restart_nor_an_upgrade() {
     is_over.store(true, Ordering::Relaxed);
     let answers: Vec<usize> = asking.into_iter().map(|it| it.join().expect("answered")).collect();
     assert!(answers.iter().all(|count| *count > 0), "{answers:?}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn an_upgrade_opens_the_address_that_is_new() {
+    let weir = site("").start();
+    weir.site.write(&format!("{BASE}{GEMS}"));
+    let refused = weir.site.shown(&["restart"]);
+    assert!(refused.contains("addresses to listen on; `weir upgrade` takes them"), "{refused}");
+    let before = weir.service();
+    weir.site.ok(&["upgrade"]);
+    wait_until("the new process answers", || weir.service() != before);
+    let status = weir.site.ok(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let address = status["gems_listen"].as_str().expect("an address").parse().expect("an address");
+    assert_eq!(get(address, "/names", "").1, "---\n");
+    assert_eq!(status["gems"]["gems"], 0);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn gems_alone_are_at_the_front_without_its_apps() {
+    let worker = Worker::start("shop");
+    let more = format!(
+        "[gems]\nmount = \"/gems-index\"\n[front]\nlisten = \"127.0.0.1:0\"\n\
+         [[front.apps]]\nname = \"shop\"\nupstreams = [\"{}\"]\n",
+        worker.address
+    );
+    let weir = site(&more).start_with(|command| {
+        command.args(["--only", "gems"]);
+    });
+    assert_eq!(get(weir.front(), "/gems-index/names", "").1, "---\n");
+    let (status, told) = get(weir.front(), "/", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(told.contains("gems below gems.mount"), "{told}");
+    assert!(!weir.serves("console") && !weir.serves("jobs"));
     assert!(weir.stop().success());
 }

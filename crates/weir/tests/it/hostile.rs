@@ -30,9 +30,9 @@ fn a_client_that_never_ends_its_request_is_cut_off() {
 
 #[test]
 fn garbage_on_every_port_harms_nobody() {
-    let weir = crate::weir::Weir::start();
+    let weir = Site::new("[gems]\nlisten = \"127.0.0.1:0\"").start();
     for garbage in [&b"\x00\xff\xfe\r\n\r\n"[..], b"GET / HTTP/9.9\r\n\r\n", &[b'A'; 100_000]] {
-        for address in [weir.console(), weir.jobs()] {
+        for address in [weir.console(), weir.jobs(), weir.gems()] {
             let mut stream = TcpStream::connect(address).expect("connects");
             stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             let _ = stream.write_all(garbage);
@@ -42,6 +42,7 @@ fn garbage_on_every_port_harms_nobody() {
         }
     }
     assert_eq!(get(weir.console(), "/health", "").1, "ok\n");
+    assert_eq!(get(weir.gems(), "/names", "").1, "---\n");
     Client::connect(weir.jobs());
     assert!(weir.stop().success());
 }

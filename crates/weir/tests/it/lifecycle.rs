@@ -64,7 +64,7 @@ fn a_part_that_is_no_part_is_wrong_usage() {
     -- stdout
     -- stderr
     error: invalid value 'web' for '--only <PART>'
-      [possible values: jobs, front, realtime, workers, console]
+      [possible values: jobs, front, realtime, gems, workers, console]
 
     For more information, try '--help'.
     ");

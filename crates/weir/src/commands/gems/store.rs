@@ -1,5 +1,7 @@
 //! The store itself, for commands that do not ask the running Weir.
 
+use std::os::unix::fs::MetadataExt;
+
 use anyhow::{Context, bail};
 use weir_base::clock::Timestamp;
 use weir_gems::store::SqliteStore;
@@ -32,9 +34,18 @@ pub(super) fn open_existing(settings: &Settings, now: Timestamp) -> anyhow::Resu
     open(settings, now)
 }
 
-/// Opens it, or makes it.
+/// Opens it, or makes it, where whoever runs Weir can use it.
 pub(super) fn open(settings: &Settings, now: Timestamp) -> anyhow::Result<SqliteStore> {
     let path = &settings.gems.sqlite.path;
+    let folder = &settings.data_dir;
+    parent::make_folder(folder)?;
+    let owner = std::fs::metadata(folder)?.uid();
+    if !path.is_file() && owner != rustix::process::geteuid().as_raw() {
+        bail!(
+            "{} belongs to the user {owner}, who could not use what is made there now; run this as that user",
+            folder.display()
+        );
+    }
     SqliteStore::open(&settings.gems.sqlite, now)
         .with_context(|| format!("cannot open {}", path.display()))
 }

@@ -1,5 +1,7 @@
 //! `weir gems verify`: everything that follows from the releases, computed anew and compared.
 
+mod files;
+
 use std::time::Duration;
 
 use clap::Args;
@@ -8,6 +10,7 @@ use serde_json::json;
 use weir_base::clock::Clock;
 use weir_gems::store::{Repair, Report, Store};
 
+use self::files::FilesReport;
 use super::{count, store};
 use crate::cli::SettingsArguments;
 use crate::exit::Exit;
@@ -24,6 +27,9 @@ pub(crate) struct Arguments {
     /// Write anew what is wrong. Pushes to a running Weir wait meanwhile
     #[arg(long)]
     fix: bool,
+    /// Read every .gem file, too, and compare it with its checksum
+    #[arg(long)]
+    files: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -40,23 +46,44 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let repair = if arguments.fix { Repair::Fix } else { Repair::Leave };
     let report = store.verify(repair, now).await?;
     bar.finish_and_clear();
+    let of_files = match arguments.files {
+        true => Some(files::check(&settings, &store, report.releases).await?),
+        false => None,
+    };
     if arguments.json {
-        print_json(&report)?;
+        print_json(&report, of_files.as_ref())?;
     } else {
         print(&report);
+        of_files.iter().for_each(print_files);
     }
     let is_sound = report.problems_total == 0 || report.is_fixed;
-    Ok(if is_sound { Exit::Fine } else { Exit::FoundProblem })
+    let are_sound = of_files.is_none_or(|of_files| of_files.problems_total == 0);
+    Ok(if is_sound && are_sound { Exit::Fine } else { Exit::FoundProblem })
 }
 
-fn print(report: &Report) {
-    for problem in &report.problems {
+fn print_problems(problems: &[String], total: u64) {
+    for problem in problems {
         output::line(problem);
     }
-    let unlisted = report.problems_total - report.problems.len() as u64;
+    let unlisted = total - problems.len() as u64;
     if unlisted > 0 {
         output::line(&format!("and {} more", count(unlisted, "problem")));
     }
+}
+
+fn print_files(report: &FilesReport) {
+    print_problems(&report.problems, report.problems_total);
+    let files = count(report.files, "file");
+    output::line(&match report.problems_total {
+        0 => format!("sound: {files}"),
+        wrong => format!(
+            "WRONG: {wrong} of {files}; copy them back from a backup into gems.files_dir, or yank these releases and push new ones"
+        ),
+    });
+}
+
+fn print(report: &Report) {
+    print_problems(&report.problems, report.problems_total);
     let whole = format!("{}, {}", count(report.gems, "gem"), count(report.releases, "release"));
     let problems = count(report.problems_total, "problem");
     output::line(&match (report.problems_total, report.is_fixed) {
@@ -70,12 +97,20 @@ fn print(report: &Report) {
     });
 }
 
-fn print_json(report: &Report) -> anyhow::Result<()> {
+fn print_json(report: &Report, of_files: Option<&FilesReport>) -> anyhow::Result<()> {
+    let files = of_files.map(|of_files| {
+        json!({
+            "files": of_files.files,
+            "problems": of_files.problems,
+            "problems_total": of_files.problems_total,
+        })
+    });
     output::json(&json!({
         "gems": report.gems,
         "releases": report.releases,
         "problems": report.problems,
         "problems_total": report.problems_total,
         "is_fixed": report.is_fixed,
+        "files": files,
     }))
 }

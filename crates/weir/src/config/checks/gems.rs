@@ -23,4 +23,21 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         limits.gem_bytes_max > limits.unpacked_bytes_max,
         "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are refused although they may be sent",
     );
+    if let Some(mount) = gems.mount() {
+        warn_of_hidden_paths(settings, mount, warnings);
+    }
+}
+
+/// Paths of apps that no request reaches.
+fn warn_of_hidden_paths(settings: &Settings, mount: &str, warnings: &mut Vec<String>) {
+    let is_below = |path: &&String| {
+        path.strip_prefix(mount).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    for (index, app) in settings.front.apps.iter().enumerate() {
+        for path in app.settings.paths.iter().filter(is_below) {
+            warnings.push(format!(
+                "front.apps[{index}].paths: {path} lies below gems.mount ({mount}), so the app gets no request to it"
+            ));
+        }
+    }
 }

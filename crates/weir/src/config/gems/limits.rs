@@ -15,29 +15,36 @@ const MEMORY: RangeInclusive<u64> = 1 << 10..=1 << 32;
 const DISK: RangeInclusive<u64> = 1 << 10..=1 << 44;
 
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
-    let GemsLimits {
-        dependency_names_max,
-        dependency_answer_bytes_max,
-        pushes_max,
-        body_timeout,
-        form_bytes_max,
-        package,
-        import,
-    } = limits;
+    read_dependencies(keys, limits);
+    read_bodies(keys, limits);
+    read_package(keys, &mut limits.package);
+    keys.size(
+        Key::live("import_line_bytes_max", "Bytes of one line of an imported file, which is a gem with its versions. The largest gem of rubygems.org takes 1.5MB."),
+        MEMORY,
+        &mut limits.import.line_bytes_max,
+    );
+}
+
+/// Those of the dependency API.
+fn read_dependencies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
     keys.number(
         Key::live("dependency_names_max", "Names in one request to the dependency API; more get 422. Bundler asks for 50 at a time."),
         COUNT,
-        dependency_names_max,
+        &mut limits.dependency_names_max,
     );
     keys.size(
         Key::live("dependency_answer_bytes_max", "Bytes of one answer of the dependency API. A longer one gets 413, and clients go on with the compact index."),
         MEMORY,
-        dependency_answer_bytes_max,
+        &mut limits.dependency_answer_bytes_max,
     );
+}
+
+/// Those of what clients send.
+fn read_bodies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
     keys.number(
         Key::live("pushes_max", "Pushes at once, over all cores; one more gets 503."),
         1..=10_000,
-        pushes_max,
+        &mut limits.pushes_max,
     );
     keys.duration(
         Key::live(
@@ -45,7 +52,7 @@ pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
             "How long a client may be silent in the middle of what it sends; then it gets 408.",
         ),
         WAIT,
-        body_timeout,
+        &mut limits.body_timeout,
     );
     keys.size(
         Key::live(
@@ -53,13 +60,7 @@ pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
             "Bytes of what is sent beside a gem, or of a yank; more get 413.",
         ),
         MEMORY,
-        form_bytes_max,
-    );
-    read_package(keys, package);
-    keys.size(
-        Key::live("import_line_bytes_max", "Bytes of one line of an imported file, which is a gem with its versions. The largest gem of rubygems.org takes 1.5MB."),
-        MEMORY,
-        &mut import.line_bytes_max,
+        &mut limits.form_bytes_max,
     );
 }
 

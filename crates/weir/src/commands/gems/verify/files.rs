@@ -1,0 +1,68 @@
+//! `weir gems verify --files`: each `.gem` file that was pushed, read and compared.
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use weir_gems::Files;
+use weir_gems::dependency_api::Fragment;
+use weir_gems::store::{PROBLEMS_MAX, SqliteStore, Store, StoreError};
+
+use crate::config::Settings;
+
+/// Gems that are read from the store at once.
+const PAGE_GEMS: usize = 500;
+
+/// What was read, and what is wrong.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FilesReport {
+    pub(super) files: u64,
+    /// In words, at most [`PROBLEMS_MAX`] of them.
+    pub(super) problems: Vec<String>,
+    pub(super) problems_total: u64,
+}
+
+/// Reads the files of all releases that are not yanked; there are so many releases.
+pub(super) async fn check(
+    settings: &Settings,
+    store: &SqliteStore,
+    releases: u64,
+) -> anyhow::Result<FilesReport> {
+    let folder = settings.gems.files_dir();
+    let files = Files::open(&folder).with_context(|| format!("cannot use {}", folder.display()))?;
+    let bar = ProgressBar::new(releases)
+        .with_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} releases {eta}")?);
+    let mut report = FilesReport::default();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let page = store.fragment_page(from, PAGE_GEMS).await?;
+        for (name, bytes) in &page.gems {
+            let fragment = Fragment::read(bytes).map_err(StoreError::from)?;
+            for release in fragment.releases() {
+                report.look_at(&format!("{name}-{}", release.full()), store, &files).await?;
+                bar.inc(1);
+            }
+        }
+        next = page.next;
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+impl FilesReport {
+    async fn look_at(
+        &mut self,
+        full_name: &str,
+        store: &SqliteStore,
+        files: &Files,
+    ) -> Result<(), StoreError> {
+        // Of an imported release the file is elsewhere.
+        let Some(stored) = store.file(full_name).await? else { return Ok(()) };
+        self.files += 1;
+        if let Err(problem) = files.check(stored) {
+            self.problems_total += 1;
+            if self.problems.len() < PROBLEMS_MAX {
+                self.problems.push(format!("{full_name}: {problem}"));
+            }
+        }
+        Ok(())
+    }
+}
