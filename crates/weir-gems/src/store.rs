@@ -9,6 +9,7 @@
 
 mod cuts;
 mod derived;
+mod either;
 mod error;
 mod keys;
 mod postgres;
@@ -21,6 +22,7 @@ use std::future::Future;
 use bytes::Bytes;
 use weir_base::clock::Timestamp;
 
+pub use self::either::EitherStore;
 pub use self::error::{Conflict, PushError, StoreError, YankError};
 pub use self::keys::{Key, KeySettings, NewKey, Scope, UnknownScope};
 pub use self::postgres::{

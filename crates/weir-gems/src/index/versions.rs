@@ -6,6 +6,7 @@
 //! all of it.
 
 use std::fmt::{Display, Write};
+use std::str::FromStr;
 
 use weir_base::clock::Timestamp;
 
@@ -15,6 +16,32 @@ use weir_base::clock::Timestamp;
 pub enum Change {
     Pushed,
     Yanked,
+}
+
+/// A text that names no change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no event {0:?}; there are push and yank")]
+pub struct UnknownChange(pub String);
+
+impl Change {
+    /// `push` or `yank`, as webhooks have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pushed => "push",
+            Self::Yanked => "yank",
+        }
+    }
+}
+
+impl FromStr for Change {
+    type Err = UnknownChange;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChange> {
+        let all = [Self::Pushed, Self::Yanked];
+        let found = all.into_iter().find(|change| change.name() == text);
+        found.ok_or_else(|| UnknownChange(text.to_owned()))
+    }
 }
 
 /// What a text that is begun at `created_at` begins with.
@@ -75,6 +102,14 @@ fn write_md5(text: &mut String, md5: [u8; 16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_have_names() {
+        for change in [Change::Pushed, Change::Yanked] {
+            assert_eq!(change.name().parse(), Ok(change));
+        }
+        assert!("pull".parse::<Change>().is_err());
+    }
 
     #[test]
     fn the_header_says_when_it_was_begun() {

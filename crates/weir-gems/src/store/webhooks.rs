@@ -16,7 +16,7 @@ use weir_base::clock::Timestamp;
 use super::{Store, StoreError};
 
 /// What happened to a release.
-pub use crate::index::versions::Change;
+pub use crate::index::versions::{Change, UnknownChange};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]

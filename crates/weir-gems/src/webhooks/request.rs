@@ -11,7 +11,6 @@ use weir_net::post::Post;
 
 use super::release_json::with_addresses;
 use super::settings::WebhookEndpoint;
-use crate::index::versions::Change;
 use crate::store::webhooks::WebhookEvent;
 
 /// HMAC-SHA256 of the body, as hexadecimal digits.
@@ -35,11 +34,7 @@ pub(super) fn signed(
     headers.insert(HOST, endpoint.url.authority().clone());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static("weir"));
-    let kind = match event.change {
-        Change::Pushed => "push",
-        Change::Yanked => "yank",
-    };
-    headers.insert(EVENT, HeaderValue::from_static(kind));
+    headers.insert(EVENT, HeaderValue::from_static(event.change.name()));
     headers.insert(DELIVERY, HeaderValue::from(event.id));
     // Hexadecimal digits are always a header's value.
     if let Ok(signature) = HeaderValue::from_str(&signature) {
@@ -82,6 +77,7 @@ mod tests {
     use weir_base::clock::Timestamp;
 
     use super::*;
+    use crate::index::versions::Change;
 
     #[test]
     fn a_request_proves_who_sent_it() {

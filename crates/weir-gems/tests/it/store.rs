@@ -41,6 +41,7 @@ macro_rules! suite {
 }
 
 mod contract;
+mod either;
 mod killed;
 mod model;
 mod postgres;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::shutdown::Shutdown;
@@ -16,7 +17,7 @@ use weir_gems::webhooks::{
     WebhookEndpoint, WebhookMetrics, WebhookParts, WebhookSender, WebhookSettings,
 };
 
-use self::receiver::{Got, Receiver};
+use self::receiver::{Got, PATIENCE, Receiver};
 use crate::store::{NOW, identity, new, postgres_place, settings, sqlite};
 
 /// A sender that runs.
@@ -63,10 +64,13 @@ impl Running {
 
     /// Lets time pass until something is so.
     async fn until(&self, step: Duration, is_so: impl AsyncFn() -> bool) {
-        while !is_so().await {
-            self.clock.advance(step);
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let passing = async {
+            while !is_so().await {
+                self.clock.advance(step);
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, passing).await.expect("it becomes so");
     }
 }
 
@@ -86,9 +90,12 @@ fn to(receivers: &[(&str, &Receiver)]) -> WebhookSettings {
 
 /// After this an endpoint knows its place.
 async fn listening(store: &impl WebhookStore, endpoints: usize) {
-    while store.webhook_endpoints().await.unwrap().len() < endpoints {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let coming = async {
+        while store.webhook_endpoints().await.unwrap().len() < endpoints {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, coming).await.expect("a sender begins");
 }
 
 fn versions(got: &[Got]) -> Vec<String> {

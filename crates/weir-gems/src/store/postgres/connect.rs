@@ -23,7 +23,7 @@ use weir_net::post::Trust;
 
 use super::failure::sentence;
 use super::metrics::{Counted, PostgresMetrics};
-use super::settings::{PostgresLimits, PostgresSettings};
+use super::settings::{PostgresLimits, PostgresSettings, for_server};
 use crate::store::StoreError;
 
 /// How Postgres calls us in its lists.
@@ -106,7 +106,7 @@ pub(super) fn config(settings: &PostgresSettings, limits: &PostgresLimits) -> Co
 /// `synchronous_commit`, whatever the database's default is.
 fn greeting(settings: &PostgresSettings) -> String {
     let limits = settings.limits.within_reason();
-    let (query, write) = (limits.query_timeout.as_millis(), limits.write_timeout.as_millis());
+    let (query, write) = (for_server(limits.query_timeout), for_server(limits.write_timeout));
     format!(
         "SET search_path = {}; SET statement_timeout = {query}; SET lock_timeout = {write};
          SET idle_in_transaction_session_timeout = {write};

@@ -7,6 +7,7 @@ use refinery::{Migration, Runner};
 use weir_base::clock::Timestamp;
 
 use super::pool::Lease;
+use super::settings::for_server;
 use super::{SchemaName, index};
 use crate::store::StoreError;
 
@@ -28,7 +29,7 @@ pub(super) async fn prepare(
     time: Duration,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let time = time.as_millis();
+    let time = for_server(time);
     let begin = format!(
         "SET statement_timeout = {time}; SET lock_timeout = {time};
          SELECT pg_advisory_lock({PREPARE_LOCK}, hashtext('{schema}'))"

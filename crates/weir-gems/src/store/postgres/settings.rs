@@ -97,6 +97,12 @@ impl PostgresLimits {
     }
 }
 
+/// What Postgres is told of a limit, in milliseconds: a second more, so that it is this side that
+/// reaches the limit, names and counts it. It ends what this side has given up.
+pub(super) fn for_server(limit: Duration) -> u128 {
+    (limit + Duration::from_secs(1)).as_millis()
+}
+
 /// The name of a schema, which needs no quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaName(String);

@@ -9,6 +9,7 @@ use tokio_stream::StreamExt;
 
 use super::pool::Lease;
 use super::rows::digest;
+use super::settings::for_server;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
 use crate::store::{StoreError, TextKind};
@@ -154,7 +155,7 @@ pub(super) async fn fresh(
 ) -> Result<Text, StoreError> {
     let snapshot = lease.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
     let snapshot = snapshot.read_only(true).start().await?;
-    let time = time.as_millis();
+    let time = for_server(time);
     snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
     let statement = snapshot
         .prepare_cached("SELECT generation, length, md5, sha256 FROM texts WHERE kind = $1")

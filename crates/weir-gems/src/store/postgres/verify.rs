@@ -12,6 +12,7 @@ use weir_base::clock::Timestamp;
 use super::index::Replacing;
 use super::metrics::Limit;
 use super::rows::{self, RELEASE, digest};
+use super::settings::for_server;
 use super::text_rows::number;
 use super::{Inner, index};
 use crate::index::digest::Digests;
@@ -37,7 +38,7 @@ pub(super) async fn verify(
                 let snapshot = lease.build_transaction().read_only(true);
                 let snapshot = snapshot.isolation_level(IsolationLevel::RepeatableRead);
                 let snapshot = snapshot.start().await?;
-                let time = time.as_millis();
+                let time = for_server(time);
                 snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
                 run(&snapshot, Repair::Leave).await
             });

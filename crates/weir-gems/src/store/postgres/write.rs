@@ -12,6 +12,7 @@ use super::connect::BoxFuture;
 use super::failure::{is_lost, sentence};
 use super::metrics::{Limit, Outcome};
 use super::pool::Lease;
+use super::settings::for_server;
 use crate::store::StoreError;
 
 /// "weir", with the number of what is locked. Beside it the schema is in the lock.
@@ -110,7 +111,7 @@ where
     W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
 {
     let transaction = lease.transaction().await?;
-    let time = time.as_millis();
+    let time = for_server(time);
     // Each statement behind the lock sees what was committed before it was given.
     let begin = format!(
         "SET LOCAL statement_timeout = {time}; SET LOCAL lock_timeout = {time};

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use weir_gems::store::webhooks::{Change, Claim, WebhookStore};
 use weir_gems::store::{ImportedGem, SqliteSettings, SqliteStore, Store};
 
 use super::contract::assert_consistent;
@@ -17,6 +18,8 @@ const TARGET: &str = "WEIR_GEMS_KILLED_TARGET";
 const KILLS: usize = 8;
 /// Lines that the child prints before it is killed, at most.
 const ACKNOWLEDGED_MAX: usize = 40;
+/// More than there are.
+const EVENTS_MAX: u64 = 100_000;
 
 fn sqlite(folder: PathBuf) -> SqliteStore {
     let settings =
@@ -36,7 +39,8 @@ async fn child() {
 }
 
 /// Says what was done, after it was done.
-async fn work(store: impl Store) {
+async fn work(store: impl WebhookStore) {
+    store.set_webhook_endpoints(vec!["a".to_owned()], EVENTS_MAX).await.unwrap();
     let first = versions(&store).await.len();
     for number in first.. {
         store.push(new("shop", &format!("{number}.0")), NOW).await.unwrap();
@@ -58,6 +62,22 @@ async fn work(store: impl Store) {
 async fn versions(store: &impl Store) -> Vec<String> {
     let info = store.info("shop").await.unwrap();
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
+}
+
+/// The pushes that webhooks tell of.
+async fn told(store: &impl WebhookStore) -> Vec<String> {
+    let claim = Claim {
+        endpoint: "a".to_owned(),
+        holder: "test".to_owned(),
+        held_until: NOW,
+        events_max: u32::MAX,
+    };
+    let events = store.claim_webhooks(claim, NOW).await.unwrap().unwrap().events;
+    let pushes = events.into_iter().filter(|event| event.change == Change::Pushed);
+    let mut numbers: Vec<_> = pushes.map(|event| event.number).collect();
+    // As an /info has them, of the same time.
+    numbers.sort_unstable();
+    numbers
 }
 
 /// What a child has said before it was killed.
@@ -100,7 +120,7 @@ async fn what_postgres_acknowledged_survives_kills_of_weir() {
     survives_kills(&format!("{url} {schema}"), || place.store()).await;
 }
 
-async fn survives_kills<S: Store>(target: &str, open: impl Fn() -> S) {
+async fn survives_kills<S: WebhookStore>(target: &str, open: impl Fn() -> S) {
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..KILLS {
         let said = kill_after(target, random.usize(1..ACKNOWLEDGED_MAX));
@@ -108,6 +128,7 @@ async fn survives_kills<S: Store>(target: &str, open: impl Fn() -> S) {
         let store = open();
         assert_consistent(&store).await;
         let versions = versions(&store).await;
+        assert_eq!(told(&store).await, versions);
         for line in &said {
             let (what, which) = line.split_once(' ').unwrap();
             let gem = |index: u32| format!("gem{which}-{index}");

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -16,7 +17,11 @@ use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use weir_net::post::EndpointUrl;
+
+/// What does not come by then never does.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A request that has come.
 #[derive(Clone, Debug)]
@@ -95,7 +100,8 @@ impl Receiver {
     /// What has come, once it is so much.
     pub(super) async fn got(&self, count: usize) -> Vec<Got> {
         let mut got = self.shared.got.subscribe();
-        got.wait_for(|got| got.len() >= count).await.unwrap().clone()
+        let come = timeout(PATIENCE, got.wait_for(|got| got.len() >= count)).await;
+        come.expect("so much comes").unwrap().clone()
     }
 
     pub(super) fn all(&self) -> Vec<Got> {

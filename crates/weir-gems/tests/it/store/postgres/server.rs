@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -71,6 +72,8 @@ fn start() -> Option<Server> {
         .arg(port.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        // A signal to all of the tests must not end who ends Postgres.
+        .process_group(0)
         .spawn()
         .unwrap();
     let input = shell.stdin.take().unwrap();
