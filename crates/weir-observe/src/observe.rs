@@ -41,11 +41,11 @@ pub async fn observe(sources: &Sources) -> Observation {
     for endpoint in &sources.redis {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
+    let proc = sources.proc.as_deref();
     let database = match &sources.postgres {
-        Some(source) => Some(Database::look(source).await),
+        Some(source) => Some(Database::look(source, proc).await),
         None => None,
     };
-    let proc = sources.proc.as_deref();
     let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
