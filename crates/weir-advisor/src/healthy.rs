@@ -43,6 +43,7 @@ pub(crate) fn observation() -> Observation {
             outside: Duration::from_millis(70),
             workers: 2,
         }]),
+        cut: Vec::new(),
     }
 }
 

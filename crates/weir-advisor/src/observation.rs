@@ -41,6 +41,8 @@ pub struct Observation {
     pub goodput: Fact<Vec<Goodput>>,
     /// How long requests take inside the app and outside.
     pub requests: Fact<Vec<RequestPath>>,
+    /// Limits of the observer that have cut something off: "`queues_max` (1000)".
+    pub cut: Vec<String>,
 }
 
 impl Observation {

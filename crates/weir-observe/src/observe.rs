@@ -1,6 +1,6 @@
 //! Two looks at all sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ pub async fn observe(sources: &Sources) -> Observation {
     for endpoint in &sources.redis {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
+    let proc = sources.proc.as_deref();
     let database = match &sources.postgres {
-        Some(source) => Some(Database::look(source).await),
+        Some(source) => Some(Database::look(source, proc).await),
         None => None,
     };
-    let proc = sources.proc.as_deref();
     let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
@@ -56,6 +56,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     }
     let later = proc.and_then(counters);
     let mut observation = Observation {
+        cut: cut(&looks),
         redis: shards.iter().map(Shard::server).collect(),
         jobs: all_jobs(looks),
         ..Observation::default()
@@ -129,6 +130,13 @@ fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>) -> Fact<Jobs> {
         (Some(first), Some(second)) => jobs::jobs(&first, &second),
         _ => Fact::NotAsked,
     }
+}
+
+/// Limits that cut something off in one of the looks.
+fn cut(looks: &[Result<(Snapshot, Snapshot), Missing>]) -> Vec<String> {
+    let seen = looks.iter().flatten();
+    let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));
+    limits.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Sidekiq's processes that say to run on this machine, by identity.

@@ -3,7 +3,8 @@
 //! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
 //! - `session`: one connection that only asks, each question in a read-only transaction with limits
 //!   of its own, in the simple protocol, so that a pooler in between does not mind;
-//! - `settings`, `activity`, `locks`, `cache`, `host`: what is asked, and what the answers mean.
+//! - `settings`, `activity`, `locks`, `cache`, `host`: what is asked, and what the answers mean;
+//! - `titles`: who holds its connections when there is none left to ask by.
 
 mod activity;
 mod cache;
@@ -13,13 +14,14 @@ mod host;
 mod locks;
 mod session;
 mod settings;
+mod titles;
 mod tls;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_advisor::observation::{Connections, DatabaseHost, Fact, Missing, Postgres};
+use weir_advisor::observation::{Connections, DatabaseHost, Fact, Missing, Obstacle, Postgres};
 
 use self::activity::Backend;
 use self::cache::Blocks;
@@ -75,13 +77,19 @@ pub(crate) struct Database<'a> {
 
 impl<'a> Database<'a> {
     /// The first look: counters only.
-    pub(crate) async fn look(source: &'a PostgresSource) -> Self {
+    pub(crate) async fn look(source: &'a PostgresSource, proc: Option<&Path>) -> Self {
         let seen = match Session::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
                 let blocks = cache::blocks(&mut session).await;
                 Ok((session, blocks))
             }
-            Err(error) => Err(error::unreachable(&source.endpoint, &error)),
+            Err(error) => {
+                let mut missing = error::unreachable(&source.endpoint, &error);
+                if let Some(ledger) = ledger_without_asking(source, proc, &missing) {
+                    missing.reason = format!("{}; held by {ledger}", missing.reason);
+                }
+                Err(missing)
+            }
         };
         Self { source, seen }
     }
@@ -121,6 +129,16 @@ impl<'a> Database<'a> {
             session.close().await;
         }
     }
+}
+
+/// With every slot taken it can't be asked; on this machine it can be seen.
+fn ledger_without_asking(
+    source: &PostgresSource,
+    proc: Option<&Path>,
+    missing: &Missing,
+) -> Option<String> {
+    let here = missing.obstacle == Obstacle::SlotsExhausted && source.endpoint.is_loopback();
+    proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
 }
 
 fn connections(backends: Fact<Vec<Backend>>) -> Fact<Connections> {

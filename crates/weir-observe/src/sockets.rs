@@ -30,6 +30,18 @@ pub(crate) fn owners(proc: &Path, wanted: &BTreeSet<End>, port: Option<u16>) -> 
     owners
 }
 
+/// The far ends of connections to `port` of this machine.
+pub(crate) fn clients_of(proc: &Path, port: u16) -> BTreeSet<End> {
+    let tables = ["net/tcp", "net/tcp6"].map(|table| fs::read_to_string(proc.join(table)));
+    let lines = tables.iter().flatten().flat_map(|text| text.lines());
+    let far = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (near, far) = (end(words.next()?)?, end(words.next()?)?);
+        (near.1 == port && far.1 != 0).then_some(far)
+    };
+    lines.filter_map(far).collect()
+}
+
 /// The inode and the near end of a line, if it is wanted:
 /// "  0: 0100007F:A3D2 0100007F:1538 01 ... inode ..".
 fn connection(line: &str, wanted: &BTreeSet<End>, port: Option<u16>) -> Option<(u64, End)> {

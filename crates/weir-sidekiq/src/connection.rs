@@ -15,7 +15,7 @@ use crate::error::SidekiqError;
 use crate::limits::Limits;
 use crate::questions::{Answer, Question};
 
-/// A connection that only asks.
+/// A connection; by itself it only asks.
 #[derive(Debug)]
 pub struct Connection {
     inner: MultiplexedConnection,
@@ -49,6 +49,11 @@ impl Connection {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// For what writes.
+    pub(crate) const fn inner(&mut self) -> &mut MultiplexedConnection {
+        &mut self.inner
     }
 
     /// One round trip; each question is answered or refused by itself.

@@ -1,4 +1,5 @@
-//! What Sidekiq keeps in Redis, for versions 6.4, 7 and 8, read without writing.
+//! What Sidekiq keeps in Redis, for versions 6.4, 7 and 8, read without writing; and the one change
+//! that is made to it, [`Backlog`].
 //!
 //! The only crate that knows Sidekiq's layout: its keys, its jobs, its heartbeats.
 //!
@@ -6,10 +7,11 @@
 //! - [`Connection::look`]: a [`Snapshot`], of which each part may be refused;
 //! - [`Limits`]: what a look may cost Redis and the caller.
 //!
-//! Promises: only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
+//! Promises: for a look only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
 //! unless it was counted first and is small; a look ends after a number of commands and a time; the
 //! arguments of jobs do not leave this crate.
 
+mod backlog;
 mod connection;
 mod endpoint;
 mod error;
@@ -24,6 +26,7 @@ mod shards;
 mod snapshot;
 mod time;
 
+pub use self::backlog::{Backlog, SetAside, backlog_of, is_backlog, served_last};
 pub use self::connection::Connection;
 pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
 pub use self::error::SidekiqError;

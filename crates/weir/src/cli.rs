@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::{
-    DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SwitchCommand,
-    WorkersCommand,
+    DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
+    SwitchCommand, WorkersCommand,
 };
 use crate::config::{LogFormat, LogLevel};
 use crate::part::Part;
@@ -62,6 +62,9 @@ pub(crate) enum Command {
     /// Work out processes, pools and settings for a machine and its queues, with proof, and write them as
     /// files; or judge a layout
     Plan(Box<PlanArguments>),
+    /// Act on a Sidekiq that Weir does not run
+    #[command(subcommand)]
+    Sidekiq(SidekiqCommand),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

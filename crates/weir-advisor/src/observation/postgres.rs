@@ -116,6 +116,20 @@ impl Connections {
         services.into_iter().map(|(service, _)| service).collect()
     }
 
+    /// "web 60 (55 idle), sidekiq 25": most first.
+    #[must_use]
+    pub fn ledger(&self) -> String {
+        let line = |service: &str| {
+            let of = self.sessions.iter().filter(|sessions| sessions.service == service);
+            let open: u32 = of.map(|sessions| sessions.count).sum();
+            match self.of(service, SessionState::Idle) {
+                0 => format!("{service} {open}"),
+                idle => format!("{service} {open} ({idle} idle)"),
+            }
+        };
+        self.services().into_iter().map(line).collect::<Vec<_>>().join(", ")
+    }
+
     /// Those of one service in one state.
     #[must_use]
     pub fn of(&self, service: &str, state: SessionState) -> u32 {

@@ -1,9 +1,7 @@
 //! Open sessions against the ceiling, with a ledger of who holds them.
 
-use std::collections::BTreeMap;
-
 use crate::finding::{Finding, Severity};
-use crate::observation::{Connections, Observation, SessionState};
+use crate::observation::Observation;
 
 pub(crate) const NAME: &str = "connection-slots";
 
@@ -23,35 +21,17 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     }
     let severity = if open >= usable { Severity::Critical } else { Severity::Warning };
-    let evidence = format!("{open} of {usable} usable slots are taken: {}", ledger(connections));
+    let evidence = format!("{open} of {usable} usable slots are taken: {}", connections.ledger());
     let finding = Finding::new(NAME, severity, "Postgres connections", evidence)
         .leads_to("When the last is taken, new connections are refused (SQLSTATE 53300).");
     vec![finding.next("weir plan")]
-}
-
-/// "web 60 (55 idle), sidekiq 25": most first.
-fn ledger(connections: &Connections) -> String {
-    let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for sessions in &connections.sessions {
-        let (open, idle) = services.entry(&sessions.service).or_default();
-        *open += sessions.count;
-        if sessions.state == SessionState::Idle {
-            *idle += sessions.count;
-        }
-    }
-    let mut services: Vec<_> = services.into_iter().collect();
-    services.sort_by_key(|(_, (open, _))| std::cmp::Reverse(*open));
-    let line = |(service, (open, idle)): &(&str, (u32, u32))| match idle {
-        0 => format!("{service} {open}"),
-        _ => format!("{service} {open} ({idle} idle)"),
-    };
-    services.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::healthy::{self, sessions};
+    use crate::observation::SessionState;
 
     fn with(sessions: Vec<crate::observation::Sessions>) -> Vec<Finding> {
         let mut observation = healthy::observation();

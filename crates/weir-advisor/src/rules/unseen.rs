@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Missing, Observation, Obstacle, SessionState};
+use crate::wording;
 
 pub(crate) const NAME: &str = "unseen";
 
@@ -14,7 +15,17 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let missing = observation.missing().filter(|it| it.obstacle != Obstacle::SlotsExhausted);
     let mut said = BTreeSet::new();
     let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
-    once.map(found).chain(hidden(observation)).collect()
+    once.map(found).chain(hidden(observation)).chain(cut(observation)).collect()
+}
+
+/// What is behind a limit of the observer was not looked at.
+fn cut(observation: &Observation) -> Option<Finding> {
+    let limits = wording::list(observation.cut.iter().map(String::as_str));
+    (!limits.is_empty()).then(|| {
+        let evidence = format!("unknown: there is more than the limits of a look: {limits}");
+        Finding::new(NAME, Severity::Unknown, "the rest of Sidekiq", evidence)
+            .leads_to("What is behind a limit was not looked at; it may be what is wrong.")
+    })
 }
 
 fn found(missing: &Missing) -> Finding {
@@ -99,5 +110,14 @@ mod tests {
         let mut observation = healthy::observation();
         observation.postgres = Fact::Unknown(missing(Obstacle::SlotsExhausted));
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn what_a_limit_has_cut_off_is_unknown() {
+        let mut observation = healthy::observation();
+        observation.cut = vec!["queues_max (1000)".to_owned(), "threads_max (200)".to_owned()];
+        let found = check(&observation);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Unknown));
+        assert!(found[0].evidence.ends_with("queues_max (1000) and threads_max (200)"));
     }
 }

@@ -33,9 +33,9 @@ const QUESTION: &str = "SELECT pid, usename, datname, application_name, host(cli
 pub(super) struct Backend {
     pub(super) pid: u32,
     pub(super) service: String,
-    client: Option<(IpAddr, u16)>,
-    state: SessionState,
-    since: Duration,
+    pub(super) client: Option<(IpAddr, u16)>,
+    pub(super) state: SessionState,
+    pub(super) since: Duration,
 }
 
 pub(super) async fn backends(session: &mut Session) -> Fact<Vec<Backend>> {
@@ -63,7 +63,7 @@ fn backend(row: &SimpleQueryRow) -> Option<Backend> {
     })
 }
 
-fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
+pub(super) fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
     match state {
         None if is_hidden => SessionState::Hidden,
         // Nobody may see it: `track_activities` is off.
@@ -78,7 +78,7 @@ fn state(state: Option<&str>, is_hidden: bool) -> SessionState {
 }
 
 /// By what a session says of itself, and otherwise "user@database from address".
-fn service(said: &str, user: &str, database: &str, address: Option<IpAddr>) -> String {
+pub(super) fn service(said: &str, user: &str, database: &str, address: Option<IpAddr>) -> String {
     if !said.is_empty() {
         return commands::service(said);
     }

@@ -64,6 +64,18 @@ impl PostgresEndpoint {
         self.tls
     }
 
+    /// Whether its address is this machine's own.
+    pub(super) fn is_loopback(&self) -> bool {
+        let here = |host: &Host| match host {
+            Host::Tcp(name) => {
+                let address = name.parse::<std::net::IpAddr>();
+                name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+            Host::Unix(_) => true,
+        };
+        self.config.get_hosts().iter().all(here)
+    }
+
     /// The port that clients connect to.
     pub(super) fn port(&self) -> u16 {
         self.config.get_ports().first().copied().unwrap_or(PORT)

@@ -22,6 +22,13 @@ pub(super) struct Local {
     pub(super) port: u16,
 }
 
+impl Local {
+    /// One that is known to be here without being asked.
+    pub(super) fn on(proc: &Path, port: u16) -> Self {
+        Self { proc: proc.to_owned(), backend: 0, port }
+    }
+}
+
 /// Its own process answers: if there is one of that number and name here, this is where it runs.
 pub(super) async fn local(session: &mut Session, proc: Option<&Path>) -> Option<Local> {
     let proc = proc?;

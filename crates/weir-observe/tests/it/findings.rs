@@ -190,3 +190,15 @@ async fn keys_that_were_evicted_are_counted() {
     let evicting = advice.findings.iter().find(|finding| finding.rule == "redis-eviction").unwrap();
     assert_eq!(evicting.severity, Severity::Critical);
 }
+
+#[tokio::test]
+async fn what_a_limit_cuts_off_is_said() {
+    let Some(redis) = RedisServer::start() else { return };
+    serve(&redis, r#"{"a":1,"b":1,"c":1}"#).await;
+    redis.run(&[&["SADD", "queues", "a", "b", "c"]]);
+    let mut few = sources(vec![redis.endpoint()]);
+    few.limits.queues_max = 2;
+    let observation = observe(&few).await;
+    assert_eq!(observation.cut, ["queues_max (2)"]);
+    assert_eq!(rules(&advise(&observation)), ["unseen"]);
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ pub(crate) struct PostgresServer {
     child: Child,
     folder: TempDir,
     pub(crate) port: u16,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Option<JoinHandle<Vec<String>>>,
 }
 
 impl PostgresServer {
@@ -68,12 +68,8 @@ impl PostgresServer {
             let is_ready = |line: String| line.contains("ready to accept connections");
             if lines.by_ref().map_while(Result::ok).any(is_ready) {
                 // What it says later must not fill the pipe.
-                let log = Arc::new(Mutex::new(Vec::new()));
-                let kept = Arc::clone(&log);
-                std::thread::spawn(move || {
-                    lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line));
-                });
-                return Some(Self { child, folder, port, log });
+                let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+                return Some(Self { child, folder, port, log: Some(log) });
             }
             child.wait().unwrap();
         }
@@ -84,9 +80,19 @@ impl PostgresServer {
         self.folder.path()
     }
 
-    /// What it has written to its log since it was ready.
-    pub(crate) fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
+    /// Ends it: what it has written to its log since it was ready.
+    pub(crate) fn end(mut self) -> Vec<String> {
+        self.stop();
+        self.log.take().unwrap().join().unwrap()
+    }
+
+    /// At once, but with an end of all its processes and their shared memory.
+    fn stop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let pid = self.child.id().to_string();
+            let _ = Command::new("kill").args(["-QUIT", &pid]).status();
+            let _ = self.child.wait();
+        }
     }
 
     pub(crate) fn url(&self, user: &str) -> String {
@@ -128,10 +134,7 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // At once, but with an end of all its processes and their shared memory.
-        let pid = self.child.id().to_string();
-        let _ = Command::new("kill").args(["-QUIT", &pid]).status();
-        let _ = self.child.wait();
+        self.stop();
     }
 }
 

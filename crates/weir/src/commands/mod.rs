@@ -12,6 +12,7 @@ mod realtime;
 mod reference;
 mod restart;
 mod services;
+mod sidekiq;
 mod sources;
 mod status;
 mod switch;
@@ -23,6 +24,7 @@ pub(crate) use self::gems::GemsCommand;
 pub(crate) use self::jobs::JobsCommand;
 pub(crate) use self::plan::PlanArguments;
 pub(crate) use self::realtime::RealtimeCommand;
+pub(crate) use self::sidekiq::SidekiqCommand;
 pub(crate) use self::switch::SwitchCommand;
 pub(crate) use self::workers::WorkersCommand;
 
@@ -45,6 +47,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Workers(command) => workers::run(command),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Sidekiq(command) => sidekiq::run(command),
         Command::Completions { shell } => Ok(completions::run(shell)),
         Command::Service => crate::run::run(),
         Command::Reference { page } => Ok(reference::run(page)),

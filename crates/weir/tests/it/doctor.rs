@@ -14,6 +14,7 @@ mod redis;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
 mod redis_server;
+mod set_aside;
 mod sidekiq;
 
 use std::process::{Command, Output};

@@ -23,10 +23,10 @@ pub(crate) struct DoctorArguments {
     /// [default: what others leave of this machine, if it runs here]
     #[arg(long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
-    /// A service that opens connections to the database and does not run on this machine:
-    /// `web=2x5` has two processes with a pool of five each
-    #[arg(long = "service", value_name = "NAME=PROCESSESxPOOL", value_parser = services::parse)]
-    services: Vec<weir_advisor::observation::Service>,
+    /// What opens connections to the database and is no Sidekiq, or has another pool than it has
+    /// threads: `web=2x5` are two processes with a pool of five each
+    #[arg(long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = services::parse)]
+    pools: Vec<weir_advisor::observation::Service>,
     /// Queues that the application pushes to: those that nobody serves are found before their first
     /// job
     #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
@@ -52,7 +52,7 @@ impl DoctorArguments {
             redis: self.redis.endpoints()?,
             limits: Limits::default(),
             postgres: self.postgres.source(self.postgres_memory)?,
-            services: self.services.clone(),
+            services: self.pools.clone(),
             pushed_queues: self.pushes.clone(),
             window: self.window,
             proc: Some(PathBuf::from("/proc")),

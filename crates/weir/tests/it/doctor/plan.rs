@@ -174,7 +174,7 @@ fn a_plan_that_runs_is_met_with_silence() {
     let url = format!("redis://127.0.0.1:{}", redis.port);
     let sources = ["--redis", &url, "--postgres", &postgres.url("postgres"), "--window", "300ms"];
     let memory = ["--postgres-memory", "2GiB"];
-    let more = ["--pushes", QUEUES, "--service", "web=2x5", "--service", "streaming=1x10"];
+    let more = ["--pushes", QUEUES, "--pool", "web=2x5", "--pool", "streaming=1x10"];
     let output = doctor(&[&sources[..], &memory, &more].concat());
     assert_eq!((code(&output), text(&output).as_str()), (0, ""));
 

@@ -58,13 +58,13 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
 
     let url = server.url("postgres");
     let common = ["--postgres", &url, "--postgres-memory", "8GiB"];
-    let few = [&common[..], &["--window", "10ms", "--service", "web=3x15"]].concat();
+    let few = [&common[..], &["--window", "10ms", "--pool", "web=3x15"]].concat();
     let how = "a server with `shared_buffers = 1MB`, and 8 GB for it";
     let mut all = rows(
         &json(&few),
         &[
             ("untuned-database", how),
-            ("over-commit", "`--service web=3x15` on a server with 20 connections"),
+            ("over-commit", "`--pool web=3x15` on a server with 20 connections"),
             ("work-memory", "`work_mem = 1GB`"),
             ("pending-restart", "`ALTER SYSTEM SET max_connections`, and a reload"),
         ],

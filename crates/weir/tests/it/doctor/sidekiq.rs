@@ -6,12 +6,16 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use super::redis_server::RedisServer;
-use crate::process::wait_until;
+use crate::process::{wait_for, wait_until};
 
-/// `Wait` holds a thread, `Spin` a core.
+/// `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran.
 const WORKER: &str = "require 'sidekiq'\n\
     class Wait\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 600\n  end\nend\n\
-    class Spin\n  include Sidekiq::Worker\n  def perform(*)\n    loop { }\n  end\nend\n";
+    class Spin\n  include Sidekiq::Worker\n  def perform(*)\n    loop { }\n  end\nend\n\
+    class Nap\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 0.02\n\
+    Sidekiq.redis { |it| it.incr('napped') }\n  end\nend\n\
+    class Mark\n  include Sidekiq::Worker\n  def perform(*)\n\
+    Sidekiq.redis { |it| it.set('marked', '1') }\n  end\nend\n";
 
 pub(super) struct Sidekiq {
     child: Child,
@@ -36,6 +40,12 @@ impl Sidekiq {
             !process.identity.is_empty()
         });
         Some(process)
+    }
+
+    /// With the jobs that it has in hand.
+    pub(super) fn end(mut self) {
+        self.signal("-TERM");
+        wait_for(&mut self.child);
     }
 
     pub(super) fn signal(&self, name: &str) {
