@@ -204,7 +204,7 @@ pub(crate) struct WorkerRow {
     pub(crate) worker: Option<u32>,
     pub(crate) pid: Option<i32>,
     pub(crate) address: Option<String>,
-    /// `starting`, `serving` (of jobs: `running`), `unreachable`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
+    /// `starting`, `serving` (of jobs: `running`), `unreachable`, `stuck`, `draining`, `evicting`, `waiting`, `stopped`, `failed`
     pub(crate) state: String,
     /// Since its process was started.
     pub(crate) age_seconds: Option<f64>,
@@ -459,9 +459,12 @@ fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<Worke
     let processes = reported.workers.values().filter(|worker| worker.state.group == view.name);
     let processes = processes.map(|worker| {
         let row = process_row(worker, reported, now);
-        match view.workers.iter().find(|load| Some(&load.address) == row.address.as_ref()) {
-            Some(load) => loaded(row, load),
-            None => row,
+        let is_its = |load: &&WorkerView| Some(&load.address) == row.address.as_ref();
+        let loads: Vec<&WorkerView> = view.workers.iter().filter(is_its).collect();
+        WorkerRow {
+            state: own_state(&row.state, &loads),
+            // Of one that was stuck, what it has left of then counts apart.
+            ..loads.into_iter().fold(row.clone(), loaded)
         }
     });
     let vacant = reported.slots.values().filter(|slot| slot.group == view.name);
@@ -509,21 +512,39 @@ fn vacancy_row(slot: &SlotState) -> Option<WorkerRow> {
     Some(WorkerRow { worker, state, problem, ..WorkerRow::default() })
 }
 
-fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
-    let serving = match load.state {
+/// A process that serves may get nothing all the same: it can't be reached, or a request of it is too
+/// old.
+fn own_state(state: &str, loads: &[&WorkerView]) -> String {
+    let current = loads.iter().find(|load| load.state != Serving::Draining);
+    match (state, current) {
+        ("serving", Some(current)) => serving(current.state),
+        ("serving", None) if !loads.is_empty() => "stuck",
+        _ => state,
+    }
+    .to_owned()
+}
+
+const fn serving(state: Serving) -> &'static str {
+    match state {
         Serving::Serving => "serving",
         Serving::Unreachable => "unreachable",
         Serving::Draining => "draining",
-    };
-    let state = if row.state.is_empty() { serving.to_owned() } else { row.state };
+    }
+}
+
+fn loaded(row: WorkerRow, load: &WorkerView) -> WorkerRow {
+    let state = if row.state.is_empty() { serving(load.state).to_owned() } else { row.state };
+    let oldest = load.oldest_request.map(|oldest| oldest.as_secs_f64());
     WorkerRow {
         address: Some(load.address.clone()),
         state,
-        requests: load.requests,
-        streams: load.streams,
-        given: load.given,
-        waited_seconds: Some(load.waited.as_secs_f64()),
-        oldest_request_seconds: load.oldest_request.map(|oldest| oldest.as_secs_f64()),
+        requests: row.requests + load.requests,
+        streams: row.streams + load.streams,
+        given: row.given + load.given,
+        waited_seconds: Some(row.waited_seconds.unwrap_or(0.0) + load.waited.as_secs_f64()),
+        oldest_request_seconds: oldest
+            .map(|oldest| row.oldest_request_seconds.map_or(oldest, |it| it.max(oldest)))
+            .or(row.oldest_request_seconds),
         ..row
     }
 }

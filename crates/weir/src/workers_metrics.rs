@@ -12,8 +12,8 @@ use crate::workers_admin::{AppRow, Front, JOBS};
 pub(crate) struct WorkersMetrics(pub(crate) Front);
 
 /// Where a worker can be that does not what it is there for.
-const STATES: [&str; 7] =
-    ["starting", "unreachable", "draining", "evicting", "waiting", "stopped", "failed"];
+const STATES: [&str; 8] =
+    ["starting", "unreachable", "stuck", "draining", "evicting", "waiting", "stopped", "failed"];
 
 impl Collector for WorkersMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {

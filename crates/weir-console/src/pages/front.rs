@@ -272,7 +272,10 @@ impl Row {
             number: worker.number,
             key: format!("{}-{}", worker.number.unwrap_or(0), worker.pid.unwrap_or(0)),
             name: worker.number.map_or_else(|| visible(address).into_owned(), |it| it.to_string()),
-            is_wrong: matches!(worker.state.as_str(), "failed" | "evicting" | "unreachable"),
+            is_wrong: matches!(
+                worker.state.as_str(),
+                "failed" | "evicting" | "unreachable" | "stuck"
+            ),
             state: worker.state.clone(),
             process: age.map_or(pid.clone(), |age| format!("{pid}, for {age}")),
             requests: worker.requests,

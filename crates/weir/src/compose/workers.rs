@@ -12,6 +12,7 @@ mod metrics;
 mod probe;
 mod recycling;
 mod shared;
+mod stuck;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -67,7 +68,7 @@ pub(super) struct Workers {
     probed: BTreeSet<u64>,
     /// Told after the first snapshot.
     are_known: Option<oneshot::Sender<()>>,
-    /// Those of them that are to get nothing more, for they are stuck.
+    /// Those of them that are to get nothing more for now, for they are [stuck].
     stuck: BTreeSet<u64>,
     /// Those of these whose eviction was asked for.
     evicted: BTreeSet<u64>,
@@ -382,33 +383,6 @@ impl Workers {
             self.ask(Command::Evict { generation, reason }).await?;
         }
         Ok(())
-    }
-
-    /// Those to evict: with a request that is too old and no other that may still finish, for which
-    /// there is the same time once more. From the first look on they get nothing new.
-    fn find_stuck(&mut self) -> Vec<(u64, String)> {
-        let mut found = Vec::new();
-        let aged = self.processes.iter().filter_map(|(app, it)| Some((app, it.evict_after?)));
-        for (app, age) in aged {
-            let mut is_new = false;
-            for overdue in self.apps.overdue(app, age) {
-                let is_it = |(_, worker): &(&u64, &Worker)| {
-                    worker.app == *app && worker.address() == Some(&overdue.address)
-                };
-                let Some((&generation, _)) = self.known.iter().find(is_it) else { continue };
-                is_new |= self.stuck.insert(generation);
-                let is_over = overdue.bystanders == 0 || overdue.oldest >= 2 * age;
-                if is_over && !self.evicted.contains(&generation) {
-                    let seconds = overdue.oldest.as_secs_f64();
-                    let reason = format!("a request has been running for {seconds:.1} s");
-                    found.push((generation, reason));
-                }
-            }
-            if is_new {
-                self.give(app);
-            }
-        }
-        found
     }
 
     async fn ask(&mut self, command: Command) -> io::Result<()> {

@@ -19,6 +19,10 @@ def answer(connection):
         time.sleep(600)
     if head.startswith(b"GET /slow "):
         time.sleep(1.5)
+    if head.startswith(b"GET /until/"):
+        name = head.split(b" ")[1].removeprefix(b"/until/")
+        while not os.path.exists(name):
+            time.sleep(0.01)
     if head.startswith(b"GET /grow "):
         grown.append(os.urandom(1 << 20) * 100)
     body = b"%d" % os.getpid()

@@ -18,15 +18,19 @@ const APP: &str = include_str!("app.py");
 
 /// Weir with three workers, all of which serve.
 pub(super) fn start(more: &str) -> Weir {
+    start_workers(3, more)
+}
+
+fn start_workers(count: usize, more: &str) -> Weir {
     let site = Site::new("");
     std::fs::write(site.path().join("app.py"), APP).expect("written");
     let folder = site.path().display();
     site.write(&format!(
-        "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = 3\nfolder = \"{folder}\"\n\
+        "{BASE}[[front.apps]]\nname = \"shop\"\nworkers = {count}\nfolder = \"{folder}\"\n\
          command = [\"python3\", \"app.py\", \"{{socket}}\"]\n{more}"
     ));
     let weir = site.start();
-    until(|| serving(&weir).len() == 3);
+    until(|| serving(&weir).len() == count);
     weir
 }
 
@@ -148,6 +152,30 @@ fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
         assert_eq!(client.join().expect("a client").0, "HTTP/1.1 502 Bad Gateway");
     }
     until(|| serving(&weir).len() == 4 && serving(&weir).is_disjoint(&bystanders));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_worker_whose_old_request_ends_after_all_gets_requests_again() {
+    let weir = start_workers(1, "concurrency = 2\nevict_after = \"5s\"\n");
+    let (front, before) = (weir.front(), serving(&weir));
+    let worker = |weir: &Weir| listed(weir)["workers"][0].clone();
+    let ask = || std::thread::spawn(move || get(front, "/until/enough", "").0);
+    let old = ask();
+    until(|| worker(&weir)["oldest_request_seconds"].as_f64().is_some_and(|age| age > 3.0));
+    // It is not too old when the other one is, so the worker is not evicted at once.
+    let bystander = ask();
+    until(|| worker(&weir)["state"] == "stuck");
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let stuck = "weir_front_workers{app=\"shop\",state=\"stuck\"} 1";
+    assert!(metrics.contains(stuck), "{metrics}");
+    std::fs::write(weir.site.path().join("enough"), "").expect("written");
+    for client in [old, bystander] {
+        assert_eq!(client.join().expect("a client"), "HTTP/1.1 200 OK");
+    }
+    assert_eq!(serving(&weir), before);
+    until(|| worker(&weir)["state"] == "serving");
+    assert_eq!(listed(&weir)["evictions"], 0);
     assert!(weir.stop().success());
 }
 
