@@ -5,6 +5,7 @@
 //! - [`dependency_api`], [`marshal`]: answers for clients that know no compact index;
 //! - [`package`]: `.gem` files, which anybody may have written;
 //! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
+//! - [`mirror`]: gems of other indexes;
 //! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
 //! - [`keys`], [`settings`], `metrics`.
 
@@ -16,6 +17,7 @@ pub mod index;
 pub mod keys;
 pub mod marshal;
 mod metrics;
+pub mod mirror;
 pub mod name;
 pub mod package;
 pub mod platform;

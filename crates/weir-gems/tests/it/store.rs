@@ -2,6 +2,7 @@
 
 mod contract;
 mod killed;
+mod mirror;
 mod model;
 mod sqlite;
 

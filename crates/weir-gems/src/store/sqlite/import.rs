@@ -5,7 +5,7 @@ use weir_base::clock::Timestamp;
 
 use super::index::{Derived, go_on};
 use super::text_rows::Writing;
-use super::{Inner, rows};
+use super::{Inner, mirror, rows};
 use crate::index::{names, versions};
 use crate::release::Release;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
@@ -48,6 +48,11 @@ fn add(
     done: &mut Imported,
 ) -> Result<(), StoreError> {
     let ImportedGem { name, mut releases } = imported;
+    if mirror::origin_of(connection, name.as_str())?.is_some() {
+        // One name never has releases of two sources.
+        done.known += releases.len() as u64;
+        return Ok(());
+    }
     let known = rows::gem(connection, name.as_str())?;
     let gem = match known {
         Some(gem) => gem,

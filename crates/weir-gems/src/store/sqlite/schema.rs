@@ -4,18 +4,21 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::mirror;
 use crate::store::StoreError;
 
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [FIRST, mirror::TABLES];
+
+const FIRST: &str = "
 CREATE TABLE gems (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -36,7 +39,7 @@ CREATE TABLE releases (
     rubygems TEXT,
     created_at INTEGER NOT NULL,
     yanked_at INTEGER,
-    -- Of its file; NULL: it was not pushed here.
+    -- Of its file; NULL: the file is not here.
     bytes INTEGER,
     PRIMARY KEY (gem, number, platform)
 ) STRICT, WITHOUT ROWID;
@@ -84,7 +87,7 @@ CREATE TABLE keys (
     settings TEXT NOT NULL,
     created_at INTEGER NOT NULL
 ) STRICT;
-"];
+";
 
 /// Makes the tables, or brings them to the newest format.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

@@ -1,0 +1,3 @@
+//! Gems of other indexes.
+
+pub mod prefix;
