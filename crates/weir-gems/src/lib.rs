@@ -29,4 +29,4 @@ pub mod version;
 
 pub use files::Files;
 pub use http::{Endpoint, Gems, GemsParts};
-pub use metrics::GemsMetrics;
+pub use metrics::{GemsMetrics, MirrorMetrics};

@@ -327,6 +327,23 @@ pub trait MirrorStore: Store {
     fn waiting_hooks(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
+impl Applied {
+    pub(crate) fn add(&mut self, other: &Self) {
+        *self = self.and(other);
+    }
+
+    pub(crate) const fn and(&self, other: &Self) -> Self {
+        Self {
+            gems: self.gems + other.gems,
+            refused: self.refused + other.refused,
+            added: self.added + other.added,
+            yanked: self.yanked + other.yanked,
+            changed: self.changed + other.changed,
+            clashing: self.clashing + other.clashing,
+        }
+    }
+}
+
 impl Refusal {
     /// For lists and metrics.
     #[must_use]

@@ -56,8 +56,19 @@ impl Answer {
 
 impl Index {
     pub(crate) async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::manual(NOW);
+        let mut index = Self::open(tempfile::tempdir().unwrap(), Clock::manual(NOW));
+        index.key = index.new_key(|_| {}).await;
+        index
+    }
+
+    /// As after a restart: what is on disk, and nothing else.
+    pub(crate) fn opened_again(self) -> Self {
+        let Self { folder, clock, key, gems, .. } = self;
+        drop(gems);
+        Self { key, ..Self::open(folder, clock) }
+    }
+
+    fn open(folder: tempfile::TempDir, clock: Clock) -> Self {
         let store =
             SqliteStore::open(&SqliteSettings::new(folder.path().join("gems.db")), NOW).unwrap();
         let mut registry = Registry::default();
@@ -71,10 +82,7 @@ impl Index {
             metrics: GemsMetrics::register(&mut registry),
             switches: Arc::clone(&switches),
         });
-        let mut index =
-            Self { gems, settings, clock, switches, registry, folder, key: String::new() };
-        index.key = index.new_key(|_| {}).await;
-        index
+        Self { gems, settings, clock, switches, registry, folder, key: String::new() }
     }
 
     /// A key that is for everything but what `change` changes.
@@ -135,6 +143,10 @@ impl Index {
         let headers =
             [("authorization", &*self.key), ("content-type", "application/x-www-form-urlencoded")];
         self.ask("DELETE", "/api/v1/gems/yank", &headers, form.to_owned()).await
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Files of the folder: those of releases, and those that are not whole.

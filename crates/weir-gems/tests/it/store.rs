@@ -6,6 +6,7 @@ mod mirror;
 mod model;
 mod sqlite;
 
+pub(crate) use self::contract::assert_consistent;
 use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore};

@@ -1,0 +1,88 @@
+//! A mirror that is cut off anywhere goes on where it was.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::Notify;
+use weir_gems::mirror::progress::Progress;
+use weir_gems::mirror::{Mirror, Read, Scope};
+use weir_gems::store::mirror::MirrorStore;
+use weir_gems::store::{SqliteStore, Store};
+
+use super::origin::Origin;
+use super::scripted::Scripted;
+use super::{Replica, Setup, assert_same};
+use crate::store::{NOW, identity, new};
+
+/// Drops a look when it has reported so often, or lets it end; answers whether it was dropped.
+async fn cut_after(mirror: &Mirror<SqliteStore>, scope: Scope, reports: u32) -> bool {
+    let (count, cut) = (AtomicU32::new(0), Arc::new(Notify::new()));
+    let ring = Arc::clone(&cut);
+    let report = move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) == reports {
+            ring.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cut.notified() => true,
+        _ = mirror.sync_once(scope, Progress(&report)) => false,
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_cut_off_is_done_by_the_next_looks() {
+    let origin = Origin::start().await;
+    for number in 0..30 {
+        let name = format!("gem-{number}");
+        origin.store().push(new(&name, "1.0"), NOW).await.unwrap();
+    }
+    let url = origin.url();
+    let setup = || Setup::new(&[("one", &url)]);
+    let mut replica = setup().start().await;
+    let (mut cuts, mut last) = (0, 0);
+    for step in 0..24_u32 {
+        let number = step % 30;
+        let name = format!("gem-{number}");
+        origin.store().push(new(&name, &format!("2.{step}")), NOW).await.unwrap();
+        origin.store().yank(&name.parse().unwrap(), &identity("1.0"), NOW).await.unwrap();
+        if step % 7 == 3 {
+            origin.store().rebaseline(NOW).await.unwrap();
+        }
+        let scope = if step % 5 == 4 { Scope::Everything } else { Scope::Changes };
+        cuts += u32::from(cut_after(&replica.mirror, scope, step % 6).await);
+        // As a process that is killed: what is on disk, and nothing else.
+        let Replica { index, mirror, .. } = replica;
+        drop(mirror);
+        replica = setup().start_on(index.opened_again());
+        crate::store::assert_consistent(replica.store()).await;
+        let counts = replica.store().counts("one").await.unwrap();
+        last = last.max(counts.names - counts.pending);
+    }
+    assert!(cuts > 10, "only {cuts} were cut off");
+    assert!(last > 0, "nothing was done between the cuts");
+    replica.sync().await;
+    assert_same(&replica, origin.store()).await;
+    assert_eq!(replica.sync().await.read, Read::Unchanged);
+}
+
+#[tokio::test]
+async fn what_was_applied_is_not_fetched_again() {
+    let upstream = Scripted::start();
+    let lines: Vec<_> =
+        (0..30).map(|number| upstream.gem(&format!("g{number}"), &[("1.0", [1; 32])])).collect();
+    upstream.versions(&lines);
+    let replica = Setup::new(&[("one", &upstream.url())]).start().await;
+    // Batches of three: the first reports are of /versions.
+    assert!(cut_after(&replica.mirror, Scope::Changes, 6).await);
+    let Replica { index, mirror, .. } = replica;
+    drop(mirror);
+    let replica = Setup::new(&[("one", &upstream.url())]).start_on(index.opened_again());
+    let counts = replica.store().counts("one").await.unwrap();
+    let done = counts.names - counts.pending;
+    assert!((3..30).contains(&done), "{counts:?}");
+    upstream.forget();
+    let looked = replica.sync().await;
+    assert_eq!((looked.read, looked.requests), (Read::Unchanged, 1 + counts.pending));
+    assert_eq!(replica.state().await.upstreams[0].counts.pending, 0);
+}
