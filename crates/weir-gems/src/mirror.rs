@@ -17,6 +17,7 @@ mod claims;
 mod client;
 mod decide;
 mod door;
+mod enforce;
 mod error;
 mod files;
 mod hooks;
@@ -29,17 +30,18 @@ pub mod read;
 mod run;
 pub mod settings;
 pub mod state;
+mod upstream;
 mod versions;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use weir_base::clock::{Clock, Timestamp};
+use weir_base::clock::Clock;
 
-use self::client::Client;
 pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor};
+pub use self::enforce::PolicyChangeError;
 pub use self::error::{MirrorError, Problem};
 use self::files::Flights;
 pub use self::files::{EagerFiles, FileError};
@@ -50,12 +52,13 @@ pub use self::look::{Looked, Scope};
 use self::policy::{Policy, PolicyError};
 use self::settings::{MirrorLimits, MirrorSettings, UPSTREAMS_MAX, UpstreamName};
 use self::state::{MirrorState, REFUSED_NAMES_MAX, UpstreamState};
+use self::upstream::{Upstream, upstreams};
 pub use self::versions::Read;
 use crate::files::Files;
-use crate::metrics::{MirrorMetrics, UpstreamMetrics};
+use crate::metrics::MirrorMetrics;
 use crate::package::PackageLimits;
 use crate::store::StoreError;
-use crate::store::mirror::{MirrorStore, Origins};
+use crate::store::mirror::MirrorStore;
 
 /// What a mirror is made of.
 #[derive(Debug)]
@@ -110,18 +113,6 @@ struct Turn {
     is_policy_enforced: bool,
 }
 
-/// An upstream at run time.
-#[derive(Debug)]
-struct Upstream {
-    name: UpstreamName,
-    /// Upstreams that come before it.
-    earlier: Vec<UpstreamName>,
-    client: Arc<Client>,
-    metrics: UpstreamMetrics,
-    /// std: held to copy it or to change a field.
-    state: Mutex<UpstreamState>,
-}
-
 impl<S> fmt::Debug for Mirror<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Mirror").field("upstreams", &self.upstreams).finish_non_exhaustive()
@@ -155,21 +146,6 @@ impl<S: MirrorStore> Mirror<S> {
         }))
     }
 
-    /// From now on another policy. What it makes private is taken away before this returns.
-    ///
-    /// # Errors
-    /// The policy names an upstream that there is not (the old one stays), or the store fails (the
-    /// new one holds, and what it makes private is taken away with the next look).
-    pub async fn set_policy(&self, policy: Policy) -> Result<(), PolicyChangeError> {
-        let names: Vec<_> = self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
-        policy.check(&names)?;
-        self.policy.store(Arc::new(policy));
-        let mut turn = self.turn.lock().await;
-        turn.is_policy_enforced = false;
-        self.enforce_policy(&mut turn).await?;
-        Ok(())
-    }
-
     /// How it is.
     ///
     /// # Errors
@@ -196,31 +172,6 @@ impl<S: MirrorStore> Mirror<S> {
         Ok(state)
     }
 
-    /// Takes away what is private and came from an upstream, and has everything decided anew that
-    /// was refused.
-    async fn enforce_policy(&self, turn: &mut Turn) -> Result<(), StoreError> {
-        if turn.is_policy_enforced {
-            return Ok(());
-        }
-        let policy = self.policy.load_full();
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;
-            let private: Vec<_> = names
-                .into_iter()
-                .filter_map(|(name, _)| policy.is_private(name.as_str()).then_some(name))
-                .collect();
-            if !private.is_empty() {
-                tracing::warn!(names = private.len(), "mirrored gems became private and are gone");
-                self.store.disown(private, self.clock.now()).await?;
-            }
-            next = further;
-        }
-        self.store.reconsider().await?;
-        turn.is_policy_enforced = true;
-        Ok(())
-    }
-
     /// Whether all of these upstreams have answered lately.
     fn is_known(&self, names: &[UpstreamName]) -> bool {
         let now = self.clock.now();
@@ -235,64 +186,5 @@ impl<S: MirrorStore> Mirror<S> {
 
     fn upstream(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.iter().find(|upstream| upstream.name.as_str() == name)
-    }
-}
-
-/// Why another policy does not hold, or not yet whole.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum PolicyChangeError {
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// Names that are compared with a policy at once.
-const ORIGINS_PAGE: usize = 5_000;
-
-fn upstreams(
-    settings: &MirrorSettings,
-    metrics: &MirrorMetrics,
-) -> Result<Vec<Upstream>, MirrorSetupError> {
-    if !(1..=UPSTREAMS_MAX).contains(&settings.upstreams.len()) {
-        return Err(MirrorSetupError::Upstreams(settings.upstreams.len()));
-    }
-    let mut all: Vec<Upstream> = Vec::new();
-    for upstream in &settings.upstreams {
-        let earlier: Vec<_> = all.iter().map(|upstream| upstream.name.clone()).collect();
-        if earlier.contains(&upstream.name) {
-            return Err(MirrorSetupError::Twice(upstream.name.clone()));
-        }
-        let metrics = metrics.of(upstream.name.as_str());
-        let client = Client::new(upstream, &settings.trust, &settings.limits, metrics.clone());
-        let state = UpstreamState {
-            name: upstream.name.to_string(),
-            url: upstream.url.to_string(),
-            ..UpstreamState::default()
-        };
-        all.push(Upstream {
-            name: upstream.name.clone(),
-            earlier,
-            client: Arc::new(client),
-            metrics,
-            state: Mutex::new(state),
-        });
-    }
-    Ok(all)
-}
-
-impl Upstream {
-    fn state(&self) -> UpstreamState {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn change_state(&self, change: impl FnOnce(&mut UpstreamState)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// When all of `/versions` was compared.
-    fn last_compared(&self) -> Option<Timestamp> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).last_compared
     }
 }

@@ -1,5 +1,8 @@
 //! Metrics of a mirror, `weir_gems_mirror_*`. Upstreams are few, and named in the settings.
 
+mod outcome;
+mod upstream;
+
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,9 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use weir_base::clock::Timestamp;
 
-use crate::store::mirror::{Applied, MirrorCounts};
+pub(crate) use self::outcome::{FetchFailure, Outcome};
+pub(crate) use self::upstream::UpstreamMetrics;
 
 /// From 10 ms to an hour.
 const SECONDS: [f64; 11] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3_600.0];
@@ -29,63 +32,6 @@ struct FailureLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
-}
-
-/// Why something from an upstream could not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FetchFailure {
-    Connect,
-    Tls,
-    Timeout,
-    Http,
-    Status,
-    Redirect,
-    /// Too long, or no such text.
-    Content,
-    /// Digests or checksums differ.
-    Digest,
-}
-
-impl FetchFailure {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Http => "http",
-            Self::Status => "status",
-            Self::Redirect => "redirect",
-            Self::Content => "content",
-            Self::Digest => "digest",
-        }
-    }
-}
-
-/// What became of a hook, or of a `.gem` file that somebody asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Taken,
-    Denied,
-    Malformed,
-    Full,
-    Done,
-    /// Tried as often as it may be.
-    GivenUp,
-    Failed,
-}
-
-impl Outcome {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Taken => "taken",
-            Self::Denied => "denied",
-            Self::Malformed => "malformed",
-            Self::Full => "full",
-            Self::Done => "done",
-            Self::GivenUp => "given_up",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// The metrics of a mirror.
@@ -229,66 +175,6 @@ impl MirrorMetrics {
 
     pub(crate) fn file(&self, outcome: Outcome) {
         self.files.get_or_create(&OutcomeLabel { outcome: outcome.name() }).inc();
-    }
-}
-
-/// The metrics of one upstream.
-#[derive(Clone, Debug)]
-pub(crate) struct UpstreamMetrics {
-    requests: Counter,
-    bytes: Counter,
-    seconds: Histogram,
-    last_success: Gauge,
-    lag: Gauge<f64, std::sync::atomic::AtomicU64>,
-    names: Gauge,
-    pending: Gauge,
-    refused: Gauge,
-    gems: Counter,
-    left_out: Counter,
-    failures: Family<FailureLabel, Counter>,
-    label: UpstreamLabel,
-}
-
-impl UpstreamMetrics {
-    pub(crate) fn asked(&self) {
-        self.requests.inc();
-    }
-
-    pub(crate) fn received(&self, bytes: u64) {
-        self.bytes.inc_by(bytes);
-    }
-
-    pub(crate) fn failed(&self, reason: FetchFailure) {
-        let upstream = self.label.upstream.clone();
-        self.failures.get_or_create(&FailureLabel { upstream, reason: reason.name() }).inc();
-    }
-
-    pub(crate) fn left_out(&self, lines: u64) {
-        self.left_out.inc_by(lines);
-    }
-
-    pub(crate) fn applied(&self, applied: &Applied) {
-        self.gems.inc_by(applied.gems);
-        self.left_out.inc_by(applied.clashing);
-    }
-
-    pub(crate) fn counted(&self, counts: &MirrorCounts) {
-        self.names.set(signed(counts.names));
-        self.pending.set(signed(counts.pending));
-        self.refused.set(signed(counts.refused));
-    }
-
-    pub(crate) fn looked(&self, took: Duration, last_success: Option<Timestamp>, now: Timestamp) {
-        self.seconds.observe(took.as_secs_f64());
-        if let Some(at) = last_success {
-            self.last_success.set(signed(at.as_millis() / 1_000));
-            self.lag.set(now.since(at).as_secs_f64());
-        }
-    }
-
-    /// Requests and bytes so far.
-    pub(crate) fn traffic(&self) -> (u64, u64) {
-        (self.requests.get(), self.bytes.get())
     }
 }
 

@@ -47,13 +47,14 @@ impl<S: MirrorStore> Mirror<S> {
         &self,
         upstream: &Upstream,
         is_fresh: bool,
+        changed: u64,
         progress: Progress<'_>,
     ) -> Result<Work, Problem> {
         let name = upstream.name.as_str();
-        let total = self.store.counts(name).await?.pending;
         let (mut work, mut after, mut seen) = (Work::default(), 0, 0);
         loop {
-            progress.report(upstream, Phase::Gems, seen, Some(total));
+            // Some may be left from earlier.
+            progress.report(upstream, Phase::Gems, seen, Some(changed.max(seen)));
             let page = self.store.pending(name, after, self.limits.batch_gems.max(1)).await?;
             let Some(last) = page.last() else { return Ok(work) };
             after = last.sequence;

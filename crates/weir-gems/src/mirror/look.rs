@@ -117,13 +117,14 @@ impl<S: MirrorStore> Mirror<S> {
     ) -> Result<Looked, Problem> {
         let before = upstream.metrics.traffic();
         let read = self.read_versions(upstream, look, progress).await?;
-        let mut work = self.work_off(upstream, look == Look::FreshTail, progress).await?;
+        let is_fresh = look == Look::FreshTail;
+        let mut work = self.work_off(upstream, is_fresh, read.names(), progress).await?;
         let mut round = 1;
         // The upstream has changed since its /versions was read.
         while work.mismatched > 0 && round < ROUNDS_MAX {
             round += 1;
-            self.read_versions(upstream, Look::FreshTail, progress).await?;
-            let again = self.work_off(upstream, true, progress).await?;
+            let read = self.read_versions(upstream, Look::FreshTail, progress).await?;
+            let again = self.work_off(upstream, true, read.names(), progress).await?;
             work = Work { applied: work.applied.and(&again.applied), ..again };
         }
         let after = upstream.metrics.traffic();
@@ -139,9 +140,11 @@ impl<S: MirrorStore> Mirror<S> {
         looked: &Result<Looked, Problem>,
     ) {
         let now = self.clock.now();
-        let counts = self.store.counts(upstream.name.as_str()).await.ok();
-        if let Some(counts) = &counts {
-            upstream.metrics.counted(counts);
+        // Counting reads all names: not for each look that finds nothing.
+        let is_idle = upstream.state().last_look.is_some()
+            && looked.as_ref().is_ok_and(|looked| looked.work == Work::default());
+        if !is_idle && let Ok(counts) = self.store.counts(upstream.name.as_str()).await {
+            upstream.metrics.counted(&counts);
         }
         upstream.change_state(|state| {
             state.phase = None;

@@ -43,6 +43,17 @@ pub enum Read {
     Whole(u64),
 }
 
+impl Read {
+    /// How many names have changed.
+    #[must_use]
+    pub const fn names(self) -> u64 {
+        match self {
+            Self::Unchanged => 0,
+            Self::Tail(names) | Self::Whole(names) => names,
+        }
+    }
+}
+
 /// What came of asking for a tail.
 enum Tail {
     Unchanged,

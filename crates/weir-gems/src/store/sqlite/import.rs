@@ -27,7 +27,12 @@ pub(super) fn import(
                 names: go_on(transaction, TextKind::Names)?,
             };
             for gem in batch {
-                add(transaction, &mut texts, gem, now, &mut done)?;
+                if mirror::origin_of(transaction, gem.name.as_str())?.is_some() {
+                    // One name never has releases of two sources.
+                    done.known += gem.releases.len() as u64;
+                } else {
+                    add(transaction, &mut texts, gem, now, &mut done)?;
+                }
             }
             texts.versions.finish()?;
             texts.names.finish()
@@ -48,11 +53,6 @@ fn add(
     done: &mut Imported,
 ) -> Result<(), StoreError> {
     let ImportedGem { name, mut releases } = imported;
-    if mirror::origin_of(connection, name.as_str())?.is_some() {
-        // One name never has releases of two sources.
-        done.known += releases.len() as u64;
-        return Ok(());
-    }
     let known = rows::gem(connection, name.as_str())?;
     let gem = match known {
         Some(gem) => gem,

@@ -1,6 +1,7 @@
 //! What a mirror keeps, in the same file as the gems.
 
 mod apply;
+mod changed;
 mod files;
 mod hooks;
 mod noted;

@@ -136,8 +136,10 @@ async fn a_policy_that_changed_while_the_mirror_was_away_holds_before_anything_i
     let replica = setup.start_on(index.opened_again());
     // A file that is not fetched yet is not asked for, even before the first look.
     assert_eq!(replica.file("acme-web-99.0").await.status, 404);
-    assert!(replica.try_sync().await[0].is_err());
+    replica.mirror.prepare().await.unwrap();
     assert_eq!(replica.listed("acme-web").await, Vec::<String>::new());
+    assert!(replica.try_sync().await[0].is_err());
+    crate::store::assert_consistent(replica.store()).await;
 }
 
 #[tokio::test]

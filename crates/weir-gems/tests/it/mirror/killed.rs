@@ -1,5 +1,8 @@
-//! A mirror that is cut off anywhere goes on where it was.
+//! A mirror that is cut off anywhere, or killed, goes on where it was.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -85,4 +88,66 @@ async fn what_was_applied_is_not_fetched_again() {
     let looked = replica.sync().await;
     assert_eq!((looked.read, looked.requests), (Read::Unchanged, 1 + counts.pending));
     assert_eq!(replica.state().await.upstreams[0].counts.pending, 0);
+}
+
+const FOLDER: &str = "WEIR_GEMS_MIRROR_KILLED_FOLDER";
+const UPSTREAM: &str = "WEIR_GEMS_MIRROR_KILLED_UPSTREAM";
+const KILLS: u32 = 6;
+
+/// Not a test by itself: the process that is killed. Says how far it is.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "this is how the parent names its folder")]
+async fn child() {
+    let (Ok(folder), Ok(url)) = (std::env::var(FOLDER), std::env::var(UPSTREAM)) else { return };
+    let index = crate::http::Index::at(Path::new(&folder));
+    let replica = Setup::new(&[("one", &url)]).start_on(index);
+    let report = |progress| println!("at {progress:?}");
+    for _ in 0..100 {
+        for scope in [Scope::Changes, Scope::Everything] {
+            let looked = replica.mirror.sync_once(scope, Progress(&report)).await;
+            println!("at {looked:?}");
+        }
+    }
+}
+
+/// Kills a child when it has said so much.
+fn kill_after(folder: &Path, url: &str, lines: u32) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "mirror::killed::child", "--nocapture"])
+        .envs([(FOLDER, folder.to_str().unwrap()), (UPSTREAM, url)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = 0;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        said += u32::from(line.unwrap().contains("at "));
+        if said == lines {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    assert!(said >= lines, "it ended by itself after {said} lines");
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_leaves_nothing_half_done() {
+    let origin = Origin::start().await;
+    let url = origin.url();
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut index = crate::http::Index::new().await;
+    for kill in 0..KILLS {
+        for number in 0..40 {
+            let name = format!("gem-{number}");
+            origin.store().push(new(&name, &format!("{kill}.0")), NOW).await.unwrap();
+        }
+        let folder = index.folder().to_owned();
+        let (twin, lines) = (url.clone(), random.u32(2..16));
+        // The origin answers on threads of its own.
+        tokio::task::spawn_blocking(move || kill_after(&folder, &twin, lines)).await.unwrap();
+        index = index.opened_again();
+        crate::store::assert_consistent(index.gems.store()).await;
+    }
+    let replica = Setup::new(&[("one", &url)]).start_on(index);
+    replica.sync().await;
+    assert_same(&replica, origin.store()).await;
 }
