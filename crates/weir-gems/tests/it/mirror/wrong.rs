@@ -102,6 +102,7 @@ async fn a_tail_that_does_not_fit_is_left_for_the_whole() {
         tail(from, &end[1..]),
         tail(from, ""),
         tail(from, &format!("x{end}")),
+        tail(from, &format!("x{}", &end[1..])),
         tail(from, &format!("{end}half a line")),
         tail(from, &format!("{end}no line\n")),
         raw(&format!("206 P\r\ncontent-range: bytes {from}-9/10\r\n{wrong}"), &end),

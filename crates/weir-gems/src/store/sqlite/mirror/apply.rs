@@ -1,5 +1,6 @@
 //! Gems become what an upstream says they are, some in each transaction, and the index with them.
 
+use hashbrown::HashSet;
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
@@ -151,9 +152,9 @@ impl<'a> Work<'a> {
     ) -> Result<Vec<Release>, StoreError> {
         let mut failure = None;
         let before = wanted.len();
+        let known: HashSet<_> = stored.iter().map(|old| &old.release.identity).collect();
         wanted.retain(|release| {
-            let is_known = stored.iter().any(|old| old.release.identity == release.identity);
-            let clash = match is_known {
+            let clash = match known.contains(&release.identity) {
                 true => Ok(false),
                 false => clashes(self.connection, name, &release.identity),
             };

@@ -8,6 +8,24 @@ use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::{Noted, Owner, Pending, Refusal};
 
+const PAGE: &str = "SELECT noted.sequence, noted.name, md5, gems.id, owners.name
+     FROM upstream_gems AS noted
+     LEFT JOIN gems ON gems.name = noted.name
+     LEFT JOIN origins ON origins.gem = gems.id
+     LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
+     WHERE noted.upstream = ?1 AND noted.sequence > ?2
+       AND md5 IS NOT applied AND refusal IS NULL
+     ORDER BY noted.sequence LIMIT ?3";
+
+/// CROSS JOIN keeps the order: otherwise SQLite goes over all names for each name.
+const LISTED_BY: &str = "SELECT upstreams.name FROM upstreams
+     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
+     WHERE upstreams.id <> ?1 AND md5 IS NOT NULL";
+
+const REFUSAL: &str = "SELECT refusal FROM upstreams
+     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id
+     WHERE upstreams.name = ?1 AND upstream_gems.name = ?2";
+
 impl ToSql for Refusal {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         let number: i64 = match self {
@@ -39,16 +57,7 @@ pub(super) fn page(
     names_max: usize,
 ) -> Result<Vec<Pending>, StoreError> {
     let Some(upstream) = id(connection, upstream)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
-        "SELECT noted.sequence, noted.name, md5, gems.id, owners.name
-         FROM upstream_gems AS noted
-         LEFT JOIN gems ON gems.name = noted.name
-         LEFT JOIN origins ON origins.gem = gems.id
-         LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
-         WHERE noted.upstream = ?1 AND noted.sequence > ?2
-           AND md5 IS NOT applied AND refusal IS NULL
-         ORDER BY noted.sequence LIMIT ?3",
-    )?;
+    let mut statement = connection.prepare_cached(PAGE)?;
     let mut rows = statement.query(params![upstream, signed(after), limit(names_max)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
@@ -71,11 +80,7 @@ fn listed_by(
     upstream: i64,
     name: &GemName,
 ) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT upstreams.name FROM upstreams
-         JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
-         WHERE upstreams.id <> ?1 AND md5 IS NOT NULL",
-    )?;
+    let mut statement = connection.prepare_cached(LISTED_BY)?;
     let names = statement.query_map(params![upstream, name.as_str()], |row| row.get(0))?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
@@ -101,10 +106,7 @@ pub(super) fn refusal(
     name: &GemName,
 ) -> Result<Option<Refusal>, StoreError> {
     let found: Option<Option<Refusal>> = connection
-        .prepare_cached(
-            "SELECT refusal FROM upstream_gems JOIN upstreams ON upstreams.id = upstream
-             WHERE upstreams.name = ?1 AND upstream_gems.name = ?2",
-        )?
+        .prepare_cached(REFUSAL)?
         .query_row([upstream, name.as_str()], |row| row.get(0))
         .optional()?;
     Ok(found.flatten())
@@ -128,4 +130,32 @@ pub(super) fn refused(
     let rows = statement
         .query_map(params![upstream, limit(names_max)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::mirror::TABLES;
+
+    #[test]
+    fn what_is_asked_for_each_name_reads_no_table_from_end_to_end() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+            .unwrap();
+        connection.execute_batch(TABLES).unwrap();
+        for sql in [PAGE, LISTED_BY, REFUSAL] {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let arguments = statement.parameter_count();
+            let values = rusqlite::params_from_iter(vec![1; arguments]);
+            let steps = statement.query_map(values, |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<_> = steps.map(Result::unwrap).collect();
+            // Upstreams are few.
+            let is_scan = |step: &&String| {
+                step.starts_with("SCAN ") && !step.starts_with("SCAN upstreams")
+                    || step.contains("TEMP B-TREE")
+            };
+            assert_eq!(steps.iter().find(is_scan), None, "{sql}: {steps:?}");
+        }
+    }
 }
