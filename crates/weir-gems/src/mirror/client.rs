@@ -27,7 +27,7 @@ pub use self::trust::{Trust, TrustError};
 pub use self::url::{UpstreamUrl, UpstreamUrlError};
 use super::backoff::Backoff;
 use super::settings::{MirrorLimits, UpstreamSettings};
-use crate::metrics::UpstreamMetrics;
+use crate::metrics::{FetchFailure, UpstreamMetrics};
 
 /// Addresses that an upstream may send us on to, one after another.
 const REDIRECTS_MAX: usize = 3;
@@ -41,7 +41,7 @@ pub(super) struct Client {
     limits: MirrorLimits,
     metrics: UpstreamMetrics,
     pool: Arc<Pool>,
-    health: Health,
+    health: Arc<Health>,
 }
 
 impl Client {
@@ -58,7 +58,7 @@ impl Client {
             limits: limits.clone(),
             metrics,
             pool: Arc::new(Pool::new(limits.requests_max)),
-            health: Health::new(Backoff::new(limits.backoff_min, limits.backoff_max)),
+            health: Arc::new(Health::new(Backoff::new(limits.backoff_min, limits.backoff_max))),
         }
     }
 
@@ -112,16 +112,13 @@ impl Client {
     ) -> Result<(StatusCode, Vec<u8>), FetchError> {
         let mut answer = self.get(ask).await?;
         let mut text = Vec::new();
-        let read = async {
-            while let Some(chunk) = answer.chunk().await? {
-                if text.len() + chunk.len() > bytes_max {
-                    return Err(FetchError::TooLong(bytes_max as u64));
-                }
-                text.extend_from_slice(&chunk);
+        while let Some(chunk) = answer.chunk().await? {
+            if text.len() + chunk.len() > bytes_max {
+                self.metrics.failed(FetchFailure::Content);
+                return Err(FetchError::TooLong(bytes_max as u64));
             }
-            Ok(())
-        };
-        read.await.inspect_err(|error: &FetchError| self.metrics.failed(error.reason()))?;
+            text.extend_from_slice(&chunk);
+        }
         Ok((answer.status(), text))
     }
 
@@ -184,7 +181,8 @@ impl Client {
         let answered = timeout_at(limit, connection.send(request)).await;
         let response = answered.map_err(|_| FetchError::Silence)??;
         let body = answer::Patience { deadline, silence: self.limits.silence_timeout };
-        Ok(Answer::new(response, connection, pool, body, self.metrics.clone()))
+        let told = (self.metrics.clone(), Arc::clone(&self.health));
+        Ok(Answer::new(response, connection, pool, body, told))
     }
 }
 

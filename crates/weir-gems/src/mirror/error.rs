@@ -4,6 +4,7 @@ use super::client::FetchError;
 use super::read::ReadError;
 use super::settings::UpstreamName;
 use crate::index::digest::StateError;
+use crate::metrics::FetchFailure;
 use crate::store::StoreError;
 
 /// Why a look at an upstream came to nothing. What was here stays as it was.
@@ -55,6 +56,19 @@ impl From<StateError> for Problem {
 }
 
 impl Problem {
+    /// What is counted; None: it was when it happened, or is no fault of the upstream's.
+    pub(super) const fn failure(&self) -> Option<FetchFailure> {
+        match self {
+            Self::Digest => Some(FetchFailure::Digest),
+            Self::Read(_)
+            | Self::NoVersions(_)
+            | Self::TooLong(_)
+            | Self::TooManyNames(_)
+            | Self::Vanished { .. } => Some(FetchFailure::Content),
+            Self::Fetch(_) | Self::Store(_) => None,
+        }
+    }
+
     pub(super) fn of(self, upstream: &UpstreamName) -> MirrorError {
         MirrorError { upstream: upstream.clone(), problem: self }
     }

@@ -78,8 +78,10 @@ impl<S: MirrorStore> Mirror<S> {
         let flight = self.flights.flight(release.checksum);
         let fetched = flight
             .get_or_init(|| async {
-                let _permit =
-                    self.flights.permit().map_err(|full| FileError::Full(full.to_string()))?;
+                let _permit = self.flights.permit().map_err(|full| {
+                    self.metrics.file(Outcome::Full);
+                    FileError::Full(full.to_string())
+                })?;
                 upstream.client.check_health().map_err(|error| away(&release, &error))?;
                 self.fetch_release(upstream, &release).await
             })

@@ -164,7 +164,12 @@ impl<S: MirrorStore> Mirror<S> {
         match looked {
             Ok(Looked { read: Read::Unchanged, .. }) => {}
             Ok(looked) => tracing::info!(upstream = name, ?looked, "an upstream was read"),
-            Err(error) => tracing::warn!(upstream = name, %error, "an upstream was not read"),
+            Err(error) => {
+                if let Some(failure) = error.failure() {
+                    upstream.metrics.failed(failure);
+                }
+                tracing::warn!(upstream = name, %error, "an upstream was not read");
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::FetchError;
 use super::connection::Connection;
+use super::health::Health;
 use super::pool::Pool;
 use crate::metrics::UpstreamMetrics;
 
@@ -32,6 +33,7 @@ pub(in crate::mirror) struct Answer {
     pool: Option<Arc<Pool>>,
     patience: Patience,
     metrics: UpstreamMetrics,
+    health: Arc<Health>,
 }
 
 impl Answer {
@@ -40,7 +42,7 @@ impl Answer {
         connection: Connection,
         pool: Option<Arc<Pool>>,
         patience: Patience,
-        metrics: UpstreamMetrics,
+        (metrics, health): (UpstreamMetrics, Arc<Health>),
     ) -> Self {
         let (head, body) = response.into_parts();
         Self {
@@ -51,6 +53,7 @@ impl Answer {
             pool,
             patience,
             metrics,
+            health,
         }
     }
 
@@ -86,6 +89,15 @@ impl Answer {
 
     /// The next piece; None: the body has ended as it should.
     pub(in crate::mirror) async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
+        let chunk = self.chunk_without_count().await;
+        if let Err(error) = &chunk {
+            self.metrics.failed(error.reason());
+            self.health.failed();
+        }
+        chunk
+    }
+
+    async fn chunk_without_count(&mut self) -> Result<Option<Bytes>, FetchError> {
         loop {
             let silence = Instant::now() + self.patience.silence;
             let limit = silence.min(self.patience.deadline);

@@ -161,6 +161,7 @@ async fn files_that_are_fetched_at_once_are_bounded() {
     let answer = replica.file("shop-1.0").await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(answer.text().contains("gems.mirror.limits.file_fetches_max"), "{}", answer.text());
+    assert!(replica.metrics().contains("files_total{outcome=\"full\"} 1"), "{}", replica.metrics());
 }
 
 #[tokio::test]

@@ -80,6 +80,12 @@ async fn a_text_that_is_none_changes_nothing() {
         );
         assert_eq!(replica.state().await.upstreams[0].counts.names, 1, "{error}");
     }
+    for (reason, count) in
+        [("status", 2), ("content", 8), ("digest", 1), ("http", 3), ("redirect", 2), ("timeout", 1)]
+    {
+        let line = format!("failures_total{{upstream=\"one\",reason=\"{reason}\"}} {count}");
+        assert!(replica.metrics().contains(&line), "{line} {}", replica.metrics());
+    }
     upstream.versions(&[upstream.gem("a", &[("1.0", SUM)]), line]);
     assert_eq!(replica.sync().await.read, Read::Tail(1));
     assert_eq!(replica.state().await.upstreams[0].last_error, None);
