@@ -98,19 +98,20 @@ pub struct Mirror<S> {
     metrics: MirrorMetrics,
     /// In their order.
     upstreams: Vec<Upstream>,
-    /// tokio: held while upstreams are asked. Whoever changes what is mirrored takes turns.
-    turn: tokio::sync::Mutex<Turn>,
+    /// tokio: read while an upstream is looked at, written while what an earlier policy let in is
+    /// taken away.
+    enforced: tokio::sync::RwLock<Enforced>,
     inbox: Inbox,
     flights: Flights,
     /// Rung after each look at all upstreams.
     looked: Notify,
 }
 
-/// Known only to who has the turn.
-#[derive(Debug, Default)]
-struct Turn {
-    /// Whether what was mirrored under an earlier policy has been looked at.
-    is_policy_enforced: bool,
+/// Whether what was mirrored under an earlier policy has been looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enforced {
+    No,
+    Yes,
 }
 
 impl<S> fmt::Debug for Mirror<S> {
@@ -135,7 +136,7 @@ impl<S: MirrorStore> Mirror<S> {
             looked: Notify::new(),
             limits: settings.limits.clone(),
             policy: ArcSwap::from_pointee(policy),
-            turn: tokio::sync::Mutex::default(),
+            enforced: tokio::sync::RwLock::new(Enforced::No),
             store,
             files,
             package,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio::sync::RwLockReadGuard;
+
 use super::policy::{Policy, PolicyError};
-use super::{Mirror, Turn};
+use super::{Enforced, Mirror};
 use crate::store::StoreError;
 use crate::store::mirror::{MirrorStore, Origins};
 
@@ -27,8 +29,7 @@ impl<S: MirrorStore> Mirror<S> {
     /// # Errors
     /// The store fails.
     pub async fn prepare(&self) -> Result<(), StoreError> {
-        let mut turn = self.turn.lock().await;
-        self.enforce_policy(&mut turn).await
+        self.in_force().await.map(drop)
     }
 
     /// From now on another policy. What it makes private is taken away before this returns.
@@ -40,16 +41,29 @@ impl<S: MirrorStore> Mirror<S> {
         let names: Vec<_> = self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         policy.check(&names)?;
         self.policy.store(Arc::new(policy));
-        let mut turn = self.turn.lock().await;
-        turn.is_policy_enforced = false;
-        self.enforce_policy(&mut turn).await?;
+        // Whoever is looking at an upstream may have decided by the old one.
+        let mut enforced = self.enforced.write().await;
+        *enforced = Enforced::No;
+        self.enforce(&mut enforced).await?;
         Ok(())
+    }
+
+    /// Holds the policy in force while an upstream is looked at.
+    pub(super) async fn in_force(&self) -> Result<RwLockReadGuard<'_, Enforced>, StoreError> {
+        let enforced = self.enforced.read().await;
+        if *enforced == Enforced::Yes {
+            return Ok(enforced);
+        }
+        drop(enforced);
+        let mut enforced = self.enforced.write().await;
+        self.enforce(&mut enforced).await?;
+        Ok(enforced.downgrade())
     }
 
     /// Takes away what is private and came from an upstream, and has everything decided anew that
     /// was refused.
-    pub(super) async fn enforce_policy(&self, turn: &mut Turn) -> Result<(), StoreError> {
-        if turn.is_policy_enforced {
+    async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
+        if *enforced == Enforced::Yes {
             return Ok(());
         }
         let policy = self.policy.load_full();
@@ -67,7 +81,7 @@ impl<S: MirrorStore> Mirror<S> {
             next = further;
         }
         self.store.reconsider().await?;
-        turn.is_policy_enforced = true;
+        *enforced = Enforced::Yes;
         Ok(())
     }
 }

@@ -95,14 +95,14 @@ impl<S: MirrorStore> Mirror<S> {
         look: Look,
         progress: Progress<'_>,
     ) -> Result<Looked, MirrorError> {
-        let mut turn = self.turn.lock().await;
+        let _turn = upstream.turn.lock().await;
         let start = self.clock.now();
         let watching = |at: SyncProgress| {
             upstream.change_state(|state| state.phase = Some(at.phase));
             (progress.0)(at);
         };
-        let looked = match self.enforce_policy(&mut turn).await {
-            Ok(()) => self.rounds(upstream, look, Progress(&watching)).await,
+        let looked = match self.in_force().await {
+            Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
             Err(error) => Err(error.into()),
         };
         self.tell(upstream, look, start, &looked).await;

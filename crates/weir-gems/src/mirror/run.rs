@@ -16,37 +16,31 @@ use crate::store::mirror::MirrorStore;
 /// How long after a failure of the store itself it is tried again.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// When the next look is due.
-struct Due {
-    next: Timestamp,
-    backoff: Backoff,
-    /// When all of it is first compared after a start; at random, so that mirrors that were started
-    /// together don't do it together.
-    first_comparison: Timestamp,
-}
+/// How long to wait for hooks when none is in the inbox; another process may have put one there.
+const HOOKS_WAIT: Duration = Duration::from_secs(60);
 
 impl<S: MirrorStore> Mirror<S> {
     /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
     /// the next start goes on from there.
     pub async fn run(&self, shutdown: &Shutdown) {
-        let work = async {
-            tokio::join!(self.run_index(), self.run_files());
-        };
+        let work = Box::pin(async {
+            tokio::join!(self.run_looks(), self.run_hooks(), self.run_files());
+        });
         tokio::select! {
             () = shutdown.requested() => {}
             () = work => {}
         }
     }
 
-    async fn run_index(&self) {
-        let now = self.clock.now();
-        let mut due = Due {
-            next: now,
-            backoff: Backoff::new(self.limits.backoff_min, self.limits.backoff_max),
-            first_comparison: now + jittered(self.settings.reconcile_interval),
-        };
+    /// Hooks don't wait for looks: another upstream may be silent for long.
+    async fn run_hooks(&self) {
         loop {
-            let wait = self.wait(&due).await;
+            let now = self.clock.now();
+            let wait = match self.store.next_hook().await {
+                Ok(Some(due)) => due.since(now),
+                Ok(None) => HOOKS_WAIT,
+                Err(_) => STORE_WAIT,
+            };
             tokio::select! {
                 () = self.inbox.arrived.notified() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -55,38 +49,35 @@ impl<S: MirrorStore> Mirror<S> {
                 tracing::error!(%error, "webhooks were not worked off");
                 tokio::time::sleep(STORE_WAIT).await;
             }
-            if self.clock.now() >= due.next {
-                self.look_at_all(&mut due).await;
-            }
         }
     }
 
-    async fn wait(&self, due: &Due) -> Duration {
-        let now = self.clock.now();
-        let look = due.next.since(now);
-        match self.store.next_hook().await {
-            Ok(Some(hook)) => look.min(hook.since(now)),
-            Ok(None) => look,
-            Err(_) => look.max(STORE_WAIT),
+    async fn run_looks(&self) {
+        let mut backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        // At random, so that mirrors that were started together don't compare together.
+        let first_comparison = self.clock.now() + jittered(self.settings.reconcile_interval);
+        loop {
+            let is_complete = self.look_at_all(first_comparison).await;
+            let wait = match is_complete {
+                true => {
+                    backoff.reset();
+                    self.settings.interval
+                }
+                false => backoff.next().min(self.settings.interval),
+            };
+            tokio::time::sleep(wait).await;
         }
     }
 
-    async fn look_at_all(&self, due: &mut Due) {
-        let mut has_failed = false;
+    async fn look_at_all(&self, first_comparison: Timestamp) -> bool {
+        let mut is_complete = true;
         for upstream in &self.upstreams {
-            let look = self.kind_of_look(upstream, due.first_comparison);
+            let look = self.kind_of_look(upstream, first_comparison);
             let looked = self.look(upstream, look, Progress::NONE).await;
-            has_failed |= !looked.is_ok_and(|looked| looked.is_complete());
+            is_complete &= looked.is_ok_and(|looked| looked.is_complete());
         }
-        let wait = match has_failed {
-            true => due.backoff.next().min(self.settings.interval),
-            false => {
-                due.backoff.reset();
-                self.settings.interval
-            }
-        };
-        due.next = self.clock.now() + wait;
         self.looked.notify_one();
+        is_complete
     }
 
     fn kind_of_look(&self, upstream: &Upstream, first_comparison: Timestamp) -> Look {

@@ -18,6 +18,8 @@ pub(super) struct Upstream {
     pub(super) earlier: Vec<UpstreamName>,
     pub(super) client: Arc<Client>,
     pub(super) metrics: UpstreamMetrics,
+    /// tokio: held while it is looked at.
+    pub(super) turn: tokio::sync::Mutex<()>,
     /// std: held to copy it or to change a field.
     state: Mutex<UpstreamState>,
 }
@@ -47,6 +49,7 @@ pub(super) fn upstreams(
             earlier,
             client: Arc::new(client),
             metrics,
+            turn: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
         });
     }

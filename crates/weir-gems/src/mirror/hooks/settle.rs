@@ -115,7 +115,7 @@ impl<S: MirrorStore> Mirror<S> {
     /// Asks for the `/info` of each name; what says what its hooks say is noted as if `/versions` had
     /// it, and goes the way of all.
     async fn look_directly(&self, upstream: &Upstream, hooks: &[Hook]) -> Result<(), MirrorError> {
-        let turn = self.turn.lock().await;
+        let turn = upstream.turn.lock().await;
         let looked = self.note_infos(upstream, hooks).await;
         drop(turn);
         looked.map_err(|problem| problem.of(&upstream.name))?;

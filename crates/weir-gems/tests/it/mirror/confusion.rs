@@ -76,13 +76,15 @@ async fn a_private_name_is_not_even_asked_for_while_the_upstream_is_slow() {
         upstream.gem("acme-web", &[("99.0", [1; 32])]),
     ];
     upstream.versions(&lines);
-    let setup = Setup::new(&[("public", &upstream.url())])
-        .policy("private acme-*")
-        .change(|settings| settings.limits.silence_timeout = Duration::from_millis(50));
-    let replica = setup.start().await;
+    let setup = || Setup::new(&[("public", &upstream.url())]).policy("private acme-*");
+    let replica = setup().start().await;
     replica.index.push_sample(&Sample::new("billing", "1.0")).await;
     replica.sync().await;
     assert_private(&replica, "billing", "1.0").await;
+    let Replica { index, .. } = replica;
+    let slow =
+        setup().change(|settings| settings.limits.silence_timeout = Duration::from_millis(50));
+    let replica = slow.start_on(index.opened_again());
     upstream.otherwise(Reply::Silence);
     for path in ["/versions", "/info/billing", "/info/acme-web"] {
         upstream.on(path, Reply::Silence);

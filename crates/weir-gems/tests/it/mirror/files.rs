@@ -64,9 +64,7 @@ fn ok(body: &[u8]) -> Reply {
 async fn one_release(upstream: &Scripted, file: &[u8]) -> Replica {
     let sum: [u8; 32] = Sha256::digest(file).into();
     upstream.versions(&[upstream.gem("shop", &[("1.0", sum)])]);
-    let setup = Setup::new(&[("one", &upstream.url())])
-        .change(|settings| settings.limits.silence_timeout = Duration::from_millis(200));
-    let replica = setup.start().await;
+    let replica = Setup::new(&[("one", &upstream.url())]).start().await;
     replica.sync().await;
     replica
 }
@@ -91,7 +89,6 @@ async fn another_file_than_the_index_says_is_given_to_nobody() {
         (Reply::Raw(b"SSH-2.0\r\n".to_vec()), StatusCode::SERVICE_UNAVAILABLE),
         (Reply::Raw(b"HTTP/1.1 500 No\r\n\r\n".to_vec()), StatusCode::SERVICE_UNAVAILABLE),
         (Reply::Raw(b"HTTP/1.1 403 No\r\n\r\n".to_vec()), StatusCode::SERVICE_UNAVAILABLE),
-        (Reply::Silence, StatusCode::SERVICE_UNAVAILABLE),
     ] {
         upstream.on(path, reply);
         // An upstream that has just failed is left alone for a moment; that is another test.
@@ -115,6 +112,19 @@ async fn another_file_than_the_index_says_is_given_to_nobody() {
         tokio::task::yield_now().await;
     };
     assert_eq!(&answer.body[..], &file[..]);
+}
+
+#[tokio::test]
+async fn a_file_that_does_not_come_is_not_waited_for_forever() {
+    let upstream = Scripted::start();
+    let Replica { index, .. } = one_release(&upstream, b"file").await;
+    let setup = Setup::new(&[("one", &upstream.url())])
+        .change(|settings| settings.limits.silence_timeout = Duration::from_millis(50));
+    let replica = setup.start_on(index.opened_again());
+    upstream.on("/gems/shop-1.0.gem", Reply::Silence);
+    let answer = replica.file("shop-1.0").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.text().contains("silent for longer"), "{}", answer.text());
 }
 
 #[tokio::test]

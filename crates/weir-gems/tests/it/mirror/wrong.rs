@@ -15,7 +15,6 @@ async fn with_one_gem(upstream: &Scripted) -> Replica {
     upstream.versions(&[upstream.gem("a", &[("1.0", SUM)])]);
     let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
         let limits = &mut settings.limits;
-        limits.silence_timeout = Duration::from_millis(100);
         limits.versions_bytes_max = 10_000;
         limits.line_bytes_max = 1_000;
         limits.names_max = 20;
@@ -67,7 +66,6 @@ async fn a_text_that_is_none_changes_nothing() {
         (raw("302 Found\r\nlocation: /versions", ""), "sends us on"),
         (raw("302 Found\r\nlocation: ftp://x/", ""), "a redirect"),
         (Reply::Raw(b"nonsense\r\n\r\n".to_vec()), "HTTP"),
-        (Reply::Silence, "silent for longer"),
     ] {
         upstream.on("/versions", reply);
         let looked = replica.mirror.sync_once(Scope::Everything, Progress::NONE).await.remove(0);
@@ -81,7 +79,7 @@ async fn a_text_that_is_none_changes_nothing() {
         assert_eq!(replica.state().await.upstreams[0].counts.names, 1, "{error}");
     }
     for (reason, count) in
-        [("status", 2), ("content", 8), ("digest", 1), ("http", 3), ("redirect", 2), ("timeout", 1)]
+        [("status", 2), ("content", 8), ("digest", 1), ("http", 3), ("redirect", 2)]
     {
         let line = format!("failures_total{{upstream=\"one\",reason=\"{reason}\"}} {count}");
         assert!(replica.metrics().contains(&line), "{line} {}", replica.metrics());
@@ -89,6 +87,20 @@ async fn a_text_that_is_none_changes_nothing() {
     upstream.versions(&[upstream.gem("a", &[("1.0", SUM)]), line]);
     assert_eq!(replica.sync().await.read, Read::Tail(1));
     assert_eq!(replica.state().await.upstreams[0].last_error, None);
+}
+
+#[tokio::test]
+async fn silence_has_an_end() {
+    let upstream = Scripted::start();
+    let Replica { index, .. } = with_one_gem(&upstream).await;
+    let setup = Setup::new(&[("one", &upstream.url())])
+        .change(|settings| settings.limits.silence_timeout = Duration::from_millis(50));
+    let replica = setup.start_on(index.opened_again());
+    upstream.on("/versions", Reply::Silence);
+    let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
+    assert!(error.contains("it was silent for longer than"), "{error}");
+    assert_eq!(replica.listed("a").await, ["1.0"]);
+    assert!(replica.metrics().contains("reason=\"timeout\"} 1"), "{}", replica.metrics());
 }
 
 #[tokio::test]
