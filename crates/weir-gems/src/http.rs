@@ -9,6 +9,7 @@ mod compact_index;
 mod dependencies;
 mod download;
 mod failure;
+mod hook;
 mod patient;
 mod push;
 mod range;
@@ -20,7 +21,7 @@ mod specs;
 mod yank;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -37,6 +38,7 @@ use self::route::Route;
 use self::specs::SpecLists;
 use crate::files::Files;
 use crate::metrics::GemsMetrics;
+use crate::mirror::MirrorDoor;
 use crate::settings::GemsSettings;
 use crate::store::Store;
 
@@ -62,6 +64,8 @@ pub struct Gems<S> {
     switches: Arc<Switches>,
     pushes: Semaphore,
     specs: SpecLists,
+    /// What is behind this index, if it is a mirror.
+    mirror: OnceLock<Arc<dyn MirrorDoor>>,
 }
 
 impl<S> fmt::Debug for Gems<S> {
@@ -87,7 +91,8 @@ impl<S: Store> Gems<S> {
         let pushes = Semaphore::new("pushes of gems", "gems.limits.pushes_max", pushes_max);
         let specs = SpecLists::default();
         let store = Arc::new(store);
-        Arc::new(Self { store, files, settings, clock, metrics, switches, pushes, specs })
+        let mirror = OnceLock::new();
+        Arc::new(Self { store, files, settings, clock, metrics, switches, pushes, specs, mirror })
     }
 
     /// The store, for commands and views.
@@ -102,6 +107,18 @@ impl<S: Store> Gems<S> {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The store, for a mirror.
+    #[must_use]
+    pub fn shared_store(&self) -> Arc<S> {
+        Arc::clone(&self.store)
+    }
+
+    /// From now on files of mirrored releases that are not here are asked for there, and webhooks
+    /// are taken. Once; false: there is one already.
+    pub fn attach_mirror(&self, mirror: Arc<dyn MirrorDoor>) -> bool {
+        self.mirror.set(mirror).is_ok()
     }
 
     /// Whether a path is one of these.
@@ -173,6 +190,7 @@ impl<S: Store> Gems<S> {
             Route::File(full_name) => self.file(call, &full_name).await,
             Route::Push => self.push(call, body).await,
             Route::Yank => self.yank(call, body).await,
+            Route::Hook(route) => self.hook(call, route, body).await,
         }
     }
 }

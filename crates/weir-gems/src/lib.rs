@@ -6,6 +6,7 @@
 //! - [`package`]: `.gem` files, which anybody may have written;
 //! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
 //! - [`webhooks`]: servers elsewhere are told of pushes and yanks;
+//! - [`mirror`]: gems of other indexes;
 //! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
 //! - [`keys`], [`settings`], `metrics`;
 //! - for operators: [`view`], what they may see; [`operations`], what they can do.
@@ -18,6 +19,7 @@ pub mod index;
 pub mod keys;
 pub mod marshal;
 mod metrics;
+pub mod mirror;
 pub mod name;
 pub mod operations;
 pub mod package;
@@ -32,4 +34,4 @@ pub mod webhooks;
 
 pub use files::{FileProblem, Files};
 pub use http::{Endpoint, Gems, GemsParts};
-pub use metrics::GemsMetrics;
+pub use metrics::{GemsMetrics, MirrorMetrics};

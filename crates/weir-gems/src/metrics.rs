@@ -1,5 +1,7 @@
 //! All metrics of gems, named `weir_gems_*`.
 
+mod mirror;
+
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -9,6 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::mirror::MirrorMetrics;
+pub(crate) use self::mirror::{FetchFailure, Outcome, UpstreamMetrics};
 use crate::http::Endpoint;
 
 /// From 0.1 ms to 10 s.

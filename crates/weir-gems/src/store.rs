@@ -12,6 +12,7 @@ mod derived;
 mod either;
 mod error;
 mod keys;
+pub mod mirror;
 mod postgres;
 mod sqlite;
 mod verification;
@@ -86,11 +87,12 @@ pub struct Imported {
     /// Gems that were not known.
     pub gems: u64,
     pub releases: u64,
-    /// Releases that were here before, yanked ones included; they stay as they are.
+    /// Releases that were here before, yanked ones included, and those of gems that come from an
+    /// upstream; they stay as they are.
     pub known: u64,
 }
 
-/// A `.gem` file that was pushed.
+/// A `.gem` file that is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFile {
     pub checksum: Checksum,
@@ -150,7 +152,7 @@ pub trait Store: Send + Sync + 'static {
         gems_max: usize,
     ) -> impl Future<Output = Result<FragmentPage, StoreError>> + Send;
 
-    /// The file of a release that is not yanked and was pushed here, by its full name
+    /// The file of a release that is not yanked, if the file is here, by its full name
     /// (`rack-3.0`, `nokogiri-1.15-java`).
     fn file(
         &self,

@@ -23,12 +23,35 @@ impl<S: Store> Gems<S> {
         if let Some(base) = &call.settings.files_url {
             return redirect(base, full_name);
         }
-        let Some(stored) = self.store.file(full_name).await? else {
+        let Some(stored) = self.file_or_fetched(full_name).await? else {
             return Err(unknown(full_name));
         };
         let file = self.open(full_name, stored).await?;
         let described = described(&stored);
         Ok(described.answer(&call.request.headers, |range| body::of_file(file, range)))
+    }
+
+    /// What is here, or an upstream has.
+    async fn file_or_fetched(&self, full_name: &str) -> Result<Option<StoredFile>, Failure> {
+        if let Some(stored) = self.store.file(full_name).await? {
+            return Ok(Some(stored));
+        }
+        match self.mirror.get() {
+            Some(mirror) => Ok(mirror.file(full_name).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// The specification comes with the file.
+    async fn gemspec_or_fetched(&self, full_name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let gemspec = self.store.gemspec(full_name).await?;
+        match self.mirror.get() {
+            Some(mirror) if gemspec.is_none() => match mirror.file(full_name).await? {
+                Some(_) => Ok(self.store.gemspec(full_name).await?),
+                None => Ok(None),
+            },
+            _ => Ok(gemspec),
+        }
     }
 
     async fn open(&self, full_name: &str, stored: StoredFile) -> Result<File, Failure> {
@@ -48,7 +71,7 @@ impl<S: Store> Gems<S> {
     }
 
     pub(super) async fn gemspec(&self, call: &Call<'_>, full_name: &str) -> Answer {
-        let Some(gemspec) = self.store.gemspec(full_name).await? else {
+        let Some(gemspec) = self.gemspec_or_fetched(full_name).await? else {
             return Err(unknown(full_name));
         };
         let digests = Digests::of(&gemspec);

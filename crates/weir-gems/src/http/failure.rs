@@ -5,6 +5,7 @@ use hyper::{Response, StatusCode};
 use weir_net::server::Body;
 
 use super::Endpoint;
+use crate::mirror::FileError;
 use crate::package::PackageError;
 use crate::store::{PushError, StoreError, YankError};
 
@@ -38,7 +39,9 @@ impl Failure {
     /// What clients read falls back to something else on 404; what they do is to be tried again.
     pub(super) fn switched_off(endpoint: Endpoint) -> Self {
         let status = match endpoint {
-            Endpoint::Push | Endpoint::Yank | Endpoint::File => StatusCode::SERVICE_UNAVAILABLE,
+            Endpoint::Push | Endpoint::Yank | Endpoint::File | Endpoint::Hook => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::NOT_FOUND,
         };
         Self::new(status, format!("{:?} is switched off at the moment", endpoint.name()))
@@ -91,6 +94,22 @@ impl From<StoreError> for Failure {
         // An operator reads the log; a client can do nothing about it.
         tracing::error!(%error, "a request to the gems' store failed");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        let status = match &error {
+            FileError::Away { .. } | FileError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+            FileError::Absent { .. } => StatusCode::NOT_FOUND,
+            FileError::Checksum { .. } | FileError::TooLong { .. } => StatusCode::BAD_GATEWAY,
+            FileError::Store(error) => {
+                tracing::error!(%error, "a request to the gems' store failed");
+                let text = "the gems' store does not answer; try again";
+                return Self::new(StatusCode::SERVICE_UNAVAILABLE, text);
+            }
+        };
+        Self::new(status, error)
     }
 }
 

@@ -6,6 +6,7 @@ use hyper::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::marshal::SpecList;
+use crate::mirror::HookRoute;
 use crate::store::TextKind;
 
 /// What can be asked for: a label of metrics, and the name of a switch.
@@ -22,6 +23,7 @@ pub enum Endpoint {
     File,
     Push,
     Yank,
+    Hook,
 }
 
 impl Endpoint {
@@ -37,9 +39,10 @@ impl Endpoint {
         Self::File,
         Self::Push,
         Self::Yank,
+        Self::Hook,
     ];
     /// How many there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// Its name.
     #[must_use]
@@ -55,12 +58,13 @@ impl Endpoint {
             Self::File => "file",
             Self::Push => "push",
             Self::Yank => "yank",
+            Self::Hook => "hook",
         }
     }
 
     pub(super) fn takes(self, method: &Method) -> bool {
         match self {
-            Self::Push => method == Method::POST,
+            Self::Push | Self::Hook => method == Method::POST,
             Self::Yank => method == Method::DELETE,
             _ => method == Method::GET || method == Method::HEAD,
         }
@@ -68,7 +72,7 @@ impl Endpoint {
 
     pub(super) const fn methods(self) -> &'static str {
         match self {
-            Self::Push => "POST",
+            Self::Push | Self::Hook => "POST",
             Self::Yank => "DELETE",
             _ => "GET, HEAD",
         }
@@ -96,6 +100,7 @@ pub(super) enum Route<'a> {
     File(Cow<'a, str>),
     Push,
     Yank,
+    Hook(HookRoute),
 }
 
 impl<'a> Route<'a> {
@@ -113,6 +118,9 @@ impl<'a> Route<'a> {
             "/prerelease_specs.4.8.gz" => Self::Specs(SpecList::Prerelease),
             "/api/v1/gems" => Self::Push,
             "/api/v1/gems/yank" => Self::Yank,
+            "/api/v1/add_spec.json" => Self::Hook(HookRoute::AddSpec),
+            "/api/v1/remove_spec.json" => Self::Hook(HookRoute::RemoveSpec),
+            "/api/v1/hooks/rubygems" => Self::Hook(HookRoute::Rubygems),
             _ => return Self::named(path),
         })
     }
@@ -141,6 +149,7 @@ impl<'a> Route<'a> {
             Self::File(_) => Endpoint::File,
             Self::Push => Endpoint::Push,
             Self::Yank => Endpoint::Yank,
+            Self::Hook(_) => Endpoint::Hook,
         }
     }
 }

@@ -68,6 +68,11 @@ pub enum Conflict {
     Yanked { full_name: String },
     #[error("the file {full_name}.gem would also be that of {other}; choose another version")]
     FullName { full_name: String, other: String },
+    #[error(
+        "{name} comes from the upstream {upstream}: releases of two sources under one name could be \
+         taken for each other; choose another name, or make it private in the mirror's policy first"
+    )]
+    Mirrored { name: String, upstream: String },
 }
 
 /// Why a release can't be yanked.

@@ -10,6 +10,7 @@ mod import;
 mod index;
 mod key_rows;
 mod locate;
+mod mirror;
 mod push;
 mod read;
 mod rows;

@@ -7,7 +7,7 @@ mod push;
 mod yank;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -31,7 +31,9 @@ pub(crate) struct Index {
     pub(crate) clock: Clock,
     switches: Arc<Switches>,
     registry: Registry,
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// Removes it with the test.
+    _guard: Option<tempfile::TempDir>,
     /// A key for everything.
     pub(crate) key: String,
 }
@@ -56,25 +58,47 @@ impl Answer {
 
 impl Index {
     pub(crate) async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::manual(NOW);
-        let store =
-            SqliteStore::open(&SqliteSettings::new(folder.path().join("gems.db")), NOW).unwrap();
+        let guard = tempfile::tempdir().unwrap();
+        let mut index = Self::open(guard.path().to_owned(), Some(guard), Clock::manual(NOW));
+        index.key = index.new_key(|_| {}).await;
+        index
+    }
+
+    /// As after a restart: what is on disk, and nothing else.
+    pub(crate) fn opened_again(self) -> Self {
+        let Self { folder, _guard, clock, key, gems, .. } = self;
+        drop(gems);
+        Self { key, ..Self::open(folder, _guard, clock) }
+    }
+
+    /// In another process's folder.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self::open(folder.to_owned(), None, Clock::manual(NOW))
+    }
+
+    fn open(folder: PathBuf, guard: Option<tempfile::TempDir>, clock: Clock) -> Self {
+        let store = SqliteStore::open(&SqliteSettings::new(folder.join("gems.db")), NOW).unwrap();
         let mut registry = Registry::default();
         let settings = Arc::new(ArcSwap::from_pointee(GemsSettings::default()));
         let switches = Arc::new(Switches::default());
         let gems = Gems::new(GemsParts {
             store,
-            files: Files::open(folder.path().join("files")).unwrap(),
+            files: Files::open(folder.join("files")).unwrap(),
             settings: Arc::clone(&settings),
             clock: clock.clone(),
             metrics: GemsMetrics::register(&mut registry),
             switches: Arc::clone(&switches),
         });
-        let mut index =
-            Self { gems, settings, clock, switches, registry, folder, key: String::new() };
-        index.key = index.new_key(|_| {}).await;
-        index
+        Self {
+            gems,
+            settings,
+            clock,
+            switches,
+            registry,
+            folder,
+            _guard: guard,
+            key: String::new(),
+        }
     }
 
     /// A key that is for everything but what `change` changes.
@@ -137,10 +161,14 @@ impl Index {
         self.ask("DELETE", "/api/v1/gems/yank", &headers, form.to_owned()).await
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Files of the folder: those of releases, and those that are not whole.
     pub(crate) fn files(&self) -> (Vec<PathBuf>, usize) {
         let (mut gems, mut arriving) = (Vec::new(), 0);
-        for folder in fs::read_dir(self.folder.path().join("files")).unwrap() {
+        for folder in fs::read_dir(self.folder.join("files")).unwrap() {
             let folder = folder.unwrap();
             for file in fs::read_dir(folder.path()).unwrap() {
                 match folder.file_name() == "arriving" {

@@ -4,6 +4,7 @@
 
 mod client;
 mod http;
+mod mirror;
 mod package;
 mod package_mutations;
 mod ruby;

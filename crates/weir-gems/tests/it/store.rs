@@ -43,10 +43,12 @@ macro_rules! suite {
 mod contract;
 mod either;
 mod killed;
+mod mirror;
 mod model;
 mod postgres;
 mod sqlite;
 
+pub(crate) use self::contract::assert_consistent;
 use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
 use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore};

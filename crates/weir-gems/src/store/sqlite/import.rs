@@ -5,7 +5,7 @@ use weir_base::clock::Timestamp;
 
 use super::index::go_on;
 use super::text_rows::Writing;
-use super::{Inner, rows};
+use super::{Inner, mirror, rows};
 use crate::index::{names, versions};
 use crate::release::Release;
 use crate::store::derived::Derived;
@@ -28,7 +28,12 @@ pub(super) fn import(
                 names: go_on(transaction, TextKind::Names)?,
             };
             for gem in batch {
-                add(transaction, &mut texts, gem, now, &mut done)?;
+                if mirror::origin_of(transaction, gem.name.as_str())?.is_some() {
+                    // One name never has releases of two sources.
+                    done.known += gem.releases.len() as u64;
+                } else {
+                    add(transaction, &mut texts, gem, now, &mut done)?;
+                }
             }
             texts.versions.finish()?;
             texts.names.finish()

@@ -101,7 +101,7 @@ pub(super) fn rebaseline(connection: &Connection, now: Timestamp) -> Result<(), 
     write_names(connection)
 }
 
-fn write_names(connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn write_names(connection: &Connection) -> Result<(), StoreError> {
     let mut text = Writing::begin(connection, TextKind::Names)?;
     text.append(|text| text.push_str(names::HEADER))?;
     let mut statement = connection.prepare("SELECT name FROM gems WHERE live > 0 ORDER BY id")?;

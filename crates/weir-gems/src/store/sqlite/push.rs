@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
 use super::locate::exists;
-use super::{index, rows, webhook_rows};
+use super::{index, mirror, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
@@ -19,6 +19,9 @@ pub(super) fn push(
     let NewRelease { name, release, bytes, gemspec_rz, about } = new;
     let full_name = format!("{name}-{}", release.identity);
     check_full_name(connection, name, &full_name)?;
+    if let Some(upstream) = mirror::origin_of(connection, name.as_str())? {
+        return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
+    }
     let (gem, lookalikes) = match rows::gem(connection, name.as_str())? {
         Some(gem) => (gem, Vec::new()),
         None => {

@@ -14,7 +14,7 @@ use super::{NOW, identity, new, release};
 use crate::client::{read_names, read_versions, versions_of_info};
 
 /// Whether everything that follows from the releases is there, by the store and by a client.
-pub(super) async fn assert_consistent(store: &impl Store) {
+pub(crate) async fn assert_consistent(store: &impl Store) {
     let report = store.verify(Repair::Leave, NOW).await.unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
     let versions = store.text(TextKind::Versions).await.unwrap();

@@ -1,0 +1,64 @@
+//! Texts of an upstream, whatever they are: no panic, where they are cut does not matter, and what is
+//! taken can be written into an index and read again.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_gems::index::info;
+use weir_gems::mirror::policy::Policy;
+use weir_gems::mirror::read::{NamesReader, VersionsLine, VersionsReader, read_info};
+
+const LINE_BYTES_MAX: usize = 10_000;
+
+fuzz_target!(|input: (u8, u16, &[u8])| {
+    let (kind, cut, bytes) = input;
+    match kind % 4 {
+        0 => assert_eq!(versions(&[bytes]), versions(&cut_at(bytes, cut))),
+        1 => assert_eq!(names(&[bytes]), names(&cut_at(bytes, cut))),
+        2 => infos(bytes),
+        _ => {
+            let _ = str::from_utf8(bytes).map(str::parse::<Policy>);
+        }
+    }
+});
+
+fn cut_at(bytes: &[u8], cut: u16) -> [&[u8]; 2] {
+    let (before, after) = bytes.split_at(usize::from(cut).min(bytes.len()));
+    [before, after]
+}
+
+fn versions(pieces: &[&[u8]]) -> Option<(Vec<(String, [u8; 16])>, u64)> {
+    let mut reader = VersionsReader::new(LINE_BYTES_MAX);
+    let (mut gems, mut malformed) = (Vec::new(), 0);
+    for piece in pieces {
+        let fed = reader.feed(piece, |line| match line {
+            VersionsLine::Malformed => malformed += 1,
+            VersionsLine::Gem { name, md5 } => {
+                assert!(!name.contains(['\n', ' ', '/']) && name.len() <= 255);
+                gems.push((name.to_owned(), md5));
+            }
+        });
+        fed.ok()?;
+    }
+    reader.finish().ok()?;
+    Some((gems, malformed))
+}
+
+fn names(pieces: &[&[u8]]) -> Option<(Vec<String>, u64)> {
+    let (mut reader, mut names) = (NamesReader::new(LINE_BYTES_MAX), Vec::new());
+    for piece in pieces {
+        reader.feed(piece, |name| names.push(name.to_owned())).ok()?;
+    }
+    reader.finish().ok().map(|malformed| (names, malformed))
+}
+
+fn infos(bytes: &[u8]) {
+    let Ok(read) = read_info(bytes) else { return };
+    let mut written = String::new();
+    info::write(&mut written, &read.releases);
+    let again = read_info(written.as_bytes()).expect("what is written is read");
+    assert_eq!((again.releases.len(), again.left_out), (read.releases.len(), 0));
+    let mut twice = String::new();
+    info::write(&mut twice, &again.releases);
+    assert_eq!(written, twice);
+}

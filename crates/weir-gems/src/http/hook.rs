@@ -1,0 +1,42 @@
+//! `POST /api/v1/add_spec.json`, `/api/v1/remove_spec.json`, `/api/v1/hooks/rubygems`: an upstream
+//! tells what has happened.
+
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use hyper::{Response, StatusCode};
+use weir_net::server::{Body, BoxError};
+
+use super::representation::TEXT;
+use super::{Answer, Call, Failure, Gems};
+use crate::mirror::{HookAnswer, HookRoute};
+use crate::store::Store;
+
+impl<S: Store> Gems<S> {
+    pub(super) async fn hook<B>(&self, call: &Call<'_>, route: HookRoute, body: B) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let Some(mirror) = self.mirror.get() else {
+            return Err(Failure::not_found("there is no mirror here that takes webhooks"));
+        };
+        let body = self.receive_text(body).await?;
+        let refused = |status, text: &str| Err(Failure::new(status, text));
+        match mirror.hook(route, &call.request.headers, &body).await? {
+            HookAnswer::Taken => {
+                let mut response = Response::new(Body::from("taken\n"));
+                response.headers_mut().insert(hyper::header::CONTENT_TYPE, TEXT);
+                Ok(response)
+            }
+            HookAnswer::Denied => refused(
+                StatusCode::FORBIDDEN,
+                "no upstream has this secret (gems.mirror.upstreams.hook_secret)",
+            ),
+            HookAnswer::Malformed(problem) => refused(StatusCode::BAD_REQUEST, &problem),
+            HookAnswer::Full => refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many webhooks wait (gems.mirror.limits.hooks_waiting_max); send it again",
+            ),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A request.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request};
+use weir_base::secret::Secret;
+
+use super::{FetchError, UpstreamUrl, standard_headers};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mirror) struct Ask<'a> {
+    /// Encoded, behind the upstream's address.
+    pub(in crate::mirror) path: &'a str,
+    /// The first byte that is wanted.
+    pub(in crate::mirror) from: Option<u64>,
+    /// The tag of what is known.
+    pub(in crate::mirror) known: Option<&'a str>,
+    /// Caches on the way are to ask anew.
+    pub(in crate::mirror) is_fresh: bool,
+    /// For the whole of it.
+    pub(in crate::mirror) timeout: Duration,
+}
+
+impl<'a> Ask<'a> {
+    pub(in crate::mirror) const fn all(path: &'a str, timeout: Duration) -> Self {
+        Self { path, from: None, known: None, is_fresh: false, timeout }
+    }
+
+    pub(super) fn request(
+        &self,
+        url: &UpstreamUrl,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Request<Empty<Bytes>>, FetchError> {
+        let mut request = Request::new(Empty::new());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = url.target.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, url.authority.clone());
+        standard_headers(headers);
+        let text = |text: &str| HeaderValue::from_str(text).map_err(|_| FetchError::Request);
+        if let Some(from) = self.from {
+            headers.insert(header::RANGE, text(&format!("bytes={from}-"))?);
+        }
+        if let Some(known) = self.known {
+            headers.insert(header::IF_NONE_MATCH, text(known)?);
+        }
+        if self.is_fresh {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        if let Some(credentials) = credentials {
+            headers.insert(header::AUTHORIZATION, credentials.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// `USER:PASSWORD` as a header; not shown in logs.
+pub(super) fn basic(credentials: &Secret) -> HeaderValue {
+    let text = format!("Basic {}", BASE64_STANDARD.encode(credentials.expose()));
+    // Base64 is ASCII.
+    let mut value =
+        HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("Basic"));
+    value.set_sensitive(true);
+    value
+}

@@ -1,0 +1,74 @@
+//! Whether an upstream has just failed.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use super::FetchError;
+use crate::mirror::backoff::Backoff;
+
+/// After a failure nobody who waits for an answer asks again for a moment, which grows with each.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// std: held for a comparison.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    backoff: Backoff,
+    down_until: Option<Instant>,
+}
+
+impl Health {
+    pub(super) const fn new(backoff: Backoff) -> Self {
+        Self { state: Mutex::new(State { backoff, down_until: None }) }
+    }
+
+    pub(super) fn check(&self) -> Result<(), FetchError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.down_until {
+            Some(until) if Instant::now() < until => Err(FetchError::Down),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn failed(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        // Requests that fail together are one failure.
+        if state.down_until.is_none_or(|until| until <= now) {
+            let wait = state.backoff.next();
+            state.down_until = Some(now + wait);
+        }
+    }
+
+    pub(super) fn is_well(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.backoff.reset();
+        state.down_until = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_asks_for_a_moment_after_a_failure() {
+        let second = Duration::from_secs(1);
+        let health = Health::new(Backoff::new(second, 4 * second));
+        assert!(health.check().is_ok());
+        health.failed();
+        health.failed();
+        assert!(health.check().is_err());
+        tokio::time::advance(second).await;
+        // The two were one: the first wait is over.
+        assert!(health.check().is_ok());
+        health.failed();
+        health.is_well();
+        assert!(health.check().is_ok());
+    }
+}

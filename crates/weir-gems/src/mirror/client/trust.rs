@@ -1,0 +1,92 @@
+//! Whose certificates an upstream may show.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tokio_rustls::TlsConnector;
+
+/// Certificate authorities that upstreams with `https` are checked against. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Trust(Arc<ClientConfig>);
+
+/// Why a file of certificate authorities (`gems.mirror.ca`) can't be used.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TrustError {
+    #[error("cannot read gems.mirror.ca {path}: {source}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("gems.mirror.ca {path} holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)")]
+    Nothing { path: PathBuf },
+    #[error("gems.mirror.ca {path} holds a damaged certificate: {reason}")]
+    Damaged { path: PathBuf, reason: String },
+}
+
+impl Trust {
+    /// The authorities that browsers trust (Mozilla's list, as of this build).
+    #[must_use]
+    pub fn public() -> Self {
+        Self::of(public_roots())
+    }
+
+    /// The public ones and those in a PEM file.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn with_ca(path: &Path) -> Result<Self, TrustError> {
+        let text = std::fs::read(path)
+            .map_err(|source| TrustError::Read { path: path.to_owned(), source })?;
+        let damaged = |reason: String| TrustError::Damaged { path: path.to_owned(), reason };
+        let mut roots = public_roots();
+        let public = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(&text) {
+            let certificate = certificate.map_err(|error| damaged(error.to_string()))?;
+            roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
+        }
+        if roots.len() == public {
+            return Err(TrustError::Nothing { path: path.to_owned() });
+        }
+        Ok(Self::of(roots))
+    }
+
+    fn of(roots: RootCertStore) -> Self {
+        // Named, never the process-wide default, which panics with two providers in the tree.
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("aws-lc-rs has the ciphers of TLS 1.2 and 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self(Arc::new(config))
+    }
+
+    pub(super) fn connector(&self) -> TlsConnector {
+        TlsConnector::from(Arc::clone(&self.0))
+    }
+}
+
+fn public_roots() -> RootCertStore {
+    RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_names_the_setting_and_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        let error = || Trust::with_ca(&path).unwrap_err();
+        assert!(matches!(error(), TrustError::Read { .. }));
+        std::fs::write(&path, "").unwrap();
+        assert!(matches!(error(), TrustError::Nothing { .. }));
+        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        std::fs::write(&path, pem).unwrap();
+        let text = error().to_string();
+        assert!(text.contains("gems.mirror.ca") && text.contains("ca.pem"), "{text}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether a name is taken from an upstream. Pure, and the only place that says yes.
+
+use super::policy::{Policy, Rule};
+use super::settings::UpstreamName;
+use crate::store::mirror::{Owner, Pending, Refusal};
+
+/// What becomes of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Take,
+    Refuse(Refusal),
+    /// An upstream that comes earlier does not answer, and may have it.
+    Wait,
+}
+
+/// Where an upstream stands among all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rank<'a> {
+    pub(super) upstream: &'a UpstreamName,
+    /// Upstreams that come before it.
+    pub(super) earlier: &'a [UpstreamName],
+    /// Whether all of those have answered in this round.
+    pub(super) is_earlier_known: bool,
+}
+
+pub(super) fn decide(policy: &Policy, rank: Rank<'_>, pending: &Pending) -> Decision {
+    let is_bound = match policy.rule(pending.noted.name.as_str()) {
+        Some(Rule::Private) => return Decision::Refuse(Refusal::Policy),
+        Some(Rule::From(only)) if only != rank.upstream => {
+            return Decision::Refuse(Refusal::Bound);
+        }
+        Some(Rule::From(_)) => true,
+        None => false,
+    };
+    if pending.owner == Owner::Local {
+        return Decision::Refuse(Refusal::Local);
+    }
+    if is_bound {
+        return Decision::Take;
+    }
+    let is_earlier = |name: &String| rank.earlier.iter().any(|it| it.as_str() == name);
+    if pending.listed_by.iter().any(is_earlier) {
+        return Decision::Refuse(Refusal::Shadowed);
+    }
+    match &pending.owner {
+        // Also when that one does not list it any more: a name does not change hands by itself.
+        Owner::Upstream(owner) if is_earlier(owner) => Decision::Refuse(Refusal::Shadowed),
+        Owner::Upstream(owner) if owner == rank.upstream.as_str() => Decision::Take,
+        _ if rank.is_earlier_known => Decision::Take,
+        _ => Decision::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::mirror::Noted;
+
+    fn decided(owner: Owner, listed_by: &[&str], is_earlier_known: bool) -> Decision {
+        let policy: Policy = "private acme-*\nfrom b only-b\nfrom a only-a".parse().unwrap();
+        decided_for("rack", &policy, owner, listed_by, is_earlier_known)
+    }
+
+    /// For the upstream b of a, b and c.
+    fn decided_for(
+        name: &str,
+        policy: &Policy,
+        owner: Owner,
+        listed_by: &[&str],
+        is_earlier_known: bool,
+    ) -> Decision {
+        let (upstream, earlier) = ("b".parse().unwrap(), ["a".parse().unwrap()]);
+        let rank = Rank { upstream: &upstream, earlier: &earlier, is_earlier_known };
+        let pending = Pending {
+            sequence: 1,
+            noted: Noted { name: name.parse().unwrap(), md5: Some([1; 16]) },
+            owner,
+            listed_by: listed_by.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        decide(policy, rank, &pending)
+    }
+
+    fn from(upstream: &str) -> Owner {
+        Owner::Upstream(upstream.to_owned())
+    }
+
+    #[test]
+    fn upstreams_have_an_order() {
+        use Decision::{Refuse, Take, Wait};
+        let shadowed = Refuse(Refusal::Shadowed);
+        for (owner, listed_by, known, expected) in [
+            (Owner::Nobody, &[][..], true, Take),
+            (Owner::Nobody, &["c"], true, Take),
+            (Owner::Nobody, &["a"], true, shadowed),
+            (Owner::Nobody, &["a"], false, shadowed),
+            // a may have it since it was last read.
+            (Owner::Nobody, &[], false, Wait),
+            (from("b"), &[], false, Take),
+            (from("b"), &["a"], true, shadowed),
+            (from("a"), &[], true, shadowed),
+            (from("c"), &["c"], true, Take),
+            (from("c"), &["c"], false, Wait),
+            // Not in the settings any more.
+            (from("former"), &[], true, Take),
+        ] {
+            let case = format!("{owner:?} {listed_by:?} {known}");
+            assert_eq!(decided(owner, listed_by, known), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_private_is_never_taken_whatever_answers() {
+        let policy: Policy = "private acme-*\nfrom b only-b\nfrom a only-a".parse().unwrap();
+        for known in [false, true] {
+            for owner in [Owner::Nobody, Owner::Local, from("a"), from("b"), from("c")] {
+                let of = |name| decided_for(name, &policy, owner.clone(), &[], known);
+                assert_eq!(of("acme-web"), Decision::Refuse(Refusal::Policy));
+                assert_eq!(of("only-a"), Decision::Refuse(Refusal::Bound));
+            }
+            assert_eq!(decided(Owner::Local, &[], known), Decision::Refuse(Refusal::Local));
+        }
+    }
+
+    #[test]
+    fn a_line_for_an_upstream_counts_more_than_the_order_but_not_more_than_a_push() {
+        let policy: Policy = "from b only-b".parse().unwrap();
+        let of = |owner| decided_for("only-b", &policy, owner, &["a"], false);
+        assert_eq!(of(Owner::Nobody), Decision::Take);
+        assert_eq!(of(from("a")), Decision::Take);
+        assert_eq!(of(Owner::Local), Decision::Refuse(Refusal::Local));
+    }
+}

@@ -1,0 +1,67 @@
+//! What requests of clients need of a mirror, whatever store it has.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use hyper::header::{self, HeaderMap};
+
+use super::files::FileError;
+use super::{Mirror, hooks};
+use crate::store::mirror::MirrorStore;
+use crate::store::{StoreError, StoredFile};
+
+/// A file that is asked for, while it comes.
+pub type Fetched<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<StoredFile>, FileError>> + Send + 'a>>;
+type Received<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, StoreError>> + Send + 'a>>;
+
+/// Which shape a webhook has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookRoute {
+    /// The Bundler API's `/api/v1/add_spec.json`.
+    AddSpec,
+    /// Its `/api/v1/remove_spec.json`.
+    RemoveSpec,
+    /// That of rubygems.org.
+    Rubygems,
+}
+
+/// What a webhook is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookAnswer {
+    /// It is on disk.
+    Taken,
+    /// It does not prove that it comes from an upstream.
+    Denied,
+    /// It can't be read.
+    Malformed(String),
+    /// Too many wait already.
+    Full,
+}
+
+/// What requests need.
+pub trait MirrorDoor: Send + Sync {
+    /// The file of a mirrored release; fetched if it is not here. None: there is no such release.
+    fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a>;
+
+    /// A webhook: on disk before it is answered.
+    fn hook<'a>(&'a self, route: HookRoute, headers: &'a HeaderMap, body: &'a [u8])
+    -> Received<'a>;
+}
+
+impl<S: MirrorStore> MirrorDoor for Mirror<S> {
+    fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a> {
+        Box::pin(self.fetch_file(full_name))
+    }
+
+    fn hook<'a>(
+        &'a self,
+        route: HookRoute,
+        headers: &'a HeaderMap,
+        body: &'a [u8],
+    ) -> Received<'a> {
+        let authorization =
+            headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        Box::pin(hooks::receive(self, route, authorization, body))
+    }
+}

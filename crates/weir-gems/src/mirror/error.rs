@@ -1,0 +1,75 @@
+//! Why a mirror could not do it.
+
+use super::client::FetchError;
+use super::read::ReadError;
+use super::settings::UpstreamName;
+use crate::index::digest::StateError;
+use crate::metrics::FetchFailure;
+use crate::store::StoreError;
+
+/// Why a look at an upstream came to nothing. What was here stays as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream {upstream}: {problem}")]
+pub struct MirrorError {
+    /// Whose fault it is.
+    pub upstream: UpstreamName,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Problem {
+    /// A request failed.
+    #[error("{0}")]
+    Fetch(String),
+    #[error("/versions: {0}")]
+    Read(#[from] ReadError),
+    #[error("/versions: the answer was {0}; is this the address of a gem index?")]
+    NoVersions(u16),
+    #[error("/versions has other digests than the upstream says")]
+    Digest,
+    #[error("/versions has more than {0} bytes (gems.mirror.limits.versions_bytes_max)")]
+    TooLong(u64),
+    #[error("it lists more than {0} names (gems.mirror.limits.names_max)")]
+    TooManyNames(usize),
+    #[error(
+        "{gone} of the names that it listed are gone at once, more than \
+         gems.mirror.limits.names_gone_max ({max}); if that is meant, raise it for one look"
+    )]
+    Vanished { gone: usize, max: usize },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<FetchError> for Problem {
+    fn from(error: FetchError) -> Self {
+        Self::Fetch(error.to_string())
+    }
+}
+
+impl From<StateError> for Problem {
+    fn from(error: StateError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Problem {
+    /// What is counted; None: it was when it happened, or is no fault of the upstream's.
+    pub(super) const fn failure(&self) -> Option<FetchFailure> {
+        match self {
+            Self::Digest => Some(FetchFailure::Digest),
+            Self::Read(_)
+            | Self::NoVersions(_)
+            | Self::TooLong(_)
+            | Self::TooManyNames(_)
+            | Self::Vanished { .. } => Some(FetchFailure::Content),
+            Self::Fetch(_) | Self::Store(_) => None,
+        }
+    }
+
+    pub(super) fn of(self, upstream: &UpstreamName) -> MirrorError {
+        MirrorError { upstream: upstream.clone(), problem: self }
+    }
+}

@@ -1,0 +1,210 @@
+//! `.gem` files of upstreams: into a file of ours, compared with the checksum that the index has, and
+//! only then given to anybody.
+
+mod eager;
+mod flights;
+
+use std::io;
+use std::sync::Arc;
+
+use percent_encoding::utf8_percent_encode;
+use sha2::{Digest, Sha256};
+
+pub use self::eager::EagerFiles;
+pub(super) use self::flights::Flights;
+use super::client::{Answer, Ask, FetchError};
+use super::infos::PATH;
+use super::{Mirror, Upstream};
+use crate::files::Arriving;
+use crate::marshal::gemspec_rz;
+use crate::metrics::{FetchFailure, Outcome};
+use crate::package::{PackageLimits, read};
+use crate::release::Checksum;
+use crate::store::mirror::{MirrorStore, MirroredFile, MirroredRelease};
+use crate::store::{StoreError, StoredFile};
+
+/// Bytes that are gathered before they are written, on a thread that may wait.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Why a file could not be had. Cheap to clone: all who wait for it are told.
+#[derive(Clone, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FileError {
+    #[error("{file} is not here yet, and the upstream {upstream} does not answer: {problem}")]
+    Away { file: String, upstream: String, problem: String },
+    #[error("the upstream {upstream} has no {file}")]
+    Absent { file: String, upstream: String },
+    #[error(
+        "the upstream {upstream} sends another {file} than its index says; it is not passed on"
+    )]
+    Checksum { file: String, upstream: String },
+    #[error(
+        "the upstream {upstream} sends {file} with more than {max} bytes (gems.limits.gem_bytes_max)"
+    )]
+    TooLong { file: String, upstream: String, max: u64 },
+    #[error("{0}")]
+    Full(String),
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+}
+
+impl From<StoreError> for FileError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl<S: MirrorStore> Mirror<S> {
+    /// None: there is no such release, or it is private.
+    pub(super) async fn fetch_file(
+        &self,
+        full_name: &str,
+    ) -> Result<Option<StoredFile>, FileError> {
+        let Some(release) = self.store.mirrored(full_name).await? else { return Ok(None) };
+        // The index was taken under a policy that may have changed a moment ago.
+        if self.policy.load().is_private(release.name.as_str()) {
+            return Ok(None);
+        }
+        if let Some(bytes) = release.bytes {
+            return Ok(Some(StoredFile { checksum: release.checksum, bytes }));
+        }
+        let Some(upstream) = self.upstream(&release.upstream) else {
+            return Err(FileError::Away {
+                file: full_name.to_owned(),
+                upstream: release.upstream,
+                problem: "it is not in gems.mirror.upstreams any more".to_owned(),
+            });
+        };
+        let flight = self.flights.flight(release.checksum);
+        let fetched = flight
+            .get_or_init(|| async {
+                let _permit = self.flights.permit().map_err(|full| {
+                    self.metrics.file(Outcome::Full);
+                    FileError::Full(full.to_string())
+                })?;
+                upstream.client.check_health().map_err(|error| away(&release, &error))?;
+                self.fetch_release(upstream, &release).await
+            })
+            .await
+            .clone();
+        self.flights.landed(release.checksum, &flight);
+        fetched.map(Some)
+    }
+
+    /// Fetches a file, checks it and keeps it.
+    async fn fetch_release(
+        &self,
+        upstream: &Upstream,
+        release: &MirroredRelease,
+    ) -> Result<StoredFile, FileError> {
+        let fetched = self.fetch_without_count(upstream, release).await;
+        self.metrics.file(match &fetched {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        });
+        if let Err(error @ FileError::Checksum { .. }) = &fetched {
+            upstream.metrics.failed(FetchFailure::Digest);
+            tracing::error!(%error, "a file is not what the index says");
+        }
+        fetched
+    }
+
+    async fn fetch_without_count(
+        &self,
+        upstream: &Upstream,
+        release: &MirroredRelease,
+    ) -> Result<StoredFile, FileError> {
+        let full_name = full_name(release);
+        let path = format!("/gems/{}.gem", utf8_percent_encode(&full_name, PATH));
+        let ask = Ask::all(&path, self.limits.download_timeout);
+        let answer = upstream.client.get(&ask).await.map_err(|error| away(release, &error))?;
+        if answer.status().as_u16() != 200 {
+            return Err(FileError::Absent { file: full_name, upstream: release.upstream.clone() });
+        }
+        let (file, bytes, checksum) = self.receive(answer, release).await?;
+        if checksum != release.checksum {
+            return Err(FileError::Checksum {
+                file: full_name,
+                upstream: release.upstream.clone(),
+            });
+        }
+        let (files, limits) = (self.files.clone(), self.package.clone());
+        let specification = blocking(move || {
+            let (file, specification) = specification(file, &limits)?;
+            files.keep(file, checksum)?;
+            Ok(specification)
+        })
+        .await?;
+        let file = MirroredFile { bytes, specification };
+        self.store.keep_file(release, file).await?;
+        Ok(StoredFile { checksum, bytes })
+    }
+
+    async fn receive(
+        &self,
+        mut answer: Answer,
+        release: &MirroredRelease,
+    ) -> Result<(Arriving, u64, Checksum), FileError> {
+        let max = self.package.gem_bytes_max;
+        let files = self.files.clone();
+        let mut file = blocking(move || files.arrive()).await?;
+        let (mut digest, mut bytes, mut waiting) = (Sha256::new(), 0, Vec::new());
+        loop {
+            let chunk = answer.chunk().await.map_err(|error| away(release, &error))?;
+            let is_end = chunk.is_none();
+            if let Some(chunk) = chunk {
+                bytes += chunk.len() as u64;
+                if bytes > max {
+                    let (file, upstream) = (full_name(release), release.upstream.clone());
+                    return Err(FileError::TooLong { file, upstream, max });
+                }
+                digest.update(&chunk);
+                waiting.extend_from_slice(&chunk);
+            }
+            if is_end || waiting.len() >= WRITE_BYTES {
+                let piece = std::mem::take(&mut waiting);
+                file = blocking(move || file.write(&piece).map(|()| file)).await?;
+            }
+            if is_end {
+                return Ok((file, bytes, Checksum(digest.finalize().into())));
+            }
+        }
+    }
+}
+
+/// The specification in a file, for clients of older kinds and for readers. Of some old gems it
+/// can't be read by today's rules; they are served all the same: they are what the index says.
+#[expect(clippy::type_complexity, reason = "the file comes back with what was read of it")]
+fn specification(
+    mut file: Arriving,
+    limits: &PackageLimits,
+) -> io::Result<(Arriving, Option<(Vec<u8>, String)>)> {
+    let read = read(file.read_again()?, limits);
+    let specification = read.ok().and_then(|package| {
+        let about = serde_json::to_string(&package.specification.about).ok()?;
+        Some((gemspec_rz(&package.specification), about))
+    });
+    Ok((file, specification))
+}
+
+pub(super) fn full_name(release: &MirroredRelease) -> String {
+    format!("{}-{}", release.name, release.identity)
+}
+
+fn away(release: &MirroredRelease, error: &FetchError) -> FileError {
+    FileError::Away {
+        file: format!("{}.gem", full_name(release)),
+        upstream: release.upstream.clone(),
+        problem: error.to_string(),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, FileError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
+    done.map_err(|error| {
+        let path = "the folder of .gem files".to_owned();
+        StoreError::Io { path, error }.into()
+    })
+}

@@ -1,0 +1,64 @@
+//! All files of an upstream, fetched without being asked for.
+
+use super::FileError;
+use crate::mirror::error::Problem;
+use crate::mirror::progress::{Phase, Progress};
+use crate::mirror::{Mirror, Upstream};
+use crate::store::mirror::{MirrorStore, MirroredRelease};
+
+/// Releases of one page.
+const PAGE: usize = 1_000;
+
+/// What came of fetching all files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EagerFiles {
+    pub fetched: u64,
+    /// They are tried again the next time.
+    pub failed: u64,
+}
+
+impl<S: MirrorStore> Mirror<S> {
+    pub(in crate::mirror) async fn fetch_missing(
+        &self,
+        upstream: &Upstream,
+        progress: Progress<'_>,
+    ) -> Result<EagerFiles, Problem> {
+        let (mut done, mut failures) = (EagerFiles::default(), 0);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let page = self.store.missing_files(upstream.name.as_str(), from, PAGE).await?;
+            for release in &page.releases {
+                match self.fetch_missing_file(upstream, release).await {
+                    Ok(()) => {
+                        done.fetched += 1;
+                        failures = 0;
+                    }
+                    Err(FileError::Store(error)) => return Err(Problem::Fetch(error.to_string())),
+                    Err(error) => {
+                        tracing::warn!(%error, "a file was not fetched");
+                        done.failed += 1;
+                        failures += 1;
+                        if failures >= self.limits.failures_max {
+                            return Err(Problem::Fetch(error.to_string()));
+                        }
+                    }
+                }
+                progress.report(upstream, Phase::Files, done.fetched, None);
+            }
+            next = page.next;
+        }
+        Ok(done)
+    }
+
+    /// One at a time: whoever asks for a file should find the upstream free.
+    async fn fetch_missing_file(
+        &self,
+        upstream: &Upstream,
+        release: &MirroredRelease,
+    ) -> Result<(), FileError> {
+        if self.policy.load().is_private(release.name.as_str()) {
+            return Ok(());
+        }
+        self.fetch_release(upstream, release).await.map(drop)
+    }
+}

@@ -1,0 +1,190 @@
+//! Hooks that are due: looked into, and taken out of the inbox or put off.
+
+use std::time::Duration;
+
+use crate::index::digest::Digests;
+use crate::metrics::Outcome;
+use crate::mirror::backoff::Backoff;
+use crate::mirror::client::Ask;
+use crate::mirror::infos::info_path;
+use crate::mirror::progress::Progress;
+use crate::mirror::read::read_info;
+use crate::mirror::versions::Look;
+use crate::mirror::{Mirror, MirrorError, Problem, Upstream};
+use crate::store::StoreError;
+use crate::store::mirror::{Hook, HookKind, MirrorStore, Noted};
+
+/// What was done about hooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HooksDone {
+    /// What they tell is so here, or is not to be.
+    pub done: u64,
+    /// They are tried again.
+    pub put_off: u64,
+    /// They were tried as often as they may be.
+    pub given_up: u64,
+}
+
+impl<S: MirrorStore> Mirror<S> {
+    /// Works off the hooks that are due, in their order.
+    ///
+    /// # Errors
+    /// The store fails. An upstream that is away puts its hooks off.
+    pub async fn work_off_hooks(&self) -> Result<HooksDone, StoreError> {
+        let mut done = HooksDone::default();
+        loop {
+            let now = self.clock.now();
+            let due = self.store.due_hooks(now, self.limits.hook_batch.max(1)).await?;
+            if due.is_empty() {
+                self.metrics.hooks_waiting(self.store.waiting_hooks().await?);
+                return Ok(done);
+            }
+            for (upstream, hooks) in by_upstream(due) {
+                self.settle(&upstream, hooks, &mut done).await?;
+            }
+        }
+    }
+
+    async fn settle(
+        &self,
+        upstream: &str,
+        hooks: Vec<Hook>,
+        done: &mut HooksDone,
+    ) -> Result<(), StoreError> {
+        let Some(upstream) = self.upstream(upstream) else {
+            tracing::warn!(upstream, hooks = hooks.len(), "webhooks of a former upstream are left");
+            done.given_up += hooks.len() as u64;
+            return self.store.settle_hooks(ids(&hooks), Vec::new()).await;
+        };
+        let left = self.unsettled(upstream, hooks, done).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.look(upstream, Look::FreshTail, Progress::NONE).await {
+            return self.put_off(left, &error.to_string(), done).await;
+        }
+        let left = self.unsettled(upstream, left, done).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        // Their /versions may be behind: some are put together seldom, and kept by caches.
+        if let Err(error) = self.look_directly(upstream, &left).await {
+            return self.put_off(left, &error.to_string(), done).await;
+        }
+        let left = self.unsettled(upstream, left, done).await?;
+        self.put_off(left, "the upstream itself does not have it", done).await
+    }
+
+    /// Takes those out of the inbox that are so here; answers with the others.
+    async fn unsettled(
+        &self,
+        upstream: &Upstream,
+        hooks: Vec<Hook>,
+        done: &mut HooksDone,
+    ) -> Result<Vec<Hook>, StoreError> {
+        let (mut settled, mut left) = (Vec::new(), Vec::new());
+        for hook in hooks {
+            match self.is_settled(upstream, &hook).await? {
+                true => settled.push(hook),
+                false => left.push(hook),
+            }
+        }
+        let now = self.clock.now();
+        if !settled.is_empty() {
+            self.store.settle_hooks(ids(&settled), Vec::new()).await?;
+        }
+        for hook in &settled {
+            self.metrics.hook_done(now.since(hook.hook.received_at));
+        }
+        done.done += settled.len() as u64;
+        Ok(left)
+    }
+
+    async fn is_settled(&self, upstream: &Upstream, hook: &Hook) -> Result<bool, StoreError> {
+        let hook = &hook.hook;
+        // Nothing is asked about a private name: not even that it is one is told.
+        if self.policy.load().is_private(hook.name.as_str())
+            || self.store.refusal(upstream.name.as_str(), &hook.name).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let is_here = self.store.has_release(&hook.name, &hook.identity).await?;
+        Ok(is_here == (hook.kind == HookKind::Added))
+    }
+
+    /// Asks for the `/info` of each name; what says what its hooks say is noted as if `/versions` had
+    /// it, and goes the way of all.
+    async fn look_directly(&self, upstream: &Upstream, hooks: &[Hook]) -> Result<(), MirrorError> {
+        let turn = upstream.turn.lock().await;
+        let looked = self.note_infos(upstream, hooks).await;
+        drop(turn);
+        looked.map_err(|problem| problem.of(&upstream.name))?;
+        self.look(upstream, Look::FreshTail, Progress::NONE).await.map(drop)
+    }
+
+    async fn note_infos(&self, upstream: &Upstream, hooks: &[Hook]) -> Result<(), Problem> {
+        let mut names: Vec<_> = hooks.iter().map(|hook| &hook.hook.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let path = info_path(name.as_str());
+            let ask = Ask { is_fresh: true, ..Ask::all(&path, self.limits.info_timeout) };
+            let (status, text) = upstream.client.text(&ask, self.limits.info_bytes_max).await?;
+            let Ok(info) = read_info(&text) else { continue };
+            let of_name = hooks.iter().map(|hook| &hook.hook).filter(|hook| hook.name == *name);
+            let mut says = of_name.map(|hook| {
+                let has = info.releases.iter().any(|it| it.identity == hook.identity);
+                has == (hook.kind == HookKind::Added)
+            });
+            if status.as_u16() == 200 && says.any(|says| says) {
+                let noted = Noted { name: name.clone(), md5: Some(Digests::of(&text).md5) };
+                self.store.note(upstream.name.as_str(), vec![noted], None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_off(
+        &self,
+        hooks: Vec<Hook>,
+        reason: &str,
+        done: &mut HooksDone,
+    ) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        let (mut given_up, mut later) = (Vec::new(), Vec::new());
+        for hook in hooks {
+            if hook.attempts + 1 >= self.limits.hook_attempts_max {
+                let gem = format!("{}-{}", hook.hook.name, hook.hook.identity);
+                tracing::warn!(gem, reason, "a webhook is given up; the next comparison tells");
+                self.metrics.hook(Outcome::GivenUp);
+                given_up.push(hook.id);
+            } else {
+                // Never at once: whoever works off what is due would not come to an end.
+                let wait = backoff.after(hook.attempts).max(LEAST_WAIT);
+                later.push((hook.id, now + wait));
+            }
+        }
+        done.given_up += given_up.len() as u64;
+        done.put_off += later.len() as u64;
+        self.store.settle_hooks(given_up, later).await
+    }
+}
+
+const LEAST_WAIT: Duration = Duration::from_millis(10);
+
+fn ids(hooks: &[Hook]) -> Vec<u64> {
+    hooks.iter().map(|hook| hook.id).collect()
+}
+
+/// In the order in which each first comes.
+fn by_upstream(hooks: Vec<Hook>) -> Vec<(String, Vec<Hook>)> {
+    let mut all: Vec<(String, Vec<Hook>)> = Vec::new();
+    for hook in hooks {
+        match all.iter_mut().find(|(upstream, _)| *upstream == hook.hook.upstream) {
+            Some((_, hooks)) => hooks.push(hook),
+            None => all.push((hook.hook.upstream.clone(), vec![hook])),
+        }
+    }
+    all
+}

@@ -1,0 +1,175 @@
+//! A look at an upstream: what its `/versions` says, and then what it says of the names that have
+//! changed.
+
+use weir_base::clock::Timestamp;
+
+use super::error::{MirrorError, Problem};
+use super::files::EagerFiles;
+use super::infos::Work;
+use super::progress::{Progress, SyncProgress};
+use super::settings::FilesWhen;
+use super::versions::{Look, Read};
+use super::{Mirror, Upstream};
+use crate::store::mirror::MirrorStore;
+
+/// Looks at an upstream one after another while it changes under our eyes.
+const ROUNDS_MAX: u32 = 3;
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What has changed since the last time.
+    Changes,
+    /// Everything is compared.
+    Everything,
+}
+
+/// What came of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The first thing that was read.
+    pub read: Read,
+    pub work: Work,
+    /// When files are fetched eagerly.
+    pub files: EagerFiles,
+    pub requests: u64,
+    pub received_bytes: u64,
+}
+
+impl Looked {
+    /// Whether all that the upstream has is here, but what is not to be.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.work.mismatched == 0 && self.work.failed == 0 && self.work.waiting == 0
+    }
+}
+
+impl<S: MirrorStore> Mirror<S> {
+    /// Looks at each upstream once, in their order.
+    ///
+    /// # Errors
+    /// For each upstream by itself: one that is away does not keep the others from being read.
+    pub async fn sync_once(
+        &self,
+        scope: Scope,
+        progress: Progress<'_>,
+    ) -> Vec<Result<Looked, MirrorError>> {
+        let mut all = Vec::new();
+        for upstream in &self.upstreams {
+            let look = match scope {
+                Scope::Changes => Look::Tail,
+                Scope::Everything => Look::Whole,
+            };
+            let looked = self.look(upstream, look, progress).await;
+            all.push(match looked {
+                Ok(looked) if self.settings.files == FilesWhen::Eagerly => {
+                    self.with_files(upstream, looked, progress).await
+                }
+                looked => looked,
+            });
+        }
+        all
+    }
+
+    async fn with_files(
+        &self,
+        upstream: &Upstream,
+        looked: Looked,
+        progress: Progress<'_>,
+    ) -> Result<Looked, MirrorError> {
+        let before = upstream.metrics.traffic();
+        let files = self.fetch_missing(upstream, progress).await;
+        let files = files.map_err(|problem| problem.of(&upstream.name))?;
+        let after = upstream.metrics.traffic();
+        Ok(Looked {
+            files,
+            requests: looked.requests + after.0 - before.0,
+            received_bytes: looked.received_bytes + after.1 - before.1,
+            ..looked
+        })
+    }
+
+    pub(super) async fn look(
+        &self,
+        upstream: &Upstream,
+        look: Look,
+        progress: Progress<'_>,
+    ) -> Result<Looked, MirrorError> {
+        let _turn = upstream.turn.lock().await;
+        let start = self.clock.now();
+        let watching = |at: SyncProgress| {
+            upstream.change_state(|state| state.phase = Some(at.phase));
+            (progress.0)(at);
+        };
+        let looked = match self.in_force().await {
+            Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
+            Err(error) => Err(error.into()),
+        };
+        self.tell(upstream, look, start, &looked).await;
+        looked.map_err(|problem| problem.of(&upstream.name))
+    }
+
+    async fn rounds(
+        &self,
+        upstream: &Upstream,
+        look: Look,
+        progress: Progress<'_>,
+    ) -> Result<Looked, Problem> {
+        let before = upstream.metrics.traffic();
+        let read = self.read_versions(upstream, look, progress).await?;
+        let is_fresh = look == Look::FreshTail;
+        let mut work = self.work_off(upstream, is_fresh, read.names(), progress).await?;
+        let mut round = 1;
+        // The upstream has changed since its /versions was read.
+        while work.mismatched > 0 && round < ROUNDS_MAX {
+            round += 1;
+            let read = self.read_versions(upstream, Look::FreshTail, progress).await?;
+            let again = self.work_off(upstream, true, read.names(), progress).await?;
+            work = Work { applied: work.applied.and(&again.applied), ..again };
+        }
+        let after = upstream.metrics.traffic();
+        let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);
+        Ok(Looked { read, work, files: EagerFiles::default(), requests, received_bytes })
+    }
+
+    async fn tell(
+        &self,
+        upstream: &Upstream,
+        look: Look,
+        start: Timestamp,
+        looked: &Result<Looked, Problem>,
+    ) {
+        let now = self.clock.now();
+        // Counting reads all names: not for each look that finds nothing.
+        let is_idle = upstream.state().last_look.is_some()
+            && looked.as_ref().is_ok_and(|looked| looked.work == Work::default());
+        if !is_idle && let Ok(counts) = self.store.counts(upstream.name.as_str()).await {
+            upstream.metrics.counted(&counts);
+        }
+        upstream.change_state(|state| {
+            state.phase = None;
+            state.last_look = Some(now);
+            state.last_error = looked.as_ref().err().map(ToString::to_string);
+            if let Ok(looked) = looked {
+                if looked.is_complete() {
+                    state.last_success = Some(start);
+                }
+                if look == Look::Whole || matches!(looked.read, Read::Whole(_)) {
+                    state.last_compared = Some(start);
+                }
+            }
+        });
+        upstream.metrics.looked(now.since(start), upstream.state().last_success, now);
+        let name = upstream.name.as_str();
+        match looked {
+            Ok(Looked { read: Read::Unchanged, .. }) => {}
+            Ok(looked) => tracing::info!(upstream = name, ?looked, "an upstream was read"),
+            Err(error) => {
+                if let Some(failure) = error.failure() {
+                    upstream.metrics.failed(failure);
+                }
+                tracing::warn!(upstream = name, %error, "an upstream was not read");
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The namespace policy: which names never come from an upstream, and which only from a certain one.
+//!
+//! A file of lines; the first line that matches a name decides:
+//!
+//! ```text
+//! # Ours, whether or not they were pushed already.
+//! private acme-*
+//! private billing
+//! # Only from there, even when another upstream has it too.
+//! from contribsys sidekiq-pro
+//! ```
+//!
+//! What was pushed or imported here is private without a line. Names are compared without regard to
+//! case, and `_` is `-`: what could be taken for a private name does not come either.
+
+use std::str::FromStr;
+
+use weir_base::switch::Pattern;
+
+use super::settings::{UpstreamName, UpstreamNameError};
+
+/// Bytes of a policy.
+pub const POLICY_BYTES_MAX: usize = 1 << 20;
+
+/// Whose names are whose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    rules: Vec<(Pattern, Rule)>,
+}
+
+/// What a line says of the names that it matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// They never come from an upstream.
+    Private,
+    /// They come from no other upstream.
+    From(UpstreamName),
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PolicyError {
+    #[error("the policy has more than {POLICY_BYTES_MAX} bytes")]
+    TooLong,
+    #[error(
+        "line {line} of the policy: {text:?} is neither `private PATTERN` nor \
+         `from UPSTREAM PATTERN`"
+    )]
+    Line { line: usize, text: String },
+    #[error("line {line} of the policy: the pattern {text:?}: {problem}")]
+    Pattern { line: usize, text: String, problem: String },
+    #[error("line {line} of the policy: {error}")]
+    Upstream { line: usize, error: UpstreamNameError },
+    #[error("the policy names the upstream {0}, which is not in gems.mirror.upstreams")]
+    Unknown(UpstreamName),
+}
+
+impl Policy {
+    /// What it says of a name; None: nothing.
+    #[must_use]
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        let name = folded(name);
+        self.rules.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, rule)| rule)
+    }
+
+    /// Whether a name never comes from an upstream.
+    #[must_use]
+    pub fn is_private(&self, name: &str) -> bool {
+        self.rule(name) == Some(&Rule::Private)
+    }
+
+    /// Says whether all upstreams that it names are there.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn check(&self, upstreams: &[UpstreamName]) -> Result<(), PolicyError> {
+        for (_, rule) in &self.rules {
+            if let Rule::From(upstream) = rule
+                && !upstreams.contains(upstream)
+            {
+                return Err(PolicyError::Unknown(upstream.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        if text.len() > POLICY_BYTES_MAX {
+            return Err(PolicyError::TooLong);
+        }
+        let mut rules = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim_ascii();
+            if !text.is_empty() && !text.starts_with('#') {
+                rules.push(parse_line(line, text)?);
+            }
+        }
+        Ok(Self { rules })
+    }
+}
+
+fn parse_line(line: usize, text: &str) -> Result<(Pattern, Rule), PolicyError> {
+    let words: Vec<_> = text.split_ascii_whitespace().collect();
+    let (pattern, rule) = match words[..] {
+        ["private", pattern] => (pattern, Rule::Private),
+        ["from", upstream, pattern] => {
+            let upstream = upstream.parse();
+            let upstream = upstream.map_err(|error| PolicyError::Upstream { line, error })?;
+            (pattern, Rule::From(upstream))
+        }
+        _ => return Err(PolicyError::Line { line, text: text.to_owned() }),
+    };
+    let wrong = |problem: String| PolicyError::Pattern { line, text: pattern.to_owned(), problem };
+    if let Some(character) = pattern.chars().find(|it| !is_pattern_character(*it)) {
+        return Err(wrong(format!("no name has {character:?}; only * stands for any text")));
+    }
+    let pattern = folded(pattern)
+        .parse()
+        .map_err(|error: weir_base::switch::PatternError| wrong(error.to_string()))?;
+    Ok((pattern, rule))
+}
+
+fn is_pattern_character(character: char) -> bool {
+    character == '*' || crate::name::is_name_character(character)
+}
+
+fn folded(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_matches_decides() {
+        let text = "# ours\n\nprivate acme-secret-*\n  from pro acme-*  \nprivate *-internal\n";
+        let policy: Policy = text.parse().unwrap();
+        let pro = Rule::From("pro".parse().unwrap());
+        for (name, expected) in [
+            ("acme-secret-x", Some(&Rule::Private)),
+            ("ACME_secret-x", Some(&Rule::Private)),
+            ("acme-web", Some(&pro)),
+            ("acme-web-internal", Some(&pro)),
+            ("shop_Internal", Some(&Rule::Private)),
+            ("rack", None),
+        ] {
+            assert_eq!(policy.rule(name), expected, "{name}");
+        }
+        assert!(policy.is_private("acme-secret-x") && !policy.is_private("acme-web"));
+    }
+
+    #[test]
+    fn each_mistake_is_told_by_its_line() {
+        for (text, expected) in [
+            ("\nprivat a", "line 2 of the policy: \"privat a\" is neither"),
+            ("private", "is neither"),
+            ("private a b", "is neither"),
+            ("private a/b", "the pattern \"a/b\": no name has '/'"),
+            ("private [a-z]*", "no name has '['"),
+            ("from a/b c", "line 1 of the policy"),
+        ] {
+            let error = text.parse::<Policy>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(" ".repeat(POLICY_BYTES_MAX + 1).parse::<Policy>(), Err(PolicyError::TooLong));
+        let policy: Policy = "from pro x".parse().unwrap();
+        let (pro, other) = ("pro".parse().unwrap(), "other".parse().unwrap());
+        assert_eq!(policy.check(&[other]), Err(PolicyError::Unknown(pro)));
+    }
+}

@@ -1,0 +1,109 @@
+//! When upstreams are looked at: at the start, every `interval`, sooner after a failure, and at once
+//! when a webhook has come.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_base::shutdown::Shutdown;
+
+use super::backoff::{Backoff, jittered};
+use super::progress::Progress;
+use super::settings::FilesWhen;
+use super::versions::Look;
+use super::{Mirror, Upstream};
+use crate::store::mirror::MirrorStore;
+
+/// How long after a failure of the store itself it is tried again.
+const STORE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long to wait for hooks when none is in the inbox; another process may have put one there.
+const HOOKS_WAIT: Duration = Duration::from_secs(60);
+
+impl<S: MirrorStore> Mirror<S> {
+    /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
+    /// the next start goes on from there.
+    pub async fn run(&self, shutdown: &Shutdown) {
+        let work = Box::pin(async {
+            tokio::join!(self.run_looks(), self.run_hooks(), self.run_files());
+        });
+        tokio::select! {
+            () = shutdown.requested() => {}
+            () = work => {}
+        }
+    }
+
+    /// Hooks don't wait for looks: another upstream may be silent for long.
+    async fn run_hooks(&self) {
+        loop {
+            let now = self.clock.now();
+            let wait = match self.store.next_hook().await {
+                Ok(Some(due)) => due.since(now),
+                Ok(None) => HOOKS_WAIT,
+                Err(_) => STORE_WAIT,
+            };
+            tokio::select! {
+                () = self.inbox.arrived.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+            if let Err(error) = self.work_off_hooks().await {
+                tracing::error!(%error, "webhooks were not worked off");
+                tokio::time::sleep(STORE_WAIT).await;
+            }
+        }
+    }
+
+    async fn run_looks(&self) {
+        let mut backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        // At random, so that mirrors that were started together don't compare together.
+        let first_comparison = self.clock.now() + jittered(self.settings.reconcile_interval);
+        loop {
+            let is_complete = self.look_at_all(first_comparison).await;
+            let wait = match is_complete {
+                true => {
+                    backoff.reset();
+                    self.settings.interval
+                }
+                false => backoff.next().min(self.settings.interval),
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn look_at_all(&self, first_comparison: Timestamp) -> bool {
+        let mut is_complete = true;
+        for upstream in &self.upstreams {
+            let look = self.kind_of_look(upstream, first_comparison);
+            let looked = self.look(upstream, look, Progress::NONE).await;
+            is_complete &= looked.is_ok_and(|looked| looked.is_complete());
+        }
+        self.looked.notify_one();
+        is_complete
+    }
+
+    fn kind_of_look(&self, upstream: &Upstream, first_comparison: Timestamp) -> Look {
+        let next = match upstream.last_compared() {
+            Some(last) => last + self.settings.reconcile_interval,
+            None => first_comparison,
+        };
+        match self.clock.now() >= next {
+            true => Look::Whole,
+            false => Look::Tail,
+        }
+    }
+
+    /// Files are fetched beside the index: there may be hours of them.
+    async fn run_files(&self) {
+        loop {
+            self.looked.notified().await;
+            if self.settings.files == FilesWhen::OnDemand {
+                continue;
+            }
+            for upstream in &self.upstreams {
+                if let Err(error) = self.fetch_missing(upstream, Progress::NONE).await {
+                    let upstream = upstream.name.as_str();
+                    tracing::warn!(upstream, %error, "not all files were fetched");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `[gems.mirror]`: where gems of others come from, and the limits.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use weir_base::secret::Secret;
+
+pub use super::client::{Trust, TrustError, UpstreamUrl, UpstreamUrlError};
+
+/// Upstreams of one mirror.
+pub const UPSTREAMS_MAX: usize = 8;
+/// Bytes of an upstream's name.
+pub const UPSTREAM_NAME_BYTES_MAX: usize = 40;
+
+/// Where gems of others come from.
+#[derive(Clone, Debug)]
+pub struct MirrorSettings {
+    /// At most [`UPSTREAMS_MAX`]. A name that several have comes from the first of them.
+    pub upstreams: Vec<UpstreamSettings>,
+    pub files: FilesWhen,
+    /// How long after a look at `/versions` the next one comes. Webhooks don't wait for it.
+    pub interval: Duration,
+    /// How long after all of `/versions` was compared it is compared again.
+    pub reconcile_interval: Duration,
+    /// Whose certificates upstreams may show.
+    pub trust: Trust,
+    pub limits: MirrorLimits,
+}
+
+/// `[[gems.mirror.upstreams]]`.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// For the policy, metrics and pages. What came from it belongs to this name.
+    pub name: UpstreamName,
+    pub url: UpstreamUrl,
+    /// `USER:PASSWORD`, sent to the upstream's own host alone.
+    pub credentials: Option<Secret>,
+    /// What its webhooks prove themselves with: the API key of rubygems.org's, the token of the
+    /// Bundler API's. None: it sends none.
+    pub hook_secret: Option<Secret>,
+}
+
+/// When `.gem` files are fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilesWhen {
+    /// When somebody asks for one; then it is kept.
+    #[default]
+    OnDemand,
+    /// All, after the index.
+    Eagerly,
+}
+
+/// `[gems.mirror.limits]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorLimits {
+    /// Requests to one upstream at once while the index is read.
+    pub requests_max: usize,
+    /// `.gem` files that are fetched at once because somebody asks. One more gets 503.
+    pub file_fetches_max: u32,
+    /// Bytes of all of `/versions`.
+    pub versions_bytes_max: u64,
+    /// Names of one upstream.
+    pub names_max: usize,
+    /// Names that may be gone from an upstream's list at once. More look like an upstream that has
+    /// lost its own data, and nothing is taken away.
+    pub names_gone_max: usize,
+    /// Bytes of one line of `/versions`.
+    pub line_bytes_max: usize,
+    /// Lines of `/versions` that can't be read, before it is taken for no index.
+    pub malformed_lines_max: u64,
+    /// Bytes of one `/info`.
+    pub info_bytes_max: usize,
+    /// Gems that are applied in one transaction.
+    pub batch_gems: usize,
+    /// Bytes of infos that are gathered for one transaction.
+    pub batch_bytes: usize,
+    /// Requests that fail one after another before a look is given up.
+    pub failures_max: u32,
+    /// Attempts of one request.
+    pub attempts_max: u32,
+    pub connect_timeout: Duration,
+    /// How long an upstream may be silent, before an answer and in the middle of it.
+    pub silence_timeout: Duration,
+    /// How long an `/info` may take.
+    pub info_timeout: Duration,
+    /// How long `/versions` or a `.gem` file may take.
+    pub download_timeout: Duration,
+    /// The first wait after a failure; it doubles.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    /// Hooks that wait. One more gets 503, and is sent again.
+    pub hooks_waiting_max: u64,
+    /// Attempts of one hook; the next comparison finds what it told.
+    pub hook_attempts_max: u32,
+    /// Hooks that are worked off together.
+    pub hook_batch: usize,
+}
+
+/// The name of an upstream: letters, digits, `-`, `_`, `.`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UpstreamName(Box<str>);
+
+/// The text is no name of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no name of an upstream: 1 to {UPSTREAM_NAME_BYTES_MAX} letters, digits, '-', '_' and \
+     '.', for example \"rubygems\""
+)]
+pub struct UpstreamNameError(pub String);
+
+impl MirrorSettings {
+    /// Everything as it is by default, with these upstreams.
+    #[must_use]
+    pub fn new(upstreams: Vec<UpstreamSettings>) -> Self {
+        Self {
+            upstreams,
+            files: FilesWhen::OnDemand,
+            interval: Duration::from_secs(60),
+            // All of rubygems.org's is 22 MB.
+            reconcile_interval: Duration::from_secs(3_600),
+            trust: Trust::public(),
+            limits: MirrorLimits::default(),
+        }
+    }
+}
+
+impl Default for MirrorLimits {
+    fn default() -> Self {
+        Self {
+            requests_max: 16,
+            file_fetches_max: 32,
+            // Ten times that of rubygems.org.
+            versions_bytes_max: 256 << 20,
+            // Five times those of rubygems.org; each takes some 80 bytes while all are compared.
+            names_max: 1_000_000,
+            // On rubygems.org some names a day.
+            names_gone_max: 1_000,
+            // A gem of 4,000 releases has 60 KB in a baseline.
+            line_bytes_max: 4 << 20,
+            malformed_lines_max: 1_000,
+            // The largest real ones have 1.5 MB.
+            info_bytes_max: 16 << 20,
+            batch_gems: 500,
+            batch_bytes: 4 << 20,
+            failures_max: 8,
+            attempts_max: 3,
+            connect_timeout: Duration::from_secs(10),
+            silence_timeout: Duration::from_secs(30),
+            info_timeout: Duration::from_secs(60),
+            download_timeout: Duration::from_secs(900),
+            backoff_min: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(60),
+            hooks_waiting_max: 100_000,
+            hook_attempts_max: 10,
+            hook_batch: 500,
+        }
+    }
+}
+
+impl UpstreamName {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UpstreamName {
+    type Err = UpstreamNameError;
+
+    fn from_str(text: &str) -> Result<Self, UpstreamNameError> {
+        let is_name = (1..=UPSTREAM_NAME_BYTES_MAX).contains(&text.len())
+            && text.chars().all(crate::name::is_name_character);
+        match is_name {
+            true => Ok(Self(text.into())),
+            false => Err(UpstreamNameError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for UpstreamName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}

@@ -1,0 +1,51 @@
+//! How a mirror is, for pages and commands.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use super::progress::Phase;
+use crate::store::mirror::{MirrorCounts, Refusal};
+
+/// How a mirror is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorState {
+    /// In their order.
+    pub upstreams: Vec<UpstreamState>,
+    pub hooks_waiting: u64,
+}
+
+/// How it is with one upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamState {
+    pub name: String,
+    pub url: String,
+    /// What is being done; None: nothing.
+    pub phase: Option<Phase>,
+    pub last_look: Option<Timestamp>,
+    /// When all that it had was here.
+    pub last_success: Option<Timestamp>,
+    /// When all of `/versions` was compared.
+    pub last_compared: Option<Timestamp>,
+    /// Of the last look, if it came to nothing.
+    pub last_error: Option<String>,
+    pub counts: MirrorCounts,
+    /// Names that it lists and that are not taken from it, at most [`REFUSED_NAMES_MAX`]: among them
+    /// those of ours that somebody has published there.
+    pub refused: Vec<(String, Refusal)>,
+    /// Since the start.
+    pub requests: u64,
+    pub received_bytes: u64,
+}
+
+/// Names that a state tells.
+pub const REFUSED_NAMES_MAX: usize = 100;
+
+impl UpstreamState {
+    /// For how long what is here may have been out of date; None: it was never up to date since the
+    /// start.
+    #[must_use]
+    pub fn staleness(&self, now: Timestamp) -> Option<Duration> {
+        self.last_success.map(|at| now.since(at))
+    }
+}

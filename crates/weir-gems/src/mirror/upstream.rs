@@ -1,0 +1,72 @@
+//! Upstreams at run time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_base::clock::Timestamp;
+
+use super::MirrorSetupError;
+use super::client::Client;
+use super::settings::{MirrorSettings, UPSTREAMS_MAX, UpstreamName};
+use super::state::UpstreamState;
+use crate::metrics::{MirrorMetrics, UpstreamMetrics};
+
+/// An upstream at run time.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    pub(super) name: UpstreamName,
+    /// Upstreams that come before it.
+    pub(super) earlier: Vec<UpstreamName>,
+    pub(super) client: Arc<Client>,
+    pub(super) metrics: UpstreamMetrics,
+    /// tokio: held while it is looked at.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// std: held to copy it or to change a field.
+    state: Mutex<UpstreamState>,
+}
+
+pub(super) fn upstreams(
+    settings: &MirrorSettings,
+    metrics: &MirrorMetrics,
+) -> Result<Vec<Upstream>, MirrorSetupError> {
+    if !(1..=UPSTREAMS_MAX).contains(&settings.upstreams.len()) {
+        return Err(MirrorSetupError::Upstreams(settings.upstreams.len()));
+    }
+    let mut all: Vec<Upstream> = Vec::new();
+    for upstream in &settings.upstreams {
+        let earlier: Vec<_> = all.iter().map(|upstream| upstream.name.clone()).collect();
+        if earlier.contains(&upstream.name) {
+            return Err(MirrorSetupError::Twice(upstream.name.clone()));
+        }
+        let metrics = metrics.of(upstream.name.as_str());
+        let client = Client::new(upstream, &settings.trust, &settings.limits, metrics.clone());
+        let state = UpstreamState {
+            name: upstream.name.to_string(),
+            url: upstream.url.to_string(),
+            ..UpstreamState::default()
+        };
+        all.push(Upstream {
+            name: upstream.name.clone(),
+            earlier,
+            client: Arc::new(client),
+            metrics,
+            turn: tokio::sync::Mutex::default(),
+            state: Mutex::new(state),
+        });
+    }
+    Ok(all)
+}
+
+impl Upstream {
+    pub(super) fn state(&self) -> UpstreamState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn change_state(&self, change: impl FnOnce(&mut UpstreamState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// When all of `/versions` was compared.
+    pub(super) fn last_compared(&self) -> Option<Timestamp> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).last_compared
+    }
+}

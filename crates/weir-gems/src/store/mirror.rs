@@ -1,0 +1,174 @@
+//! What a mirror keeps beside the gems, behind a trait of its own: what upstreams' `/versions` say,
+//! how far each was read, where a gem came from, and the inbox of webhooks.
+//!
+//! Promises of every [`MirrorStore`]:
+//! - what an upstream says of a name ([`MirrorStore::note`]) is work until it is applied or refused:
+//!   a crash at any point leaves the work, never half of its result;
+//! - [`MirrorStore::apply`] changes a gem's releases, what follows from them, where it comes from and
+//!   that it is applied in one transaction, and never touches a gem that was pushed or imported here;
+//! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
+//!   name never has releases of two sources;
+//! - a hook that was taken is in the inbox until it is done.
+
+mod changes;
+mod model;
+
+use std::future::Future;
+
+use weir_base::clock::Timestamp;
+
+pub(crate) use self::changes::{Changes, StoredRelease};
+pub use self::model::{
+    Applied, Hook, HookKind, Inbox, MirrorCounts, MirroredFile, MirroredGem, MirroredRelease,
+    MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
+};
+use super::{Store, StoreError};
+use crate::mirror::prefix::{Prefix, PrefixDigest};
+use crate::name::GemName;
+use crate::release::Identity;
+
+/// What a mirror keeps. See the module for the promises.
+pub trait MirrorStore: Store {
+    /// How far `/versions` was read; None: never to its end.
+    fn position(
+        &self,
+        upstream: &str,
+    ) -> impl Future<Output = Result<Option<Position>, StoreError>> + Send;
+
+    /// Notes what lines say, in their order, and how far the text was read, if that is given.
+    fn note(
+        &self,
+        upstream: &str,
+        noted: Vec<Noted>,
+        position: Option<Position>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The digests of all that is noted of an upstream, for each beginning of names.
+    fn noted_digests(
+        &self,
+        upstream: &str,
+    ) -> impl Future<Output = Result<Vec<(Prefix, PrefixDigest)>, StoreError>> + Send;
+
+    /// The names that are noted as there, of one beginning.
+    fn noted(
+        &self,
+        upstream: &str,
+        prefix: Prefix,
+    ) -> impl Future<Output = Result<Vec<Noted>, StoreError>> + Send;
+
+    /// Names to be applied, in the order of their lines, behind the place `after`.
+    fn pending(
+        &self,
+        upstream: &str,
+        after: u64,
+        names_max: usize,
+    ) -> impl Future<Output = Result<Vec<Pending>, StoreError>> + Send;
+
+    /// Names that are not taken: no work until [`MirrorStore::reconsider`].
+    fn refuse(
+        &self,
+        upstream: &str,
+        names: Vec<(GemName, Refusal)>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Why a name is not taken; None: it is, or nothing was decided yet.
+    fn refusal(
+        &self,
+        upstream: &str,
+        name: &GemName,
+    ) -> impl Future<Output = Result<Option<Refusal>, StoreError>> + Send;
+
+    /// Makes work of all that was refused, of all upstreams: what decides may have changed.
+    fn reconsider(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Names that are not taken, and why.
+    fn refused(
+        &self,
+        upstream: &str,
+        names_max: usize,
+    ) -> impl Future<Output = Result<Vec<(String, Refusal)>, StoreError>> + Send;
+
+    /// Makes the gems' releases what the upstream says, and each of them applied.
+    fn apply(
+        &self,
+        upstream: &str,
+        gems: Vec<MirroredGem>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Applied, StoreError>> + Send;
+
+    /// Mirrored names, with their upstreams, page by page; begins with `from` 0.
+    fn origins(
+        &self,
+        from: u64,
+        names_max: usize,
+    ) -> impl Future<Output = Result<Origins, StoreError>> + Send;
+
+    /// Takes away what came from upstreams under these names. They are local from then on.
+    fn disown(
+        &self,
+        names: Vec<GemName>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// How much of an upstream is known.
+    fn counts(
+        &self,
+        upstream: &str,
+    ) -> impl Future<Output = Result<MirrorCounts, StoreError>> + Send;
+
+    /// The release of this full name that is not yanked, if it came from an upstream.
+    fn mirrored(
+        &self,
+        full_name: &str,
+    ) -> impl Future<Output = Result<Option<MirroredRelease>, StoreError>> + Send;
+
+    /// Whether the release is here and not yanked.
+    fn has_release(
+        &self,
+        name: &GemName,
+        identity: &Identity,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Notes that the file of a release is in its place.
+    fn keep_file(
+        &self,
+        release: &MirroredRelease,
+        file: MirroredFile,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Releases of an upstream whose files are not here, page by page; begins with `from` 0. A page
+    /// holds whole gems.
+    fn missing_files(
+        &self,
+        upstream: &str,
+        from: u64,
+        releases_max: usize,
+    ) -> impl Future<Output = Result<MissingFiles, StoreError>> + Send;
+
+    /// Puts hooks into the inbox; they are on disk when this returns.
+    fn take_hooks(
+        &self,
+        hooks: Vec<NewHook>,
+        waiting_max: u64,
+    ) -> impl Future<Output = Result<Inbox, StoreError>> + Send;
+
+    /// Hooks that are due, in the order in which they came.
+    fn due_hooks(
+        &self,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> impl Future<Output = Result<Vec<Hook>, StoreError>> + Send;
+
+    /// When the next hook is due; None: there is none.
+    fn next_hook(&self) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+
+    /// Takes hooks out of the inbox, and puts others off.
+    fn settle_hooks(
+        &self,
+        done: Vec<u64>,
+        later: Vec<(u64, Timestamp)>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// How many hooks wait.
+    fn waiting_hooks(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+}

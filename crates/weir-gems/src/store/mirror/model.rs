@@ -1,0 +1,195 @@
+//! The words of what a mirror keeps.
+
+use weir_base::clock::Timestamp;
+
+use crate::name::GemName;
+use crate::release::{Checksum, Identity, Release};
+
+/// How far an upstream's `/versions` was read: to the end of a text that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes of the text.
+    pub length: u64,
+    /// Where its digests go on ([`crate::index::digest::RunningDigest::save`]).
+    pub digest_state: Vec<u8>,
+    /// Its last bytes: asked for again, they must be the same.
+    pub overlap: Vec<u8>,
+    pub etag: Option<String>,
+}
+
+/// What the last line of a name says; None: the name is not there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    pub name: GemName,
+    /// Of its `/info`.
+    pub md5: Option<[u8; 16]>,
+}
+
+/// Whose a name is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// There is no such gem here.
+    Nobody,
+    /// It was pushed or imported here.
+    Local,
+    /// It came from the upstream of this name.
+    Upstream(String),
+}
+
+/// A name that is to be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its place in the order of what was noted.
+    pub sequence: u64,
+    pub noted: Noted,
+    pub owner: Owner,
+    /// Other upstreams whose `/versions` has it.
+    pub listed_by: Vec<String>,
+}
+
+/// Why a name is not taken from an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The policy says that it is private.
+    Policy,
+    /// It was pushed or imported here.
+    Local,
+    /// The policy says that it comes from another upstream.
+    Bound,
+    /// An upstream that comes earlier has it.
+    Shadowed,
+}
+
+/// A gem as an upstream has it, in the order of its `/info`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirroredGem {
+    pub noted: Noted,
+    /// Those with the time 0 came now.
+    pub releases: Vec<Release>,
+}
+
+/// What [`MirrorStore::apply`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub gems: u64,
+    /// Gems that turned out to be local, and were left alone.
+    pub refused: u64,
+    pub added: u64,
+    pub yanked: u64,
+    /// Releases that say something else than before.
+    pub changed: u64,
+    /// Releases that were left out: their file would have the name of another release's.
+    pub clashing: u64,
+}
+
+/// How much of an upstream is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MirrorCounts {
+    /// Names that its `/versions` has.
+    pub names: u64,
+    /// Names that are neither applied nor refused.
+    pub pending: u64,
+    pub refused: u64,
+}
+
+/// A release that came from an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirroredRelease {
+    pub name: GemName,
+    pub identity: Identity,
+    pub checksum: Checksum,
+    pub upstream: String,
+    /// Length of its file; None: the file is not here.
+    pub bytes: Option<u64>,
+}
+
+/// The file of a mirrored release, which is in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirroredFile {
+    pub bytes: u64,
+    /// `quick/Marshal.4.8/..` and words for readers; None: its specification can't be read.
+    pub specification: Option<(Vec<u8>, String)>,
+}
+
+/// Releases whose files are not here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingFiles {
+    pub releases: Vec<MirroredRelease>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<u64>,
+}
+
+/// Mirrored names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// With the upstreams that they came from.
+    pub names: Vec<(GemName, String)>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<u64>,
+}
+
+/// What a hook says has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum HookKind {
+    Added,
+    Removed,
+}
+
+/// A hook that came from an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewHook {
+    pub upstream: String,
+    pub kind: HookKind,
+    pub name: GemName,
+    pub identity: Identity,
+    pub received_at: Timestamp,
+}
+
+/// A hook in the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    pub id: u64,
+    pub hook: NewHook,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
+/// Whether hooks were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inbox {
+    /// All are on disk.
+    Taken,
+    /// None is: too many wait.
+    Full,
+}
+
+impl Applied {
+    pub(crate) fn add(&mut self, other: &Self) {
+        *self = self.and(other);
+    }
+
+    pub(crate) const fn and(&self, other: &Self) -> Self {
+        Self {
+            gems: self.gems + other.gems,
+            refused: self.refused + other.refused,
+            added: self.added + other.added,
+            yanked: self.yanked + other.yanked,
+            changed: self.changed + other.changed,
+            clashing: self.clashing + other.clashing,
+        }
+    }
+}
+
+impl Refusal {
+    /// For lists and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Local => "local",
+            Self::Bound => "bound",
+            Self::Shadowed => "shadowed",
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a mirror keeps, in the same file as the gems.
+
+mod apply;
+mod changed;
+mod files;
+mod hooks;
+mod noted;
+mod pending;
+mod upstreams;
+
+use weir_base::clock::Timestamp;
+
+pub(super) use self::upstreams::origin_of;
+use super::SqliteStore;
+use crate::mirror::prefix::{Prefix, PrefixDigest};
+use crate::name::GemName;
+use crate::release::Identity;
+use crate::store::StoreError;
+use crate::store::mirror::{
+    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
+    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+};
+
+/// What the mirror adds to the tables.
+pub(super) const TABLES: &str = "
+CREATE TABLE upstreams (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    -- Counts what was noted.
+    sequence INTEGER NOT NULL,
+    -- How far /versions was read; NULL: never to its end.
+    length INTEGER,
+    state BLOB,
+    overlap BLOB,
+    etag TEXT
+) STRICT;
+
+-- What each upstream's /versions says.
+CREATE TABLE upstream_gems (
+    upstream INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    -- NULL: the name is not there any more.
+    md5 BLOB,
+    -- What our releases are.
+    applied BLOB,
+    -- Why it is not taken.
+    refusal INTEGER,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (upstream, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX upstream_gems_pending ON upstream_gems (upstream, sequence)
+    WHERE md5 IS NOT applied AND refusal IS NULL;
+CREATE INDEX upstream_gems_refused ON upstream_gems (upstream, name) WHERE refusal IS NOT NULL;
+
+-- Gems that came from an upstream. All others were pushed or imported here.
+CREATE TABLE origins (
+    gem INTEGER PRIMARY KEY,
+    upstream INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE hooks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    upstream TEXT NOT NULL,
+    is_removal INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    number TEXT NOT NULL,
+    platform TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    due_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX hooks_due ON hooks (due_at);
+";
+
+impl MirrorStore for SqliteStore {
+    async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
+        self.0.read_once(|connection| upstreams::position(connection, upstream))
+    }
+
+    async fn note(
+        &self,
+        upstream: &str,
+        noted: Vec<Noted>,
+        position: Option<Position>,
+    ) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| {
+            inner.write(|it| noted::note(it, &upstream, &noted, position.as_ref()))
+        })
+        .await
+    }
+
+    async fn noted_digests(
+        &self,
+        upstream: &str,
+    ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| noted::digests(it, &upstream))).await
+    }
+
+    async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| noted::of_prefix(it, &upstream, prefix))).await
+    }
+
+    async fn pending(
+        &self,
+        upstream: &str,
+        after: u64,
+        names_max: usize,
+    ) -> Result<Vec<Pending>, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| pending::page(it, &upstream, after, names_max)))
+            .await
+    }
+
+    async fn refuse(
+        &self,
+        upstream: &str,
+        names: Vec<(GemName, Refusal)>,
+    ) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.write(|it| pending::refuse(it, &upstream, &names))).await
+    }
+
+    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
+        self.0.read_once(|connection| pending::refusal(connection, upstream, name))
+    }
+
+    async fn reconsider(&self) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| pending::reconsider(it))).await
+    }
+
+    async fn refused(
+        &self,
+        upstream: &str,
+        names_max: usize,
+    ) -> Result<Vec<(String, Refusal)>, StoreError> {
+        self.0.read_once(|connection| pending::refused(connection, upstream, names_max))
+    }
+
+    async fn apply(
+        &self,
+        upstream: &str,
+        gems: Vec<MirroredGem>,
+        now: Timestamp,
+    ) -> Result<Applied, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.write(|it| apply::apply(it, &upstream, gems, now))).await
+    }
+
+    async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
+        self.blocking(move |inner| inner.read(|it| upstreams::origins(it, from, names_max))).await
+    }
+
+    async fn disown(&self, names: Vec<GemName>, now: Timestamp) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| apply::disown(it, &names, now))).await
+    }
+
+    async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| upstreams::counts(it, &upstream))).await
+    }
+
+    async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
+        self.0.read(|connection| files::mirrored(connection, full_name))
+    }
+
+    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
+        self.0.read(|connection| files::has_release(connection, name, identity))
+    }
+
+    async fn keep_file(
+        &self,
+        release: &MirroredRelease,
+        file: MirroredFile,
+    ) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.blocking(move |inner| inner.write(|it| files::keep(it, &release, &file))).await
+    }
+
+    async fn missing_files(
+        &self,
+        upstream: &str,
+        from: u64,
+        releases_max: usize,
+    ) -> Result<MissingFiles, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| {
+            inner.read(|it| files::missing(it, &upstream, from, releases_max))
+        })
+        .await
+    }
+
+    async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
+        self.blocking(move |inner| inner.write(|it| hooks::take(it, &hooks, waiting_max))).await
+    }
+
+    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
+        self.blocking(move |inner| inner.read(|it| hooks::due(it, now, hooks_max))).await
+    }
+
+    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.0.read_once(hooks::next)
+    }
+
+    async fn settle_hooks(
+        &self,
+        done: Vec<u64>,
+        later: Vec<(u64, Timestamp)>,
+    ) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| hooks::settle(it, &done, &later))).await
+    }
+
+    async fn waiting_hooks(&self) -> Result<u64, StoreError> {
+        self.0.read_once(hooks::waiting)
+    }
+}

@@ -1,0 +1,213 @@
+//! Gems become what an upstream says they are, some in each transaction, and the index with them.
+
+use hashbrown::HashSet;
+use rusqlite::{Connection, params};
+use weir_base::clock::Timestamp;
+
+use super::changed::{clashes, key, replace, stored, yank};
+use super::upstreams::{id_or_new, origin};
+use crate::index::{names, versions};
+use crate::name::GemName;
+use crate::release::Release;
+use crate::store::derived::Derived;
+use crate::store::mirror::{Applied, Changes, MirroredGem, Noted, Refusal, StoredRelease};
+use crate::store::sqlite::index::{self, go_on};
+use crate::store::sqlite::rows;
+use crate::store::sqlite::text_rows::Writing;
+use crate::store::{StoreError, TextKind};
+
+pub(super) fn apply(
+    connection: &Connection,
+    upstream: &str,
+    gems: Vec<MirroredGem>,
+    now: Timestamp,
+) -> Result<Applied, StoreError> {
+    let upstream = id_or_new(connection, upstream)?;
+    let mut work = Work::begin(connection, now)?;
+    for gem in gems {
+        work.gem(upstream, gem)?;
+    }
+    work.finish()
+}
+
+pub(super) fn disown(
+    connection: &Connection,
+    gems: &[GemName],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut work = Work::begin(connection, now)?;
+    for name in gems {
+        let Some(gem) = rows::gem(connection, name.as_str())? else { continue };
+        if origin(connection, gem.id)?.is_none() {
+            continue;
+        }
+        let live = rows::releases(connection, gem.id)?;
+        let line = live.iter().map(|release| format!("-{}", release.identity)).collect();
+        for sql in [
+            "DELETE FROM releases WHERE gem = ?1",
+            "DELETE FROM specifications WHERE gem = ?1",
+            "DELETE FROM origins WHERE gem = ?1",
+        ] {
+            connection.prepare_cached(sql)?.execute([gem.id])?;
+        }
+        work.index(gem, name.as_str(), line)?;
+    }
+    work.finish().map(drop)
+}
+
+/// The texts that list all gems, while gems change.
+struct Work<'a> {
+    connection: &'a Connection,
+    now: Timestamp,
+    versions: Writing<'a>,
+    names: Writing<'a>,
+    /// A name in the middle of `/names` has gone.
+    has_gone: bool,
+    done: Applied,
+}
+
+impl<'a> Work<'a> {
+    fn begin(connection: &'a Connection, now: Timestamp) -> Result<Self, StoreError> {
+        Ok(Self {
+            connection,
+            now,
+            versions: go_on(connection, TextKind::Versions)?,
+            names: go_on(connection, TextKind::Names)?,
+            has_gone: false,
+            done: Applied::default(),
+        })
+    }
+
+    fn finish(self) -> Result<Applied, StoreError> {
+        self.versions.finish()?;
+        self.names.finish()?;
+        if self.has_gone {
+            index::write_names(self.connection)?;
+        }
+        Ok(self.done)
+    }
+
+    fn gem(&mut self, upstream: i64, mirrored: MirroredGem) -> Result<(), StoreError> {
+        let MirroredGem { noted, releases } = mirrored;
+        let known = rows::gem(self.connection, noted.name.as_str())?;
+        let from = match known {
+            Some(gem) => origin(self.connection, gem.id)?,
+            None => None,
+        };
+        if known.is_some() && from.is_none() {
+            // It was pushed since somebody looked.
+            self.done.refused += 1;
+            return self.settle(upstream, &noted, Some(Refusal::Local));
+        }
+        self.done.gems += 1;
+        let gem = match known {
+            Some(gem) => gem,
+            None if releases.is_empty() => return self.settle(upstream, &noted, None),
+            None => rows::add_gem(self.connection, &noted.name, self.now)?,
+        };
+        if from != Some(upstream) {
+            self.connection
+                .prepare_cached("INSERT OR REPLACE INTO origins VALUES (?1, ?2)")?
+                .execute([gem.id, upstream])?;
+        }
+        self.releases(gem, &noted.name, releases)?;
+        self.settle(upstream, &noted, None)
+    }
+
+    fn releases(
+        &mut self,
+        gem: rows::Gem,
+        name: &GemName,
+        wanted: Vec<Release>,
+    ) -> Result<(), StoreError> {
+        let stored = stored(self.connection, gem.id)?;
+        let wanted = self.without_clashes(name, &stored, wanted)?;
+        let mut changes = Changes::between(&stored, wanted, self.now);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.done.added += changes.insert.len() as u64;
+        self.done.yanked += changes.yank.len() as u64;
+        self.done.changed += changes.changed;
+        // Inserted in the order of the key, which is the order on disk.
+        changes.insert.sort_by(|one, other| key(&one.identity).cmp(&key(&other.identity)));
+        for release in &changes.insert {
+            rows::add_release(self.connection, gem.id, release, None)?;
+        }
+        for release in &changes.replace {
+            replace(self.connection, gem.id, release)?;
+        }
+        for identity in &changes.yank {
+            yank(self.connection, gem.id, identity, self.now)?;
+        }
+        self.index(gem, name.as_str(), changes.line)
+    }
+
+    /// Leaves out new releases whose file would be that of another gem's release: what is here
+    /// already keeps its file.
+    fn without_clashes(
+        &mut self,
+        name: &GemName,
+        stored: &[StoredRelease],
+        mut wanted: Vec<Release>,
+    ) -> Result<Vec<Release>, StoreError> {
+        let mut failure = None;
+        let before = wanted.len();
+        let known: HashSet<_> = stored.iter().map(|old| &old.release.identity).collect();
+        wanted.retain(|release| {
+            let clash = match known.contains(&release.identity) {
+                true => Ok(false),
+                false => clashes(self.connection, name, &release.identity),
+            };
+            !clash.unwrap_or_else(|error| {
+                failure.get_or_insert(error);
+                true
+            })
+        });
+        self.done.clashing += (before - wanted.len()) as u64;
+        failure.map_or(Ok(wanted), Err)
+    }
+
+    /// Writes what follows from a gem's releases.
+    fn index(
+        &mut self,
+        gem: rows::Gem,
+        name: &str,
+        mut line: Vec<String>,
+    ) -> Result<(), StoreError> {
+        let releases = rows::releases(self.connection, gem.id)?;
+        let derived = Derived::of(&releases);
+        derived.store(self.connection, gem.id, releases.len())?;
+        if let (true, Some(first)) = (line.is_empty(), releases.first()) {
+            // Only the order has changed; a client has to hear that there is another digest.
+            line = vec![format!("-{}", first.identity), first.identity.to_string()];
+        }
+        self.versions.append(|text| {
+            versions::write_gem(text, name, line, derived.digests.md5);
+        })?;
+        match (gem.live, releases.len()) {
+            (0, 1..) => self.names.append(|text| names::write_line(text, name)),
+            (1.., 0) => {
+                self.has_gone = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn settle(
+        &self,
+        upstream: i64,
+        noted: &Noted,
+        refusal: Option<Refusal>,
+    ) -> Result<(), StoreError> {
+        let applied = noted.md5.filter(|_| refusal.is_none());
+        self.connection
+            .prepare_cached(
+                "UPDATE upstream_gems SET applied = ?3, refusal = ?4
+                 WHERE upstream = ?1 AND name = ?2",
+            )?
+            .execute(params![upstream, noted.name.as_str(), applied, refusal])?;
+        Ok(())
+    }
+}

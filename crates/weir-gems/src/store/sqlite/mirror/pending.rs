@@ -1,0 +1,161 @@
+//! Names that are to be applied, and names that are not taken.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::upstreams::{id, limit, name, signed, unsigned};
+use crate::name::GemName;
+use crate::store::StoreError;
+use crate::store::mirror::{Noted, Owner, Pending, Refusal};
+
+const PAGE: &str = "SELECT noted.sequence, noted.name, md5, gems.id, owners.name
+     FROM upstream_gems AS noted
+     LEFT JOIN gems ON gems.name = noted.name
+     LEFT JOIN origins ON origins.gem = gems.id
+     LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
+     WHERE noted.upstream = ?1 AND noted.sequence > ?2
+       AND md5 IS NOT applied AND refusal IS NULL
+     ORDER BY noted.sequence LIMIT ?3";
+
+/// CROSS JOIN keeps the order: otherwise SQLite goes over all names for each name.
+const LISTED_BY: &str = "SELECT upstreams.name FROM upstreams
+     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
+     WHERE upstreams.id <> ?1 AND md5 IS NOT NULL";
+
+const REFUSAL: &str = "SELECT refusal FROM upstreams
+     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id
+     WHERE upstreams.name = ?1 AND upstream_gems.name = ?2";
+
+impl ToSql for Refusal {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let number: i64 = match self {
+            Self::Policy => 1,
+            Self::Local => 2,
+            Self::Bound => 3,
+            Self::Shadowed => 4,
+        };
+        Ok(number.into())
+    }
+}
+
+impl FromSql for Refusal {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            1 => Ok(Self::Policy),
+            2 => Ok(Self::Local),
+            3 => Ok(Self::Bound),
+            4 => Ok(Self::Shadowed),
+            other => Err(FromSqlError::OutOfRange(other)),
+        }
+    }
+}
+
+pub(super) fn page(
+    connection: &Connection,
+    upstream: &str,
+    after: u64,
+    names_max: usize,
+) -> Result<Vec<Pending>, StoreError> {
+    let Some(upstream) = id(connection, upstream)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(PAGE)?;
+    let mut rows = statement.query(params![upstream, signed(after), limit(names_max)])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name = name(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
+        let owner = match (row.get::<_, Option<i64>>(3)?, row.get::<_, Option<String>>(4)?) {
+            (None, _) => Owner::Nobody,
+            (Some(_), None) => Owner::Local,
+            (Some(_), Some(owner)) => Owner::Upstream(owner),
+        };
+        let listed_by = listed_by(connection, upstream, &name)?;
+        let sequence = unsigned(row.get(0)?);
+        let noted = Noted { name, md5: row.get(2)? };
+        all.push(Pending { sequence, noted, owner, listed_by });
+    }
+    Ok(all)
+}
+
+fn listed_by(
+    connection: &Connection,
+    upstream: i64,
+    name: &GemName,
+) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached(LISTED_BY)?;
+    let names = statement.query_map(params![upstream, name.as_str()], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn refuse(
+    connection: &Connection,
+    upstream: &str,
+    names: &[(GemName, Refusal)],
+) -> Result<(), StoreError> {
+    let Some(upstream) = id(connection, upstream)? else { return Ok(()) };
+    let mut statement = connection.prepare_cached(
+        "UPDATE upstream_gems SET refusal = ?3, applied = NULL WHERE upstream = ?1 AND name = ?2",
+    )?;
+    for (name, refusal) in names {
+        statement.execute(params![upstream, name.as_str(), refusal])?;
+    }
+    Ok(())
+}
+
+pub(super) fn refusal(
+    connection: &Connection,
+    upstream: &str,
+    name: &GemName,
+) -> Result<Option<Refusal>, StoreError> {
+    let found: Option<Option<Refusal>> = connection
+        .prepare_cached(REFUSAL)?
+        .query_row([upstream, name.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(found.flatten())
+}
+
+pub(super) fn reconsider(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute("UPDATE upstream_gems SET refusal = NULL WHERE refusal IS NOT NULL", [])?;
+    Ok(())
+}
+
+pub(super) fn refused(
+    connection: &Connection,
+    upstream: &str,
+    names_max: usize,
+) -> Result<Vec<(String, Refusal)>, StoreError> {
+    let Some(upstream) = id(connection, upstream)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(
+        "SELECT name, refusal FROM upstream_gems
+         WHERE upstream = ?1 AND refusal IS NOT NULL ORDER BY name LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map(params![upstream, limit(names_max)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::mirror::TABLES;
+
+    #[test]
+    fn what_is_asked_for_each_name_reads_no_table_from_end_to_end() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+            .unwrap();
+        connection.execute_batch(TABLES).unwrap();
+        for sql in [PAGE, LISTED_BY, REFUSAL] {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let arguments = statement.parameter_count();
+            let values = rusqlite::params_from_iter(vec![1; arguments]);
+            let steps = statement.query_map(values, |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<_> = steps.map(Result::unwrap).collect();
+            // Upstreams are few.
+            let is_scan = |step: &&String| {
+                step.starts_with("SCAN ") && !step.starts_with("SCAN upstreams")
+                    || step.contains("TEMP B-TREE")
+            };
+            assert_eq!(steps.iter().find(is_scan), None, "{sql}: {steps:?}");
+        }
+    }
+}

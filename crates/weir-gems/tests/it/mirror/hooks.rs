@@ -1,0 +1,303 @@
+//! Webhooks: who may send them, that they are on disk before the answer, and what becomes of them.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use sha2::{Digest, Sha256};
+use weir_base::shutdown::Shutdown;
+use weir_gems::mirror::HooksDone;
+use weir_gems::package::sample::Sample;
+use weir_gems::store::mirror::MirrorStore;
+use weir_gems::store::{ImportedGem, Store, TextKind};
+
+use super::origin::Origin;
+use super::scripted::{Reply, Scripted};
+use super::{Replica, SECRET, Setup, assert_same};
+use crate::http::Index;
+use crate::store::{NOW, identity, new, release};
+
+const ADD: &str = "/api/v1/add_spec.json";
+const REMOVE: &str = "/api/v1/remove_spec.json";
+const RUBYGEMS: &str = "/api/v1/hooks/rubygems";
+
+/// As the Bundler API gets it.
+fn spec(name: &str, version: &str, token: &str) -> String {
+    let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
+    format!(
+        "{{\"name\":\"{name}\",\"version\":\"{number}\",\"platform\":\"{platform}\",\
+         \"prerelease\":false,\"rubygems_token\":\"{token}\"}}"
+    )
+}
+
+/// As rubygems.org sends it: the header, and the body.
+fn signed(name: &str, version: &str, secret: &str) -> (String, String) {
+    let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
+    let body = format!(
+        "{{\"name\":\"{name}\",\"downloads\":1,\"version\":\"{number}\",\"platform\":\"{platform}\",\
+         \"authors\":\"x\",\"yanked\":false,\"sha\":\"00\",\"dependencies\":{{\"runtime\":[]}}}}"
+    );
+    (hex::encode(Sha256::digest(format!("{name}{number}{secret}"))), body)
+}
+
+fn token() -> String {
+    format!("{SECRET} one")
+}
+
+fn done(done: u64, put_off: u64, given_up: u64) -> HooksDone {
+    HooksDone { done, put_off, given_up }
+}
+
+#[tokio::test]
+async fn what_a_hook_tells_is_looked_up_and_served() {
+    let origin = Origin::start().await;
+    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
+    let replica = Setup::new(&[("one", &origin.url())]).start().await;
+    replica.sync().await;
+    origin.store().push(new("a", "2.0-java"), NOW).await.unwrap();
+    origin.store().push(new("b", "1.0"), NOW).await.unwrap();
+    assert_eq!(replica.hook(ADD, "", spec("a", "2.0-java", &token())).await, StatusCode::OK);
+    let (authorization, body) = signed("b", "1.0", &token());
+    assert_eq!(replica.hook(RUBYGEMS, &authorization, body).await, StatusCode::OK);
+    assert_eq!(replica.state().await.hooks_waiting, 2);
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(2, 0, 0));
+    assert_same(&replica, origin.store()).await;
+    // Both were in one look: the tail, and two infos.
+    assert_eq!(replica.state().await.upstreams[0].requests, 2 + 3);
+    origin.store().yank(&"a".parse().unwrap(), &identity("1.0"), NOW).await.unwrap();
+    assert_eq!(replica.hook(REMOVE, "", spec("a", "1.0", &token())).await, StatusCode::OK);
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
+    assert_same(&replica, origin.store()).await;
+    // What is so already costs no request.
+    replica.hook(ADD, "", spec("b", "1.0", &token())).await;
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
+    assert_eq!(replica.state().await.upstreams[0].requests, 2 + 3 + 2);
+    for line in ["hooks_total{outcome=\"taken\"} 4", "hooks_total{outcome=\"done\"} 4"] {
+        assert!(replica.metrics().contains(line), "{}", replica.metrics());
+    }
+}
+
+#[tokio::test]
+async fn only_upstreams_send_hooks() {
+    let upstream = Scripted::start();
+    let setup = Setup::new(&[("one", &upstream.url())])
+        .change(|settings| settings.limits.hooks_waiting_max = 1);
+    let replica = setup.start().await;
+    let good = || spec("a", "1.0", &token());
+    for (path, authorization, body, expected) in [
+        (ADD, "", spec("a", "1.0", "wrong"), StatusCode::FORBIDDEN),
+        (ADD, "", spec("a", "1.0", ""), StatusCode::FORBIDDEN),
+        (RUBYGEMS, "", good(), StatusCode::FORBIDDEN),
+        (RUBYGEMS, &token(), good(), StatusCode::FORBIDDEN),
+        (RUBYGEMS, &signed("b", "1.0", &token()).0, good(), StatusCode::FORBIDDEN),
+        (ADD, "", "[]".to_owned(), StatusCode::BAD_REQUEST),
+        (ADD, "", spec("a/b", "1.0", &token()), StatusCode::BAD_REQUEST),
+        (ADD, "", spec("a", "x", &token()), StatusCode::BAD_REQUEST),
+        (ADD, "", good(), StatusCode::OK),
+        (ADD, "", good(), StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        assert_eq!(replica.hook(path, authorization, body.clone()).await, expected, "{body}");
+    }
+    assert_eq!(replica.index.get(ADD).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    let without = Index::new().await;
+    assert_eq!(without.ask("POST", ADD, &[], good()).await.status, StatusCode::NOT_FOUND);
+    for line in ["denied\"} 5", "malformed\"} 3", "taken\"} 1", "full\"} 1"] {
+        assert!(replica.metrics().contains(line), "{line} {}", replica.metrics());
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_versions_does_not_have_yet_is_found_in_its_info() {
+    let upstream = Scripted::start();
+    let old = upstream.gem("a", &[("1.0", [1; 32])]);
+    upstream.versions(&[old]);
+    let replica = Setup::new(&[("one", &upstream.url())]).start().await;
+    replica.sync().await;
+    let new = upstream.gem("a", &[("1.0", [1; 32]), ("2.0", [1; 32])]);
+    replica.hook(ADD, "", spec("a", "2.0", &token())).await;
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
+    assert_eq!(replica.listed("a").await, ["1.0", "2.0"]);
+    // When its line comes, there is nothing to do.
+    upstream.forget();
+    upstream.versions(&[upstream.gem("a", &[("1.0", [1; 32])]), new]);
+    upstream.gem("a", &[("1.0", [1; 32]), ("2.0", [1; 32])]);
+    assert!(replica.sync().await.is_complete());
+    assert_eq!(upstream.asked(), ["/versions"]);
+}
+
+#[tokio::test]
+async fn a_hook_is_tried_again_until_it_is_given_up() {
+    let upstream = Scripted::start();
+    upstream.versions(&[]);
+    let setup = Setup::new(&[("one", &upstream.url())])
+        .policy("private acme-*")
+        .change(|settings| settings.limits.hook_attempts_max = 3);
+    let replica = setup.start().await;
+    for (name, version) in [("a", "1.0"), ("acme-web", "99.0")] {
+        replica.hook(ADD, "", spec(name, version, &token())).await;
+    }
+    // The private one is done with: nothing is asked about it.
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 1, 0));
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 0, 0));
+    let later = || replica.index.clock.advance(Duration::from_secs(60));
+    later();
+    upstream.on("/versions", Reply::Raw(b"HTTP/1.1 500 No\r\n\r\n".to_vec()));
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 1, 0));
+    later();
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 0, 1));
+    assert_eq!(replica.state().await.hooks_waiting, 0);
+    assert!(upstream.asked().iter().all(|path| !path.contains("acme")), "{:?}", upstream.asked());
+    assert!(replica.metrics().contains("given_up\"} 1"));
+    // One that is ours.
+    replica.index.push_sample(&Sample::new("ours", "1.0")).await;
+    upstream.versions(&[upstream.gem("ours", &[("99.0", [1; 32])])]);
+    replica.hook(ADD, "", spec("ours", "99.0", &token())).await;
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(1, 0, 0));
+    assert_eq!(replica.listed("ours").await, ["1.0"]);
+}
+
+/// Until something is so.
+async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_running_mirror_looks_at_the_start_and_when_a_hook_comes() {
+    let origin = Origin::start().await;
+    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
+    let replica = Setup::new(&[("one", &origin.url())]).start().await;
+    let (shutdown, mirror) = (Shutdown::new(), std::sync::Arc::clone(&replica.mirror));
+    let twin = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&twin).await });
+    until(|| async { replica.listed("a").await == ["1.0"] }).await;
+    // The clock stands still: only the hook can tell.
+    origin.store().push(new("a", "2.0"), NOW).await.unwrap();
+    replica.hook(ADD, "", spec("a", "2.0", &token())).await;
+    until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
+    until(|| async { replica.state().await.hooks_waiting == 0 }).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, weir_base::shutdown::Drained::Clean);
+}
+
+#[tokio::test]
+async fn hooks_of_one_upstream_do_not_wait_for_another_that_is_silent() {
+    let (silent, origin) = (Scripted::start(), Origin::start().await);
+    silent.otherwise(Reply::Silence);
+    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
+    let setup = Setup::new(&[("one", &origin.url()), ("silent", &silent.url())])
+        .change(|settings| settings.limits.silence_timeout = Duration::from_secs(3_600));
+    let replica = setup.start().await;
+    let (shutdown, mirror) = (Shutdown::new(), std::sync::Arc::clone(&replica.mirror));
+    let twin = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&twin).await });
+    until(|| async { !silent.asked().is_empty() }).await;
+    origin.store().push(new("a", "2.0"), NOW).await.unwrap();
+    replica.hook(ADD, "", spec("a", "2.0", &token())).await;
+    until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, weir_base::shutdown::Drained::Clean);
+}
+
+type Waiting<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + 'a>>>;
+
+/// All at the same time.
+async fn join_all<T>(mut waiting: Waiting<'_, T>) -> Vec<T> {
+    let mut all = Vec::new();
+    poll_fn(|context| {
+        waiting.retain_mut(|future| match future.as_mut().poll(context) {
+            Poll::Ready(result) => {
+                all.push(result);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    all
+}
+
+const GEMS: usize = 500;
+const PARTS: usize = 20;
+
+/// The releases of a part of the storm, upstream.
+async fn publish(origin: &Origin, part: usize) {
+    let gems = (0..GEMS).map(move |gem| ImportedGem {
+        name: format!("gem-{gem}").parse().unwrap(),
+        releases: vec![weir_gems::release::Release {
+            created_at: NOW + Duration::from_secs(part as u64),
+            ..release(&format!("{part}.0"), "")
+        }],
+    });
+    origin.store().import(gems, NOW).await.unwrap();
+}
+
+async fn storm(replica: &Replica, part: usize) {
+    let hooks = (0..GEMS).map(|gem| {
+        let (name, version) = (format!("gem-{gem}"), format!("{part}.0"));
+        Box::pin(async move {
+            match gem % 2 {
+                0 => replica.hook(ADD, "", spec(&name, &version, &token())).await,
+                _ => {
+                    let (authorization, body) = signed(&name, &version, &token());
+                    replica.hook(RUBYGEMS, &authorization, body).await
+                }
+            }
+        }) as Pin<Box<dyn Future<Output = StatusCode>>>
+    });
+    let answers = join_all(hooks.collect()).await;
+    assert!(answers.iter().all(|status| *status == StatusCode::OK), "{answers:?}");
+}
+
+fn restarted(replica: Replica, url: &str) -> Replica {
+    let Replica { index, mirror, .. } = replica;
+    drop(mirror);
+    setup(url).start_on(index.opened_again())
+}
+
+fn setup(url: &str) -> Setup {
+    Setup::new(&[("one", url)]).change(|settings| settings.limits.batch_gems = 100)
+}
+
+#[tokio::test]
+async fn ten_thousand_hooks_and_restarts_lose_nothing() {
+    let origin = Origin::start().await;
+    let mut replica = setup(&origin.url()).start().await;
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut cut = 0;
+    for part in 0..PARTS {
+        publish(&origin, part).await;
+        storm(&replica, part).await;
+        // Work is broken off wherever it is; every fourth time a new process goes on.
+        let patience = Duration::from_micros(random.u64(1..60_000));
+        let worked = tokio::time::timeout(patience, replica.mirror.work_off_hooks()).await;
+        cut += u32::from(worked.is_err());
+        if part % 4 == 3 {
+            replica = restarted(replica, &origin.url());
+        }
+    }
+    assert!(cut > 0, "nothing was broken off");
+    let waiting = replica.state().await.hooks_waiting;
+    let worked = replica.mirror.work_off_hooks().await.unwrap();
+    assert_eq!(worked, done(waiting, 0, 0));
+    assert_eq!(replica.store().waiting_hooks().await.unwrap(), 0);
+    assert_same(&replica, origin.store()).await;
+    // Clients that follow /versions see each gem's releases in the order in which they came.
+    let text = replica.store().text(TextKind::Versions).await.unwrap().to_vec();
+    let text = String::from_utf8(text).unwrap();
+    let mut next = vec![0; GEMS];
+    for line in text.lines().filter(|line| line.starts_with("gem-")) {
+        let mut words = line.split(' ');
+        let gem: usize = words.next().unwrap()["gem-".len()..].parse().unwrap();
+        for version in words.next().unwrap().split(',') {
+            assert_eq!(version, format!("{}.0", next[gem]), "gem-{gem}");
+            next[gem] += 1;
+        }
+    }
+    assert!(next.iter().all(|count| *count == PARTS));
+}

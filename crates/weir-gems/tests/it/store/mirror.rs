@@ -1,0 +1,359 @@
+//! What every store promises a mirror. A store's test makes an empty one for each of these.
+
+use std::time::Duration;
+
+use weir_gems::mirror::prefix::{Prefix, PrefixDigest};
+use weir_gems::name::GemName;
+use weir_gems::release::{Checksum, Release};
+use weir_gems::store::mirror::{
+    HookKind, Inbox, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner, Position,
+    Refusal,
+};
+use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
+
+use super::contract::assert_consistent;
+use super::{NOW, identity, new, release};
+use crate::client::{read_names, read_versions, versions_of_info};
+
+fn name(text: &str) -> GemName {
+    text.parse().unwrap()
+}
+
+fn noted(text: &str, md5: u8) -> Noted {
+    Noted { name: name(text), md5: Some([md5; 16]) }
+}
+
+fn gone(text: &str) -> Noted {
+    Noted { name: name(text), md5: None }
+}
+
+fn position(length: u64) -> Position {
+    Position {
+        length,
+        digest_state: vec![1, 2],
+        overlap: b"end\n".to_vec(),
+        etag: Some("\"x\"".to_owned()),
+    }
+}
+
+fn releases(versions: &[&str]) -> Vec<Release> {
+    let at = |version: &&str| Release {
+        created_at: weir_base::clock::Timestamp::default(),
+        ..release(version, "")
+    };
+    versions.iter().map(at).collect()
+}
+
+fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
+    MirroredGem { noted: noted(text, md5), releases: releases(versions) }
+}
+
+/// Notes a gem and applies it.
+async fn mirror(store: &impl MirrorStore, upstream: &str, gem: MirroredGem) {
+    store.note(upstream, vec![gem.noted.clone()], None).await.unwrap();
+    store.apply(upstream, vec![gem], NOW).await.unwrap();
+}
+
+async fn pending(store: &impl MirrorStore, upstream: &str) -> Vec<String> {
+    let all = store.pending(upstream, 0, 100).await.unwrap();
+    all.into_iter().map(|it| it.noted.name.to_string()).collect()
+}
+
+async fn versions(store: &impl Store, name: &str) -> Vec<String> {
+    let info = store.info(name).await.unwrap();
+    info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
+}
+
+pub(super) async fn what_is_noted_is_work_until_it_is_applied(store: impl MirrorStore) {
+    assert_eq!(store.position("one").await.unwrap(), None);
+    let names = vec![noted("b", 1), noted("a", 1), noted("c", 1)];
+    store.note("one", names.clone(), None).await.unwrap();
+    assert_eq!(store.position("one").await.unwrap(), None);
+    store.note("one", names, Some(position(7))).await.unwrap();
+    assert_eq!(store.position("one").await.unwrap(), Some(position(7)));
+    // In the order of lines, page by page, for each upstream by itself.
+    assert_eq!(pending(&store, "one").await, ["b", "a", "c"]);
+    assert_eq!(pending(&store, "two").await, [""; 0]);
+    let first = store.pending("one", 0, 1).await.unwrap().remove(0);
+    let rest = store.pending("one", first.sequence, 9).await.unwrap();
+    assert_eq!(rest.iter().map(|it| it.noted.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+    store.apply("one", vec![gem("a", 1, &["1.0"]), gem("b", 1, &["1.0"])], NOW).await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["c"]);
+    // The same again is no work; something else is.
+    store.note("one", vec![noted("a", 1), noted("b", 2)], Some(position(9))).await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["c", "b"]);
+    // What was fetched for an earlier line does not settle a later one.
+    store.apply("one", vec![gem("b", 1, &["1.0"])], NOW).await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["c", "b"]);
+    let counts = store.counts("one").await.unwrap();
+    assert_eq!((counts.names, counts.pending, counts.refused), (3, 2, 0));
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn digests_are_of_what_is_noted(store: impl MirrorStore) {
+    store.note("one", vec![noted("aa", 1), noted("ab", 2), noted("a", 3)], None).await.unwrap();
+    store.note("one", vec![noted("aa", 4), gone("ab")], None).await.unwrap();
+    store.note("two", vec![noted("aa", 9)], None).await.unwrap();
+    let digest = |name: &str, md5: u8| {
+        let mut digest = PrefixDigest::default();
+        digest.add(name, [md5; 16]);
+        (Prefix::of(name), digest)
+    };
+    assert_eq!(store.noted_digests("one").await.unwrap(), [digest("a", 3), digest("aa", 4)]);
+    assert_eq!(store.noted("one", Prefix::of("aa")).await.unwrap(), [noted("aa", 4)]);
+    assert_eq!(store.noted("one", Prefix::of("a")).await.unwrap(), [noted("a", 3)]);
+    assert_eq!(store.noted("one", Prefix::of("ab")).await.unwrap(), []);
+    assert_eq!(store.noted_digests("three").await.unwrap(), []);
+}
+
+pub(super) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore) {
+    mirror(&store, "one", gem("shop", 1, &["2.0", "1.0", "1.0-java"])).await;
+    assert_eq!(versions(&store, "shop").await, ["2.0", "1.0", "1.0-java"]);
+    mirror(&store, "one", gem("shop", 2, &["2.0", "1.0-java", "3.0"])).await;
+    assert_eq!(versions(&store, "shop").await, ["2.0", "1.0-java", "3.0"]);
+    assert_consistent(&store).await;
+    let before = store.text(TextKind::Versions).await.unwrap();
+    let mut same = gem("shop", 2, &["2.0", "1.0-java", "3.0"]);
+    let applied = store.apply("one", vec![same.clone()], NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.added, applied.changed), (1, 0, 0));
+    assert_eq!(store.text(TextKind::Versions).await.unwrap().digests, before.digests);
+    same.releases[1].checksum = Checksum([9; 32]);
+    let applied = store.apply("one", vec![same], NOW).await.unwrap();
+    assert_eq!((applied.changed, applied.yanked), (1, 0));
+    assert_consistent(&store).await;
+    // Gone, and back.
+    mirror(&store, "one", gem("late", 1, &["1.0"])).await;
+    store.note("one", vec![gone("shop")], None).await.unwrap();
+    let none = MirroredGem { noted: gone("shop"), releases: Vec::new() };
+    store.apply("one", vec![none], NOW).await.unwrap();
+    assert_eq!(versions(&store, "shop").await, [""; 0]);
+    let names = store.text(TextKind::Names).await.unwrap().to_vec();
+    assert_eq!(read_names(&names), ["late"]);
+    assert_consistent(&store).await;
+    mirror(&store, "one", gem("shop", 3, &["2.0"])).await;
+    assert_eq!(versions(&store, "shop").await, ["2.0"]);
+    assert_eq!(pending(&store, "one").await, [""; 0]);
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
+    store.push(new("pushed", "1.0"), NOW).await.unwrap();
+    let imported = ImportedGem { name: name("imported"), releases: releases(&["1.0"]) };
+    store.import([imported].into_iter(), NOW).await.unwrap();
+    store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
+    let before = store.text(TextKind::Versions).await.unwrap();
+    for pending in store.pending("one", 0, 9).await.unwrap() {
+        assert_eq!(pending.owner, Owner::Local);
+    }
+    let gems = vec![gem("pushed", 1, &["99.0"]), gem("imported", 1, &[])];
+    let applied = store.apply("one", gems, NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.refused), (0, 2));
+    assert_eq!(store.text(TextKind::Versions).await.unwrap().digests, before.digests);
+    let expected = [("imported".to_owned(), Refusal::Local), ("pushed".to_owned(), Refusal::Local)];
+    assert_eq!(store.refused("one", 9).await.unwrap(), expected);
+    assert_eq!(store.mirrored("pushed-1.0").await.unwrap(), None);
+    // Also when all of its releases are yanked.
+    store.yank(&name("pushed"), &identity("1.0"), NOW).await.unwrap();
+    store.reconsider().await.unwrap();
+    let applied = store.apply("one", vec![gem("pushed", 1, &["99.0"])], NOW).await.unwrap();
+    assert_eq!(applied.refused, 1);
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
+    mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
+    let refused = store.push(new("shop", "99.0"), NOW).await;
+    let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream })) = refused else {
+        panic!("one name has two sources: {refused:?}");
+    };
+    assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
+    let imported = ImportedGem { name: name("shop"), releases: releases(&["98.0"]) };
+    let done = store.import([imported].into_iter(), NOW).await.unwrap();
+    assert_eq!((done.releases, done.known), (0, 1));
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    // Once it is ours, it is.
+    store.disown(vec![name("shop"), name("unknown")], NOW).await.unwrap();
+    assert_eq!(versions(&store, "shop").await, [""; 0]);
+    assert_consistent(&store).await;
+    store.push(new("shop", "1.0"), NOW).await.unwrap();
+    store.disown(vec![name("shop")], NOW).await.unwrap();
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    let applied = store.apply("one", vec![gem("shop", 1, &["1.0"])], NOW).await.unwrap();
+    assert_eq!(applied.refused, 1);
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorStore) {
+    store.push(new("a-1.0", "1.0"), NOW).await.unwrap();
+    store.note("one", vec![noted("a", 1)], None).await.unwrap();
+    let applied = store.apply("one", vec![gem("a", 1, &["1.0-1.0", "2.0"])], NOW).await.unwrap();
+    assert_eq!((applied.added, applied.clashing), (1, 1));
+    assert_eq!(versions(&store, "a").await, ["2.0"]);
+    let file = store.file("a-1.0-1.0").await.unwrap().unwrap();
+    assert_eq!(file.bytes, new("a-1.0", "1.0").bytes);
+    assert_eq!(store.mirrored("a-1.0-1.0").await.unwrap(), None);
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: impl MirrorStore) {
+    store.note("one", vec![noted("a", 1), noted("b", 1)], None).await.unwrap();
+    store.note("two", vec![noted("a", 2)], None).await.unwrap();
+    let all = store.pending("one", 0, 9).await.unwrap();
+    assert_eq!((&*all[0].listed_by, &*all[1].listed_by), (&["two".to_owned()][..], &[][..]));
+    store.refuse("one", vec![(name("a"), Refusal::Shadowed)]).await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["b"]);
+    assert_eq!(store.refusal("one", &name("a")).await.unwrap(), Some(Refusal::Shadowed));
+    assert_eq!(store.refusal("two", &name("a")).await.unwrap(), None);
+    assert_eq!(store.refused("one", 9).await.unwrap(), [("a".to_owned(), Refusal::Shadowed)]);
+    assert_eq!(store.refused("one", 0).await.unwrap(), []);
+    // A new line changes nothing about it.
+    store.note("one", vec![noted("a", 3)], None).await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["b"]);
+    assert_eq!(store.counts("one").await.unwrap().refused, 1);
+    store.reconsider().await.unwrap();
+    assert_eq!(pending(&store, "one").await, ["b", "a"]);
+    assert_eq!(store.counts("one").await.unwrap().refused, 0);
+}
+
+pub(super) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
+    mirror(&store, "two", gem("shop", 1, &["1.0", "2.0"])).await;
+    mirror(&store, "one", gem("shop", 2, &["2.0", "3.0"])).await;
+    assert_eq!(versions(&store, "shop").await, ["2.0", "3.0"]);
+    let release = store.mirrored("shop-3.0").await.unwrap().unwrap();
+    assert_eq!(release.upstream, "one");
+    let origins = store.origins(0, 9).await.unwrap();
+    assert_eq!(origins.names, [(name("shop"), "one".to_owned())]);
+    let owner = store.pending("two", 0, 9).await.unwrap();
+    assert_eq!(owner, []);
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn origins_and_missing_files_come_in_pages(store: impl MirrorStore) {
+    for text in ["a", "b", "c", "d", "e"] {
+        mirror(&store, "one", gem(text, 1, &["1.0", "2.0"])).await;
+    }
+    store.push(new("local", "1.0"), NOW).await.unwrap();
+    mirror(&store, "two", gem("other", 1, &["1.0"])).await;
+    for size in [1, 2, 3, 6, 7] {
+        let (mut origins, mut files) = (Vec::new(), Vec::new());
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let page = store.origins(from, size).await.unwrap();
+            origins.extend(page.names.into_iter().map(|(name, _)| name.to_string()));
+            next = page.next;
+        }
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let page = store.missing_files("one", from, size).await.unwrap();
+            files
+                .extend(page.releases.into_iter().map(|it| format!("{}-{}", it.name, it.identity)));
+            next = page.next;
+        }
+        files.sort_unstable();
+        assert_eq!(origins, ["a", "b", "c", "d", "e", "other"], "pages of {size}");
+        assert_eq!(files.len(), 10, "pages of {size}");
+        files.dedup();
+        assert_eq!(files.len(), 10, "pages of {size}");
+    }
+}
+
+pub(super) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore) {
+    mirror(&store, "one", gem("shop", 1, &["1.0-java"])).await;
+    let release = store.mirrored("shop-1.0-java").await.unwrap().unwrap();
+    assert_eq!((release.bytes, store.file("shop-1.0-java").await.unwrap()), (None, None));
+    let file =
+        |bytes| MirroredFile { bytes, specification: Some((b"rz".to_vec(), "{}".to_owned())) };
+    let mut other = release.clone();
+    other.checksum = Checksum([1; 32]);
+    store.keep_file(&other, file(5)).await.unwrap();
+    assert_eq!(store.gemspec("shop-1.0-java").await.unwrap(), None);
+    store.keep_file(&release, file(7)).await.unwrap();
+    assert_eq!(store.file("shop-1.0-java").await.unwrap().unwrap().bytes, 7);
+    assert_eq!(store.gemspec("shop-1.0-java").await.unwrap().as_deref(), Some(&b"rz"[..]));
+    assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
+    assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases, []);
+    // Something else under the same number has no file yet.
+    let mut changed = gem("shop", 2, &["1.0-java"]);
+    changed.releases[0].checksum = Checksum([2; 32]);
+    mirror(&store, "one", changed).await;
+    assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
+    assert_eq!(store.gemspec("shop-1.0-java").await.unwrap(), None);
+    assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases.len(), 1);
+    assert!(store.has_release(&name("shop"), &identity("1.0-java")).await.unwrap());
+    assert!(!store.has_release(&name("shop"), &identity("1.0")).await.unwrap());
+    assert_consistent(&store).await;
+}
+
+pub(super) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
+    let hook = |version: &str, kind| NewHook {
+        upstream: "one".to_owned(),
+        kind,
+        name: name("shop"),
+        identity: identity(version),
+        received_at: NOW,
+    };
+    assert_eq!(store.next_hook().await.unwrap(), None);
+    let hooks = vec![hook("1.0", HookKind::Added), hook("1.0-java", HookKind::Removed)];
+    assert_eq!(store.take_hooks(hooks.clone(), 3).await.unwrap(), Inbox::Taken);
+    // All of them or none.
+    assert_eq!(store.take_hooks(hooks.clone(), 3).await.unwrap(), Inbox::Full);
+    assert_eq!(
+        store.take_hooks(vec![hook("2.0", HookKind::Added)], 3).await.unwrap(),
+        Inbox::Taken
+    );
+    assert_eq!(
+        (store.waiting_hooks().await.unwrap(), store.next_hook().await.unwrap()),
+        (3, Some(NOW))
+    );
+    assert_eq!(store.due_hooks(NOW - Duration::from_secs(1), 9).await.unwrap(), []);
+    let due = store.due_hooks(NOW, 9).await.unwrap();
+    let seen: Vec<_> = due.iter().map(|it| it.hook.clone()).collect();
+    assert_eq!(seen, [&hooks[..], &[hook("2.0", HookKind::Added)]].concat());
+    let ids: Vec<_> = due.iter().map(|it| it.id).collect();
+    assert!(ids.is_sorted());
+    assert_eq!(store.due_hooks(NOW, 1).await.unwrap()[0].id, ids[0]);
+    let later = NOW + Duration::from_secs(5);
+    store.settle_hooks(vec![ids[1]], vec![(ids[0], later)]).await.unwrap();
+    let due = store.due_hooks(NOW, 9).await.unwrap();
+    assert_eq!(due.iter().map(|it| it.id).collect::<Vec<_>>(), [ids[2]]);
+    let due = store.due_hooks(later, 9).await.unwrap();
+    assert_eq!(
+        due.iter().map(|it| (it.id, it.attempts)).collect::<Vec<_>>(),
+        [(ids[0], 1), (ids[2], 0)]
+    );
+    store.settle_hooks(ids, Vec::new()).await.unwrap();
+    assert_eq!(store.waiting_hooks().await.unwrap(), 0);
+}
+
+/// Steps of histories that a client follows by tails.
+const STEPS: usize = 30;
+const HISTORIES: u64 = 20;
+
+pub(super) async fn histories<S: MirrorStore, G>(open: impl Fn() -> (G, S)) {
+    for seed in 0..HISTORIES {
+        let (_guard, store) = open();
+        let mut random = fastrand::Rng::with_seed(seed);
+        for step in 0..STEPS {
+            let text = ["a", "b", "a-1", "c"][random.usize(..4)];
+            let mut all = ["1.0", "2.0", "1.0-java", "3.0", "4.0-1.0"].to_vec();
+            random.shuffle(&mut all);
+            all.truncate(random.usize(..6));
+            let mut gem = gem(text, random.u8(..), &all);
+            for release in &mut gem.releases {
+                release.checksum = Checksum([random.u8(..2); 32]);
+            }
+            if random.u8(..8) == 0 {
+                // Whatever the answer is, it fits together.
+                let _ = store.push(new(text, "9.0"), NOW).await;
+            }
+            let upstream = ["one", "two"][random.usize(..2)];
+            mirror(&store, upstream, gem).await;
+            if step % 5 == 0 {
+                assert_consistent(&store).await;
+            }
+        }
+        assert_consistent(&store).await;
+        let text = store.text(TextKind::Versions).await.unwrap();
+        assert!(!read_versions(&text.to_vec()).is_empty());
+    }
+}
