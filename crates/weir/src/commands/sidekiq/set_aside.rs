@@ -11,7 +11,7 @@ use weir_sidekiq::{
     is_backlog, served_last,
 };
 
-use crate::commands::jobs::confirm::confirm;
+use crate::commands::confirm::confirm;
 use crate::commands::sources::RedisArguments;
 use crate::exit::Exit;
 use crate::output;
