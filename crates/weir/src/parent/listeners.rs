@@ -39,16 +39,18 @@ struct Group {
     sockets: Vec<Listener>,
     is_per_core: bool,
     has_tls: bool,
+    also: String,
 }
 
 /// What to bind.
-#[derive(Clone, Copy)]
 struct Wanted {
     name: &'static str,
     address: SocketAddr,
     /// None: one socket, whatever the number of cores.
     sockets: Option<usize>,
     has_tls: bool,
+    /// What else is served there, for people.
+    also: String,
 }
 
 impl Listeners {
@@ -128,7 +130,13 @@ impl Listeners {
 /// Everything that may be listened on, with the parts that it is for.
 fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     let (jobs, front) = (&settings.jobs, &settings.front);
-    let one = |name, address| Wanted { name, address, sockets: None, has_tls: false };
+    let one = |name, address| Wanted {
+        name,
+        address,
+        sockets: None,
+        has_tls: false,
+        also: String::new(),
+    };
     let per_core = |name, address| Wanted { sockets: Some(front.sockets()), ..one(name, address) };
     let mut wanted = vec![(
         &[Part::Jobs][..],
@@ -136,7 +144,8 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     )];
     if settings.has_front() {
         let has_tls = front.tls.is_some();
-        let front = Wanted { has_tls, ..per_core(FRONT, front.listen) };
+        let also = below_the_front(settings);
+        let front = Wanted { has_tls, also, ..per_core(FRONT, front.listen) };
         let parts: &[Part] = match settings.gems.mount() {
             Some(_) => &[Part::Front, Part::Realtime, Part::Gems],
             None => &[Part::Front, Part::Realtime],
@@ -154,10 +163,17 @@ fn wanted(settings: &Settings) -> Vec<(&'static [Part], Wanted)> {
     wanted
 }
 
+fn below_the_front(settings: &Settings) -> String {
+    let realtime =
+        (!settings.realtime.apps.is_empty()).then(|| ", realtime at /app/KEY".to_owned());
+    let gems = settings.gems.mount().map(|mount| format!(", gems at {mount}"));
+    realtime.into_iter().chain(gems).collect()
+}
+
 /// The sockets of a group that an earlier program has bound. There may be more or fewer of them than
 /// cores: each is served all the same.
 fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Result<Group> {
-    let Wanted { name, address, sockets: count, has_tls } = wanted;
+    let Wanted { name, address, sockets: count, has_tls, also } = wanted;
     let is_per_core = count.is_some();
     let mut sockets = Vec::new();
     loop {
@@ -166,7 +182,7 @@ fn adopt(wanted: Wanted, bound: &mut BTreeMap<String, OwnedFd>) -> anyhow::Resul
         sockets.push(Listener::adopt(&own, descriptor)?);
     }
     let address = sockets.first().map_or(Ok(ListenAddress::Tcp(address)), Listener::address)?;
-    Ok(Group { name, address, sockets, is_per_core, has_tls })
+    Ok(Group { name, address, sockets, is_per_core, has_tls, also })
 }
 
 /// Where to listen, by the names of descriptors.
@@ -175,13 +191,13 @@ pub(super) fn addresses(settings: &Settings) -> Vec<(&'static str, SocketAddr)> 
 }
 
 fn bind(wanted: Wanted, options: BindOptions) -> anyhow::Result<Group> {
-    let Wanted { name, address, sockets: count, has_tls } = wanted;
+    let Wanted { name, address, sockets: count, has_tls, also } = wanted;
     let wanted = ListenAddress::Tcp(address);
     let bound = Listener::bind_group(&wanted, count.unwrap_or(1), options);
     let sockets = bound.with_context(|| format!("{name}.listen"))?;
     // With the port that the system chose.
     let address = sockets.first().map_or(Ok(wanted), Listener::address)?;
-    Ok(Group { name, address, sockets, is_per_core: count.is_some(), has_tls })
+    Ok(Group { name, address, sockets, is_per_core: count.is_some(), has_tls, also })
 }
 
 impl Group {
@@ -194,12 +210,12 @@ impl Group {
     }
 
     fn url(&self) -> String {
-        let Self { name, address, has_tls, .. } = self;
+        let Self { name, address, has_tls, also, .. } = self;
         match (*name, has_tls) {
             ("jobs", true) => format!("jobs at tcp+tls://{address}"),
             ("jobs", false) => format!("jobs at tcp://{address}"),
-            (FRONT, true) => format!("front at https://{address}, realtime at /app/KEY"),
-            (FRONT, false) => format!("front at http://{address}, realtime at /app/KEY"),
+            (FRONT, true) => format!("front at https://{address}{also}"),
+            (FRONT, false) => format!("front at http://{address}{also}"),
             (REALTIME, _) => format!("realtime at ws://{address}/app/KEY"),
             (GEMS, true) => format!("gems at https://{address}"),
             (name, _) => format!("{name} at http://{address}"),
