@@ -99,7 +99,7 @@ impl Launch {
         keys.optional_text(
             Key::fixed(
                 "user",
-                "Whom the command runs as; only root may ask. None: whoever runs Weir.",
+                "Whom the command runs as; only root may ask. The sockets of all workers lie in /run/weir/ then. None: whoever runs Weir.",
             ),
             &mut self.user,
         );
@@ -143,7 +143,7 @@ impl Launch {
             &mut self.stop_signal,
         );
         keys.duration(
-            Key::fixed("stop_deadline", "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with all processes that it has started."),
+            Key::fixed("stop_deadline", "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with its process group and all that descends from it."),
             WAIT,
             &mut self.stop_deadline,
         );

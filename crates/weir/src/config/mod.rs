@@ -21,6 +21,7 @@ mod process;
 mod realtime;
 pub(crate) mod reference;
 mod report;
+pub(crate) mod run_folder;
 pub(crate) mod secrets;
 pub(crate) mod source;
 mod tls;
@@ -138,10 +139,24 @@ impl Settings {
         self.data_dir.join("holds.json")
     }
 
-    /// Where the apps' workers have their sockets. In full, for they run elsewhere.
+    /// Where the workers have their sockets. In full, for they run elsewhere. Those of other users
+    /// could not pass through data_dir, which is nobody else's business.
     pub(crate) fn run_folder(&self) -> PathBuf {
-        let folder = self.data_dir.join("run");
-        std::path::absolute(&folder).unwrap_or(folder)
+        let data_dir =
+            std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+        if self.has_other_users() {
+            run_folder::outside_of(&data_dir)
+        } else {
+            data_dir.join("run")
+        }
+    }
+
+    /// Whether some command runs as somebody else.
+    pub(crate) fn has_other_users(&self) -> bool {
+        let of_apps =
+            self.front.apps.iter().filter_map(|app| Some(&app.processes.as_ref()?.launch));
+        let of_jobs = self.workers.values().map(|workers| &workers.launch);
+        of_apps.chain(of_jobs).any(|launch| launch.user.is_some())
     }
 
     /// Where the admin API listens.

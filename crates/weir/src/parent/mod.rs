@@ -12,7 +12,7 @@ mod upgrade;
 mod workers;
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use weir_supervisor::carried::{Carrier, State};
@@ -54,7 +54,6 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let groups = Groups::bind(settings, &handover.flags.only, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
-    let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &groups, &lock, &text)?;
     let only = handover.flags.only.clone();
@@ -74,12 +73,13 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
-    Ok(end(&outcome, &admin_socket, lock))
+    Ok(end(&outcome, settings, lock))
 }
 
-fn end(outcome: &Outcome, admin_socket: &Path, lock: Lock) -> Exit {
+fn end(outcome: &Outcome, settings: &Settings, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
-    let _ = std::fs::remove_file(admin_socket);
+    let _ = std::fs::remove_file(settings.admin_socket());
+    workers::remove_run_folder(settings);
     drop(lock);
     match outcome {
         Outcome::Stopped => Exit::Fine,

@@ -4,6 +4,7 @@ mod hostile;
 mod processes;
 mod recycling;
 mod shared;
+mod users;
 pub(crate) mod worker;
 
 use std::io::{Read, Write};
