@@ -2,15 +2,17 @@
 
 mod front;
 mod gems;
+mod programs;
 mod realtime;
+mod routes;
 mod tls;
 mod workers;
 
 use std::net::SocketAddr;
 
+use super::launch::Launch;
 use super::report::Report;
 use super::{Settings, Supervisor, run_folder};
-use super::launch::Launch;
 use weir_jobs::settings::{Fsync, StoreKind};
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
@@ -73,8 +75,6 @@ fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// What is sound but worth a thought.
-pub(super) fn warnings(settings: &Settings) -> Vec<String> {
 /// Where the workers of another user are to have their sockets, there must be a way to make them.
 /// (Who is not root has a larger problem.)
 fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
@@ -84,11 +84,14 @@ fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
     }
 }
 
+/// What is sound but worth a thought.
+pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
     realtime::warn(settings, &mut warnings);
     front::warn(settings, &mut warnings);
     gems::warn(settings, &mut warnings);
     tls::warn(settings, &mut warnings);
+    programs::warn(settings, &mut warnings);
     warnings
 }
 
