@@ -387,6 +387,13 @@ impl Weir {
         silent
     }
 
+    /// Opens the files of logs anew, which may have been moved away.
+    pub(crate) fn reopen_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
+    }
+
     /// Puts new settings in force; answers what needs a restart. `only`: the parts that are wanted
     /// (none: all).
     pub(crate) async fn reload(
@@ -400,9 +407,6 @@ impl Weir {
         };
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
-        }
-        if let Some(log) = &self.access_log {
-            log.reopen();
         }
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),

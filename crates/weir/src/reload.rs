@@ -23,15 +23,23 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    /// Reads the settings again and puts them in force. A mistake changes nothing.
-    pub(crate) async fn run(&mut self, weir: &Weir) {
-        if let Err(error) = self.try_run(weir).await {
+    /// Reads the settings again and puts them in force. A mistake changes nothing, but logs are opened
+    /// anew all the same: whoever has moved them away waits for that. False: the parent had nothing
+    /// new.
+    pub(crate) async fn run(&mut self, weir: &Weir) -> bool {
+        weir.reopen_logs();
+        self.try_run(weir).await.unwrap_or_else(|error| {
             tracing::error!("reload failed: {error:#}");
-        }
+            true
+        })
     }
 
-    async fn try_run(&mut self, weir: &Weir) -> anyhow::Result<()> {
+    async fn try_run(&mut self, weir: &Weir) -> anyhow::Result<bool> {
         let handover = Handover::receive(&mut self.settings_file)?;
+        if handover.is_of_before {
+            tracing::info!("logs are opened anew, nothing else");
+            return Ok(false);
+        }
         let fresh = handover.load(&environment::variable)?;
         self.log.set_level(fresh.settings.log.level);
         let mut kept: BTreeSet<String> = changed_for_restart(&self.loaded, &fresh).collect();
@@ -46,7 +54,7 @@ impl Reload {
         let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
         self.remember_live(&fresh);
-        Ok(())
+        Ok(true)
     }
 
     fn remember_live(&mut self, fresh: &Loaded) {

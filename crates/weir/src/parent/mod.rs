@@ -155,7 +155,7 @@ impl Events for Parent {
     }
 
     /// Only settings without a mistake reach the service; it finds them when it is started again,
-    /// too.
+    /// too. With one, it is told that these are those of before.
     fn reload(&mut self) -> bool {
         match self.read_again() {
             Ok(loaded) => {
@@ -165,6 +165,10 @@ impl Events for Parent {
             }
             Err(error) => {
                 tracing::error!("settings not reloaded, those of before stay: {error:#}");
+                let before = Handover { is_of_before: true, ..self.handover.clone() };
+                if let Err(error) = self.text.replace(&before) {
+                    tracing::error!("settings of before are lost: {error:#}");
+                }
                 false
             }
         }
@@ -216,8 +220,18 @@ impl Parent {
     }
 }
 
-/// The settings by which the other commands find a data_dir and what is in it. With `--data-dir`
-/// the settings file has no say, so it may be broken or absent.
+/// The folder in which the other commands find the running Weir. Nothing else of the settings file
+/// matters to them, so it may have mistakes; with `--data-dir` it may be absent.
+pub(crate) fn data_dir(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
+    if let Some(data_dir) = &flags.data_dir {
+        return Ok(data_dir.clone());
+    }
+    let source = Source::find(flags.config.as_deref(), None)?;
+    config::data_dir(&source).context("data_dir can't be read; name it with --data-dir")
+}
+
+/// The settings by which commands find a store that they open themselves. With `--data-dir` the
+/// settings file has no say, so it may be broken or absent.
 pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(Settings::in_data_dir(data_dir));
