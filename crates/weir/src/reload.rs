@@ -49,7 +49,7 @@ impl Reload {
         let reloaded = weir.reload(&fresh.settings, &handover.flags.only);
         kept.extend(tokio::time::timeout(patience, reloaded).await??);
         for setting in &kept {
-            tracing::warn!("{setting} changed: needs a restart");
+            tracing::warn!("{setting} changed: needs {}", remedy(setting));
         }
         let changed = changed(&self.loaded, &fresh).filter(|path| !kept.contains(*path)).count();
         tracing::info!(changed, needing_restart = kept.len(), "settings reloaded");
@@ -65,6 +65,46 @@ impl Reload {
         self.loaded.values = values.collect();
     }
 }
+
+/// What takes a setting that a reload does not take.
+fn remedy(setting: &str) -> &'static str {
+    let key = setting.rsplit('.').next().unwrap_or(setting);
+    let is_of_app = setting.starts_with("front.apps[");
+    let is_recycling = key.starts_with("recycle_");
+    if setting == "data_dir" || (is_of_app && SHARED_SOCKETS.contains(&key)) {
+        "a stop and a start"
+    } else if (setting.starts_with("workers.") && !is_recycling)
+        || (is_of_app && OF_PROCESSES.contains(&key))
+        || setting.starts_with("supervisor.")
+        || matches!(setting, "shutdown_deadline" | "front.sockets_per_core" | "front.cores")
+        || matches!(setting, "realtime.apps" | "gems")
+        || key == "listen"
+    {
+        "`weir upgrade`"
+    } else {
+        "`weir restart`"
+    }
+}
+
+/// Of an app: what the parent starts its processes with.
+const OF_PROCESSES: [&str; 13] = [
+    "command",
+    "workers",
+    "finish_timeout",
+    "folder",
+    "user",
+    "environment",
+    "open_files",
+    "address_space",
+    "start_deadline",
+    "stop_signal",
+    "stop_deadline",
+    "dump_signal",
+    "dump_wait",
+];
+/// Of an app: what its processes share, as long as they live.
+const SHARED_SOCKETS: [&str; 6] =
+    ["mode", "listen", "selection", "queues", "queues_per_worker", "backlog"];
 
 /// The settings that read differently.
 fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str> {

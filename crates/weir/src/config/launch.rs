@@ -173,6 +173,25 @@ impl Launch {
         Self { recycling: Recycling::default(), ..self.clone() }
     }
 
+    /// The names of the settings in which they differ, with `count`'s.
+    pub(super) fn differing(&self, other: &Self, count: &'static str) -> Vec<&'static str> {
+        let differs = [
+            ("command", self.command != other.command),
+            (count, self.count != other.count),
+            ("folder", self.folder != other.folder),
+            ("user", self.user != other.user),
+            ("environment", self.environment != other.environment),
+            ("open_files", self.open_files != other.open_files),
+            ("address_space", self.address_space != other.address_space),
+            ("start_deadline", self.start_deadline != other.start_deadline),
+            ("stop_signal", self.stop_signal != other.stop_signal),
+            ("stop_deadline", self.stop_deadline != other.stop_deadline),
+            ("dump_signal", self.dump_signal != other.dump_signal),
+            ("dump_wait", self.dump_wait != other.dump_wait),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     /// For the parent, as far as it is the same for all.
     pub(super) fn group(
         &self,

@@ -208,9 +208,9 @@ impl Parent {
         let loaded = fresh.load(&environment::variable)?;
         let differences = self.held.differences(&Held::of(&loaded.settings));
         if !differences.is_empty() {
-            let what = differences.join(", ");
+            let what = differences.join("; ");
             bail!(
-                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
+                "settings changed that the parent process holds ({what}); `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
             );
         }
         self.text.replace(&fresh)?;

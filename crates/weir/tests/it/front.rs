@@ -115,7 +115,7 @@ fn workers_come_and_go_with_a_reload() {
     let other = app("other", "hosts = [\"other.example\"]\n", &[&old]);
     weir.site.write(&format!("{BASE}{}{other}", app("shop", "", &[&new])));
     weir.signal(Signal::HUP);
-    weir.wait_for_log("front.apps changed: needs a restart");
+    weir.wait_for_log("front.apps changed: needs `weir restart`");
     weir.wait_for_log("settings reloaded");
     assert_eq!(body(weir.front(), "/", ""), "new /");
     assert!(weir.stop().success());
