@@ -71,13 +71,12 @@ fn remedy(setting: &str) -> &'static str {
     let key = setting.rsplit('.').next().unwrap_or(setting);
     let is_of_app = setting.starts_with("front.apps[");
     let is_recycling = key.starts_with("recycle_");
-    if setting == "data_dir" || (is_of_app && SHARED_SOCKETS.contains(&key)) {
+    if OF_THE_START.contains(&setting) || (is_of_app && SHARED_SOCKETS.contains(&key)) {
         "a stop and a start"
     } else if (setting.starts_with("workers.") && !is_recycling)
         || (is_of_app && OF_PROCESSES.contains(&key))
         || setting.starts_with("supervisor.")
-        || matches!(setting, "shutdown_deadline" | "front.sockets_per_core" | "front.cores")
-        || matches!(setting, "realtime.apps" | "gems")
+        || matches!(setting, "shutdown_deadline" | "realtime.apps" | "gems")
         || key == "listen"
     {
         "`weir upgrade`"
@@ -86,6 +85,8 @@ fn remedy(setting: &str) -> &'static str {
     }
 }
 
+/// Sockets that are bound stay as they are.
+const OF_THE_START: [&str; 3] = ["data_dir", "front.sockets_per_core", "supervisor.backlog"];
 /// Of an app: what the parent starts its processes with.
 const OF_PROCESSES: [&str; 13] = [
     "command",
@@ -128,4 +129,27 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         new.values.iter().find(|value| value.path == *path).is_some_and(|value| !value.live)
     };
     changed(old, new).filter(fixed).chain(secrets).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remedy;
+
+    #[test]
+    fn each_setting_has_a_remedy_that_takes_it() {
+        for (settings, needs) in [
+            (
+                &["data_dir", "front.sockets_per_core", "front.apps[1].queues"][..],
+                "a stop and a start",
+            ),
+            (&["jobs.listen", "workers.dig.command", "front.apps[0].user"], "`weir upgrade`"),
+            (&["supervisor.backoff_min", "shutdown_deadline"], "`weir upgrade`"),
+            (&["jobs.fsync", "workers.dig.recycle_age", "front.apps[0].hosts"], "`weir restart`"),
+            (&["front.apps", "front.cores", "gems.limits.queue_max"], "`weir restart`"),
+        ] {
+            for setting in settings {
+                assert_eq!(remedy(setting), needs, "{setting}");
+            }
+        }
+    }
 }
