@@ -32,13 +32,14 @@ test: needed web ## run every test: Rust, real clients, a browser
 	@if [ -f e2e/browser/package.json ]; then npm --prefix e2e/browser ci --silent --no-audit --no-fund; fi
 	@cargo run --quiet --locked -p xtask -- test
 
-check: ## format, lints, dependency edges, licences, docs
+check: ## format, lints, dependency edges, licences, docs, alert rules
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	cargo run --quiet --locked -p xtask -- edges
 	cargo run --quiet --locked -p xtask -- licences
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
+	@if promtool --version >/dev/null 2>&1; then promtool test rules deploy/prometheus/*.test.yml; fi
 
 bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
 	cargo build --release --locked -p weir -p weir-bench

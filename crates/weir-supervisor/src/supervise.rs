@@ -33,7 +33,8 @@ pub trait Events {
     /// All children are ready, for the first time.
     fn ready(&mut self);
 
-    /// The settings are to be read again. True: they are sound, tell the children.
+    /// The settings are to be read again. True: they are sound. The children are told in any case:
+    /// the same signal means that their logs were moved away.
     fn reload(&mut self) -> bool;
 
     /// A new service process is about to be started beside the present one: what it is to find is
@@ -237,11 +238,13 @@ impl Supervisor {
 
     fn reload(&mut self, events: &mut dyn Events) {
         self.notify.reloading();
-        if !self.stopping && events.reload() {
+        let is_sound = !self.stopping && events.reload();
+        if !self.stopping {
             for process in self.children.iter().filter_map(Child::running) {
                 process.signal(Signal::HUP);
             }
-        } else {
+        }
+        if !is_sound {
             self.notify.ready("serving; the settings are those of before");
         }
     }

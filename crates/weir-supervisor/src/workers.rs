@@ -7,6 +7,7 @@
 
 mod blueprint;
 mod check;
+mod descendants;
 mod endpoint;
 mod fleet;
 mod generation;

@@ -18,7 +18,7 @@ use weir_base::secret::Secret;
 use weir_net::unix_path::ShortPath;
 
 use crate::cli::Target;
-use crate::config::environment;
+use crate::config::{Settings, environment};
 use crate::parent;
 
 /// Bytes of one whole answer; streams are not held.
@@ -48,7 +48,7 @@ impl AdminClient {
     }
 
     async fn connect_to_socket(target: &Target) -> anyhow::Result<Self> {
-        let path = parent::settings(&target.settings)?.admin_socket();
+        let path = Settings::in_data_dir(&parent::data_dir(&target.settings)?).admin_socket();
         let short = ShortPath::to(&path)
             .and_then(|short| std::os::unix::net::UnixStream::connect(short.as_path()));
         let stream = short.map_err(|error| not_running(&path, &error))?;

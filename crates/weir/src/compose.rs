@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
@@ -393,6 +393,13 @@ impl Weir {
         silent
     }
 
+    /// Opens the files of logs anew, which may have been moved away.
+    pub(crate) fn reopen_logs(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
+    }
+
     /// Puts new settings in force; answers what needs a restart. `only`: the parts that are wanted
     /// (none: all).
     pub(crate) async fn reload(
@@ -406,9 +413,6 @@ impl Weir {
         };
         if let Some(cores) = &self.cores {
             cores.reload(settings)?;
-        }
-        if let Some(log) = &self.access_log {
-            log.reopen();
         }
         match &self.realtime {
             Some(realtime) => realtime.reload(settings),
@@ -518,19 +522,10 @@ fn apps(
     Ok(Apps::new(apps?, clock, &FrontMetrics::register(registry)))
 }
 
-/// Bytes of a page that is kept in memory.
-const PAGE_BYTES_MAX: u64 = 4 << 20;
-
 fn with_page(app: &App) -> anyhow::Result<AppSettings> {
     let mut settings = app.settings.clone();
-    if let Some(path) = &app.maintenance_page {
-        let page = format!("maintenance_page of {}: {}", settings.name, path.display());
-        let bytes = std::fs::metadata(path).with_context(|| page.clone())?.len();
-        if bytes > PAGE_BYTES_MAX {
-            bail!("{page}: longer than {PAGE_BYTES_MAX} bytes");
-        }
-        settings.maintenance_page = Some(std::fs::read(path).context(page)?.into());
-    }
+    let page = app.page().map_err(|why| anyhow!("maintenance_page of {}: {why}", settings.name))?;
+    settings.maintenance_page = page.map(Into::into);
     Ok(settings)
 }
 

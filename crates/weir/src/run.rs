@@ -124,8 +124,9 @@ async fn serve(
             end = wishes.end() => return end,
             Joined(why) = weir.joined() => return End::Broken(why),
             _ = reload.hangup.recv() => {
-                reload.run(weir).await;
-                alive.say(Word::Reloaded);
+                if reload.run(weir).await {
+                    alive.say(Word::Reloaded);
+                }
             }
             () = alive.due() => tokio::select! {
                 // Nobody who wants an end waits for a part that hangs.

@@ -25,7 +25,7 @@ use crate::part::Part;
 use crate::realtime_admin::{self, Realtime};
 use crate::restart_admin::{self, Restart};
 use crate::switches_admin::{self, Switches};
-use crate::workers_admin;
+use crate::workers_admin::{self, AppRow};
 
 /// What `/v1/status` answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub(crate) struct Status {
     pub(crate) gems_mount: Option<String>,
     /// None: they are not served here.
     pub(crate) gems: Option<weir_gems::view::Overview>,
+    /// The front's apps and the workers of jobs.
+    #[serde(default)]
+    pub(crate) apps: Vec<AppRow>,
 }
 
 /// What doesn't change while this process lives.
@@ -99,10 +102,10 @@ pub(crate) fn api(
     realtime_admin::router(realtime)
         .merge(gems_admin::router(gems))
         .merge(switches_admin::router(switches))
-        .merge(workers_admin::router(front))
+        .merge(workers_admin::router(front.clone()))
         .merge(restart_admin::router(restart))
         .nest("/jobs", of_jobs)
-        .route("/status", get(status).with_state((jobs, hub, index, facts)))
+        .route("/status", get(status).with_state((jobs, hub, index, front, facts)))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
@@ -120,9 +123,9 @@ pub(crate) fn metrics_route(registry: Arc<Registry>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(registry)
 }
 
-type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Index>>, Facts);
+type Whole = (Option<Handle>, Option<Arc<Hub>>, Option<Arc<Index>>, workers_admin::Front, Facts);
 
-async fn status(State((handle, hub, index, facts)): State<Whole>) -> Response {
+async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Response {
     let (mut jobs, mut problem) = (None, None);
     if let Some(handle) = handle {
         match handle.overview().await {
@@ -152,6 +155,7 @@ async fn status(State((handle, hub, index, facts)): State<Whole>) -> Response {
         gems_listen: facts.cores.gems.map(|address| address.to_string()),
         gems_mount: facts.gems_mount,
         gems,
+        apps: front.rows().into_iter().map(|(row, _)| row).collect(),
     })
     .into_response()
 }

@@ -194,6 +194,9 @@ pub(crate) struct AppRow {
     /// Successors in all workers' places, likewise.
     #[serde(default)]
     pub(crate) restarts: u64,
+    /// Workers that ended unasked, or were never ready, likewise.
+    #[serde(default)]
+    pub(crate) deaths: u64,
     pub(crate) workers: Vec<WorkerRow>,
 }
 
@@ -446,6 +449,7 @@ fn app_row(view: AppView, reported: &Reported, now: Timestamp) -> AppRow {
         jain_index,
         evictions,
         restarts: reported.counted.all_restarts(&view.name),
+        deaths: reported.counted.deaths(&view.name),
         name: view.name,
         mode: PROXY.to_owned(),
         selection: None,

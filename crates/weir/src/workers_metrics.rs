@@ -28,12 +28,20 @@ impl Collector for WorkersMetrics {
         let evicted = "Workers killed for they were stuck";
         let evictions = |row: &AppRow| row.evictions;
         counter(encoder, "weir_front_worker_evictions", evicted, &apps, evictions)?;
+        let died = "Workers that ended unasked, or were never ready";
+        let deaths = |row: &AppRow| row.deaths;
+        counter(encoder, "weir_front_worker_deaths", died, &apps, deaths)?;
         let restarted = "Successors started in workers' places";
         let restarts = |row: &AppRow| row.restarts;
         counter(encoder, "weir_front_worker_restarts", restarted, &apps, restarts)?;
+        let help = "How even the counts of requests are that the present workers were given: 1 is even, which is no aim by itself";
+        ratio(encoder, "weir_front_app_jain_index", help, &apps, |app| app.jain_index)?;
+        let help = "How long the oldest request has been running; 0: there is none";
+        ratio(encoder, "weir_front_app_oldest_request_seconds", help, &apps, oldest)?;
         let of_jobs = Rows { label: "group", rows: &of_jobs };
         states(encoder, "weir_workers", &of_jobs, "running")?;
         counter(encoder, "weir_workers_evictions", evicted, &of_jobs, evictions)?;
+        counter(encoder, "weir_workers_deaths", died, &of_jobs, deaths)?;
         counter(encoder, "weir_workers_restarts", restarted, &of_jobs, restarts)
     }
 }
@@ -84,6 +92,29 @@ fn gauge(
         ConstGauge::new(value(app)).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+/// Of those that have one.
+fn ratio(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: &Rows<'_>,
+    value: impl Fn(&AppRow) -> Option<f64>,
+) -> Result<(), std::fmt::Error> {
+    let none = ConstGauge::new(0.0);
+    let mut family = encoder.encode_descriptor(name, help, None, none.metric_type())?;
+    for app in rows.rows {
+        let Some(value) = value(app) else { continue };
+        let labels = [(rows.label, app.name.as_str())];
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn oldest(app: &AppRow) -> Option<f64> {
+    let ages = app.workers.iter().filter_map(|worker| worker.oldest_request_seconds);
+    Some(ages.fold(0.0, f64::max))
 }
 
 fn counter(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
+use super::descendants;
 use super::endpoint::Endpoint;
 use super::notify_socket::NotifySocket;
 use super::output::WorkerOutput;
@@ -87,12 +88,17 @@ impl Process {
         rustix::process::pidfd_send_signal(&self.pidfd, signal)
     }
 
-    /// Kills the worker and everything in its process group.
+    /// Kills the worker, everything in its process group, and what it has started in groups and
+    /// sessions of their own. Once it has ended nobody can tell any more whose these are.
     pub(crate) fn kill(&mut self, reason: String) {
         self.kill_reason.get_or_insert(reason);
+        let started = descendants::of(self.pid);
         // By itself, too: it may have moved to another group.
         let _ = self.signal(Signal::KILL);
         self.kill_group();
+        for process in started {
+            process.kill();
+        }
     }
 
     /// How it ended, if it has; the rest of its group is killed then.

@@ -193,6 +193,25 @@ fn one_that_ignores_its_signal_is_killed_with_its_whole_group() {
 }
 
 #[test]
+fn one_that_is_evicted_is_killed_with_what_it_has_started_in_other_sessions() {
+    let text = "setsid sh -c 'sleep 1000 & echo child $!; wait' & wait";
+    let mut spec = script(text);
+    spec.readiness = Readiness::Line("child".into());
+    let mut rig = Rig::start(vec![spec]);
+    let worker = rig.ready(0);
+    let output = rig.output();
+    let child = output.lines().find_map(|line| line.split_once("child ")).expect("a line").1;
+    let child: i32 = child.trim().parse().expect("a pid");
+    assert!(runs(worker.pid) && runs(child));
+    let generation = worker.generation;
+    rig.command(Command::Evict { generation, reason: "stuck".into() }).expect("evicted");
+    rig.end(0);
+    wait_until("the end of the child's child in another session", || !runs(child));
+    rig.stop();
+    rig.outcome();
+}
+
+#[test]
 fn what_a_worker_leaves_behind_is_killed_with_it() {
     let mut rig = Rig::start(vec![script("sleep 1000 & echo child $!; echo up; wait")]);
     let worker = rig.ready(0);

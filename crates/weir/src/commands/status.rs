@@ -7,6 +7,7 @@ use crate::cli::StatusArguments;
 use crate::exit::Exit;
 use crate::output;
 use crate::status::Status;
+use crate::workers_admin::{AppRow, JOBS, WorkerRow};
 
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
     admin_client::block_on(async {
@@ -36,6 +37,7 @@ fn print(status: &Status) {
     }
     print_realtime(status);
     print_gems(status);
+    status.apps.iter().for_each(|app| print_app(status, app));
     let limits_hit = status.jobs.iter().flat_map(|jobs| &jobs.limits_hit);
     for hit in limits_hit.filter(|hit| hit.hits > 0) {
         output::line(&format!("limit met    {} ({} times)", hit.limit, hit.hits));
@@ -96,6 +98,28 @@ fn print_gems(status: &Status) {
     if !gems.switched_off.is_empty() {
         output::line(&format!("{:<12} {}", "switched off", gems.switched_off.join(", ")));
     }
+}
+
+fn print_app(status: &Status, app: &AppRow) {
+    let works = |worker: &&WorkerRow| matches!(worker.state.as_str(), "serving" | "running");
+    let working = app.workers.iter().filter(works).count();
+    let wanted = app.processes.map_or(app.workers.len(), |wanted| wanted as usize);
+    if app.mode == JOBS {
+        let name = &app.name;
+        return output::line(&format!("{:<12} {name}: {working} of {wanted} run", "workers"));
+    }
+    let listen = app.listen.as_deref().or(status.front_listen.as_deref()).unwrap_or_default();
+    let mut words = vec![
+        format!("{working} of {wanted} workers serve"),
+        format!("{} requests wait", app.requests_waiting),
+    ];
+    let held = [
+        (app.is_paused, "paused"),
+        (app.is_overloaded, "overloaded"),
+        (app.is_in_maintenance, "in maintenance"),
+    ];
+    words.extend(held.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| (*word).to_owned()));
+    output::line(&format!("{:<12} {} at {listen}: {}", "front", app.name, words.join(", ")));
 }
 
 /// `3d 4h`, `5m 2s`, `0.4s`.

@@ -2,14 +2,17 @@
 
 mod front;
 mod gems;
+mod programs;
 mod realtime;
+mod routes;
 mod tls;
 mod workers;
 
 use std::net::SocketAddr;
 
+use super::launch::Launch;
 use super::report::Report;
-use super::{Settings, Supervisor};
+use super::{Settings, Supervisor, run_folder};
 use weir_jobs::settings::{Fsync, StoreKind};
 
 /// A segment holds the reserve and some records, or nothing could be pushed.
@@ -72,6 +75,15 @@ fn reject_shared_addresses(settings: &Settings, report: &mut Report) {
     }
 }
 
+/// Where the workers of another user are to have their sockets, there must be a way to make them.
+/// (Who is not root has a larger problem.)
+fn reject_unreachable_user(launch: &Launch, path: &str, report: &mut Report) {
+    let is_asked = launch.user.is_some() && rustix::process::geteuid().is_root();
+    if let Some(problem) = is_asked.then(run_folder::problem).flatten() {
+        report.mistake_at(&format!("{path}.user"), format!("{path}.user: {problem}"));
+    }
+}
+
 /// What is sound but worth a thought.
 pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = jobs_warnings(settings);
@@ -79,6 +91,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<String> {
     front::warn(settings, &mut warnings);
     gems::warn(settings, &mut warnings);
     tls::warn(settings, &mut warnings);
+    programs::warn(settings, &mut warnings);
     warnings
 }
 

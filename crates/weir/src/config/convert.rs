@@ -100,13 +100,13 @@ pub(super) fn to_thousandths(
 }
 
 /// `IP:port`; what Weir's TCP services listen on.
-pub(super) fn to_tcp_address(value: &DeValue<'_>) -> Result<SocketAddr, String> {
+/// `example`: what the setting could be.
+pub(super) fn to_tcp_address(value: &DeValue<'_>, example: &str) -> Result<SocketAddr, String> {
     let text = value.as_str().ok_or_else(|| expected("an address", value))?;
     match text.parse::<ListenAddress>().map_err(|error| error.to_string())? {
         ListenAddress::Tcp(address) => Ok(address),
         ListenAddress::Unix(_) => {
-            Err("a unix socket is not supported here; write for example \"127.0.0.1:7419\""
-                .to_owned())
+            Err(format!("a unix socket is not supported here; write for example {example:?}"))
         }
     }
 }

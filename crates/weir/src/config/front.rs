@@ -88,9 +88,15 @@ impl Front {
             &mut self.sockets_per_core,
         );
         keys.parsed_texts(
-            Key::fixed("trusted_proxies", "Proxies in front of Weir whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (\"10.0.0.0/8\"), or \"unix\"."),
+            Key::fixed("trusted_proxies", "Proxies in front of Weir whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses and networks (\"10.0.0.0/8\")."),
             &mut self.trusted_proxies,
         );
+        if self.trusted_proxies.iter().any(|it| matches!(it, TrustedProxy::Unix)) {
+            keys.mistake_at(
+                "trusted_proxies",
+                "\"unix\" can't be: front.listen is no unix socket; write the proxy's address, \"127.0.0.1\" if it runs here",
+            );
+        }
         keys.section("access_log", |keys| self.access_log = read_access_log(keys));
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| read_limits(keys, &mut self.limits));

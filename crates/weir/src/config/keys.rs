@@ -196,7 +196,8 @@ impl<'a> Keys<'a> {
     /// `IP:port`.
     pub(crate) fn address(&mut self, key: Key, field: &mut SocketAddr) {
         let show = |field: &SocketAddr| quoted(&field.to_string());
-        self.read(key, "address", field, show, to_tcp_address);
+        let example = field.to_string();
+        self.read(key, "address", field, show, |value| to_tcp_address(value, &example));
     }
 
     /// `IP:port`, or nothing.
@@ -204,7 +205,8 @@ impl<'a> Keys<'a> {
         let show = |field: &Option<SocketAddr>| {
             field.map_or_else(none, |address| quoted(&address.to_string()))
         };
-        self.read(key, "address", field, show, |value| to_tcp_address(value).map(Some));
+        let read = |value: &DeValue<'_>| to_tcp_address(value, "127.0.0.1:8081").map(Some);
+        self.read(key, "address", field, show, read);
     }
 
     /// A text that must be there.
@@ -389,6 +391,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Tables one after the other: `[[realtime.apps]]`. They are called `realtime.apps[0]` and so on.
+    /// A single one needs no list: `shed = { path = "/inbox", .. }`.
     pub(crate) fn each(&mut self, name: &'static str, mut read: impl FnMut(&mut Keys<'_>)) {
         let value = self.find(name);
         let path = self.full(name);
@@ -396,6 +399,11 @@ impl<'a> Keys<'a> {
             self.enter(format!("{path}[]"), None, &mut read);
         }
         let Some(value) = value else { return };
+        if let Some(table) = value.get_ref().as_table() {
+            let path = format!("{path}[0]");
+            self.report.places.push((path.clone(), value.span()));
+            return self.enter(path, Some(table), &mut read);
+        }
         let Some(entries) = value.get_ref().as_array() else {
             return self.report.mistake(&value.span(), format!("expected tables [[{path}]]"));
         };

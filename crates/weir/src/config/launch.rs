@@ -99,7 +99,7 @@ impl Launch {
         keys.optional_text(
             Key::fixed(
                 "user",
-                "Whom the command runs as; only root may ask. None: whoever runs Weir.",
+                "Whom the command runs as; only root may ask. The sockets of all workers lie in /run/weir/ then. None: whoever runs Weir.",
             ),
             &mut self.user,
         );
@@ -143,7 +143,7 @@ impl Launch {
             &mut self.stop_signal,
         );
         keys.duration(
-            Key::fixed("stop_deadline", "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with all processes that it has started."),
+            Key::fixed("stop_deadline", "A worker that has been asked to end (stop_signal) and still runs after this long is killed, with its process group and all that descends from it."),
             WAIT,
             &mut self.stop_deadline,
         );
@@ -171,6 +171,25 @@ impl Launch {
     /// What the parent makes use of; the rest is the service's.
     pub(super) fn for_parent(&self) -> Self {
         Self { recycling: Recycling::default(), ..self.clone() }
+    }
+
+    /// The names of the settings in which they differ, with `count`'s.
+    pub(super) fn differing(&self, other: &Self, count: &'static str) -> Vec<&'static str> {
+        let differs = [
+            ("command", self.command != other.command),
+            (count, self.count != other.count),
+            ("folder", self.folder != other.folder),
+            ("user", self.user != other.user),
+            ("environment", self.environment != other.environment),
+            ("open_files", self.open_files != other.open_files),
+            ("address_space", self.address_space != other.address_space),
+            ("start_deadline", self.start_deadline != other.start_deadline),
+            ("stop_signal", self.stop_signal != other.stop_signal),
+            ("stop_deadline", self.stop_deadline != other.stop_deadline),
+            ("dump_signal", self.dump_signal != other.dump_signal),
+            ("dump_wait", self.dump_wait != other.dump_wait),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
     /// For the parent, as far as it is the same for all.

@@ -21,6 +21,7 @@ mod process;
 mod realtime;
 pub(crate) mod reference;
 mod report;
+pub(crate) mod run_folder;
 pub(crate) mod secrets;
 pub(crate) mod source;
 mod tls;
@@ -138,10 +139,24 @@ impl Settings {
         self.data_dir.join("holds.json")
     }
 
-    /// Where the apps' workers have their sockets. In full, for they run elsewhere.
+    /// Where the workers have their sockets. In full, for they run elsewhere. Those of other users
+    /// could not pass through data_dir, which is nobody else's business.
     pub(crate) fn run_folder(&self) -> PathBuf {
-        let folder = self.data_dir.join("run");
-        std::path::absolute(&folder).unwrap_or(folder)
+        let data_dir =
+            std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+        if self.has_other_users() {
+            run_folder::outside_of(&data_dir)
+        } else {
+            data_dir.join("run")
+        }
+    }
+
+    /// Whether some command runs as somebody else.
+    pub(crate) fn has_other_users(&self) -> bool {
+        let of_apps =
+            self.front.apps.iter().filter_map(|app| Some(&app.processes.as_ref()?.launch));
+        let of_jobs = self.workers.values().map(|workers| &workers.launch);
+        of_apps.chain(of_jobs).any(|launch| launch.user.is_some())
     }
 
     /// Where the admin API listens.
@@ -190,11 +205,32 @@ fn read(
     (settings, report)
 }
 
+/// That setting alone, for commands that need no other: what else is wrong is none of their business.
+pub(crate) fn data_dir(source: &Source) -> Result<PathBuf, Mistakes> {
+    let mut report = Report::of(&source.text);
+    let (table, errors) = DeTable::parse_recoverable(&source.text);
+    let mut data_dir = source.folder.join(Settings::default().data_dir);
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        report.mistakes.push(Mistake::at(&source.text, &span, error.message().to_owned()));
+    }
+    if report.mistakes.is_empty() {
+        let context = Context { folder: &source.folder, environment: &|_| None, describe: false };
+        Keys::new(Some(table.get_ref()), &mut report, context).path(DATA_DIR, &mut data_dir);
+    }
+    if report.mistakes.is_empty() {
+        return Ok(data_dir);
+    }
+    Err(Mistakes { file: source.name.clone(), mistakes: report.mistakes })
+}
+
+const DATA_DIR: Key = Key::fixed(
+    "data_dir",
+    "Folder for everything that Weir keeps; made when missing, for its user alone. Relative paths start at the folder of this file.",
+);
+
 fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
-    keys.path(
-        Key::fixed("data_dir", "Folder for everything that Weir keeps; made when missing, for its user alone. Relative paths start at the folder of this file."),
-        &mut settings.data_dir,
-    );
+    keys.path(DATA_DIR, &mut settings.data_dir);
     keys.duration(
         Key::fixed("shutdown_deadline", "After SIGTERM, work in hand has this long to finish."),
         Duration::ZERO..=units::HOUR,

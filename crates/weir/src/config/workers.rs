@@ -118,6 +118,19 @@ impl JobWorkers {
         Self { launch: self.launch.for_parent(), ..self.clone() }
     }
 
+    /// The settings in which they differ, of two [for the parent](JobWorkers::for_parent).
+    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let differs = [
+            (CONCURRENCY, self.concurrency != other.concurrency),
+            (QUEUES, self.queues != other.queues),
+            ("queue_flag", self.queue_flag != other.queue_flag),
+            ("what makes it ready", self.readiness != other.readiness),
+            ("watchdog", self.watchdog != other.watchdog),
+        ];
+        let own = differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name);
+        own.chain(self.launch.differing(&other.launch, "processes")).collect()
+    }
+
     /// For the parent.
     pub(crate) fn group(
         &self,

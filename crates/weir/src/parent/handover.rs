@@ -36,13 +36,16 @@ pub(crate) struct Flags {
 pub(crate) struct Handover {
     pub(crate) source: Source,
     pub(crate) flags: Flags,
+    /// The file has a mistake since: these are those of before, and a reload only opens logs anew.
+    #[serde(default)]
+    pub(crate) is_of_before: bool,
 }
 
 impl Handover {
     /// Reads the settings file that the flags name.
     pub(crate) fn find(flags: Flags) -> anyhow::Result<Self> {
         let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
-        Ok(Self { source, flags })
+        Ok(Self { source, flags, is_of_before: false })
     }
 
     /// The same, from the file as it is now.

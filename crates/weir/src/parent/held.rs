@@ -1,7 +1,7 @@
 //! What the parent itself took from the settings when it started, and a new service process can't
 //! change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -51,14 +51,60 @@ impl Held {
     }
 
     /// The settings of `fresh` that only a new parent would take.
-    pub(super) fn differences(&self, fresh: &Self) -> Vec<&'static str> {
-        let differs = [
-            ("data_dir", self.data_dir != fresh.data_dir),
-            ("addresses to listen on", self.sockets != fresh.sockets),
-            ("the command of an app under front.apps", self.groups != fresh.groups),
-            ("how job workers are run, under workers", self.workers != fresh.workers),
-            ("what the workers of an app listen on", self.shared != fresh.shared),
-        ];
-        differs.into_iter().filter(|(_, differs)| *differs).map(|(what, _)| what).collect()
+    pub(super) fn differences(&self, fresh: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        found.extend((self.data_dir != fresh.data_dir).then(|| "data_dir".to_owned()));
+        let addresses = all_keys(&self.addresses(), &fresh.addresses(), |before, after| {
+            (before != after).then(Vec::new)
+        });
+        found.extend(addresses.into_iter().map(|(name, _)| format!("{name}.listen")));
+        let differing = |names: Vec<&'static str>| (!names.is_empty()).then_some(names);
+        let (before, after) = (by_name(&self.groups), by_name(&fresh.groups));
+        let apps = all_keys(&before, &after, |before, after| match (before, after) {
+            (Some(before), Some(after)) => differing(before.differing(after)),
+            (None, _) => Some(vec!["new"]),
+            (_, None) => Some(vec!["gone"]),
+        });
+        found.extend(apps.into_iter().map(|it| named("front.apps", it)));
+        let sockets = all_keys(&self.shared, &fresh.shared, |before, after| {
+            // An app that comes or goes is named above.
+            match (before?, after?) {
+                (Some(before), Some(after)) => differing(before.differing(after)),
+                (None, None) => None,
+                _ => Some(vec!["mode"]),
+            }
+        });
+        found.extend(sockets.into_iter().map(|it| named("front.apps", it)));
+        let workers =
+            all_keys(&self.workers, &fresh.workers, |before, after| match (before, after) {
+                (Some(before), Some(after)) => differing(before.differing(after)),
+                (None, _) => Some(vec!["new"]),
+                (_, None) => Some(vec!["gone"]),
+            });
+        found.extend(workers.into_iter().map(|it| named("workers", it)));
+        found
     }
+}
+
+fn by_name<T: Clone>(all: &[(String, T)]) -> BTreeMap<String, T> {
+    all.iter().cloned().collect()
+}
+
+/// What differs, by names that are in the one or the other.
+fn all_keys<T>(
+    before: &BTreeMap<String, T>,
+    after: &BTreeMap<String, T>,
+    difference: impl Fn(Option<&T>, Option<&T>) -> Option<Vec<&'static str>>,
+) -> Vec<(String, Vec<&'static str>)> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let differing = names.into_iter().filter_map(|name| {
+        let settings = difference(before.get(name), after.get(name))?;
+        Some((name.clone(), settings))
+    });
+    differing.collect()
+}
+
+/// `front.apps "shop": workers, environment`
+fn named(section: &str, (name, settings): (String, Vec<&'static str>)) -> String {
+    format!("{section} {name:?}: {}", settings.join(", "))
 }

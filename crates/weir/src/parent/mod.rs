@@ -12,7 +12,7 @@ mod upgrade;
 mod workers;
 
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use weir_supervisor::carried::{Carrier, State};
@@ -54,7 +54,6 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let groups = Groups::bind(settings, &handover.flags.only, |_| None)?;
     let ready_line = listeners.ready_line() + &groups.ready_words();
     let addresses = listeners.urls().into_iter().chain(groups.urls()).collect();
-    let admin_socket = settings.admin_socket();
     let text = handover::Text::new(&handover)?;
     let child = child(settings, listeners, &groups, &lock, &text)?;
     let only = handover.flags.only.clone();
@@ -74,12 +73,13 @@ pub(crate) fn run(handover: Handover, salvage: bool) -> anyhow::Result<Exit> {
     let supervisor = supervisor.with_workers(fleet).adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
-    Ok(end(&outcome, &admin_socket, lock))
+    Ok(end(&outcome, settings, lock))
 }
 
-fn end(outcome: &Outcome, admin_socket: &Path, lock: Lock) -> Exit {
+fn end(outcome: &Outcome, settings: &Settings, lock: Lock) -> Exit {
     // Gone with the service; a stale file would only puzzle.
-    let _ = std::fs::remove_file(admin_socket);
+    let _ = std::fs::remove_file(settings.admin_socket());
+    workers::remove_run_folder(settings);
     drop(lock);
     match outcome {
         Outcome::Stopped => Exit::Fine,
@@ -155,7 +155,7 @@ impl Events for Parent {
     }
 
     /// Only settings without a mistake reach the service; it finds them when it is started again,
-    /// too.
+    /// too. With one, it is told that these are those of before.
     fn reload(&mut self) -> bool {
         match self.read_again() {
             Ok(loaded) => {
@@ -165,6 +165,10 @@ impl Events for Parent {
             }
             Err(error) => {
                 tracing::error!("settings not reloaded, those of before stay: {error:#}");
+                let before = Handover { is_of_before: true, ..self.handover.clone() };
+                if let Err(error) = self.text.replace(&before) {
+                    tracing::error!("settings of before are lost: {error:#}");
+                }
                 false
             }
         }
@@ -204,9 +208,9 @@ impl Parent {
         let loaded = fresh.load(&environment::variable)?;
         let differences = self.held.differences(&Held::of(&loaded.settings));
         if !differences.is_empty() {
-            let what = differences.join(", ");
+            let what = differences.join("; ");
             bail!(
-                "settings changed that the parent process holds: {what}; `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
+                "settings changed that the parent process holds ({what}); `weir upgrade` takes them (data_dir, and other sockets of an app that there is, need a stop and a start)"
             );
         }
         self.text.replace(&fresh)?;
@@ -216,8 +220,18 @@ impl Parent {
     }
 }
 
-/// The settings by which the other commands find a data_dir and what is in it. With `--data-dir`
-/// the settings file has no say, so it may be broken or absent.
+/// The folder in which the other commands find the running Weir. Nothing else of the settings file
+/// matters to them, so it may have mistakes; with `--data-dir` it may be absent.
+pub(crate) fn data_dir(flags: &SettingsArguments) -> anyhow::Result<PathBuf> {
+    if let Some(data_dir) = &flags.data_dir {
+        return Ok(data_dir.clone());
+    }
+    let source = Source::find(flags.config.as_deref(), None)?;
+    config::data_dir(&source).context("data_dir can't be read; name it with --data-dir")
+}
+
+/// The settings by which commands find a store that they open themselves. With `--data-dir` the
+/// settings file has no say, so it may be broken or absent.
 pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(Settings::in_data_dir(data_dir));

@@ -65,7 +65,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     drop(carried.state.listening()?);
     let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
     let outside = (requests, notify()?, stderr);
-    let run_folder = settings.run_folder();
+    let run_folder = workers::make_run_folder(settings)?;
     let supervisor = Supervisor::resume(carried.state, service, groups, &run_folder, outside)?;
     let mut parent = Parent {
         handover: Handover { flags: fresh.flags, ..carried.handover },
@@ -80,7 +80,7 @@ pub(crate) fn resume(fresh: Handover, descriptor: RawFd) -> anyhow::Result<Exit>
     let supervisor = supervisor.adopting_orphans()?;
     let deadline = settings.supervisor.replace_deadline;
     let outcome = supervisor.replacing_service_within(deadline).run(&mut parent);
-    Ok(end(&outcome, &settings.admin_socket(), lock))
+    Ok(end(&outcome, settings, lock))
 }
 
 fn load(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded> {

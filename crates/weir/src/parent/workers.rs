@@ -1,19 +1,23 @@
 //! The apps' workers and those of jobs: started, watched and ended by the parent, so that they outlive a service
 //! process that is replaced.
 
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
 use weir_supervisor::workers::{Fleet, GroupSpec};
 
 use super::shared_sockets::Groups;
-use crate::config::Settings;
+use crate::config::{Settings, run_folder};
 use crate::part::Part;
 
 /// The workers of all apps that have a command, and those of jobs, as far as they are wanted here.
 /// Without any, it is still the way for the service to ask something of the parent.
 pub(super) fn fleet(settings: &Settings, only: &[Part], sockets: &Groups) -> anyhow::Result<Fleet> {
     let groups = groups(settings, only, sockets)?;
-    Fleet::new(groups, &settings.run_folder())
-        .context("the workers of [[front.apps]] and [workers]")
+    let run_folder = make_run_folder(settings)?;
+    Fleet::new(groups, &run_folder).context("the workers of [[front.apps]] and [workers]")
 }
 
 /// What is run.
@@ -32,4 +36,41 @@ pub(super) fn groups(
     let of_jobs =
         of_jobs.map(|(name, workers)| Ok(workers.group(name, &settings.supervisor.restart)?));
     groups.chain(of_jobs).collect()
+}
+
+/// Others may pass through, whatever umask Weir was started with.
+const PASSABLE: u32 = 0o711;
+
+/// Where the workers' sockets are to lie. Of workers that run as another user that is a folder
+/// through which these can pass; their group's folder in it is theirs alone.
+pub(super) fn make_run_folder(settings: &Settings) -> anyhow::Result<PathBuf> {
+    let own = settings.run_folder();
+    if settings.has_other_users() {
+        for folder in [Path::new(run_folder::OUTSIDE), &own] {
+            make_passable(folder).with_context(|| {
+                let shown = folder.display();
+                format!("{shown}, where workers of another user have their sockets, can't be made; make it writable for Weir (systemd: RuntimeDirectory=weir)")
+            })?;
+        }
+    }
+    Ok(own)
+}
+
+fn make_passable(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).create(folder)?;
+    let mode = std::fs::metadata(folder)?.permissions().mode();
+    std::fs::set_permissions(folder, Permissions::from_mode(mode | PASSABLE))
+}
+
+/// Takes away what lies outside of data_dir, once nobody uses it any more. What is not empty stays:
+/// the next start clears it.
+pub(super) fn remove_run_folder(settings: &Settings) {
+    if settings.has_other_users() {
+        let own = settings.run_folder();
+        let apps = settings.front.apps.iter().map(|app| &app.settings.name);
+        for group in apps.chain(settings.workers.keys()) {
+            let _ = std::fs::remove_dir(own.join(group));
+        }
+        let _ = std::fs::remove_dir(own);
+    }
 }

@@ -10,6 +10,9 @@ use weir_supervisor::control::{WorkerPhase, WorkerState};
 pub(crate) struct Counted {
     places: BTreeMap<(String, u32), Place>,
     evictions: BTreeMap<String, u64>,
+    /// Generations that nobody has asked to end, and whether they were ready.
+    unasked: BTreeMap<u64, bool>,
+    deaths: BTreeMap<String, u64>,
 }
 
 /// A worker's place.
@@ -22,6 +25,7 @@ struct Place {
 
 impl Counted {
     pub(super) fn note(&mut self, worker: &WorkerState) {
+        self.note_life(worker);
         let first = Place { newest: worker.generation, was_ready: false, restarts: 0 };
         let place = self.places.entry((worker.group.clone(), worker.slot)).or_insert(first);
         if worker.generation > place.newest {
@@ -38,6 +42,36 @@ impl Counted {
             *self.evictions.entry(worker.group.clone()).or_default() += 1;
         }
         place.was_ready = worker.phase == WorkerPhase::Ready;
+    }
+
+    /// One that ends by itself has died, and so has one that was killed before it was ready.
+    fn note_life(&mut self, worker: &WorkerState) {
+        let generation = worker.generation;
+        match &worker.phase {
+            WorkerPhase::Starting => {
+                self.unasked.insert(generation, false);
+            }
+            WorkerPhase::Ready => {
+                self.unasked.insert(generation, true);
+            }
+            WorkerPhase::Killed if self.unasked.get(&generation) == Some(&false) => {}
+            WorkerPhase::Leaving
+            | WorkerPhase::Draining
+            | WorkerPhase::Evicting
+            | WorkerPhase::Killed => {
+                self.unasked.remove(&generation);
+            }
+            WorkerPhase::Ended { .. } => {
+                if self.unasked.remove(&generation).is_some() {
+                    *self.deaths.entry(worker.group.clone()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// Workers that ended unasked, or never got ready.
+    pub(crate) fn deaths(&self, group: &str) -> u64 {
+        self.deaths.get(group).copied().unwrap_or(0)
     }
 
     /// Successors that were started in a worker's place.
@@ -61,7 +95,7 @@ impl Counted {
 mod tests {
     use super::*;
 
-    fn counted(reports: &[(u64, WorkerPhase)]) -> (u64, u64) {
+    fn noted(reports: &[(u64, WorkerPhase)]) -> Counted {
         let mut counted = Counted::default();
         for (generation, phase) in reports {
             counted.note(&WorkerState {
@@ -74,6 +108,29 @@ mod tests {
                 phase: phase.clone(),
             });
         }
+        counted
+    }
+
+    fn deaths(reports: &[(u64, WorkerPhase)]) -> u64 {
+        noted(reports).deaths("shop")
+    }
+
+    #[test]
+    fn who_ends_unasked_or_is_never_ready_has_died() {
+        use WorkerPhase::{Draining, Evicting, Killed, Leaving, Ready, Starting};
+        let ended =
+            || WorkerPhase::Ended { status: String::new(), reason: None, last_lines: Vec::new() };
+        assert_eq!(deaths(&[(1, Starting), (1, ended()), (1, ended())]), 1);
+        assert_eq!(deaths(&[(1, Starting), (1, Ready), (1, ended()), (2, Starting)]), 1);
+        assert_eq!(deaths(&[(1, Starting), (1, Killed), (1, ended())]), 1);
+        assert_eq!(deaths(&[(1, Ready), (2, Starting), (2, ended()), (1, Ready)]), 1);
+        for asked in [Leaving, Draining, Evicting, Killed] {
+            assert_eq!(deaths(&[(1, Ready), (1, asked), (1, Killed), (1, ended())]), 0);
+        }
+    }
+
+    fn counted(reports: &[(u64, WorkerPhase)]) -> (u64, u64) {
+        let counted = noted(reports);
         assert_eq!((counted.restarts("shop", 1), counted.evictions("cart")), (0, 0));
         assert_eq!(counted.all_restarts("shop"), counted.restarts("shop", 0));
         (counted.restarts("shop", 0), counted.evictions("shop"))

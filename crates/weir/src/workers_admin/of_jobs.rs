@@ -25,6 +25,7 @@ pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<App
         rolling: group.rolling.as_ref().map(rolling),
         evictions: reported.counted.evictions(name),
         restarts: reported.counted.all_restarts(name),
+        deaths: reported.counted.deaths(name),
         workers,
         ..AppRow::default()
     })

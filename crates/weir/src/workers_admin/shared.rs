@@ -34,6 +34,7 @@ pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timesta
         rolling: group.and_then(|group| group.rolling.as_ref()).map(rolling),
         evictions: reported.counted.evictions(name),
         restarts: reported.counted.all_restarts(name),
+        deaths: reported.counted.deaths(name),
         workers,
     }
 }

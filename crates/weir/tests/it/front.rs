@@ -4,6 +4,7 @@ mod hostile;
 mod processes;
 mod recycling;
 mod shared;
+mod users;
 pub(crate) mod worker;
 
 use std::io::{Read, Write};
@@ -114,7 +115,7 @@ fn workers_come_and_go_with_a_reload() {
     let other = app("other", "hosts = [\"other.example\"]\n", &[&old]);
     weir.site.write(&format!("{BASE}{}{other}", app("shop", "", &[&new])));
     weir.signal(Signal::HUP);
-    weir.wait_for_log("front.apps changed: needs a restart");
+    weir.wait_for_log("front.apps changed: needs `weir restart`");
     weir.wait_for_log("settings reloaded");
     assert_eq!(body(weir.front(), "/", ""), "new /");
     assert!(weir.stop().success());
@@ -256,4 +257,61 @@ fn requests_are_logged_and_a_reload_opens_the_file_anew() {
         lines.contains("\"GET /again HTTP/1.1\" 200 11") && !lines.contains("/cart"),
         "{lines}"
     );
+}
+
+#[test]
+fn a_mistake_in_the_settings_holds_up_neither_the_log_s_rotation_nor_commands() {
+    let shop = Worker::start("shop");
+    let site = Site::new("");
+    let settings =
+        format!("{BASE}[front.access_log]\npath = \"access.log\"\n{}", app("shop", "", &[&shop]));
+    site.write(&settings);
+    let mut weir = site.start();
+    let path = weir.site.path().join("access.log");
+    assert_eq!(body(weir.front(), "/cart", ""), "shop /cart");
+    weir.site.write(&format!("{settings}nonsense = 1\n"));
+    let listed = weir.site.ok(&["workers", "list", "--config", "weir.toml"]);
+    assert!(listed.contains("shop: 0 waiting"), "{listed}");
+    std::fs::rename(&path, path.with_extension("1")).expect("to move it");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("front.apps[0].nonsense is not a setting");
+    weir.wait_for_log("logs are opened anew, nothing else");
+    assert_eq!(body(weir.front(), "/again", ""), "shop /again");
+    // What is no TOML at all could name any folder.
+    weir.site.write("[front");
+    let shown = weir.site.shown(&["workers", "list"]);
+    assert!(shown.contains("name it with --data-dir"), "{shown}");
+    let site = weir.end();
+    let lines = std::fs::read_to_string(site.path().join("access.log")).expect("a new file");
+    assert!(lines.contains("\"GET /again HTTP/1.1\" 200") && !lines.contains("/cart"), "{lines}");
+}
+
+/// What an operator reads on one screen.
+#[test]
+fn the_status_and_the_metrics_tell_of_apps() {
+    let shop = Worker::start("shop");
+    let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(!metrics.contains("weir_front_app_jain_index{"), "nothing was given: {metrics}");
+    let front = weir.front();
+    let client = std::thread::spawn(move || body(front, "/wait", ""));
+    shop.has_request();
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    assert!(metrics.contains("weir_front_app_jain_index{app=\"shop\"} 1.0"), "{metrics}");
+    let oldest = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("weir_front_app_oldest_request_seconds{app=\"shop\"} "));
+    let oldest: f64 = oldest.expect("there").parse().expect("a number");
+    assert!(oldest > 0.0);
+    shop.go_on();
+    assert_eq!(client.join().expect("a client"), "shop /wait");
+    weir.site.ok(&["workers", "pause", "shop"]);
+    let status = weir.site.ok(&["status"]);
+    let expected =
+        format!("front        shop at {front}: 1 of 1 workers serve, 0 requests wait, paused");
+    assert!(status.contains(&expected), "{status}");
+    let status: serde_json::Value =
+        serde_json::from_str(&weir.site.ok(&["status", "--json"])).expect("JSON");
+    assert_eq!(status["apps"][0]["name"], "shop");
+    assert!(weir.stop().success());
 }

@@ -286,12 +286,12 @@ fn a_reload_takes_limits_and_names_what_needs_a_restart() {
     let after = format!("{BASE}{GEMS}mount = \"/x\"\n[gems.limits]\ndependency_names_max = 1\n");
     weir.site.write(&after);
     weir.signal(Signal::HUP);
-    weir.wait_for_log("gems.mount changed: needs a restart");
+    weir.wait_for_log("gems.mount changed: needs `weir restart`");
     weir.wait_for_log("settings reloaded");
     assert_eq!(get(weir.gems(), url, "").0, "HTTP/1.1 422 Unprocessable Entity");
     weir.site.write(BASE);
     weir.signal(Signal::HUP);
-    weir.wait_for_log("gems changed: needs a restart");
+    weir.wait_for_log("gems changed: needs `weir upgrade`");
     weir.wait_for_log("settings reloaded");
     assert_eq!(get(weir.gems(), url, "").0, "HTTP/1.1 200 OK");
     assert!(weir.stop().success());

@@ -162,7 +162,7 @@ fn nothing_is_opened_where_there_is_nothing_to_serve() {
     std::fs::write(weir.site.path().join("secret"), SECRET).expect("written");
     weir.site.write(&settings);
     weir.signal(Signal::HUP);
-    weir.wait_for_log("realtime.apps changed: needs a restart");
+    weir.wait_for_log("realtime.apps changed: needs `weir upgrade`");
     assert!(weir.stop().success());
 }
 

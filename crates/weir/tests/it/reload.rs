@@ -24,8 +24,13 @@ fn a_reload_takes_what_it_can_and_names_what_it_cannot() {
     // Without it: what can change does.
     weir.site.write(&after.replace("page_size = 1\n", ""));
     weir.signal(Signal::HUP);
-    for setting in ["data_dir", "jobs.fsync", "jobs.listen"] {
-        weir.wait_for_log(&format!("{setting} changed: needs a restart"));
+    let needs = [
+        ("data_dir", "a stop and a start"),
+        ("jobs.fsync", "`weir restart`"),
+        ("jobs.listen", "`weir upgrade`"),
+    ];
+    for (setting, what) in needs {
+        weir.wait_for_log(&format!("{setting} changed: needs {what}"));
     }
     weir.wait_for_log("settings reloaded");
     assert_eq!(client.ask("FLUSH"), "+OK");

@@ -90,7 +90,7 @@ fn a_new_service_has_the_settings_of_now() {
     );
     let mut weir = weir;
     weir.signal(Signal::HUP);
-    weir.wait_for_log("history.minutes_kept changed: needs a restart");
+    weir.wait_for_log("history.minutes_kept changed: needs `weir restart`");
     weir.wait_for_log("settings reloaded");
     replaced(&weir, "restart");
     weir.signal(Signal::HUP);
@@ -113,7 +113,21 @@ fn a_mistake_in_the_settings_leaves_everything_as_it_is() {
     let moved = settings(&weir.site.path().display().to_string(), "").replace("shop", "other");
     weir.site.write(&moved);
     let shown = weir.site.shown(&["restart", "--data-dir", "data"]);
-    assert!(shown.contains("the command of an app under front.apps"), "{shown}");
+    let expected =
+        "(front.apps \"other\": new; front.apps \"shop\": gone); `weir upgrade` takes them";
+    assert!(shown.contains(expected), "{shown}");
+    // Of these the service takes two itself.
+    let folder = weir.site.path().display().to_string();
+    let more = settings(&folder, "").replace("workers = 3\nconcurrency = 8\n", "workers = 2\nconcurrency = 9\nready_path = \"/\"\nstop_deadline = \"9s\"\nenvironment = { A = \"1\" }\n");
+    weir.site.write(&more);
+    let shown = weir.site.shown(&["restart", "--data-dir", "data"]);
+    let expected = "(front.apps \"shop\": workers, environment, stop_deadline); `weir upgrade`";
+    assert!(shown.contains(expected), "{shown}");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("front.apps[0].concurrency changed: needs `weir restart`");
+    weir.wait_for_log("front.apps[0].ready_path changed: needs `weir restart`");
+    weir.wait_for_log("front.apps[0].stop_deadline changed: needs `weir upgrade`");
+    weir.wait_for_log("front.apps[0].workers changed: needs `weir upgrade`");
     assert_eq!(weir.service(), service);
     assert!(weir.stop().success());
 }
@@ -139,7 +153,7 @@ fn a_new_service_that_fails_leaves_the_old_one_in_charge_with_its_settings() {
     weir.wait_for_log("restarting");
     assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
     weir.signal(Signal::HUP);
-    weir.wait_for_log("history.minutes_kept changed: needs a restart");
+    weir.wait_for_log("history.minutes_kept changed: needs `weir restart`");
     assert!(weir.stop().success());
 }
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use weir_log::{Damage, RealDisk, SegmentCheck, Verification};
 
 use crate::cli::SettingsArguments;
+use crate::config::Settings;
 use crate::exit::Exit;
 use crate::output;
 use crate::parent::{self, Lock};
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let settings = parent::settings(&arguments.settings)?;
+    let settings = Settings::in_data_dir(&parent::data_dir(&arguments.settings)?);
     let directory = &settings.jobs.settings.directory;
     if !directory.is_dir() {
         bail!(

@@ -8,11 +8,18 @@ use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
 use super::super::report::Report;
 use super::super::{App, Processes, Settings, SharedSockets};
+use super::{reject_unreachable_user, routes};
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    routes::mistakes(settings, report);
     let run = settings.run_folder();
     for (index, app) in settings.front.apps.iter().enumerate() {
+        if let Err(why) = app.page() {
+            let path = format!("front.apps[{index}].maintenance_page");
+            report.mistake_at(&path, format!("{path}: {why}"));
+        }
         let Some(processes) = &app.processes else { continue };
+        reject_unreachable_user(&processes.launch, &format!("front.apps[{index}]"), report);
         let shared = app.sockets.as_ref().and_then(|sockets| unbound(processes, sockets));
         // A name that is none was reported where it was read.
         let Ok(group) = processes.group(&app.settings.name, &settings.supervisor.restart, shared)

@@ -4,10 +4,12 @@ use weir_supervisor::workers::{Mistake, mistakes as of_group};
 
 use super::super::Settings;
 use super::super::report::Report;
+use super::reject_unreachable_user;
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     let run = settings.run_folder();
     for (name, workers) in &settings.workers {
+        reject_unreachable_user(&workers.launch, &format!("workers.{name}"), report);
         // A name that is none was reported where it was read.
         let Ok(group) = workers.group(name, &settings.supervisor.restart) else { continue };
         if group.command.is_empty() {

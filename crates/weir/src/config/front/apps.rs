@@ -25,6 +25,24 @@ pub(crate) struct App {
     pub(crate) maintenance_page: Option<PathBuf>,
 }
 
+/// Bytes of a page that is kept in memory.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
+impl App {
+    /// The page that is shown during maintenance, if it has one of its own; `Err`: why it can't be
+    /// read.
+    pub(crate) fn page(&self) -> Result<Option<Vec<u8>>, String> {
+        let Some(path) = &self.maintenance_page else { return Ok(None) };
+        let shown = path.display();
+        let unreadable = |error: std::io::Error| format!("{shown} can't be read: {error}");
+        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+        if bytes > PAGE_BYTES_MAX {
+            return Err(format!("{shown} has {bytes} bytes; a page has at most {PAGE_BYTES_MAX}"));
+        }
+        std::fs::read(path).map(Some).map_err(unreadable)
+    }
+}
+
 /// More of anything than a machine holds.
 const COUNT_MAX: u64 = 1_000_000;
 

@@ -167,6 +167,13 @@ impl Processes {
         }
     }
 
+    /// The settings in which they differ, of two [for the parent](Processes::for_parent).
+    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let mut names = self.launch.differing(&other.launch, "workers");
+        names.extend((self.finish_timeout != other.finish_timeout).then_some("finish_timeout"));
+        names
+    }
+
     /// For the parent. With `shared`, all share those sockets, instead of what their arguments say.
     pub(crate) fn group(
         &self,

@@ -180,6 +180,18 @@ impl SharedSockets {
         Self { claim_timeout: Duration::ZERO, ..self.clone() }
     }
 
+    /// The settings in which they differ, of two [for the parent](SharedSockets::for_parent).
+    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("listen", self.listen != other.listen),
+            ("selection", self.selection != other.selection),
+            ("queues", self.queues != other.queues),
+            ("queues_per_worker", self.queues_per_worker != other.queues_per_worker),
+            ("backlog", self.backlog != other.backlog),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     /// The sockets that are asked for.
     pub(crate) fn plan(&self, processes: &Processes) -> Plan {
         let (queues, per_worker) = (self.queues as usize, self.queues_per_worker as usize);

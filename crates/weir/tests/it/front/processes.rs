@@ -14,7 +14,7 @@ use crate::weir::{Site, Weir, is_running};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-const APP: &str = include_str!("app.py");
+pub(super) const APP: &str = include_str!("app.py");
 
 /// Weir with three workers, all of which serve.
 pub(super) fn start(more: &str) -> Weir {
@@ -291,5 +291,9 @@ fn a_worker_that_does_not_start_says_why() {
             && problem.contains("no module named shop")
     });
     until(|| weir.site.ok(&["workers", "list"]).contains("| no module named shop"));
+    until(|| listed(&weir)["deaths"].as_u64() > Some(1));
+    let (_, metrics) = get(weir.console(), "/metrics", "");
+    let died = metrics.lines().find(|line| line.starts_with("weir_front_worker_deaths_total{"));
+    assert!(died.is_some_and(|line| !line.ends_with(" 0")), "{died:?}");
     assert!(weir.stop().success());
 }
