@@ -193,22 +193,23 @@ fn one_that_ignores_its_signal_is_killed_with_its_whole_group() {
 }
 
 #[test]
-fn one_that_is_evicted_is_killed_with_what_it_has_started_in_other_sessions() {
-    let text = "setsid sh -c 'sleep 1000 & echo child $!; wait' & wait";
+fn one_that_is_killed_takes_along_what_it_has_started_in_other_sessions() {
+    let text = "trap '' TERM; setsid sh -c 'sleep 1000 & echo child $!; wait' & \
+                while :; do wait; done";
     let mut spec = script(text);
     spec.readiness = Readiness::Line("child".into());
+    spec.stop_deadline = Duration::from_millis(1);
     let mut rig = Rig::start(vec![spec]);
     let worker = rig.ready(0);
     let output = rig.output();
     let child = output.lines().find_map(|line| line.split_once("child ")).expect("a line").1;
     let child: i32 = child.trim().parse().expect("a pid");
     assert!(runs(worker.pid) && runs(child));
-    let generation = worker.generation;
-    rig.command(Command::Evict { generation, reason: "stuck".into() }).expect("evicted");
-    rig.end(0);
+    rig.command(Command::Stop { group: group(), slot: Some(0) }).expect("asked to stop");
+    let (_, status, _, _) = rig.end(0);
+    assert_eq!(status, "was killed by signal 9");
     wait_until("the end of the child's child in another session", || !runs(child));
-    rig.stop();
-    rig.outcome();
+    rig.end_well();
 }
 
 #[test]
