@@ -59,6 +59,10 @@ impl<S: WebhookStore> WebhookSender<S> {
         if !self.announce().await {
             return;
         }
+        if self.parts.settings.endpoints.is_empty() {
+            // The store is not asked again and again about nobody.
+            return self.parts.shutdown.requested().await;
+        }
         let mut lanes = JoinSet::new();
         for endpoint in &self.parts.settings.endpoints {
             let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
