@@ -87,6 +87,10 @@ impl<S: WebhookStore> WebhookSender<S> {
         while !self.parts.shutdown.is_requested() {
             match store.set_webhook_endpoints(names.clone(), events_max).await {
                 Ok(()) => return true,
+                // Nobody waits for any.
+                Err(error) if settings.endpoints.is_empty() => {
+                    tracing::debug!(%error, "that there are no gems webhooks is not stored yet");
+                }
                 Err(error) => tracing::warn!(%error, "gems webhooks can't begin; trying again"),
             }
             self.pause().await;

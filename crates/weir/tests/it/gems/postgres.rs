@@ -1,5 +1,7 @@
 //! The index in a Postgres, as the binary has it.
 
+use rustix::process::Signal;
+
 use super::client::{key, push};
 use super::{import, line, site};
 use crate::http::get;
@@ -59,11 +61,15 @@ fn two_weirs_serve_one_index_in_postgres() {
 fn without_its_postgres_it_starts_and_says_what_is_wrong() {
     let files = tempfile::tempdir().expect("a folder");
     // Nobody listens at port 1.
-    let weir = shared("postgres://weir@127.0.0.1:1/weir?sslmode=disable", files.path()).start();
+    let mut weir = shared("postgres://weir@127.0.0.1:1/weir?sslmode=disable", files.path()).start();
     let (status, _) = get(weir.gems(), "/names", "");
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     assert_eq!(get(weir.console(), "/ready", "").0, "HTTP/1.1 503 Service Unavailable");
     let told = weir.site.shown(&["gems", "verify"]);
     assert!(told.contains("cannot use the database at gems.postgres.url: "), "{told}");
+    // A secret shows no difference, but there is one.
+    std::fs::write(weir.site.path().join("password"), "another").expect("written");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("gems.postgres.password changed: needs a restart");
     assert!(weir.stop().success());
 }

@@ -33,10 +33,11 @@ fn site_telling(receivers: &[(&str, &Receiver)]) -> Site {
     site
 }
 
-/// The process that serves is gone in this moment; the parent starts another one.
+/// The process that serves is killed; the parent has started another one.
 fn kill_service(weir: &Weir) {
     let before = weir.service();
     kill_process(before, Signal::KILL).expect("killed");
+    wait_until("another one serves", || weir.service() != before);
 }
 
 #[test]
