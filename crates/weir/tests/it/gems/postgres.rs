@@ -21,7 +21,8 @@ fn shared(url: &str, files: &std::path::Path) -> Site {
     let site = site(&format!(
         "[gems]\nlisten = \"127.0.0.1:0\"\nstore = \"postgres\"\nfiles_dir = \"{}\"\n\
          [gems.postgres]\nurl = {{ file = \"url\" }}\npassword = {{ file = \"password\" }}\n\
-         schema = \"weir_product\"\n[gems.postgres.limits]\nconnections_max = 4\n",
+         schema = \"weir_product\"\n[gems.postgres.limits]\nconnections_max = 4\n\
+         [gems.webhooks]\npoll_interval = \"1h\"\n",
         files.display()
     ));
     std::fs::write(site.path().join("url"), url).expect("written");
