@@ -289,6 +289,9 @@ impl Weir {
             why = ended(&mut self.cores) => bail!(why),
         });
         self.take_up_what_operators_did();
+        if let Some(gems) = &self.gems {
+            gems.send_webhooks();
+        }
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
         if let Some(door) = door {
@@ -450,7 +453,8 @@ impl Weir {
     /// 3. jobs last, since requests in hand may have pushed some: nobody new at the job server, over
     ///    HTTP and at the admin API, live streams end, the store is closed: what was acknowledged is
     ///    durable, and the next process may open it;
-    /// 4. what the applications' servers are to be told is sent, in what is left of the time.
+    /// 4. what the applications' servers are to be told is sent, in what is left of the time; of gems'
+    ///    webhooks only what is on its way, since the next process sends the others.
     pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));
@@ -471,9 +475,19 @@ impl Weir {
         if let Drained::DeadlinePassed { tasks_left } = drained {
             tracing::warn!(tasks_left, "requests over HTTP cut off");
         }
-        if let Some(realtime) = self.realtime {
-            realtime.finish(time_left()).await;
-        }
+        let (realtime, gems) = (self.realtime, self.gems);
+        tokio::join!(
+            async {
+                if let Some(realtime) = realtime {
+                    realtime.finish(time_left()).await;
+                }
+            },
+            async {
+                if let Some(gems) = gems {
+                    gems.finish(time_left()).await;
+                }
+            },
+        );
         jobs.and(cores)
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weir_base::switchboard::Switchboard;
 use weir_gems::Gems;
-use weir_gems::store::SqliteStore;
+use weir_gems::store::EitherStore;
 
 /// The index on its store.
-pub(crate) type Index = Gems<SqliteStore>;
+pub(crate) type Index = Gems<EitherStore>;
 
 /// The index, for operators.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl GemsPlaces {
 #[cfg(test)]
 mod tests {
     use weir_base::clock::Clock;
-    use weir_gems::store::SqliteSettings;
+    use weir_gems::store::{SqliteSettings, SqliteStore};
     use weir_gems::{Files, GemsMetrics, GemsParts};
 
     use super::*;
@@ -49,8 +49,9 @@ mod tests {
     fn places(folder: &std::path::Path) -> GemsPlaces {
         let clock = Clock::system();
         let settings = SqliteSettings::new(folder.join("index.db"));
+        let store = SqliteStore::open(&settings, clock.now()).expect("a store");
         let index = Gems::new(GemsParts {
-            store: SqliteStore::open(&settings, clock.now()).expect("a store"),
+            store: EitherStore::Sqlite(store),
             files: Files::open(folder.join("files")).expect("a folder"),
             settings: Arc::default(),
             clock,

@@ -120,9 +120,12 @@ fn changed<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = &'a str
 /// Those of them that only a restart takes. Secrets show no value: they are compared themselves.
 fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<Item = String> {
     let (before, after) = (&old.settings.console, &new.settings.console);
+    let (gems, gems_after) = (&old.settings.gems.postgres, &new.settings.gems.postgres);
     let secrets = [
         ("console.password", before.password != after.password),
         ("console.token", before.token != after.token),
+        ("gems.postgres.url", gems.url != gems_after.url),
+        ("gems.postgres.password", gems.settings.password != gems_after.settings.password),
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);
     let fixed = move |path: &&str| {

@@ -5,7 +5,7 @@
 //! What has been written never changes until the text is begun anew, which makes every client fetch
 //! all of it.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
 use weir_base::clock::Timestamp;
@@ -31,6 +31,12 @@ impl Change {
             Self::Pushed => "push",
             Self::Yanked => "yank",
         }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
     }
 }
 

@@ -59,6 +59,10 @@ impl<S: WebhookStore> WebhookSender<S> {
         if !self.announce().await {
             return;
         }
+        if self.parts.settings.endpoints.is_empty() {
+            // The store is not asked again and again about nobody.
+            return self.parts.shutdown.requested().await;
+        }
         let mut lanes = JoinSet::new();
         for endpoint in &self.parts.settings.endpoints {
             let lane = Lane::new(Arc::clone(&self.parts), endpoint.clone());
@@ -83,6 +87,10 @@ impl<S: WebhookStore> WebhookSender<S> {
         while !self.parts.shutdown.is_requested() {
             match store.set_webhook_endpoints(names.clone(), events_max).await {
                 Ok(()) => return true,
+                // Nobody waits for any.
+                Err(error) if settings.endpoints.is_empty() => {
+                    tracing::debug!(%error, "that there are no gems webhooks is not stored yet");
+                }
                 Err(error) => tracing::warn!(%error, "gems webhooks can't begin; trying again"),
             }
             self.pause().await;

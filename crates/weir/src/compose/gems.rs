@@ -1,7 +1,10 @@
 //! The index of gems, as a part of the whole.
 
-use std::path::{Path, PathBuf};
+mod webhooks;
+
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
@@ -10,10 +13,12 @@ use weir_base::clock::Clock;
 use weir_base::switch::Switches;
 use weir_base::switchboard::Switchboard;
 use weir_gems::settings::GemsSettings;
-use weir_gems::store::{SqliteSettings, SqliteStore};
+use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore};
+use weir_gems::webhooks::WebhookMetrics;
 use weir_gems::{Files, GemsMetrics, GemsParts};
 
-use crate::config::{self, Settings};
+use self::webhooks::Webhooks;
+use crate::config::{self, Settings, StoreKind};
 use crate::gems::{GemsPlaces, Index, Operated};
 
 /// The index, for cores to serve.
@@ -23,6 +28,7 @@ pub(super) struct Gems {
     settings: Arc<ArcSwap<GemsSettings>>,
     switches: Switchboard,
     mount: Option<Arc<str>>,
+    webhooks: Webhooks,
 }
 
 impl Gems {
@@ -32,8 +38,14 @@ impl Gems {
         clock: &Clock,
         registry: &mut Registry,
     ) -> anyhow::Result<Self> {
-        let config::Gems { sqlite, settings: in_force, .. } = &settings.gems;
-        let (store, files) = open(sqlite.clone(), settings.gems.files_dir(), clock.clone()).await?;
+        let config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
+        let (store, files) = open(&settings.gems, clock, registry).await?;
+        let webhooks = Webhooks::new(
+            store.clone(),
+            webhooks.clone(),
+            clock.clone(),
+            WebhookMetrics::register(registry),
+        );
         let off = Arc::<Switches>::default();
         let switches_file = settings.gems.switches_file();
         let switches = Switchboard::open(Arc::clone(&off), clock.clone(), switches_file);
@@ -47,7 +59,7 @@ impl Gems {
             switches: off,
         });
         let mount = settings.gems.mount().map(Arc::from);
-        Ok(Self { index, settings: in_force, switches, mount })
+        Ok(Self { index, settings: in_force, switches, mount, webhooks })
     }
 
     /// Where it is, of these listeners.
@@ -64,20 +76,50 @@ impl Gems {
     /// Puts new settings in force.
     pub(super) fn reload(&self, settings: &Settings) {
         self.settings.store(Arc::new(settings.gems.settings.clone()));
+        self.webhooks.reload(settings.gems.webhooks.clone());
+    }
+
+    /// From now on webhooks are sent.
+    pub(super) fn send_webhooks(&self) {
+        self.webhooks.start();
+    }
+
+    /// Ends sending: what is on its way is waited for, at most for `time_left`. What is not sent is
+    /// kept for the next process.
+    pub(super) async fn finish(self, time_left: Duration) {
+        self.webhooks.finish(time_left).await;
     }
 }
 
-/// Waits for the disk where it holds up nobody.
+/// Waits for the disk where it holds up nobody. Postgres is not waited for: it may come later.
 async fn open(
-    sqlite: SqliteSettings,
-    files: PathBuf,
-    clock: Clock,
-) -> anyhow::Result<(SqliteStore, Files)> {
+    gems: &config::Gems,
+    clock: &Clock,
+    registry: &mut Registry,
+) -> anyhow::Result<(EitherStore, Files)> {
+    let (gems, clock) = (gems.clone(), clock.clone());
+    let metrics = match gems.store {
+        StoreKind::Sqlite => None,
+        StoreKind::Postgres => Some(PostgresMetrics::register(registry)),
+    };
     let opening = tokio::task::spawn_blocking(move || {
-        let store = SqliteStore::open(&sqlite, clock.now())?;
-        Ok((store, open_files(&files)?))
+        let store = match metrics {
+            None => EitherStore::Sqlite(SqliteStore::open(&gems.sqlite, clock.now())?),
+            Some(metrics) => {
+                // Switches are kept there, too.
+                make_folder(&gems.folder)?;
+                let settings = &gems.postgres.settings;
+                EitherStore::Postgres(PostgresStore::open(settings, clock, metrics)?)
+            }
+        };
+        Ok((store, open_files(&gems.files_dir())?))
     });
     opening.await.context("the gems' store panicked while it was opened")?
+}
+
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make {}; make data_dir writable", folder.display()))
 }
 
 fn open_files(folder: &Path) -> anyhow::Result<Files> {

@@ -32,6 +32,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     reject_shared_addresses(settings, report);
     realtime::mistakes(settings, report);
     front::mistakes(settings, report);
+    gems::mistakes(settings, report);
     workers::mistakes(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =

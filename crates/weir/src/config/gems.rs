@@ -1,14 +1,18 @@
 //! `[gems]`: the index of gems. The table switches it on.
 
 mod limits;
+mod postgres;
+mod webhooks;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use weir_gems::settings::GemsSettings;
 use weir_gems::store::SqliteSettings;
+use weir_gems::webhooks::WebhookSettings;
 use weir_net::TlsSettings;
 
+pub(crate) use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::tls;
 
@@ -26,7 +30,17 @@ pub(crate) struct Gems {
     pub(crate) folder: PathBuf,
     files_dir: Option<PathBuf>,
     pub(crate) settings: GemsSettings,
+    pub(crate) store: StoreKind,
     pub(crate) sqlite: SqliteSettings,
+    pub(crate) postgres: Postgres,
+    pub(crate) webhooks: WebhookSettings,
+}
+
+/// What keeps the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    Sqlite,
+    Postgres,
 }
 
 /// The database, in the folder of gems.
@@ -47,7 +61,10 @@ impl Default for Gems {
             folder: PathBuf::new(),
             files_dir: None,
             settings: GemsSettings::default(),
+            store: StoreKind::Sqlite,
             sqlite: SqliteSettings::new(DATABASE),
+            postgres: Postgres::default(),
+            webhooks: WebhookSettings::default(),
         }
     }
 }
@@ -84,6 +101,8 @@ impl Gems {
         keys.section("tls", |keys| self.tls = tls::read(keys));
         keys.section("limits", |keys| limits::read(keys, &mut self.settings.limits));
         keys.section("sqlite", |keys| read_sqlite(keys, &mut self.sqlite));
+        keys.section("postgres", |keys| self.postgres.read(keys));
+        keys.section("webhooks", |keys| webhooks::read(keys, &mut self.webhooks));
     }
 
     fn read_places(&mut self, keys: &mut Keys<'_>) {
@@ -99,12 +118,10 @@ impl Gems {
         if let Some(problem) = self.mount.as_deref().and_then(mount_problem) {
             keys.mistake_at("mount", &problem);
         }
-        let mut store = ();
         keys.choice(
-            Key::fixed("store", "Where the index is kept: an SQLite file under data_dir.")
-                .with_later(&["postgres"]),
-            &[("sqlite", ())],
-            &mut store,
+            Key::fixed("store", "Where the index is kept: in an SQLite file under data_dir, or in Postgres (gems.postgres.url), for several Weirs at once."),
+            &[("sqlite", StoreKind::Sqlite), ("postgres", StoreKind::Postgres)],
+            &mut self.store,
         );
         keys.optional_path(
             Key::fixed(
@@ -146,14 +163,18 @@ fn mount_problem(mount: &str) -> Option<String> {
 
 /// Why clients can't be sent there.
 fn files_url_problem(url: &str) -> Option<String> {
+    (!is_base(url)).then(|| {
+        format!("{url:?} is no URL to which a file's name can be appended; write it like \"https://files.example/gems\"")
+    })
+}
+
+/// Whether it is a whole URL to which paths can be appended.
+fn is_base(url: &str) -> bool {
     let has_scheme = url.starts_with("https://") || url.starts_with("http://");
-    let is_sound = url.parse::<axum::http::Uri>().is_ok_and(|uri| {
+    url.parse::<axum::http::Uri>().is_ok_and(|uri| {
         has_scheme
             && uri.authority().is_some_and(|it| !it.host().is_empty())
             && uri.query().is_none()
-    });
-    (!is_sound).then(|| {
-        format!("{url:?} is no URL to which a file's name can be appended; write it like \"https://files.example/gems\"")
     })
 }
 

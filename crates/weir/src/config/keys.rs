@@ -75,6 +75,26 @@ pub(crate) struct Context<'a> {
     pub(crate) describe: bool,
 }
 
+/// What stands in the file as it is, or is kept apart from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextOrSecret {
+    Text(String),
+    Secret(Secret),
+}
+
+impl TextOrSecret {
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Secret(secret) => secret.expose(),
+        }
+    }
+
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self, Self::Secret(_))
+    }
+}
+
 /// The keys of one table.
 pub(crate) struct Keys<'a> {
     table: Option<&'a DeTable<'a>>,
@@ -352,6 +372,33 @@ impl<'a> Keys<'a> {
             |field: &Option<Secret>| field.as_ref().map_or_else(none, |_| "(set)".to_owned());
         self.read(key, "secret", field, show, |value| {
             secrets::read(value, context.folder, context.environment).map(Some)
+        });
+    }
+
+    /// A text, or a secret: what may hold one, and does not if it stands in the file.
+    pub(crate) fn text_or_secret(&mut self, key: Key, field: &mut Option<TextOrSecret>) {
+        let context = self.context;
+        let show = |field: &Option<TextOrSecret>| match field {
+            None => none(),
+            Some(TextOrSecret::Text(text)) => quoted(text),
+            Some(TextOrSecret::Secret(_)) => "(set)".to_owned(),
+        };
+        self.read(key, "text or secret", field, show, |value| match value.as_str() {
+            Some(text) => Ok(Some(TextOrSecret::Text(text.to_owned()))),
+            None => secrets::read(value, context.folder, context.environment)
+                .map(|secret| Some(TextOrSecret::Secret(secret))),
+        });
+    }
+
+    /// A text that is parsed into something that is written the same way.
+    pub(crate) fn parsed<T>(&mut self, key: Key, field: &mut T)
+    where
+        T: FromStr<Err: Display> + Display,
+    {
+        let show = |field: &T| quoted(&field.to_string());
+        self.read(key, "text", field, show, |value| {
+            let text = value.as_str().ok_or_else(|| expected("a text", value))?;
+            text.parse().map_err(|error: T::Err| error.to_string())
         });
     }
 

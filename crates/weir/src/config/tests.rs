@@ -7,7 +7,12 @@ use super::*;
 
 fn load(text: &str) -> Result<Loaded, Mistakes> {
     let source = Source::of(Path::new("weir.toml"), text, None);
-    parse(&source, &|name| (name == "PASSWORD").then(|| "correct horse".to_owned()))
+    let environment = |name: &str| match name {
+        "PASSWORD" => Some("correct horse"),
+        "DATABASE_URL" => Some("postgres://weir:correct-horse@db.example/weir"),
+        _ => None,
+    };
+    parse(&source, &|name| environment(name).map(str::to_owned))
 }
 
 fn settings(text: &str) -> Settings {
@@ -582,6 +587,11 @@ fn whole(section: &str, name: &str) -> String {
     if section == "workers.NAME" {
         return format!("{heading}\ncommand = [\"true\"]");
     }
+    if section == "gems.webhooks.endpoints[]" {
+        return format!(
+            "{heading}\nname = \"ci\"\nurl = \"http://localhost\"\nsecret = {{ env = \"PASSWORD\" }}"
+        );
+    }
     let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
     match section.strip_prefix("front.apps[]") {
         Some("") => return shop.to_owned(),
@@ -683,6 +693,7 @@ fn key_of(field: &str) -> &str {
         "has_client_events" => "client_events",
         "has_subscription_counts" => "subscription_counts",
         "hooks" => "webhooks[]",
+        "endpoints" => "endpoints[]",
         "import_batch" => "import_batch_gems",
         same => same,
     }
@@ -698,6 +709,10 @@ fn no_field_of_a_part_is_without_its_key() {
     let webhooks = weir_realtime::webhooks::Settings::default();
     let app = weir_realtime::settings::AppSettings::new("1", "key", Secret::default());
     let gems = weir_gems::settings::GemsSettings::default();
+    let postgres = settings("").gems.postgres.settings;
+    let told = weir_gems::webhooks::WebhookSettings::default();
+    let nowhere = "http://127.0.0.1/".parse().expect("a URL");
+    let endpoint = weir_gems::webhooks::WebhookEndpoint::new("ci", nowhere, Secret::default());
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
         ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
@@ -720,6 +735,11 @@ fn no_field_of_a_part_is_without_its_key() {
         ("gems.limits", format!("{:#?}", gems.limits.package)),
         ("gems.limits.import_", format!("{:#?}", gems.limits.import)),
         ("gems.sqlite", format!("{:#?}", weir_gems::store::SqliteSettings::new(""))),
+        ("gems.postgres", format!("{postgres:#?}")),
+        ("gems.postgres.limits", format!("{:#?}", postgres.limits)),
+        ("gems.webhooks", format!("{told:#?}")),
+        ("gems.webhooks.limits", format!("{:#?}", told.limits)),
+        ("gems.webhooks.endpoints[]", format!("{endpoint:#?}")),
         ("history", format!("{history:#?}")),
         ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
@@ -782,7 +802,7 @@ cert = "a.crt"
     insta::assert_snapshot!(mistakes(text), @r#"
     weir.toml:5:10: gems.listen: 127.0.0.1:7422 is jobs.listen already
     weir.toml:6:9: gems.mount: "gems/" is no path that clients send as it is; write a path like "/gems-index": it begins with / and does not end with it, of letters, digits and -_.~
-    weir.toml:7:9: gems.store: postgres is not in this version of Weir yet
+    weir.toml:7:9: gems.store: "postgres" needs gems.postgres.url, like "postgres://weir@db.example/weir"
     weir.toml:8:13: gems.files_url: "files.example" is no URL to which a file's name can be appended; write it like "https://files.example/gems"
     weir.toml:10:17: gems.limits.gem_bytes_max: must be from 1KiB to 16TiB
     weir.toml:11:14: gems.limits.pushes_max: must be from 1 to 10000
@@ -890,4 +910,55 @@ fn a_list_of_one_table_may_be_that_table() {
     let shed = &settings(&text).front.apps[0].settings.shed;
     assert_eq!((shed.len(), shed[0].queue.as_str()), (1, "ingress"));
     assert!(mistakes(&app_of("shop", &rule.replace("queue", "qeue"))).contains("shed[0].qeue"));
+}
+
+#[test]
+fn mistakes_about_postgres_and_webhooks_of_gems_say_what_to_write() {
+    let text = r#"
+[gems]
+[gems.postgres]
+url = "postgres://weir:a-password@db.example/weir"
+schema = "Weir"
+password = "another"
+ca = "no-such.pem"
+[gems.postgres.limits]
+connections_max = 0
+[gems.webhooks]
+public_url = "gems.example"
+retry_delay_min = "1h"
+[[gems.webhooks.endpoints]]
+name = "ci"
+url = "ftp://ci.example"
+secret = "in the file"
+events = ["pull"]
+[[gems.webhooks.endpoints]]
+name = "a b"
+url = "https://ci.example"
+secret = { env = "PASSWORD" }
+"#;
+    let told = mistakes(text);
+    assert!(!told.contains("a-password"), "{told}");
+    insta::assert_snapshot!(told, @r#"
+    weir.toml:4:7: gems.postgres.url: a password does not stand in this file; write password = { env = "NAME" } or { file = "PATH" } beside it
+    weir.toml:5:10: gems.postgres.schema: "Weir" can't be the schema; write at most 63 of a-z, 0-9 and _, not beginning with a digit or pg_
+    weir.toml:6:12: gems.postgres.password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:7:6: cannot read gems.postgres.ca no-such.pem: No such file or directory (os error 2)
+    weir.toml:9:19: gems.postgres.limits.connections_max: must be from 1 to 10000
+    weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
+    weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
+    weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
+    weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/pusher"
+    weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:17:10: gems.webhooks.endpoints[0].events: there is no event "pull"; there are push and yank
+    "#);
+}
+
+#[test]
+fn a_password_in_the_url_of_postgres_comes_from_elsewhere() {
+    let loaded =
+        load("[gems]\nstore = \"postgres\"\n[gems.postgres]\nurl = { env = \"DATABASE_URL\" }\n");
+    let loaded = loaded.expect("sound");
+    assert!(loaded.settings.gems.postgres.settings.url.has_password());
+    let shown = loaded.values.iter().find(|value| value.path == "gems.postgres.url");
+    assert_eq!(shown.expect("a value").shown, "(set)");
 }

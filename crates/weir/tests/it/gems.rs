@@ -1,5 +1,10 @@
 //! The index of gems as the binary serves it. Real clients are in e2e.
 
+mod client;
+mod postgres;
+mod receiver;
+mod webhooks;
+
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

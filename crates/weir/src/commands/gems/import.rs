@@ -36,9 +36,10 @@ pub(crate) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let settings = store::settings(&arguments.settings)?;
-    let now = Clock::system().now();
+    let clock = Clock::system();
+    let now = clock.now();
     let (input, bar) = open(&arguments.file)?;
-    let store = store::open(&settings, now)?;
+    let store = store::open(&settings, &clock).await?;
     let gems = ImportFile::new(input, settings.gems.settings.limits.import, now);
     let failure = Failure::default();
     let done = store.import(until_failure(gems, failure.clone()), now).await?;

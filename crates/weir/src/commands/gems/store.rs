@@ -3,11 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, bail};
-use weir_base::clock::Timestamp;
-use weir_gems::store::SqliteStore;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore};
 
 use crate::cli::SettingsArguments;
-use crate::config::Settings;
+use crate::config::{Settings, StoreKind};
 use crate::parent;
 
 /// The settings, where they are for gems.
@@ -23,19 +24,36 @@ pub(super) fn settings(arguments: &SettingsArguments) -> anyhow::Result<Settings
 }
 
 /// Opens it; it must be there.
-pub(super) fn open_existing(settings: &Settings, now: Timestamp) -> anyhow::Result<SqliteStore> {
+pub(super) async fn open_existing(
+    settings: &Settings,
+    clock: &Clock,
+) -> anyhow::Result<EitherStore> {
     let path = &settings.gems.sqlite.path;
-    if !path.is_file() {
+    if settings.gems.store == StoreKind::Sqlite && !path.is_file() {
         bail!(
             "there are no gems at {}; name its data_dir with --data-dir or --config",
             path.display()
         );
     }
-    open(settings, now)
+    open(settings, clock).await
 }
 
 /// Opens it, or makes it, where whoever runs Weir can use it.
-pub(super) fn open(settings: &Settings, now: Timestamp) -> anyhow::Result<SqliteStore> {
+pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<EitherStore> {
+    match settings.gems.store {
+        StoreKind::Sqlite => open_file(settings, clock).map(EitherStore::Sqlite),
+        StoreKind::Postgres => {
+            let postgres = &settings.gems.postgres.settings;
+            // Nobody reads them: a command ends before anybody could.
+            let metrics = PostgresMetrics::register(&mut Registry::default());
+            let store = PostgresStore::open(postgres, clock.clone(), metrics)?;
+            store.prepare().await.context("cannot use the database at gems.postgres.url")?;
+            Ok(EitherStore::Postgres(store))
+        }
+    }
+}
+
+fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> {
     let path = &settings.gems.sqlite.path;
     let folder = &settings.data_dir;
     parent::make_folder(folder)?;
@@ -46,6 +64,6 @@ pub(super) fn open(settings: &Settings, now: Timestamp) -> anyhow::Result<Sqlite
             folder.display()
         );
     }
-    SqliteStore::open(&settings.gems.sqlite, now)
+    SqliteStore::open(&settings.gems.sqlite, clock.now())
         .with_context(|| format!("cannot open {}", path.display()))
 }

@@ -37,8 +37,9 @@ pub(crate) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let settings = store::settings(&arguments.settings)?;
-    let now = Clock::system().now();
-    let store = store::open_existing(&settings, now)?;
+    let clock = Clock::system();
+    let now = clock.now();
+    let store = store::open_existing(&settings, &clock).await?;
     let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
         "{spinner} computing everything anew, {elapsed}",
     )?);

@@ -1,6 +1,19 @@
 //! The same for gems.
 
-use super::super::Settings;
+use super::super::report::Report;
+use super::super::{Settings, StoreKind};
+
+pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
+    let gems = &settings.gems;
+    if gems.store == StoreKind::Postgres && gems.postgres.url.is_none() {
+        let message = "gems.store: \"postgres\" needs gems.postgres.url, like \"postgres://weir@db.example/weir\"";
+        report.mistake_at("gems.store", message.to_owned());
+    }
+    if gems.webhooks.retry_delay_max < gems.webhooks.retry_delay_min {
+        let path = "gems.webhooks.retry_delay_max";
+        report.mistake_at(path, format!("{path}: must not be below retry_delay_min"));
+    }
+}
 
 pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     let gems = &settings.gems;
@@ -17,6 +30,10 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     warn(
         gems.tls.is_some() && gems.address().is_none(),
         "gems.tls has no effect without gems.listen: with gems.mount alone, front.tls is used",
+    );
+    warn(
+        gems.store == StoreKind::Sqlite && gems.postgres.url.is_some(),
+        "gems.postgres has no effect without gems.store = \"postgres\"",
     );
     let limits = &gems.settings.limits.package;
     warn(

@@ -4,7 +4,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_gems::Files;
 use weir_gems::dependency_api::Fragment;
-use weir_gems::store::{PROBLEMS_MAX, SqliteStore, Store, StoreError};
+use weir_gems::store::{EitherStore, PROBLEMS_MAX, Store, StoreError};
 
 use crate::config::Settings;
 
@@ -23,7 +23,7 @@ pub(super) struct FilesReport {
 /// Reads the files of all releases that are not yanked; there are so many releases.
 pub(super) async fn check(
     settings: &Settings,
-    store: &SqliteStore,
+    store: &EitherStore,
     releases: u64,
 ) -> anyhow::Result<FilesReport> {
     let folder = settings.gems.files_dir();
@@ -51,7 +51,7 @@ impl FilesReport {
     async fn look_at(
         &mut self,
         full_name: &str,
-        store: &SqliteStore,
+        store: &EitherStore,
         files: &Files,
     ) -> Result<(), StoreError> {
         // Of an imported release the file is elsewhere.

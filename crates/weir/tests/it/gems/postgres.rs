@@ -1,0 +1,76 @@
+//! The index in a Postgres, as the binary has it.
+
+use rustix::process::Signal;
+
+use super::client::{key, push};
+use super::{import, line, site};
+use crate::http::get;
+use crate::weir::Site;
+
+#[path = "../../../../weir-gems/tests/it/store/postgres/server.rs"]
+#[expect(
+    dead_code,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the tests of the store need more of it; a test that is skipped says so"
+)]
+mod server;
+
+/// Of several Weirs with one database and one folder of files.
+fn shared(url: &str, files: &std::path::Path) -> Site {
+    let site = site(&format!(
+        "[gems]\nlisten = \"127.0.0.1:0\"\nstore = \"postgres\"\nfiles_dir = \"{}\"\n\
+         [gems.postgres]\nurl = {{ file = \"url\" }}\npassword = {{ file = \"password\" }}\n\
+         schema = \"weir_product\"\n[gems.postgres.limits]\nconnections_max = 4\n\
+         [gems.webhooks]\npoll_interval = \"1h\"\n",
+        files.display()
+    ));
+    std::fs::write(site.path().join("url"), url).expect("written");
+    std::fs::write(site.path().join("password"), "not asked for").expect("written");
+    site
+}
+
+#[test]
+fn two_weirs_serve_one_index_in_postgres() {
+    let Some(server) = server::server() else { return };
+    let files = tempfile::tempdir().expect("a folder");
+    let site = shared(&server.url(), files.path());
+    import(&site, &line("rack", &["1.0", "2.0"]));
+    let (one, other) = (site.start(), shared(&server.url(), files.path()).start());
+    assert_eq!(get(other.gems(), "/names", "").1, "---\nrack\n");
+    let key = key(&one);
+    push(one.gems(), &key, "shop", "1.0");
+    assert_eq!(get(other.gems(), "/names", "").1, "---\nrack\nshop\n");
+    let gemspec = get(other.gems(), "/info/shop", "").1;
+    assert!(gemspec.contains("\n1.0 |checksum:"), "{gemspec}");
+    // With the key that the other one made.
+    push(other.gems(), &key, "shop", "1.1");
+    other.site.ok(&["gems", "yank", "rack", "1.0", "--yes"]);
+    let list = one.site.ok(&["gems", "info", "rack"]);
+    assert!(list.contains("2.0") && !list.contains("\n1.0"), "{list}");
+    assert!(get(one.console(), "/gems", "").1.contains("<a href=\"/gem?name=shop\">shop</a>"));
+    let metrics = get(one.console(), "/metrics", "").1;
+    assert!(metrics.contains("\nweir_gems_postgres_connections "), "{metrics}");
+    let sound = one.site.ok(&["gems", "verify", "--files"]);
+    assert_eq!(sound, "sound: 2 gems, 3 releases\nsound: 2 files\n");
+    one.site.ok(&["switch", "off", "--gems", "names"]);
+    assert!(!one.data_dir().join("gems/index.db").exists());
+    assert!(one.stop().success() && other.stop().success());
+}
+
+#[test]
+fn without_its_postgres_it_starts_and_says_what_is_wrong() {
+    let files = tempfile::tempdir().expect("a folder");
+    // Nobody listens at port 1.
+    let mut weir = shared("postgres://weir@127.0.0.1:1/weir?sslmode=disable", files.path()).start();
+    let (status, _) = get(weir.gems(), "/names", "");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(get(weir.console(), "/ready", "").0, "HTTP/1.1 503 Service Unavailable");
+    let told = weir.site.shown(&["gems", "verify"]);
+    assert!(told.contains("cannot use the database at gems.postgres.url: "), "{told}");
+    // A secret shows no difference, but there is one.
+    std::fs::write(weir.site.path().join("password"), "another").expect("written");
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("gems.postgres.password changed: needs a restart");
+    assert!(weir.stop().success());
+}
