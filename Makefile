@@ -39,7 +39,7 @@ check: ## format, lints, dependency edges, licences, docs, alert rules
 	cargo run --quiet --locked -p xtask -- licences
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
-	@if promtool --version >/dev/null 2>&1; then promtool test rules deploy/prometheus/*.test.yml; fi
+	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 
 bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
 	cargo build --release --locked -p weir -p weir-bench

@@ -71,6 +71,6 @@ fn without_its_postgres_it_starts_and_says_what_is_wrong() {
     // A secret shows no difference, but there is one.
     std::fs::write(weir.site.path().join("password"), "another").expect("written");
     weir.signal(Signal::HUP);
-    weir.wait_for_log("gems.postgres.password changed: needs a restart");
+    weir.wait_for_log("gems.postgres.password changed: needs `weir restart`");
     assert!(weir.stop().success());
 }
