@@ -11,7 +11,7 @@ use weir_net::{BindOptions, Listener};
 
 use super::echo::{Client, Setup, wait_until};
 
-const UPGRADE: &str = "GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n";
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]

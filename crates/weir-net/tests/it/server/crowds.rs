@@ -12,7 +12,7 @@ use weir_net::server::Limits;
 use super::echo::{Client, PATIENCE, Setup, wait_until};
 
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
-const UPGRADE: &str = "GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n";
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
 
 #[test]
 fn one_connection_too_many_is_told_why_and_when_to_come_back() {

@@ -5,7 +5,7 @@ use weir_net::server::{HEADERS_MAX, Limits};
 
 use super::echo::Setup;
 
-const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
@@ -15,7 +15,7 @@ fn a_head_that_comes_byte_by_byte_is_routed_like_any_other() {
     for byte in UPGRADE.bytes() {
         raw.send([byte]);
     }
-    assert_eq!(raw.greeting(), "GET /raw 1.1 [host,upgrade] rest=\n");
+    assert_eq!(raw.greeting(), "GET /raw 1.1 [host,connection,upgrade] rest=\n");
     for byte in GET.bytes() {
         http.send([byte]);
     }
@@ -50,13 +50,13 @@ fn a_head_that_is_none_gets_an_answer_that_says_so() {
             HeadRefusal::Version,
         ),
         (
-            "POST /raw HTTP/1.1\r\nUpgrade: raw\r\nContent-Length: 4\r\n\r\nbody",
+            "POST /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\nContent-Length: 4\r\n\r\nbody",
             "400 Bad Request",
             "has no body",
             HeadRefusal::UpgradeWithBody,
         ),
         (
-            "GET /raw/forbidden HTTP/1.1\r\nUpgrade: raw\r\n\r\n",
+            "GET /raw/forbidden HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n",
             "403 Forbidden",
             "not you\n",
             HeadRefusal::UpgradeRefused,
@@ -94,7 +94,7 @@ fn a_head_longer_than_one_read_is_routed() {
     let filler = format!("A: {}\r\n", "x".repeat(60 << 10));
     let upgrade = UPGRADE.replace("Host: x\r\n", &filler);
     let greeting = server.connect().send(upgrade).greeting();
-    assert_eq!(greeting, "GET /raw 1.1 [a,upgrade] rest=\n");
+    assert_eq!(greeting, "GET /raw 1.1 [a,connection,upgrade] rest=\n");
     let get = GET.replace("Host: x\r\n", &filler);
     assert_eq!(server.connect().send(get).answer().1, "GET /hello core=0");
 }

@@ -7,8 +7,9 @@ use weir_net::{ListenAddress, unix_path};
 
 use super::echo::{BIG, Client, Setup, wait_until};
 
-const UPGRADE: &str = "GET /raw?a=1 HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
-const GREETING: &str = "GET /raw?a=1 1.1 [host,upgrade] rest=";
+const UPGRADE: &str =
+    "GET /raw?a=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
+const GREETING: &str = "GET /raw?a=1 1.1 [host,connection,upgrade] rest=";
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
@@ -80,7 +81,8 @@ fn more_than_hyper_reads_at_once_can_be_behind_a_later_upgrade() {
 #[test]
 fn a_later_upgrade_can_be_refused_too() {
     let server = Setup::default().start();
-    let forbidden = "GET /raw/forbidden HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
+    let forbidden =
+        "GET /raw/forbidden HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
     let mut client = server.connect();
     client.send(GET).answer();
     assert_eq!(

@@ -104,7 +104,7 @@ fn a_connection_without_a_request_does_not_hold_up_the_end() {
 fn a_stop_and_an_upgrade_behind_a_slow_request() {
     let server = Setup::default().start();
     let mut client = server.connect();
-    client.send(format!("{SLOW}GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n"));
+    client.send(format!("{SLOW}GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n"));
     server.wait_until_seen("GET /slow");
     server.stop.graceful.cancel();
     server.wait_until_refused();
@@ -119,7 +119,7 @@ fn a_stop_and_an_upgrade_behind_a_slow_request() {
 fn an_upgraded_connection_is_waited_for() {
     let server = Setup::default().start();
     let mut raw = server.connect();
-    raw.send("GET /raw HTTP/1.1\r\nUpgrade: raw\r\n\r\n").read_until("\n");
+    raw.send("GET /raw HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n").read_until("\n");
     server.stop.graceful.cancel();
     server.wait_until_refused();
     raw.send("still there\n");

@@ -17,7 +17,7 @@ use super::echo::{Client, Server, Setup, wait_until};
 use crate::tls;
 
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
-const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nUpgrade: raw\r\n\r\n";
+const UPGRADE: &str = "GET /raw HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
 
 /// A certificate, and who trusts it.
 pub(super) fn identity() -> (Arc<Tls>, Arc<ClientConfig>) {
@@ -48,13 +48,13 @@ fn requests_and_upgrades_work_as_without() {
     let (server, config) = serve(Limits::default());
     let mut first = secure(server.connect(), &config);
     first.send(format!("{UPGRADE}early"));
-    assert_eq!(first.greeting(), "GET /raw 1.1 [host,upgrade] rest=early\n");
+    assert_eq!(first.greeting(), "GET /raw 1.1 [host,connection,upgrade] rest=early\n");
     first.send("late\n");
     assert_eq!(first.read_until("\n"), "late\n");
     let mut later = secure(server.connect(), &config);
     assert_eq!(later.send(GET).answer().1, "GET /hello core=0");
     later.send(format!("{UPGRADE}early"));
-    assert_eq!(later.greeting(), "GET /raw 1.1 [host,upgrade] rest=early\n");
+    assert_eq!(later.greeting(), "GET /raw 1.1 [host,connection,upgrade] rest=early\n");
     assert!(server.seen()[0].starts_with("upgrade Some(127.0.0.1) tls=true"));
 }
 
