@@ -3,7 +3,7 @@
 //! `mirror_index look URL FOLDER` reads what has changed since the last time (everything, the first
 //! time) into the store in FOLDER, and says what it took; `mirror_index compare URL FOLDER` compares
 //! everything; `mirror_index push DATABASE COUNT` pushes releases of as many gems into an upstream's
-//! store. `build_index` makes that store, `serve` serves it.
+//! store. `weir-bench gems --generate` and `weir gems import` make that store, `serve` serves it.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 #![expect(clippy::unwrap_used, reason = "a tool at a terminal")]
@@ -62,7 +62,7 @@ async fn look(url: &str, folder: &Path, scope: Scope, clock: &Clock) {
     }
 }
 
-/// Gems of `build_index`, one after another.
+/// Releases of the gems that are there, one after another.
 async fn push(database: &str, count: usize, now: Timestamp) {
     let store = SqliteStore::open(&SqliteSettings::new(database), now).unwrap();
     let page = store.fragment_page(0, count).await.unwrap();

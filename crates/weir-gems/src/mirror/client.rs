@@ -6,7 +6,6 @@ mod connection;
 mod error;
 mod health;
 mod pool;
-mod trust;
 mod url;
 
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use http_body_util::Empty;
 use hyper::header::{self, HeaderValue};
 use hyper::{Request, StatusCode};
 use tokio::time::{Instant, timeout_at};
+use weir_net::post::Trust;
 
 pub(super) use self::answer::Answer;
 pub(super) use self::ask::Ask;
@@ -23,7 +23,6 @@ use self::connection::Connection;
 pub(super) use self::error::FetchError;
 use self::health::Health;
 use self::pool::Pool;
-pub use self::trust::{Trust, TrustError};
 pub use self::url::{UpstreamUrl, UpstreamUrlError};
 use super::backoff::Backoff;
 use super::settings::{MirrorLimits, UpstreamSettings};

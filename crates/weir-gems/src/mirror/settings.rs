@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_net::post::Trust;
 
-pub use super::client::{Trust, TrustError, UpstreamUrl, UpstreamUrlError};
+pub use super::client::{UpstreamUrl, UpstreamUrlError};
 
 /// Upstreams of one mirror.
 pub const UPSTREAMS_MAX: usize = 8;

@@ -76,7 +76,9 @@ impl Trust {
         config
     }
 
-    pub(super) fn connector(&self) -> TlsConnector {
+    /// For HTTP/1.1 over TLS.
+    #[must_use]
+    pub fn connector(&self) -> TlsConnector {
         TlsConnector::from(Arc::clone(&self.0))
     }
 }

@@ -9,8 +9,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use weir_net::post::Trust;
 
-use super::{FetchError, Trust, UpstreamUrl};
+use super::{FetchError, UpstreamUrl};
 
 /// Bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
