@@ -12,7 +12,6 @@
 //! no file with another checksum than that; everything that was taken is whole, and a mirror that is
 //! killed goes on where it was.
 
-mod backoff;
 mod claims;
 mod client;
 mod decide;

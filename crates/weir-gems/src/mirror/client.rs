@@ -24,7 +24,6 @@ pub(super) use self::error::FetchError;
 use self::health::Health;
 use self::pool::Pool;
 pub use self::url::{UpstreamUrl, UpstreamUrlError};
-use super::backoff::Backoff;
 use super::settings::{MirrorLimits, UpstreamSettings};
 use crate::metrics::{FetchFailure, UpstreamMetrics};
 
@@ -57,7 +56,7 @@ impl Client {
             limits: limits.clone(),
             metrics,
             pool: Arc::new(Pool::new(limits.requests_max)),
-            health: Arc::new(Health::new(Backoff::new(limits.backoff_min, limits.backoff_max))),
+            health: Arc::new(Health::new(limits.backoff())),
         }
     }
 
@@ -88,7 +87,7 @@ impl Client {
         ask: &Ask<'_>,
         bytes_max: usize,
     ) -> Result<(StatusCode, Vec<u8>), FetchError> {
-        let mut backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        let mut backoff = self.limits.backoff();
         let mut attempt = 1;
         loop {
             let error = match self.try_text(ask, bytes_max).await {
@@ -100,7 +99,7 @@ impl Client {
             }
             attempt += 1;
             let asked_for = error.retry_after().unwrap_or_default().min(self.limits.backoff_max);
-            tokio::time::sleep(backoff.next().max(asked_for)).await;
+            tokio::time::sleep(backoff.next_delay().max(asked_for)).await;
         }
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_base::shutdown::Shutdown;
 
-use super::backoff::{Backoff, jittered};
 use super::progress::Progress;
 use super::settings::FilesWhen;
 use super::versions::Look;
@@ -53,9 +52,10 @@ impl<S: MirrorStore> Mirror<S> {
     }
 
     async fn run_looks(&self) {
-        let mut backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        let mut backoff = self.limits.backoff();
         // At random, so that mirrors that were started together don't compare together.
-        let first_comparison = self.clock.now() + jittered(self.settings.reconcile_interval);
+        let first_comparison =
+            self.clock.now() + backoff.jittered(self.settings.reconcile_interval);
         loop {
             let is_complete = self.look_at_all(first_comparison).await;
             let wait = match is_complete {
@@ -63,7 +63,7 @@ impl<S: MirrorStore> Mirror<S> {
                     backoff.reset();
                     self.settings.interval
                 }
-                false => backoff.next().min(self.settings.interval),
+                false => backoff.next_delay().min(self.settings.interval),
             };
             tokio::time::sleep(wait).await;
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_base::backoff::Backoff;
 use weir_base::secret::Secret;
 use weir_net::post::Trust;
 
@@ -123,6 +124,13 @@ impl MirrorSettings {
             trust: Trust::public(),
             limits: MirrorLimits::default(),
         }
+    }
+}
+
+impl MirrorLimits {
+    /// From `backoff_min` to `backoff_max`.
+    pub(super) fn backoff(&self) -> Backoff {
+        Backoff::new(self.backoff_min, self.backoff_max, fastrand::Rng::new())
     }
 }
 

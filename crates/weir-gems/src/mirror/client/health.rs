@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
 
 use super::FetchError;
-use crate::mirror::backoff::Backoff;
+use weir_base::backoff::Backoff;
 
 /// After a failure nobody who waits for an answer asks again for a moment, which grows with each.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Health {
         let now = Instant::now();
         // Requests that fail together are one failure.
         if state.down_until.is_none_or(|until| until <= now) {
-            let wait = state.backoff.next();
+            let wait = state.backoff.next_delay();
             state.down_until = Some(now + wait);
         }
     }
@@ -59,7 +59,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_asks_for_a_moment_after_a_failure() {
         let second = Duration::from_secs(1);
-        let health = Health::new(Backoff::new(second, 4 * second));
+        let health = Health::new(Backoff::new(second, 4 * second, fastrand::Rng::new()));
         assert!(health.check().is_ok());
         health.failed();
         health.failed();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::index::digest::Digests;
 use crate::metrics::Outcome;
-use crate::mirror::backoff::Backoff;
 use crate::mirror::client::Ask;
 use crate::mirror::infos::info_path;
 use crate::mirror::progress::Progress;
@@ -151,7 +150,7 @@ impl<S: MirrorStore> Mirror<S> {
         done: &mut HooksDone,
     ) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let backoff = Backoff::new(self.limits.backoff_min, self.limits.backoff_max);
+        let mut backoff = self.limits.backoff();
         let (mut given_up, mut later) = (Vec::new(), Vec::new());
         for hook in hooks {
             if hook.attempts + 1 >= self.limits.hook_attempts_max {
@@ -161,7 +160,7 @@ impl<S: MirrorStore> Mirror<S> {
                 given_up.push(hook.id);
             } else {
                 // Never at once: whoever works off what is due would not come to an end.
-                let wait = backoff.after(hook.attempts).max(LEAST_WAIT);
+                let wait = backoff.after(hook.attempts + 1).max(LEAST_WAIT);
                 later.push((hook.id, now + wait));
             }
         }
