@@ -1,10 +1,12 @@
 //! All findings, and one verdict above them.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::finding::{Finding, Severity};
 use crate::flow::{Drain, Flow};
-use crate::observation::{Fact, Observation, Queue};
+use crate::observation::{Jobs, Observation, Queue};
 use crate::rules::RULES;
 use crate::wording;
 
@@ -24,10 +26,24 @@ pub struct Verdict {
     pub severity: Option<Severity>,
     /// What is wrong.
     pub cause: String,
-    /// When all that waits is worked off; none when it was not measured.
+    /// When all that waits and is served is worked off; none when it was not measured.
     pub drain: Option<Drain>,
+    /// Queues that wait and that no process serves: they never get empty.
+    pub unserved: Vec<String>,
     /// What to do next: a command or a line.
     pub next: Option<String>,
+}
+
+impl Verdict {
+    /// Until every queue is empty; none where that is not known, or never.
+    #[must_use]
+    pub fn until_all_is_empty(&self) -> Option<Duration> {
+        match self.drain? {
+            Drain::After(left) if self.unserved.is_empty() => Some(left),
+            Drain::Empty => Some(Duration::ZERO),
+            Drain::After(_) | Drain::Stands | Drain::Grows => None,
+        }
+    }
 }
 
 /// Asks every rule.
@@ -40,24 +56,30 @@ pub fn advise(observation: &Observation) -> Advice {
 }
 
 fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
-    let drain = drain(observation);
+    let (drain, unserved) = match observation.jobs.known() {
+        Some(jobs) => drain(jobs),
+        None => (None, Vec::new()),
+    };
     let Some(worst) = findings.first() else {
         let cause = "nothing is wrong".to_owned();
-        return Verdict { severity: None, cause, drain, next: None };
+        return Verdict { severity: None, cause, drain, unserved, next: None };
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
     let change = worst.change.as_ref();
     let change = || change.map(|change| format!("in {}: {}", change.place, change.line));
     let next = worst.next.clone().or_else(change);
-    Verdict { severity: Some(worst.severity), cause, drain, next }
+    Verdict { severity: Some(worst.severity), cause, drain, unserved, next }
 }
 
-fn drain(observation: &Observation) -> Option<Drain> {
-    let queues = &observation.jobs.known()?.queues;
-    // What nobody serves never ends; a time for the rest would hide it, so it counts as well.
-    let waiting = queues.iter().filter(|queue: &&Queue| queue.length > 0);
-    let flows: Option<Vec<&Flow>> = waiting.map(|queue| Fact::known(&queue.flow)).collect();
-    Some(Flow::total(flows?).map_or(Drain::Empty, |total| total.drain()))
+/// When what is served is worked off, and what is not served.
+fn drain(jobs: &Jobs) -> (Option<Drain>, Vec<String>) {
+    let waiting = jobs.queues.iter().filter(|queue| queue.length > 0);
+    let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
+        waiting.partition(|queue| jobs.serving_queue(&queue.name).next().is_some());
+    let none_served = if unserved.is_empty() { Drain::Empty } else { Drain::Stands };
+    let flows: Option<Vec<&Flow>> = served.iter().map(|queue| queue.flow.known()).collect();
+    let drain = flows.map(|flows| Flow::total(flows).map_or(none_served, |it| it.drain()));
+    (drain, unserved.into_iter().map(|queue| queue.name.clone()).collect())
 }
 
 impl std::fmt::Display for Verdict {
@@ -65,7 +87,8 @@ impl std::fmt::Display for Verdict {
         formatter.write_str(&self.cause)?;
         match self.drain {
             Some(Drain::After(left)) if self.severity.is_some() => {
-                write!(formatter, "; all queues are empty in {}", wording::duration(left))?;
+                let which = if self.unserved.is_empty() { "all" } else { "the other" };
+                write!(formatter, "; {which} queues are empty in {}", wording::duration(left))?;
             }
             Some(Drain::Grows) if self.severity.is_some() => {
                 formatter.write_str("; the backlog grows")?;
@@ -81,10 +104,9 @@ impl std::fmt::Display for Verdict {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::healthy;
+    use crate::observation::Fact;
 
     #[test]
     fn a_healthy_system_is_met_with_silence() {
@@ -135,6 +157,32 @@ mod tests {
         assert!(severities.is_sorted_by(|one, other| one >= other), "{severities:?}");
         assert_eq!(severities.first(), Some(&Severity::Critical));
         assert_eq!(severities.last(), Some(&Severity::Unknown));
+    }
+
+    #[test]
+    fn what_nobody_serves_is_never_worked_off_and_hides_in_no_time() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.queues.clear();
+        let window = Duration::from_secs(10);
+        for (name, before, after) in [("push", 2_000, 1_000), ("nobodys", 300, 300)] {
+            let flow = Flow { window, before, after, arrivals_per_second: 0.0 };
+            let queue = Queue {
+                name: name.to_owned(),
+                length: after,
+                flow: Fact::Known(flow),
+                ..Queue::default()
+            };
+            jobs.queues.push(queue);
+        }
+        let verdict = advise(&observation).verdict;
+        assert_eq!(verdict.drain, Some(Drain::After(Duration::from_secs(10))));
+        assert_eq!(verdict.unserved, ["nobodys"]);
+        assert_eq!(verdict.until_all_is_empty(), None);
+        let line = verdict.to_string();
+        assert!(line.contains("; the other queues are empty in 10 s; next: "), "{line}");
+        observation.jobs.known_mut().processes.clear();
+        assert_eq!(advise(&observation).verdict.drain, Some(Drain::Stands));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod layout;
 mod postgres;
 mod redis;
 mod split;
+mod targets;
 mod web;
 
 use serde::Serialize;
@@ -59,6 +60,8 @@ pub struct QueueDemand {
     pub arrivals_per_second: f64,
     /// Seconds of a thread for one job.
     pub service_seconds: f64,
+    /// Seconds that 19 of 20 jobs may wait, also while every thread is busy.
+    pub target_seconds: Option<f64>,
 }
 
 /// Memory of processes.
@@ -119,7 +122,8 @@ pub struct Impossible {
 pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     let layout = split::layout(wanted);
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
-    let proofs = judge(&layout, &queues);
+    let mut proofs = judge(&layout, &queues);
+    proofs.extend(targets::proof(wanted, &layout));
     let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds).cloned().collect();
     if !broken.is_empty() {
         return Err(Impossible { broken });
@@ -162,7 +166,16 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn queue(name: &str, arrivals_per_second: f64, service_seconds: f64) -> QueueDemand {
-        QueueDemand { name: name.to_owned(), arrivals_per_second, service_seconds }
+        let name = name.to_owned();
+        QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None }
+    }
+
+    /// The plan with a target for one queue.
+    fn aimed(name: &str, target_seconds: f64, wanted: Wanted) -> Result<Plan, Impossible> {
+        let mut wanted = wanted;
+        let queue = wanted.queues.iter_mut().find(|queue| queue.name == name);
+        queue.unwrap().target_seconds = Some(target_seconds);
+        plan(&wanted)
     }
 
     /// Mastodon's queues on 4 cores, 8 GB, 200 connections.
@@ -222,6 +235,21 @@ mod tests {
         let broken = plan(&wanted).unwrap_err().broken;
         assert_eq!(broken[0].claim, Claim::ConnectionsFit);
         assert!(broken[0].figures.contains("of 5"), "{}", broken[0].figures);
+    }
+
+    #[test]
+    fn a_target_gets_its_threads_or_is_refused_with_figures() {
+        let threads = |plan: &Plan, name: &str| {
+            plan.layout.workers.iter().find(|it| it.name == name).unwrap().concurrency
+        };
+        let plan = aimed("default", 0.5, mastodon()).unwrap();
+        assert_eq!(threads(&plan, "sidekiq-default"), 7, "a thread for pull's second each 3 waits");
+        let proof = plan.proofs.last().unwrap();
+        assert_eq!((proof.claim, proof.holds), (Claim::TargetsKept, true));
+        assert_eq!(proof.figures, "default 499 ms of 500 ms");
+        let plan = aimed("mailers", 0.1, mastodon()).unwrap_err();
+        assert_eq!(plan.broken[0].claim, Claim::TargetsKept);
+        assert_eq!(plan.broken[0].figures, "mailers 120 ms of 100 ms");
     }
 
     #[test]
@@ -310,8 +338,11 @@ mod tests {
         #[test]
         fn where_there_is_enough_of_everything_there_is_a_plan(
             rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..12),
+            target in proptest::option::of(0.5..60.0f64),
         ) {
-            let queues = demands(&rates);
+            let mut queues = demands(&rates);
+            let aimed = queues.iter_mut().filter(|queue| !queue.name.starts_with("mailers"));
+            aimed.for_each(|queue| queue.target_seconds = target);
             let wanted =
                 Wanted { memory_bytes: 256 * GIB, max_connections: 2_000, queues, ..mastodon() };
             let plan = plan(&wanted).map_err(|it| TestCaseError::fail(format!("{it:?}")))?;

@@ -27,7 +27,8 @@ pub fn demand(queue: &Queue) -> QueueDemand {
         SERVICE_SECONDS
     };
     let arrivals_per_second = arrivals.max(in_hand / service_seconds);
-    QueueDemand { name: queue.name.clone(), arrivals_per_second, service_seconds }
+    let name = queue.name.clone();
+    QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None }
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub enum Claim {
     PoolsCoverThreads,
     /// All processes have their memory.
     MemoryFits,
+    /// Jobs wait no longer than they may.
+    TargetsKept,
 }
 
 /// A rule, and whether it is kept.

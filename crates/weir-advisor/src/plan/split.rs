@@ -5,13 +5,14 @@
 //! - Each other queue is first in a process of its own, and behind in those of others, so that
 //!   threads help elsewhere when their own queue is empty; where memory is short, queues with the
 //!   least to do share one process, in turns by chance.
-//! - A queue is guaranteed 1.3 x what it needs and half a thread; what is left of the budget goes to
-//!   where most is to do, up to 1.6 x the need of all and six threads, for more would only slow the
-//!   database down.
+//! - A queue is guaranteed 1.3 x what it needs and half a thread, and what its target takes; what is
+//!   left of the budget goes to where most is to do, up to 1.6 x the need of all and six threads, for
+//!   more would only slow the database down.
 
 use crate::observation::Ordering;
 
 use super::layout::{Layout, ServiceLayout, WorkerLayout};
+use super::targets;
 use super::web::threads_enough;
 use super::{QueueDemand, Wanted, ceiling};
 
@@ -86,13 +87,23 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
 }
 
 /// Threads that a queue needs on average.
-fn need(queue: &QueueDemand) -> f64 {
+pub(super) fn need(queue: &QueueDemand) -> f64 {
     let need = queue.arrivals_per_second * queue.service_seconds;
     if need.is_finite() { need.max(0.0) } else { 0.0 }
 }
 
+/// Without a target.
 fn guarantee(queue: &QueueDemand) -> u32 {
     ceiling(GUARANTEE * need(queue) + GUARANTEE_SLOTS).max(1)
+}
+
+/// Threads of a process whose queues are `group`, when one of them may be busy for `longest`.
+fn guarantee_of_group(group: &[&QueueDemand], longest: f64) -> u32 {
+    let sum = group.iter().map(|queue| guarantee(queue)).fold(0, u32::saturating_add);
+    let targets = group.iter().filter_map(|queue| targets::threads(queue, longest));
+    // Those who share a process get equal shares of the threads that come free.
+    let shares = u32::try_from(group.len()).unwrap_or(u32::MAX);
+    targets.map(|threads| threads.saturating_mul(shares)).fold(sum, u32::max)
 }
 
 /// Groups of queues that share a process, with the threads of each.
@@ -108,9 +119,11 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let budget = wanted.max_connections.saturating_sub(wanted.reserve).saturating_sub(used);
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
     let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
-    let threads = threads(&groups, enough.min(budget));
-    for (group, threads) in groups.iter().zip(threads) {
-        workers.push(worker(wanted, group, &all, threads));
+    let longest = targets::longest(others.iter().copied());
+    let guaranteed: Vec<_> = groups.iter().map(|it| guarantee_of_group(it, longest)).collect();
+    let threads = threads(&groups, &guaranteed, enough.min(budget));
+    for ((group, least), threads) in groups.iter().zip(guaranteed).zip(threads) {
+        workers.push(worker(wanted, group, &all, (least, threads)));
     }
     workers
 }
@@ -127,10 +140,8 @@ fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a Queue
 }
 
 /// What is guaranteed to each group, and the rest of `total` by need.
-fn threads(groups: &[Vec<&QueueDemand>], total: u32) -> Vec<u32> {
+fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<u32> {
     let group_need = |group: &Vec<&QueueDemand>| group.iter().map(|queue| need(queue)).sum::<f64>();
-    let guaranteed: Vec<u32> =
-        groups.iter().map(|group| group.iter().map(|queue| guarantee(queue)).sum()).collect();
     let spare = f64::from(total.saturating_sub(guaranteed.iter().sum()));
     let needed: f64 = groups.iter().map(group_need).sum();
     let share = |(least, group): (&u32, &Vec<&QueueDemand>)| {
@@ -141,7 +152,7 @@ fn threads(groups: &[Vec<&QueueDemand>], total: u32) -> Vec<u32> {
 }
 
 fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
-    let concurrency = guarantee(queue).min(CONCURRENCY_MAX);
+    let concurrency = guarantee_of_group(&[queue], queue.service_seconds).min(CONCURRENCY_MAX);
     WorkerLayout {
         name: format!("sidekiq-{}", queue.name),
         processes: 1,
@@ -153,11 +164,18 @@ fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
     }
 }
 
-fn worker(wanted: &Wanted, group: &[&QueueDemand], all: &[&str], threads: u32) -> WorkerLayout {
+/// With so many threads, of which so many are `guaranteed`.
+fn worker(
+    wanted: &Wanted,
+    group: &[&QueueDemand],
+    all: &[&str],
+    (guaranteed, threads): (u32, u32),
+) -> WorkerLayout {
     let own: Vec<&str> = group.iter().map(|queue| queue.name.as_str()).collect();
     let processes = threads.div_ceil(CONCURRENCY_MAX).max(1);
-    // Rounded down: a thread less is no harm, a connection more is over the budget.
-    let concurrency = (threads / processes).max(1);
+    // Rounded down: a connection more may be over the budget, a thread less is no harm unless it is
+    // guaranteed.
+    let concurrency = (threads / processes).max(guaranteed.div_ceil(processes)).max(1);
     let (ordering, queues) = match own.as_slice() {
         [first] => {
             // The others behind it, beginning with the next, so that not all help the same one.

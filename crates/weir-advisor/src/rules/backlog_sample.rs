@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, Queue, Sample, Share};
-use crate::wording::percent;
+use crate::wording::{count, percent};
 
 pub(crate) const NAME: &str = "backlog-made-of";
 
@@ -22,24 +22,26 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(queue: &Queue) -> Option<Finding> {
     let sample = queue.sample.known().filter(|sample| sample.size >= SAMPLE_MIN)?;
-    let host = largest(sample, &sample.hosts, HOST_SHARE).map(|share| format!("are for {share}"));
+    let host = largest(sample, &sample.hosts, HOST_SHARE);
+    let host = host.map(|(share, host)| format!("{share} are for {host}"));
     // A queue of one class only is no news.
     let classes = if sample.classes.len() > 1 { sample.classes.as_slice() } else { &[] };
-    let class = largest(sample, classes, CLASS_SHARE).map(|share| format!("are {share}"));
+    let class = largest(sample, classes, CLASS_SHARE);
+    let class = class.map(|(share, class)| format!("{share} are {class}"));
     let parts: Vec<_> = [class, host].into_iter().flatten().collect();
     if parts.is_empty() {
         return None;
     }
-    let evidence = format!("of {} jobs looked at, {}", sample.size, parts.join(", "));
+    let evidence = format!("of {} jobs looked at {}", count(sample.size), parts.join(", "));
     let finding = Finding::new(NAME, Severity::Notice, format!("queue {}", queue.name), evidence);
     Some(finding.leads_to("What the queue waits for is mostly this."))
 }
 
-/// "`DeliveryWorker` (87 %)".
-fn largest(sample: &Sample, shares: &[Share], share_min: f64) -> Option<String> {
+/// "87 %", "`DeliveryWorker`".
+fn largest<'a>(sample: &Sample, shares: &'a [Share], share_min: f64) -> Option<(String, &'a str)> {
     let largest = shares.iter().max_by_key(|share| share.count)?;
     let share = largest.count as f64 / sample.size as f64;
-    (share >= share_min).then(|| format!("{} ({})", largest.name, percent(share)))
+    (share >= share_min).then(|| (percent(share), largest.name.as_str()))
 }
 
 #[cfg(test)]
@@ -67,7 +69,7 @@ mod tests {
             vec![share("slow.example", 400)],
         );
         let expected =
-            "of 1000 jobs looked at, are LinkCrawlWorker (87 %), are for slow.example (40 %)";
+            "of 1,000 jobs looked at 87 % are LinkCrawlWorker, 40 % are for slow.example";
         assert_eq!(findings[0].evidence, expected);
     }
 

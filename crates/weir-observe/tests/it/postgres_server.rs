@@ -56,24 +56,22 @@ impl PostgresServer {
         writeln!(conf, "include '../included.conf'").unwrap();
         for _ in 0..STARTS_MAX {
             let port = free_port();
-            let mut command = as_user(programs.join("postgres"), user);
-            command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c"]);
-            command.arg(format!("unix_socket_directories={}", folder.path().display()));
-            for setting in ["fsync=off"].iter().chain(settings) {
-                command.args(["-c", setting]);
-            }
-            command.arg("-D").arg(&data).current_dir(&folder);
-            let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-            let is_ready = |line: String| line.contains("ready to accept connections");
-            if lines.by_ref().map_while(Result::ok).any(is_ready) {
-                // What it says later must not fill the pipe.
-                let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+            if let Some((child, log)) = serve(&programs, folder.path(), port, settings) {
                 return Some(Self { child, folder, port, log: Some(log) });
             }
-            child.wait().unwrap();
         }
         panic!("postgres ended {STARTS_MAX} times before it was ready");
+    }
+
+    /// Stops it in order, and starts it with other settings in the file that it includes.
+    #[allow(dead_code, reason = "the tests of the product restart it")]
+    pub(crate) fn restart_including(&mut self, included: &str) {
+        std::fs::write(self.folder.path().join("included.conf"), included).unwrap();
+        self.signal("-INT");
+        self.log.take().unwrap().join().unwrap();
+        let served = serve(&programs().unwrap(), self.folder.path(), self.port, &[]);
+        let (child, log) = served.expect("it starts with other settings");
+        (self.child, self.log) = (child, Some(log));
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -88,9 +86,13 @@ impl PostgresServer {
 
     /// At once, but with an end of all its processes and their shared memory.
     fn stop(&mut self) {
+        self.signal("-QUIT");
+    }
+
+    fn signal(&mut self, name: &str) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             let pid = self.child.id().to_string();
-            let _ = Command::new("kill").args(["-QUIT", &pid]).status();
+            let _ = Command::new("kill").args([name, &pid]).status();
             let _ = self.child.wait();
         }
     }
@@ -169,6 +171,32 @@ impl Drop for PostgresClient {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// One that is ready, and what it goes on to say; none if it ended before.
+fn serve(
+    programs: &Path,
+    folder: &Path,
+    port: u16,
+    settings: &[&str],
+) -> Option<(Child, JoinHandle<Vec<String>>)> {
+    let mut command = as_user(programs.join("postgres"), user().ok()?);
+    command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c"]);
+    command.arg(format!("unix_socket_directories={}", folder.display()));
+    for setting in ["fsync=off"].iter().chain(settings) {
+        command.args(["-c", setting]);
+    }
+    command.arg("-D").arg(folder.join("data")).current_dir(folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_ready = |line: String| line.contains("ready to accept connections");
+    if lines.by_ref().map_while(Result::ok).any(is_ready) {
+        // What it says later must not fill the pipe.
+        let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+        return Some((child, log));
+    }
+    child.wait().unwrap();
+    None
 }
 
 /// The newest version's.

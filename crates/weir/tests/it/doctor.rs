@@ -16,6 +16,7 @@ mod redis;
 mod redis_server;
 mod set_aside;
 mod sidekiq;
+mod walk;
 
 use std::process::{Command, Output};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use weir_advisor::{Advice, Drain, Observation, Severity, advise};
+use weir_advisor::{Advice, Observation, Severity, advise};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::DoctorArguments;
@@ -83,11 +83,7 @@ fn print(advice: &Advice) {
 }
 
 fn as_json(observation: &Observation, advice: &Advice) -> serde_json::Value {
-    let drain_seconds = match advice.verdict.drain {
-        Some(Drain::After(left)) => Some(left.as_secs()),
-        Some(Drain::Empty) => Some(0),
-        Some(Drain::Stands | Drain::Grows) | None => None,
-    };
+    let drain_seconds = advice.verdict.until_all_is_empty().map(|left| left.as_secs());
     json!({
         "line": advice.verdict.to_string(),
         "verdict": advice.verdict,

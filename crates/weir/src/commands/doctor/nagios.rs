@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weir_advisor::{Advice, Drain, Observation, Severity};
+use weir_advisor::{Advice, Observation, Severity};
 
 use super::report;
 use crate::output;
@@ -61,7 +61,7 @@ fn figures(observation: &Observation, advice: &Advice) -> String {
         let seconds = latency.as_secs();
         let _ = write!(text, " backlog={backlog} latency={seconds}s retries={retries}");
     }
-    if let Some(Drain::After(left)) = advice.verdict.drain {
+    if let Some(left) = advice.verdict.until_all_is_empty() {
         let _ = write!(text, " drain={}s", left.as_secs());
     }
     let postgres = observation.postgres.known();

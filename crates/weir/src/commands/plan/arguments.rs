@@ -24,6 +24,9 @@ pub(crate) struct PlanArguments {
     /// of what Redis shows, or beside it. The more important ones first
     #[arg(long = "queue", value_name = "NAME=RATE,SECONDS", value_parser = demand)]
     pub(super) queues: Vec<QueueDemand>,
+    /// How long 19 of 20 jobs of a queue may wait, also while every thread is busy
+    #[arg(long = "target", value_name = "NAME=DURATION", value_parser = target)]
+    pub(super) targets: Vec<(String, Duration)>,
     /// Time between the two looks at Redis
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
@@ -74,7 +77,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NAME", default_value = "app")]
     pub(super) user: String,
     /// Judge this layout instead of making one (`weir plan --write` writes such a file: layout.toml)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "write"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "targets", "write"])]
     pub(super) check: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -122,7 +125,18 @@ fn demand(text: &str) -> Result<QueueDemand, String> {
     let (name, numbers) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(HOW)?;
     let (rate, seconds) = numbers.split_once(',').ok_or(HOW)?;
     let (arrivals_per_second, service_seconds) = (positive(rate)?, positive(seconds)?);
-    Ok(QueueDemand { name: name.to_owned(), arrivals_per_second, service_seconds })
+    let name = name.to_owned();
+    Ok(QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None })
+}
+
+fn target(text: &str) -> Result<(String, Duration), String> {
+    let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, wait) = parts.ok_or("write NAME=DURATION, for example push=30s")?;
+    let wait = parse_duration(wait)?;
+    if wait.is_zero() {
+        return Err("no number of threads keeps a target of nothing".to_owned());
+    }
+    Ok((name.to_owned(), wait))
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -145,6 +159,10 @@ mod tests {
         assert_eq!((push.arrivals_per_second, push.service_seconds), (20.0, 0.5));
         for text in ["push", "push=20", "=1,1", "push=-1,1", "push=1,inf", "push=a,b"] {
             assert!(demand(text).is_err(), "{text}");
+        }
+        assert_eq!(target("push=30s"), Ok(("push".to_owned(), Duration::from_secs(30))));
+        for text in ["push", "=30s", "push=", "push=0s"] {
+            assert!(target(text).is_err(), "{text}");
         }
         assert_eq!(streaming("3x15").map(|it| it.connections()), Ok(45));
         assert!(streaming("3").is_err());

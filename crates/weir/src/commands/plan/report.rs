@@ -104,6 +104,7 @@ const fn rule(claim: Claim) -> &'static str {
         Claim::SchedulerOnce => "one process serves the scheduler",
         Claim::PoolsCoverThreads => "no thread waits for a connection of its own process",
         Claim::MemoryFits => "memory is enough",
+        Claim::TargetsKept => "of 20 jobs 19 wait no longer than they may",
     }
 }
 

@@ -1,8 +1,11 @@
 //! From what was given and seen to what is wanted.
 
+use std::time::Duration;
+
 use anyhow::{anyhow, bail};
 use weir_advisor::observation::{Jobs, Observation};
 use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demand};
+use weir_base::hint;
 
 use super::arguments::PlanArguments;
 
@@ -57,7 +60,22 @@ fn queues(
     if queues.is_empty() {
         bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
     }
+    for (name, wait) in &arguments.targets {
+        aim(&mut queues, name, *wait)?;
+    }
     Ok(queues)
+}
+
+fn aim(queues: &mut [QueueDemand], name: &str, wait: Duration) -> anyhow::Result<()> {
+    if let Some(queue) = queues.iter_mut().find(|queue| queue.name == name) {
+        queue.target_seconds = Some(wait.as_secs_f64());
+        return Ok(());
+    }
+    let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+    match hint::closest(name, names.iter().copied()) {
+        Some(meant) => bail!("--target {name}: there is no such queue; did you mean {meant:?}?"),
+        None => bail!("--target {name}: there is no such queue; there are {}", names.join(", ")),
+    }
 }
 
 /// A queue that only a process names is a misspelt one, or none yet.

@@ -76,7 +76,7 @@ pub(super) fn row_in_time(
 }
 
 /// Names of the machine and numbers of processes are another's each time.
-fn anonymous(text: &str) -> String {
+pub(super) fn anonymous(text: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let text = text.replace(&format!("(on {})", host.trim()), "(on web)");
     let word = |word: &str| {
@@ -95,7 +95,7 @@ fn anonymous(text: &str) -> String {
 }
 
 /// The page without what differs from run to run: figures, their units and the columns' widths.
-fn essence(page: &str) -> Vec<String> {
+pub(super) fn essence(page: &str) -> Vec<String> {
     let word = |word: &str| -> Option<String> {
         let letters = word.trim_matches(|letter: char| !letter.is_ascii_alphabetic());
         let is_unit = ["us", "ms", "s", "min", "h", "days", "kB", "MB", "GB"].contains(&letters);

@@ -1,4 +1,5 @@
-//! Real processes of Sidekiq.
+//! Real processes of Sidekiq: of the version that the system has, or of another one whose program
+//! `WEIR_SIDEKIQ` names.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -62,7 +63,9 @@ impl Drop for Sidekiq {
 }
 
 fn command(redis: &RedisServer, folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("sidekiq");
+    #[expect(clippy::disallowed_methods, reason = "other versions are tried by hand")]
+    let program = std::env::var("WEIR_SIDEKIQ").unwrap_or_else(|_| "sidekiq".to_owned());
+    let mut command = Command::new(program);
     command.args(["-r", "./worker.rb"]).args(arguments).current_dir(folder);
     command.env("REDIS_URL", format!("redis://127.0.0.1:{}/0", redis.port));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,0 +1,95 @@
+//! How long jobs wait where every thread is busy, which is when a target counts.
+//!
+//! Source: the waiting line M/M/c while all c threads are busy. What waits is worked off at
+//! (c - load) / service time, and a wait is exponential with that rate: 19 of 20 are below ln 20
+//! times its mean.
+
+use std::time::Duration;
+
+use crate::observation::Ordering;
+use crate::wording::{self, list};
+
+use super::judge::{Claim, Proof};
+use super::layout::{Layout, WorkerLayout};
+use super::split::need;
+use super::{QueueDemand, Wanted, ceiling};
+
+/// ln 20: the wait that 19 of 20 stay below, in means.
+const NINETEEN_OF_TWENTY: f64 = 2.995_732_273_553_991;
+
+/// The fewest threads with which the queue keeps its target, when each of them may be busy for
+/// `longest` with a job of another queue; none without a target.
+pub(super) fn threads(queue: &QueueDemand, longest: f64) -> Option<u32> {
+    let target = queue.target_seconds?;
+    Some(ceiling(need(queue) + NINETEEN_OF_TWENTY * longest / target))
+}
+
+/// Seconds that 19 of 20 jobs wait at most; infinite where the threads don't keep up.
+fn wait(threads: f64, load: f64, longest: f64) -> f64 {
+    let spare = threads - load;
+    if spare > 0.0 { NINETEEN_OF_TWENTY * longest / spare } else { f64::INFINITY }
+}
+
+/// The longest mean time of a job among `queues`.
+pub(super) fn longest<'a>(queues: impl IntoIterator<Item = &'a QueueDemand>) -> f64 {
+    queues.into_iter().map(|queue| queue.service_seconds).fold(0.0, f64::max)
+}
+
+/// Whether each target is kept; none where there is no target.
+pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
+    let (mut kept, mut broken) = (Vec::new(), Vec::new());
+    for queue in &wanted.queues {
+        let Some(target) = queue.target_seconds else { continue };
+        let of = |worker: &WorkerLayout| wait_in(wanted, worker, queue);
+        let firsts = layout.workers.iter().filter(|worker| worker.is_first(&queue.name));
+        let wait = firsts.map(of).fold(f64::INFINITY, f64::min);
+        let figures = format!("{} {} of {}", queue.name, words(wait), words(target));
+        if wait <= target { kept.push(figures) } else { broken.push(figures) }
+    }
+    let holds = broken.is_empty();
+    let all = if holds { kept } else { broken };
+    let figures = list(all.iter().map(String::as_str));
+    (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, holds, figures })
+}
+
+fn words(seconds: f64) -> String {
+    let duration = Duration::try_from_secs_f64(seconds);
+    duration.map_or_else(|_| "without end".to_owned(), wording::duration)
+}
+
+/// What a queue's jobs wait for the threads of `worker`, in which it has its turn first.
+fn wait_in(wanted: &Wanted, worker: &WorkerLayout, queue: &QueueDemand) -> f64 {
+    let served = wanted.queues.iter().filter(|queue| worker.serves(&queue.name));
+    let threads = f64::from(worker.processes.saturating_mul(worker.concurrency));
+    // Of queues that are chosen among by chance, each gets its share of the threads that come free.
+    let share = match worker.ordering {
+        Ordering::Strict | Ordering::Unknown => threads,
+        Ordering::Random | Ordering::Weighted => threads / worker.queues.len().max(1) as f64,
+    };
+    wait(share, need(queue), longest(served))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(rate: f64, service_seconds: f64, target_seconds: Option<f64>) -> QueueDemand {
+        let name = "push".to_owned();
+        QueueDemand { name, arrivals_per_second: rate, service_seconds, target_seconds }
+    }
+
+    #[test]
+    fn a_target_takes_threads_beyond_the_load() {
+        // Ten busy on average; three more come free often enough for half a second each in one second.
+        assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 0.5), Some(12));
+        assert_eq!(threads(&queue(20.0, 0.5, Some(30.0)), 0.5), Some(11));
+        assert_eq!(threads(&queue(20.0, 0.5, Some(1.0)), 2.0), Some(16));
+        assert_eq!(threads(&queue(20.0, 0.5, None), 0.5), None);
+    }
+
+    #[test]
+    fn who_does_not_keep_up_keeps_no_target() {
+        assert!(wait(10.0, 10.0, 0.5).is_infinite());
+        assert!((wait(13.0, 10.0, 1.0) - 0.998_577).abs() < 1e-5);
+    }
+}

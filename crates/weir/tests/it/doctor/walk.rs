@@ -1,0 +1,177 @@
+//! The way from a broken set-up to a healthy one with nothing but what doctor says, and
+//! docs/doctor-walk.md, which shows it.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::page::{anonymous, essence};
+use super::postgres_server::PostgresServer;
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, push};
+use super::{code, json, run};
+use crate::process::wait_until;
+
+const HEAD: &str = "\
+# A walk: from broken to healthy
+
+A Redis, a Postgres as it is installed and one Sidekiq, set up as guides of some years ago say: `mailers` is
+misspelt, nobody serves `fasp`, the pools are larger than the database. A test starts it, does what
+`weir doctor` says and nothing else, and writes this page
+(`WEIR_WRITE_DOCS=1 cargo test -p weir --test it doctor::walk`). [What the words mean](doctor.md).
+";
+
+/// As many looks as a set-up may need; each does what the one before said.
+const LOOKS_MAX: usize = 4;
+/// What the application pushes to.
+const PUSHES: &str = "default,push,ingress,mailers,pull,scheduler,fasp";
+
+/// What a newcomer can change.
+struct SetUp {
+    redis: RedisServer,
+    postgres: PostgresServer,
+    sidekiq: Option<Sidekiq>,
+    /// Lines added to `postgresql.conf`.
+    conf: String,
+    queues: Vec<String>,
+    web_pool: String,
+}
+
+impl SetUp {
+    fn broken() -> Option<Self> {
+        let redis = RedisServer::start()?;
+        redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+        let postgres = PostgresServer::start(&[])?;
+        push(&redis, "mailers", "Nap", 300, 3_660.0);
+        push(&redis, "fasp", "Nap", 300, 3_660.0);
+        push(&redis, "push", "Nap", 3_000, 900.0);
+        let queues = ["default", "push", "ingress", "mailer", "pull", "scheduler"];
+        let queues = queues.map(str::to_owned).to_vec();
+        let conf = String::new();
+        let web_pool = "25".to_owned();
+        let mut all = Self { redis, postgres, sidekiq: None, conf, queues, web_pool };
+        all.start_sidekiq().then_some(all)
+    }
+
+    fn start_sidekiq(&mut self) -> bool {
+        if let Some(before) = self.sidekiq.take() {
+            before.end();
+        }
+        let mut arguments = vec!["-c", "5"];
+        self.queues.iter().for_each(|queue| arguments.extend(["-q", queue]));
+        self.sidekiq = Sidekiq::start(&self.redis, &arguments);
+        self.sidekiq.is_some()
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let web = format!("web=4x{}", self.web_pool);
+        let redis = format!("redis://127.0.0.1:{}/0", self.redis.port);
+        let postgres = self.postgres.url("postgres");
+        let sources = ["--redis", &redis, "--postgres", &postgres, "--postgres-memory", "4GiB"];
+        let more = ["--pushes", PUSHES, "--pool", &web, "--pool", "streaming=1x10"];
+        let more = [&more[..], &["--window", "2s"]].concat();
+        sources.iter().chain(&more).map(|it| (*it).to_owned()).collect()
+    }
+
+    /// Does what a finding says: what was changed, in words.
+    fn follow(&mut self, finding: &Value) -> Option<String> {
+        let change = finding["change"].as_object()?;
+        let word = |name: &str| change[name].as_str().expect("words").to_owned();
+        let (place, line) = (word("place"), word("line"));
+        match place.as_str() {
+            "postgresql.conf" => self.conf.push_str(&format!("{line}\n")),
+            "the environment of web" => self.web_pool = line.strip_prefix("DB_POOL=")?.to_owned(),
+            _ => self.change_queues(&line)?,
+        }
+        Some(format!("{}: `{line}`", anonymous(&place)))
+    }
+
+    /// `-q mailers   (instead of -q mailer)`, or one more.
+    fn change_queues(&mut self, line: &str) -> Option<()> {
+        let (name, rest) = line.strip_prefix("-q ")?.split_once("   (").unwrap_or((&line[3..], ""));
+        let misspelt = rest.strip_prefix("instead of -q ").and_then(|it| it.strip_suffix(')'));
+        match misspelt {
+            Some(misspelt) => {
+                let queue = self.queues.iter_mut().find(|queue| *queue == misspelt)?;
+                name.clone_into(queue);
+            }
+            None if self.queues.iter().any(|queue| queue == name) => {}
+            None => self.queues.push(name.to_owned()),
+        }
+        Some(())
+    }
+
+    /// Everything that reads what was changed.
+    fn restart(&mut self) {
+        self.postgres.restart_including(&self.conf);
+        assert!(self.start_sidekiq());
+        let waiting = |queue: &str| {
+            let length: u64 = ::redis::cmd("LLEN")
+                .arg(format!("queue:{queue}"))
+                .query(&mut self.redis.client())
+                .expect("a number");
+            length
+        };
+        wait_until("all jobs are worked off", || PUSHES.split(',').all(|it| waiting(it) == 0));
+    }
+}
+
+/// The command as somebody types it, and what it printed.
+fn show(page: &mut String, arguments: &[String], said: &str) {
+    let servers = |argument: &String| match argument.split_once("://") {
+        Some(("redis", _)) => "redis://127.0.0.1:6379/0".to_owned(),
+        Some(_) => "postgres://weir@127.0.0.1/mastodon_production".to_owned(),
+        None => argument.clone(),
+    };
+    let arguments: Vec<_> = arguments.iter().map(servers).collect();
+    let pairs: Vec<_> = arguments.chunks(2).map(|pair| pair.join(" ")).collect();
+    let command = format!("weir doctor {}", pairs.join(" \\\n    "));
+    write!(page, "\n```sh\n{command}\n```\n").expect("written");
+    match said {
+        "" => page.push_str("\nNothing to read, and exit code 0: healthy.\n"),
+        said => write!(page, "\n```text\n{said}```\n").expect("written"),
+    }
+}
+
+/// The page, and whether its end is healthy.
+fn walk(set_up: &mut SetUp) -> String {
+    let mut page = HEAD.to_owned();
+    for _ in 0..LOOKS_MAX {
+        let arguments = set_up.arguments();
+        let all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (advice, output) = (json(&all), run(&all));
+        let said: Vec<_> = String::from_utf8_lossy(&output.stdout).lines().map(anonymous).collect();
+        let said = said.iter().map(|line| format!("{line}\n")).collect::<String>();
+        show(&mut page, &arguments, &said);
+        if code(&output) == 0 {
+            assert_eq!(said, "", "{page}");
+            return page;
+        }
+        let findings = advice["findings"].as_array().expect("findings");
+        let done: Vec<_> = findings.iter().filter_map(|it| set_up.follow(it)).collect();
+        assert_ne!(done.len(), 0, "it says nothing that can be done:\n{page}");
+        page.push_str("\nDone as it says, and restarted what reads it:\n\n");
+        done.iter().for_each(|line| page.push_str(&format!("- {line}\n")));
+        set_up.restart();
+    }
+    panic!("still not healthy:\n{page}")
+}
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor-walk.md")
+}
+
+#[test]
+fn a_broken_set_up_gets_healthy_by_doing_what_doctor_says() {
+    let Some(mut set_up) = SetUp::broken() else { return };
+    let page = walk(&mut set_up);
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the test says so by it")]
+    if std::env::var("WEIR_WRITE_DOCS").is_ok() {
+        std::fs::write(path(), page).expect("written");
+        return;
+    }
+    let before = std::fs::read_to_string(path()).unwrap_or_default();
+    let hint = "docs/doctor-walk.md is out of date (WEIR_WRITE_DOCS=1 writes it)";
+    assert_eq!(essence(&before), essence(&page), "{hint}");
+}
