@@ -226,6 +226,17 @@ impl App {
         }
     }
 
+    /// Whether the worker at `address` is to get nothing new, what it has notwithstanding.
+    pub(crate) fn hold_back(self: &Arc<Self>, address: &Address, is_held: bool) {
+        {
+            let mut state = self.state();
+            let found = state.current().find(|worker| worker.address == *address);
+            let Some(key) = found.map(|worker| worker.key) else { return };
+            state.dispatcher.hold_back_worker(key, is_held, self.clock.now());
+        }
+        self.hand_out();
+    }
+
     /// Whether a worker at `address` is given requests, or still has some.
     pub(crate) fn has_worker(&self, address: &Address) -> bool {
         let state = self.state();
@@ -298,14 +309,16 @@ impl App {
     }
 
     /// The worker has answered with a stream; its request's slot may be the next one's.
-    fn make_stream(self: &Arc<Self>, permit: &Permit) {
-        let next = {
+    fn make_stream(self: &Arc<Self>, permit: &Permit) -> bool {
+        let (has_own_slot, next) = {
             let mut state = self.state();
-            if state.dispatcher.make_stream(permit) { state.next(self.clock.now()) } else { None }
+            let has_own_slot = state.dispatcher.make_stream(permit);
+            (has_own_slot, if has_own_slot { state.next(self.clock.now()) } else { None })
         };
         if let Some(next) = next {
             self.hand_over(next);
         }
+        has_own_slot
     }
 
     /// Takes a slot back and gives it to the next.
@@ -353,6 +366,7 @@ struct Next {
 fn worker_state(load: Load) -> WorkerState {
     match load {
         Load { is_draining: true, .. } => WorkerState::Draining,
+        Load { is_held_back: true, .. } => WorkerState::HeldBack,
         Load { is_suspended: true, .. } => WorkerState::Unreachable,
         _ => WorkerState::Serving,
     }

@@ -99,6 +99,16 @@ impl Apps {
         Ok(())
     }
 
+    /// Whether a worker of an app is to get nothing new for now. What it has goes on, and counts
+    /// against what it can take at once when it is given something again.
+    ///
+    /// # Errors
+    /// There is no such app.
+    pub fn hold_back(&self, app: &str, worker: &Address, is_held: bool) -> Result<(), NoSuchApp> {
+        self.app(app)?.hold_back(worker, is_held);
+        Ok(())
+    }
+
     /// Whether a worker of an app is given requests, or still has some.
     #[must_use]
     pub fn has_worker(&self, app: &str, address: &Address) -> bool {

@@ -282,6 +282,15 @@ impl<T> Dispatcher<T> {
         self.workers.drain(worker);
     }
 
+    /// The worker gets nothing new until this is called with false: see [`Dispatcher::next`] then.
+    pub(crate) fn hold_back_worker(&mut self, worker: WorkerKey, is_held: bool, now: Timestamp) {
+        let did_any_serve = self.workers.any_serves();
+        self.workers.hold_back(worker, is_held);
+        if !did_any_serve && self.workers.any_serves() {
+            self.restart_waiting(now);
+        }
+    }
+
     /// The worker gets nothing new until `until`: it could not be reached.
     pub(crate) fn suspend_worker(&mut self, worker: WorkerKey, until: Timestamp) {
         self.workers.suspend(worker, until);

@@ -72,6 +72,9 @@ pub struct AppLimits {
     /// Workers that a request is offered to, one after the other, before it gets 502. One that
     /// can't be reached is left alone for `retry_worker_after`.
     pub attempts_max: u32,
+    /// A request that may be repeated is so only if the worker's connection ends this soon: one that
+    /// the worker had for longer may be what it died of.
+    pub repeat_within: Duration,
     /// How long a worker that can't be reached is left alone.
     pub retry_worker_after: Duration,
     /// Bytes of a request's body: 413.
@@ -140,6 +143,7 @@ impl Default for AppLimits {
             body_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),
             attempts_max: 3,
+            repeat_within: Duration::from_secs(1),
             retry_worker_after: Duration::from_millis(500),
             request_bytes_max: 100 << 20,
             request_buffer_bytes: 256 << 10,

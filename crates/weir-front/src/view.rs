@@ -79,6 +79,8 @@ pub struct OverdueView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
     Serving,
+    /// It gets nothing new: [`crate::Apps::hold_back`].
+    HeldBack,
     /// It could not be reached, and will be tried again soon.
     Unreachable,
     /// It finishes what it has.

@@ -467,7 +467,7 @@ fn own_workers(view: &AppView, reported: &Reported, now: Timestamp) -> Vec<Worke
         let loads: Vec<&WorkerView> = view.workers.iter().filter(is_its).collect();
         WorkerRow {
             state: own_state(&row.state, &loads),
-            // Of one that was stuck, what it has left of then counts apart.
+            // Of one that was away for a moment, what it has left of then counts apart.
             ..loads.into_iter().fold(row.clone(), loaded)
         }
     });
@@ -522,7 +522,7 @@ fn own_state(state: &str, loads: &[&WorkerView]) -> String {
     let current = loads.iter().find(|load| load.state != Serving::Draining);
     match (state, current) {
         ("serving", Some(current)) => serving(current.state),
-        ("serving", None) if !loads.is_empty() => "stuck",
+        ("serving", None) if !loads.is_empty() => "draining",
         _ => state,
     }
     .to_owned()
@@ -531,6 +531,7 @@ fn own_state(state: &str, loads: &[&WorkerView]) -> String {
 const fn serving(state: Serving) -> &'static str {
     match state {
         Serving::Serving => "serving",
+        Serving::HeldBack => "stuck",
         Serving::Unreachable => "unreachable",
         Serving::Draining => "draining",
     }

@@ -1,4 +1,4 @@
-//! A request that goes into the log when its answer ends.
+//! A request that goes into the log when its answer ends, or its client goes before there is one.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,6 +18,9 @@ use super::line::Record;
 
 /// Bytes of a field of a client's that are written.
 const FIELD_BYTES_MAX: usize = 2 << 10;
+/// The status of a request whose client has gone before an answer: nobody's, but web servers' logs
+/// have it.
+const CLIENT_GONE: u16 = 499;
 
 /// What an exchange with a worker took; an extension of its answer.
 #[derive(Clone, Debug)]
@@ -32,7 +35,8 @@ pub(crate) struct Entry {
     log: AccessLog,
     clock: Clock,
     since: Timestamp,
-    record: Record,
+    /// None: it is in the log.
+    record: Option<Box<Record>>,
 }
 
 impl Entry {
@@ -51,43 +55,67 @@ impl Entry {
             user_agent: field(headers, &USER_AGENT),
             ..Record::default()
         };
-        Self { log: log.clone(), clock: clock.clone(), since, record }
+        Self { log: log.clone(), clock: clock.clone(), since, record: Some(Box::new(record)) }
     }
 
     pub(crate) fn of_client(&mut self, client: Option<std::net::IpAddr>) {
-        self.record.client = client;
+        self.note(|record| record.client = client);
     }
 
     pub(crate) fn for_app(&mut self, app: &str, request_id: &[u8]) {
-        self.record.app = Some(app.to_owned());
-        self.record.request_id = Some(String::from_utf8_lossy(request_id).into_owned());
+        self.note(|record| {
+            record.app = Some(app.to_owned());
+            record.request_id = Some(String::from_utf8_lossy(request_id).into_owned());
+        });
+    }
+
+    pub(crate) fn timed(&mut self, timing: Timing) {
+        self.note(|record| {
+            record.queue_seconds = Some(timing.queue.as_secs_f64());
+            record.service_seconds = Some(timing.service.as_secs_f64());
+            record.worker = Some(timing.worker);
+        });
+    }
+
+    fn note(&mut self, what: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut self.record {
+            what(record);
+        }
     }
 
     /// Goes into the log when the body of the answer ends or is given up.
     pub(crate) fn follow(mut self: Box<Self>, mut answer: Response<Body>) -> Response<Body> {
         if let Some(timing) = answer.extensions_mut().remove::<Timing>() {
-            self.record.queue_seconds = Some(timing.queue.as_secs_f64());
-            self.record.service_seconds = Some(timing.service.as_secs_f64());
-            self.record.worker = Some(timing.worker);
+            self.timed(timing);
         }
-        self.record.status = answer.status().as_u16();
+        let status = answer.status().as_u16();
+        self.note(|record| record.status = status);
+        // Who asked for a head has all of it, though the body is dropped.
+        let wants_head = self.record.as_ref().is_some_and(|record| record.method == "HEAD");
         answer.map(|body| {
-            // Who asked for a head has all of it, though the body is dropped.
-            let is_over = body.is_end_stream() || self.record.method == "HEAD";
+            let is_over = body.is_end_stream() || wants_head;
             Body::new(Followed { body, entry: Some(self), is_over })
         })
     }
 
     /// An answer that has no body of hyper's: a socket's.
-    pub(crate) fn answered(mut self: Box<Self>, status: StatusCode) {
-        self.record.status = status.as_u16();
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.note(|record| record.status = status.as_u16());
         self.write(true);
     }
 
-    fn write(mut self: Box<Self>, is_complete: bool) {
-        self.record.seconds = self.clock.now().since(self.since).as_secs_f64();
-        self.record.complete = is_complete;
-        self.log.add(Box::new(self.record));
+    fn write(&mut self, is_complete: bool) {
+        let Some(mut record) = self.record.take() else { return };
+        record.seconds = self.clock.now().since(self.since).as_secs_f64();
+        record.complete = is_complete;
+        self.log.add(record);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.note(|record| record.status = CLIENT_GONE);
+        self.write(false);
     }
 }
 
@@ -125,7 +153,7 @@ struct Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
+        if let Some(mut entry) = self.entry.take() {
             entry.write(self.is_over);
         }
     }
@@ -144,7 +172,7 @@ impl HttpBody for Followed {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 if let Some(entry) = &mut self.entry {
-                    entry.record.bytes += bytes;
+                    entry.note(|record| record.bytes += bytes);
                 }
                 self.is_over = self.body.is_end_stream();
             }

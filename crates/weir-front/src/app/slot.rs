@@ -57,11 +57,10 @@ impl Slot {
         }
     }
 
-    /// The answer has no end of its own.
-    pub(crate) fn make_stream(&self) {
-        if let Some(permit) = &self.permit {
-            self.app.make_stream(permit);
-        }
+    /// The answer has no end of its own. Whether it has a slot of those for streams now, and its
+    /// request's is free.
+    pub(crate) fn make_stream(&self) -> bool {
+        self.permit.as_ref().is_some_and(|permit| self.app.make_stream(permit))
     }
 }
 

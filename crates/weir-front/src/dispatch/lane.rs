@@ -104,6 +104,21 @@ impl Lane {
         Some((*flow.front()?, flow.len()))
     }
 
+    /// Clients that left before their first turn, also while nobody has one for long.
+    fn forget_new(&mut self) {
+        if self.new.len() <= self.len + REMEMBERED_MAX {
+            return;
+        }
+        let flows = &mut self.flows;
+        self.new.retain(|client| {
+            let waits = flows.get(client).is_some_and(|flow| !flow.is_empty());
+            if !waits {
+                flows.remove(client);
+            }
+            waits
+        });
+    }
+
     /// An empty lane owes nobody a turn; in a busy one the clients that were served longest ago
     /// make room.
     fn forget(&mut self) {
@@ -113,6 +128,7 @@ impl Lane {
             self.old.clear();
             return;
         }
+        self.forget_new();
         while self.old.len() > self.len + REMEMBERED_MAX {
             let Some(client) = self.old.pop_front() else { return };
             if self.len_of(client) == 0 {
@@ -122,5 +138,23 @@ impl Lane {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_leave_before_their_first_turn_are_forgotten() {
+        let mut lane = Lane::default();
+        lane.push(Client(0), 0);
+        for number in 1..100_000 {
+            lane.push(Client(number), number);
+            lane.remove(Client(number), number);
+        }
+        assert!(lane.new.len() <= REMEMBERED_MAX + 2, "{}", lane.new.len());
+        assert_eq!(lane.flows.len(), lane.new.len());
+        assert_eq!(lane.pop(false), Some((Client(0), 0)));
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Load {
     pub(crate) given: u64,
     pub(crate) is_draining: bool,
     pub(crate) is_suspended: bool,
+    pub(crate) is_held_back: bool,
 }
 
 #[derive(Debug)]
@@ -40,6 +41,8 @@ struct Worker {
     last_given: u64,
     given: u64,
     is_draining: bool,
+    /// It gets nothing new for now.
+    is_held_back: bool,
     /// It can't be reached before then.
     suspended_until: Option<Timestamp>,
 }
@@ -68,6 +71,7 @@ impl Workers {
             last_given: self.given,
             given: 0,
             is_draining: false,
+            is_held_back: false,
             suspended_until: None,
         });
         WorkerKey { index, serial }
@@ -117,6 +121,12 @@ impl Workers {
         if let Some(worker) = self.get_mut(key) {
             worker.is_draining = true;
             self.forget_if_done(key);
+        }
+    }
+
+    pub(super) fn hold_back(&mut self, key: WorkerKey, is_held_back: bool) {
+        if let Some(worker) = self.get_mut(key) {
+            worker.is_held_back = is_held_back;
         }
     }
 
@@ -176,6 +186,7 @@ impl Worker {
             given: self.given,
             is_draining: self.is_draining,
             is_suspended: self.suspended_until.is_some(),
+            is_held_back: self.is_held_back,
         }
     }
 
@@ -184,6 +195,6 @@ impl Worker {
     }
 
     fn serves(&self) -> bool {
-        !self.is_draining && self.suspended_until.is_none()
+        !self.is_draining && !self.is_held_back && self.suspended_until.is_none()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A request goes to another worker if it certainly reached none: the connection was refused, or an
 //! idle one had been closed. One that may have been read is repeated only if it is idempotent and
-//! came on a connection that had been idle, whose end it may have met.
+//! came on a connection that had been idle, whose end it may have met: not one that the worker had for
+//! longer (`repeat_within`), which may be what the worker died of.
 //!
 //! A worker that was given a request is busy until it answers, whether or not anybody still waits:
 //! a slot that is given away before would send the next request to a worker that is stuck. So an
@@ -11,6 +12,8 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
@@ -21,7 +24,7 @@ use weir_net::server::Body;
 
 use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
-use super::relay::Relay;
+use super::relay::{self, Kind, Relay};
 use super::request_body::RequestBody;
 use super::{Prepared, Proxy, answer, gzip};
 use crate::access_log::Timing;
@@ -61,7 +64,10 @@ impl Proxy {
     /// The answer of a worker, or one that says why there is none.
     pub(super) async fn exchange(self: &Rc<Self>, prepared: Box<Prepared>) -> Response<Body> {
         let app = Arc::clone(&prepared.app);
-        match self.try_workers(prepared).await {
+        let unanswered = Unanswered::new(&app);
+        let tried = self.try_workers(prepared).await;
+        unanswered.finish();
+        match tried {
             Ok(response) => response,
             Err(failed) => {
                 app.metrics.failed_with(failed.metric());
@@ -78,7 +84,11 @@ impl Proxy {
             prepared.since = app.now();
         }
         let (mut may_reuse, arrived) = (true, prepared.since);
-        for _ in 0..app.limits.attempts_max {
+        for attempt in 0..app.limits.attempts_max {
+            if attempt > 0 {
+                // What the worker before had of it is nothing to the next.
+                prepared.since = app.now();
+            }
             let slot = match app.free_slot(prepared.since) {
                 Some(slot) => slot,
                 None => {
@@ -100,11 +110,7 @@ impl Proxy {
             {
                 let service = app.now().since(prepared.since);
                 app.metrics.answered(answer.status, service);
-                let timing = self.settings.access_log.is_some().then(|| Timing {
-                    queue: prepared.since.since(arrived),
-                    service,
-                    worker: slot.worker.address.to_string(),
-                });
+                let timing = self.timing(&slot, prepared.since.since(arrived), service);
                 let mut response = self.pass_on(answer, exchange, slot);
                 if let Some(gzip) =
                     app.limits.gzip.filter(|_| prepared.parts.method != Method::HEAD)
@@ -121,6 +127,12 @@ impl Proxy {
             may_reuse = false;
         }
         Err(Failed::Unreachable)
+    }
+
+    /// For the access log, if there is one.
+    pub(super) fn timing(&self, slot: &Slot, queue: Duration, service: Duration) -> Option<Timing> {
+        let worker = || slot.worker.address.to_string();
+        self.settings.access_log.is_some().then(|| Timing { queue, service, worker: worker() })
     }
 
     /// Asks one worker. None: the request reached nobody, or may be repeated.
@@ -140,6 +152,7 @@ impl Proxy {
         let mut bytes = head::write(parts, target, forwarded, body_head);
         body.write(&mut bytes, framed);
         let may_repeat = may_be_repeated(parts, body, &connection);
+        let since = prepared.since;
         let limits = app.limits.head_limits();
         let method = parts.method.clone();
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
@@ -151,36 +164,44 @@ impl Proxy {
                 Err(Failed::Malformed)
             }
             Ok(answer) => Ok(running.take().map(|(exchange, slot)| (answer, exchange, slot))),
-            Err(trouble) => {
-                let exchange = running.take();
-                match trouble {
-                    Trouble::Body(bad) => Err(bad.into()),
-                    Trouble::Unsent => {
-                        body.rest = exchange.and_then(|(exchange, _)| exchange.into_body());
-                        Ok(None)
-                    }
-                    Trouble::Ended if may_repeat => Ok(None),
-                    Trouble::Ended => Err(Failed::Broken),
-                    Trouble::Bad(bad) => {
-                        tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
-                        Err(Failed::Malformed)
-                    }
-                }
+            // The worker has it all the same.
+            Err(Trouble::Body(bad)) => {
+                running.go_on_alone();
+                Err(bad.into())
+            }
+            Err(Trouble::Unsent) => {
+                body.rest = running.take().and_then(|(exchange, _)| exchange.into_body());
+                Ok(None)
+            }
+            Err(Trouble::Ended) => {
+                drop(running.take());
+                let is_at_once = app.now().since(since) < app.limits.repeat_within;
+                if may_repeat && is_at_once { Ok(None) } else { Err(Failed::Broken) }
+            }
+            Err(Trouble::Bad(bad)) => {
+                drop(running.take());
+                tracing::warn!(app = app.name, error = %bad, "a worker's answer is no HTTP");
+                Err(Failed::Malformed)
             }
         }
     }
 
-    fn pass_on(&self, mut answer: Answer, exchange: Exchange, slot: Slot) -> Response<Body> {
+    pub(super) fn pass_on(
+        &self,
+        mut answer: Answer,
+        exchange: Exchange,
+        slot: Slot,
+    ) -> Response<Body> {
         let reader = exchange.into_reader(&mut answer);
         let headers = answer.headers;
         let limits = &slot.app().limits;
-        let (patience, drain) = if is_event_stream(&headers) {
-            slot.make_stream();
-            (limits.stream_idle_timeout, Some(self.drain.clone()))
+        let (patience, kind) = if is_event_stream(&headers) {
+            let has_own_slot = slot.make_stream();
+            (limits.stream_idle_timeout, Kind::Stream { drain: self.drain.clone(), has_own_slot })
         } else {
-            (limits.body_timeout, None)
+            (limits.body_timeout, Kind::Answer)
         };
-        let relay = Relay { reader, slot, pool: self.pool.clone(), patience, drain };
+        let relay = Relay { reader, slot, pool: self.pool.clone(), patience, kind };
         let mut response = Response::new(relay.start());
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers;
@@ -235,22 +256,25 @@ impl Running {
     ) -> Result<Result<Answer, Trouble>, Failed> {
         let patience = app.limits.service_timeout;
         let Some((exchange, slot)) = &mut self.exchange else { return Err(Failed::Broken) };
-        let mut turn = Turn { sent: exchange.sent(), is_clients: false };
+        let mut turn = Turn::new(exchange.sent());
         loop {
-            let sent = exchange.sent();
+            let (sent, was_uploading) = (exchange.sent(), exchange.is_uploading());
             let answer = poll_fn(|context| {
                 let answer = exchange.poll_answer(context);
                 if answer.is_pending() && (turn.is_clients || exchange.is_sending()) {
-                    turn.note(exchange, slot);
+                    turn.note(exchange.sent(), exchange.waits_for_client(), slot);
                 }
-                answer
+                match answer {
+                    // From the end of an upload on the worker has all of its time.
+                    Poll::Pending if was_uploading && !exchange.is_uploading() => Poll::Ready(None),
+                    answer => answer.map(Some),
+                }
             });
-            if let Ok(answer) = deadlines.within(patience, answer).await {
-                return Ok(answer);
-            }
-            // A long body may take its time while it moves.
-            if exchange.sent() == sent || !exchange.is_sending() {
-                break;
+            match deadlines.within(patience, answer).await {
+                Ok(Some(answer)) => return Ok(answer),
+                // A long body may take its time while it moves.
+                Err(_) if exchange.sent() == sent || !exchange.is_sending() => break,
+                Ok(None) | Err(_) => {}
             }
         }
         let is_clients_fault = exchange.waits_for_client();
@@ -262,46 +286,76 @@ impl Running {
         let Some((mut exchange, slot)) = self.exchange.take() else { return };
         slot.owes_still();
         drop(spawn_local(async move {
-            if let Some(mut answer) = exchange.outlive_client().await
-                && !has_no_end(&answer)
-            {
-                let bytes_max = slot.app().limits.answer_buffer_bytes;
-                exchange.into_reader(&mut answer).discard(bytes_max).await;
+            match exchange.outlive_client().await {
+                // Its worker reads that the client has gone.
+                Some(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {}
+                Some(mut answer) => {
+                    let mut reader = exchange.into_reader(&mut answer);
+                    if !is_event_stream(&answer.headers) {
+                        let bytes_max = slot.app().limits.answer_buffer_bytes;
+                        reader.discard(bytes_max).await;
+                    } else if !slot.make_stream() {
+                        relay::outlive_listener(&mut reader, &slot).await;
+                    }
+                }
+                None => {}
             }
             drop(slot);
         }));
     }
 }
 
-/// A WebSocket or an event stream, which ends when its client goes.
-fn has_no_end(answer: &Answer) -> bool {
-    answer.status == StatusCode::SWITCHING_PROTOCOLS || is_event_stream(&answer.headers)
-}
-
 /// Whose turn it is while a body is on its way to a worker.
-struct Turn {
+pub(super) struct Turn {
     sent: u64,
     is_clients: bool,
 }
 
 impl Turn {
+    /// The worker's. `sent`: bytes that have left.
+    pub(super) fn new(sent: u64) -> Self {
+        Self { sent, is_clients: false }
+    }
+
+    pub(super) fn is_clients(&self) -> bool {
+        self.is_clients
+    }
+
     /// A worker that takes some of the body is not stuck, nor is one that waits for more of it.
-    fn note(&mut self, exchange: &Exchange, slot: &Slot) {
-        let is_clients = exchange.waits_for_client();
+    pub(super) fn note(&mut self, sent: u64, is_clients: bool, slot: &Slot) {
         if is_clients && !self.is_clients {
             slot.waits_for_client();
-        } else if !is_clients && (self.is_clients || self.sent != exchange.sent()) {
+        } else if !is_clients && (self.is_clients || self.sent != sent) {
             slot.owes();
         }
-        *self = Self { sent: exchange.sent(), is_clients };
+        *self = Self { sent, is_clients };
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some((_, slot)) = &self.exchange {
-            slot.app().metrics.failed(Failure::ClientGone);
-            self.go_on_alone();
+        self.go_on_alone();
+    }
+}
+
+/// A request without an answer; counted if its client goes before that is over.
+pub(super) struct Unanswered(Option<Arc<App>>);
+
+impl Unanswered {
+    pub(super) fn new(app: &Arc<App>) -> Self {
+        Self(Some(Arc::clone(app)))
+    }
+
+    /// It has an answer, be it Weir's own.
+    pub(super) fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(app) = &self.0 {
+            app.metrics.failed(Failure::ClientGone);
         }
     }
 }

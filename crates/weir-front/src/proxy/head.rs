@@ -44,6 +44,10 @@ impl Target {
                 "this is no forward proxy: no CONNECT\n",
             );
         }
+        // The form of CONNECT's targets (RFC 9112, section 3.2.3).
+        if request.uri.scheme().is_none() && request.uri.authority().is_some() {
+            return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
+        }
         let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
         let coding = codings.next();
         if codings.next().is_some()

@@ -96,7 +96,7 @@ impl TrustedProxies {
 /// Some proxies add a port.
 fn address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse().map(|address: std::net::SocketAddr| address.ip());
-    text.parse().or_else(|_| with_port()).ok()
+    text.parse().or_else(|_| with_port()).ok().map(|address: IpAddr| address.to_canonical())
 }
 
 /// Where a request comes from.
@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(from(&["10.0.0.9, 10.0.0.1"]), "10.0.0.9", "all of them are trusted");
         assert_eq!(from(&["198.51.100.7, unknown, 10.0.0.1"]), "10.0.0.1", "as far as it is read");
         assert_eq!(origin(&trusted, None, &["2001:db8::7"]), "2001:db8::7");
+        assert_eq!(from(&["::ffff:198.51.100.7"]), "198.51.100.7", "one client, however written");
         assert_eq!(origin(&trusted, Some("::ffff:10.1.2.3"), &["198.51.100.7"]), "198.51.100.7");
     }
 

@@ -19,6 +19,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use weir_net::server::{Body, BoxError};
 
+use super::exchange::Turn;
 use crate::app::{Lease, Slot};
 use crate::drain::Drain;
 use crate::upstream::{AnswerReader, Pool, ReadError};
@@ -30,8 +31,19 @@ pub(super) struct Relay {
     pub(super) pool: Pool,
     /// How long the worker may be silent.
     pub(super) patience: Duration,
-    /// It ends when Weir does.
-    pub(super) drain: Option<Drain>,
+    pub(super) kind: Kind,
+}
+
+/// What the answer is.
+pub(super) enum Kind {
+    Answer,
+    /// Events without an end: it ends when its client goes, or Weir does.
+    Stream {
+        drain: Drain,
+        /// One of those that are for streams: the worker has one slot more for its requests, as if
+        /// it did nothing for this one.
+        has_own_slot: bool,
+    },
 }
 
 impl Relay {
@@ -56,7 +68,6 @@ impl Relay {
     }
 
     async fn run(mut self, channel: Channel) {
-        let is_stream = self.drain.is_some();
         match self.pump(&channel).await {
             Some(Ok(())) => {
                 self.let_go();
@@ -65,12 +76,18 @@ impl Relay {
             Some(Err(error)) => channel.end(Err(error)),
             None => {}
         }
-        // The worker has its slot until it is done, whoever listens; a stream is done with its client.
-        if !is_stream {
-            self.slot.owes_still();
-            let bytes_max = self.slot.app().limits.answer_buffer_bytes;
-            if self.reader.discard(bytes_max).await {
-                self.let_go();
+        // The worker has its slot until it is done, whoever listens.
+        match self.kind {
+            Kind::Answer => {
+                self.slot.owes_still();
+                let bytes_max = self.slot.app().limits.answer_buffer_bytes;
+                if self.reader.discard(bytes_max).await {
+                    self.let_go();
+                }
+            }
+            Kind::Stream { has_own_slot: true, .. } => {}
+            Kind::Stream { has_own_slot: false, .. } => {
+                outlive_listener(&mut self.reader, &self.slot).await;
             }
         }
     }
@@ -78,9 +95,9 @@ impl Relay {
     /// To the end of the body. None: the client has gone.
     async fn pump(&mut self, channel: &Channel) -> Option<Result<(), BoxError>> {
         let app = self.slot.app().clone();
-        let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match self.drain.take() {
-            Some(drain) => Some(Box::pin(drain.turn())),
-            None => None,
+        let mut drained: Option<Pin<Box<dyn Future<Output = ()>>>> = match &self.kind {
+            Kind::Stream { drain, .. } => Some(Box::pin(drain.clone().turn())),
+            Kind::Answer => None,
         };
         loop {
             let mut is_clients_turn = false;
@@ -97,7 +114,9 @@ impl Relay {
             if drained.is_none() {
                 self.slot.owes();
             }
-            let reader = &mut self.reader;
+            let (reader, slot, owes) = (&mut self.reader, &self.slot, drained.is_none());
+            let mut turn = Turn::new(reader.sent());
+            let sent = reader.sent();
             let next = poll_fn(|context| {
                 if channel.poll_gone(context).is_ready() {
                     return Poll::Ready(Next::Gone);
@@ -107,9 +126,15 @@ impl Relay {
                 {
                     return Poll::Ready(Next::Bytes(None));
                 }
-                reader.poll_data(context).map(Next::Bytes)
+                let data = reader.poll_data(context);
+                // It may wait for more of its request before it says more.
+                if owes && data.is_pending() && (turn.is_clients() || reader.is_sending()) {
+                    turn.note(reader.sent(), reader.waits_for_client(), slot);
+                }
+                data.map(Next::Bytes)
             });
             match timeout(self.patience, next).await {
+                Err(_) if self.reader.sent() != sent => {}
                 Err(_) => return Some(Err("the worker was silent for too long".into())),
                 Ok(Next::Gone) => return None,
                 Ok(Next::Bytes(None)) => return Some(Ok(())),
@@ -120,6 +145,17 @@ impl Relay {
                 }
             }
         }
+    }
+}
+
+/// A process or a thread that a stream keeps busy learns by its next word that nobody listens. It
+/// owes none, but for one in the time that streams have for it.
+pub(super) async fn outlive_listener(reader: &mut AnswerReader, slot: &Slot) {
+    reader.hang_up().await;
+    let patience = slot.app().limits.stream_idle_timeout;
+    if timeout(patience, reader.discard(0)).await.is_err() {
+        slot.owes_still();
+        reader.discard(0).await;
     }
 }
 

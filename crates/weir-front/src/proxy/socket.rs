@@ -1,30 +1,30 @@
 //! Upgraded connections: a WebSocket's two sockets, joined.
 //!
-//! The worker's answer is read as HTTP: only after a 101 are the two
-//! sockets one. Anything else is passed on as the answer that it is, and the connection ends: a
-//! worker that declines can't be sent the client's next request by accident.
+//! The worker's answer is read as HTTP: only after a 101 are the two sockets one. Anything else is
+//! relayed as any answer is, and the client's connection ends with it.
 
 mod join;
 mod wire;
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Body as _;
 use hyper::header::{HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
 use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
 
-use super::exchange::{Failed, Running, connect};
+use super::exchange::{Failed, Running, Unanswered, connect};
 use super::head::{self, BodyHead, Forwarded, RequestId, Target};
 use super::{Proxy, answer};
-use crate::access_log::Entry;
+use crate::access_log::{Entry, Timing};
 use crate::app::{App, Slot};
 use crate::dispatch::Wish;
 use crate::drain::Drain;
@@ -32,8 +32,8 @@ use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
 
 /// Bytes that a client may send before the worker has agreed. More wait in the kernel.
 const EARLY_BYTES_MAX: usize = 16 << 10;
-/// How long a client may take nothing of why its socket was declined.
-const DECLINE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of an answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes over the connection, or refuses it.
 pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refused> {
@@ -47,7 +47,7 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     let Some(app) = proxy.apps.find(target.host(), parts.uri.path()) else {
         return Err(upgrade.refuse(StatusCode::NOT_FOUND, answer::NO_APP));
     };
-    let app = Arc::clone(app);
+    let (app, method) = (Arc::clone(app), parts.method.clone());
     let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
     let id = RequestId::of(&parts.headers);
     let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
@@ -57,7 +57,9 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     let wish = match super::wish(&app, &parts, origin) {
         Ok(wish) => wish,
         Err(refused) => {
-            drop(spawn_local(send_away(app, upgrade.stream, entry, *refused)));
+            let client = Early { stream: upgrade.stream, bytes: Vec::new() };
+            let answer = follow(entry, *refused);
+            drop(spawn_local(async move { note(&app, pass_on(client, answer, &method).await) }));
             return Ok(());
         }
     };
@@ -66,23 +68,16 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
-    let request = Wanted { method: parts.method.clone(), head, entry };
+    let request = Wanted { method, head, entry };
     drop(spawn_local(serve(Rc::clone(proxy), app, client, wish, request)));
     Ok(())
 }
 
-/// The answer that any other request would have got; the connection ends with it.
-async fn send_away(
-    app: Arc<App>,
-    mut stream: Stream,
-    entry: Option<Box<Entry>>,
-    refused: Response<Body>,
-) {
-    if let Some(entry) = entry {
-        entry.answered(refused.status());
+fn follow(entry: Option<Box<Entry>>, answer: Response<Body>) -> Response<Body> {
+    match entry {
+        Some(entry) => entry.follow(answer),
+        None => answer,
     }
-    let sending = wire::send(&mut stream, refused);
-    note(&app, timeout(DECLINE_TIMEOUT, sending).await.unwrap_or(Ok(())));
 }
 
 /// None: hyper's types can't hold it, so it is malformed.
@@ -142,34 +137,56 @@ async fn serve(
     wish: Wish,
     mut request: Wanted,
 ) {
-    let entry = request.entry.take();
+    let (entry, method) = (request.entry.take(), request.method.clone());
+    let unanswered = Unanswered::new(&app);
     let Some(asked) = client.during(ask(&proxy, &app, wish, request)).await else { return };
-    if let Some(entry) = entry {
-        entry.answered(match &asked {
-            Ok((answer, ..)) => answer.status,
-            Err(failed) => answer::wording(*failed).0,
-        });
-    }
-    let ended = match asked {
-        Ok((answer, exchange, slot)) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+    unanswered.finish();
+    let answer = match asked {
+        Ok(agreed) if agreed.answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+            if let Some(mut entry) = entry {
+                agreed.timing.into_iter().for_each(|timing| entry.timed(timing));
+                entry.answered(agreed.answer.status);
+            }
+            let connection = agreed.exchange.into_connection();
             let drain = proxy.drain.clone();
-            agree(&app, client, answer, exchange.into_connection(), slot, drain).await
+            let joined = agree(&app, client, agreed.answer, connection, agreed.slot, drain).await;
+            return note(&app, joined);
         }
-        Ok((mut answer, exchange, slot)) => {
-            // What is long in coming is the client's turn as often as the worker's.
-            slot.waits_for_client();
-            let reader = exchange.into_reader(&mut answer);
-            let ended = wire::pass_on(&mut client.stream, answer, reader, DECLINE_TIMEOUT).await;
-            drop(slot);
-            ended
+        Ok(Asked { answer, exchange, slot, timing }) => {
+            let mut response = proxy.pass_on(answer, exchange, slot);
+            timing.into_iter().for_each(|timing| drop(response.extensions_mut().insert(timing)));
+            response
         }
         Err(failed) => {
             app.metrics.failed_with(failed.metric());
-            let refusing = wire::send(&mut client.stream, answer::failed(failed));
-            timeout(DECLINE_TIMEOUT, refusing).await.unwrap_or(Ok(()))
+            answer::failed(failed)
         }
     };
-    note(&app, ended);
+    note(&app, pass_on(client, follow(entry, answer), &method).await);
+}
+
+/// An answer that is no upgrade; the connection ends with it. One that breaks off ends without its
+/// last chunk.
+async fn pass_on(mut client: Early, answer: Response<Body>, method: &Method) -> io::Result<()> {
+    let (mut parts, mut body) = answer.into_parts();
+    let framed = wire::frame(&mut parts, &body, method);
+    let head = wire::head_bytes(parts.status, &parts.headers);
+    wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
+    let mut bytes = Vec::new();
+    loop {
+        let next = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let Some(next) = client.during(next).await else { return Ok(()) };
+        let Some(frame) = next else { break };
+        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+            bytes.clear();
+            framed.write(&mut bytes, &data);
+            wire::write(&mut client.stream, &bytes, WRITE_TIMEOUT).await?;
+        }
+    }
+    bytes.clear();
+    framed.write_end(&mut bytes);
+    wire::write(&mut client.stream, &bytes, WRITE_TIMEOUT).await?;
+    AsyncWriteExt::shutdown(&mut client.stream).await
 }
 
 fn note(app: &App, ended: io::Result<()>) {
@@ -179,13 +196,16 @@ fn note(app: &App, ended: io::Result<()>) {
 }
 
 /// A worker's answer, where the rest of it is, and the slot that it holds.
-async fn ask(
-    proxy: &Proxy,
-    app: &Arc<App>,
-    wish: Wish,
-    request: Wanted,
-) -> Result<(Answer, Exchange, Slot), Failed> {
+struct Asked {
+    answer: Answer,
+    exchange: Exchange,
+    slot: Slot,
+    timing: Option<Timing>,
+}
+
+async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Result<Asked, Failed> {
     let Wanted { method, head, .. } = request;
+    let arrived = app.now();
     for _ in 0..app.limits.attempts_max {
         let slot = app.slot(wish, app.now()).await?;
         let Some(connection) = connect(app, &slot.worker).await else { continue };
@@ -197,8 +217,10 @@ async fn ask(
         let asked = running.answer(app, &proxy.deadlines).await?;
         match (asked, running.take()) {
             (Ok(answer), Some((exchange, slot))) => {
-                app.metrics.answered(answer.status, app.now().since(since));
-                return Ok((answer, exchange, slot));
+                let service = app.now().since(since);
+                app.metrics.answered(answer.status, service);
+                let timing = proxy.timing(&slot, since.since(arrived), service);
+                return Ok(Asked { answer, exchange, slot, timing });
             }
             (Err(Trouble::Unsent), _) => {}
             (Ok(_) | Err(_), _) => return Err(Failed::Broken),
@@ -217,8 +239,9 @@ async fn agree(
     drain: Drain,
 ) -> io::Result<()> {
     slot.make_stream();
-    wire::write_head(&mut client.stream, &answer).await?;
-    client.stream.write_all(&answer.rest).await?;
+    let head = wire::head_bytes(answer.status, &answer.headers);
+    wire::write(&mut client.stream, &head, WRITE_TIMEOUT).await?;
+    wire::write(&mut client.stream, &answer.rest, WRITE_TIMEOUT).await?;
     let patience = app.limits.stream_idle_timeout;
     let joined = join::run(client.stream, &client.bytes, worker.socket, patience);
     let ended = tokio::select! {

@@ -81,7 +81,7 @@ pub(super) fn read(
         }
         let framing = fields.framing(status, method);
         let may_keep = head.version == Some(1) && fields.may_outlive(&framing);
-        let headers = fields.into_headers();
+        let headers = fields.into_headers(status);
         return Ok(Some(Answer {
             status,
             headers,
@@ -170,10 +170,8 @@ impl Fields {
     }
 
     fn framing(&self, status: StatusCode, method: &Method) -> Framing {
-        let has_none = *method == Method::HEAD
-            || status == StatusCode::NO_CONTENT
-            || status == StatusCode::NOT_MODIFIED
-            || status == StatusCode::SWITCHING_PROTOCOLS;
+        let has_none =
+            *method == Method::HEAD || status == StatusCode::NOT_MODIFIED || has_no_length(status);
         match (self.is_chunked, self.length) {
             _ if has_none => Framing::EMPTY,
             (Some(true), _) => Framing::chunked(),
@@ -190,16 +188,23 @@ impl Fields {
     }
 
     /// What a client gets.
-    fn into_headers(self) -> HeaderMap {
+    fn into_headers(self, status: StatusCode) -> HeaderMap {
         let Self { mut headers, length, is_chunked, named, .. } = self;
         for name in named {
             headers.remove(name);
         }
-        if let (Some(length), None) = (length, is_chunked) {
+        if let (Some(length), None) = (length, is_chunked)
+            && !has_no_length(status)
+        {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         headers
     }
+}
+
+/// Answers that have neither a body nor a length (RFC 9110, section 8.6).
+fn has_no_length(status: StatusCode) -> bool {
+    status == StatusCode::NO_CONTENT || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
 fn ends_chunked(codings: &[u8]) -> bool {
@@ -264,6 +269,14 @@ mod tests {
         for (fields, end, may_keep) in table {
             assert_eq!(framing_of(fields), (end.to_owned(), may_keep), "{fields}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_has_no_body_has_no_length() {
+        let got = complete("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n");
+        assert!(got.framing.is_at_end() && !got.headers.contains_key(CONTENT_LENGTH));
+        let got = complete("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
+        assert!(got.framing.is_at_end() && got.headers.contains_key(CONTENT_LENGTH));
     }
 
     #[test]

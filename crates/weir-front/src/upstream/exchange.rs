@@ -61,6 +61,11 @@ impl Exchange {
         !self.sending.is_done()
     }
 
+    /// Some of the request's body has not come from the client yet.
+    pub(crate) fn is_uploading(&self) -> bool {
+        self.sending.is_uploading()
+    }
+
     /// Nothing can go on before the client sends more of its body.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.sending.waits_for_client()

@@ -2,9 +2,11 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use tokio::io::AsyncWrite;
 
 use super::chunked::BadChunk;
 use super::connection::Connection;
@@ -16,6 +18,8 @@ use super::sending::Sending;
 pub(crate) enum ReadError {
     #[error("the worker hung up in the middle of its answer")]
     Short,
+    #[error("the client broke off its request in the middle of the answer to it")]
+    Client,
     #[error("the worker's connection failed: {0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -71,8 +75,9 @@ impl AnswerReader {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, ReadError>>> {
         if self.sending.poll(&mut self.connection.socket, context).is_err() {
-            // Its client is the one who waits for this answer, and will see that it has ended.
-            return Poll::Ready(Some(Err(ReadError::Short)));
+            // The worker has the request all the same: whoever reads on hears what it says.
+            self.sending.give_up();
+            return Poll::Ready(Some(Err(ReadError::Client)));
         }
         loop {
             match self.framing.next(&mut self.rest) {
@@ -90,6 +95,29 @@ impl AnswerReader {
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
             }
         }
+    }
+
+    /// Bytes of the request that have left.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sending.total()
+    }
+
+    /// Some of the request is still to be sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.sending.is_done()
+    }
+
+    /// The worker has read all that has come of the request, and there is more to come.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.sending.waits_for_client()
+    }
+
+    /// Tells the worker that nobody listens, as far as it can be told while it says nothing.
+    pub(crate) async fn hang_up(&mut self) {
+        self.sending.give_up();
+        let socket = &mut self.connection.socket;
+        // A worker that is gone need not be told.
+        let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
     }
 
     /// Reads on for nobody. True: to the end. A worker that goes on for longer than `bytes_max` is

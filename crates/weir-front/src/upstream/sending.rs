@@ -32,7 +32,8 @@ impl Framed {
         }
     }
 
-    fn write_end(self, into: &mut Vec<u8>) {
+    /// Appends what ends it.
+    pub(crate) fn write_end(self, into: &mut Vec<u8>) {
         if self == Self::Chunked {
             into.extend_from_slice(b"0\r\n\r\n");
         }
@@ -66,6 +67,11 @@ impl Sending {
 
     pub(super) fn is_done(&self) -> bool {
         self.body.is_none() && self.sent == self.bytes.len()
+    }
+
+    /// More is to come from the client.
+    pub(super) fn is_uploading(&self) -> bool {
+        self.body.is_some()
     }
 
     /// The worker has taken all that has come from the client, and there is more to come.

@@ -137,3 +137,24 @@ async fn a_socket_is_a_line_and_a_file_that_was_moved_away_is_made_anew() {
     let second = lines(&logged.path(), 1).await;
     assert!(second[0].contains("\"GET / HTTP/1.1\" 400 "), "{second:?}");
 }
+
+#[tokio::test]
+async fn who_leaves_before_an_answer_is_logged_and_counted_too() {
+    let (worker, logged) = (Worker::listen().await, Logged::to(LogFormat::Json));
+    let door = logged.door(&worker);
+    let at_work = door.get("/at-work").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    let waiting = door.get("/waiting").await;
+    door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
+    drop(waiting);
+    let gone = "weir_front_app_failures_total{app=\"app\",reason=\"client_gone\"}";
+    door.until(gone, 1).await;
+    drop(at_work);
+    door.until(gone, 2).await;
+    let records = logged.records(2).await;
+    for (record, target) in records.iter().zip(["/waiting", "/at-work"]) {
+        assert_eq!((&record["target"], &record["status"]), (&target.into(), &499.into()));
+        assert_eq!(record["complete"], false);
+    }
+}

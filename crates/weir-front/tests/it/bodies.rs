@@ -65,6 +65,7 @@ async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length() {
     let mut connection = worker.accept().await;
     assert_eq!(client.status_and("(request_bytes_max)\n").await, 413);
     assert!(!connection.rest().await.ends_with("0\r\n\r\n"), "the worker sees no whole body");
+    drop(connection);
 
     let mut client = door.send(&format!("{POST}Content-Length: 8\r\n\r\n12345678")).await;
     let mut connection = worker.accept().await;
@@ -81,12 +82,50 @@ async fn a_body_that_breaks_off_or_is_damaged_is_no_whole_body_to_the_worker() {
     let mut connection = worker.accept().await;
     assert_eq!(status(&client.head().await), 400);
     assert!(!connection.rest().await.contains("\r\n0\r\n"));
+    drop(connection);
 
     let mut client = door.send(&format!("{POST}Content-Length: 9\r\n\r\nhalf")).await;
     let mut connection = worker.accept().await;
     connection.until("half").await;
     client.socket.shutdown().await.expect("to hang up");
     assert_eq!(connection.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_worker_is_busy_with_an_upload_that_broke_off_until_it_has_done_with_it() {
+    let worker = Worker::listen().await;
+    let door = Door::open(unbuffered(), &[&worker]);
+    let client = door.send(&format!("{POST}Content-Length: 9\r\n\r\nhalf")).await;
+    let mut connection = worker.accept().await;
+    connection.until("half").await;
+    drop(client);
+    assert_eq!(connection.rest().await, "", "it can read that there is no more");
+    let mut next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    assert_eq!(door.apps.overdue("app", Duration::ZERO).len(), 1, "its age counts");
+    connection.answer("to nobody").await;
+    let mut connection = worker.accept().await;
+    assert!(connection.head().await.starts_with("GET /next "));
+    connection.answer("next").await;
+    assert_eq!(next.status_and("next").await, 200);
+}
+
+#[tokio::test]
+async fn a_worker_that_answers_before_it_has_read_all_waits_for_the_client_all_the_same() {
+    let worker = Worker::listen().await;
+    let door = Door::open(unbuffered(), &[&worker]);
+    let mut client = door.send(&format!("{POST}Content-Length: 10\r\n\r\nfirst")).await;
+    let mut connection = worker.accept().await;
+    connection.until("first").await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome").await;
+    client.until("some").await;
+    until_overdue(&door, 0).await;
+    client.write("later").await;
+    connection.until("later").await;
+    until_overdue(&door, 1).await;
+    connection.write("more").await;
+    client.until("more").await;
 }
 
 #[tokio::test]

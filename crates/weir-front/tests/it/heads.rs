@@ -75,6 +75,7 @@ async fn what_is_ambiguous_reaches_no_worker() {
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: user@a\r\n\r\n", 400),
+        ("GET a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),

@@ -257,6 +257,7 @@ async fn a_body_over_the_limit_is_refused_and_the_others_go_on() {
     assert!(at_work.head().await.contains("transfer-encoding: chunked"));
     assert_eq!(unsaid.answer().await.0.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(!at_work.rest().await.ends_with("0\r\n\r\n"), "the worker sees no whole body");
+    drop(at_work);
 
     let mut short = client.ask(post(), false);
     short.body.send_data(Bytes::from_static(b"12345678"), true).expect("sent");

@@ -209,3 +209,89 @@ async fn a_worker_can_t_switch_protocols_unasked() {
     assert_eq!(client.status_and("no answer of HTTP/1.1 to this request\n").await, 502);
     assert_eq!(connection.rest().await, "");
 }
+
+#[tokio::test]
+async fn an_answer_instead_of_a_socket_is_relayed_as_any_other() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits::default(), &[&worker]);
+    let mut client = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    connection.write(&format!("{head}5\r\nhello\r\n")).await;
+    client.until("\r\nhello\r\n").await;
+    assert_eq!(door.apps.overdue("app", Duration::ZERO).len(), 1, "its age counts");
+    connection.write("6\r\n world\r\n0\r\n\r\n").await;
+    assert_eq!(client.rest().await, "6\r\n world\r\n0\r\n\r\n");
+
+    // One that breaks off does not pass for a whole one.
+    let mut client = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(&format!("{head}5\r\nhello\r\n")).await;
+    client.until("\r\nhello\r\n").await;
+    drop(connection);
+    assert_eq!(client.rest().await, "");
+
+    // The worker is busy with it also when nobody listens.
+    let mut gone = door.send(ASK).await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(&format!("{head}5\r\nhello\r\n")).await;
+    gone.until("\r\nhello\r\n").await;
+    drop(gone);
+    let mut next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    connection.write("0\r\n\r\n").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("next").await;
+    assert_eq!(next.status_and("next").await, 200);
+}
+
+const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
+
+#[tokio::test]
+async fn a_stream_with_a_request_s_slot_keeps_it_until_its_worker_could_notice_that_nobody_listens()
+{
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let mut gone = door.get("/events").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.write(EVENTS).await;
+    gone.until("data: 1").await;
+    drop(gone);
+    assert_eq!(connection.rest().await, "", "whoever reads learns it at once");
+    let mut next = door.get("/next").await;
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    assert!(door.apps.overdue("app", Duration::ZERO).is_empty(), "it owes no event");
+    connection.write("data: 2\n\n").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("next").await;
+    assert_eq!(next.status_and("next").await, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_events_begin_leaves_the_worker_busy() {
+    let worker = Worker::listen().await;
+    let door = Door::open(AppLimits { streams: 0, ..AppLimits::default() }, &[&worker]);
+    let gone = door.get("/events").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    drop(gone);
+    door.until("weir_front_app_failures_total{app=\"app\",reason=\"client_gone\"}", 1).await;
+    connection.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await;
+    let mut next = door.get("/next").await;
+    assert_eq!(connection.rest().await, "");
+    door.until(WAITING, 1).await;
+    assert!(worker.is_left_alone().await);
+    connection.write("data: 1\n\n").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("next").await;
+    assert_eq!(next.status_and("next").await, 200);
+}

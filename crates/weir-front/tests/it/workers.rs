@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weir_base::clock::Clock;
 use weir_front::view::WorkerState;
 use weir_front::{Address, AppLimits, NoSuchApp};
 
-use crate::door::{Door, Worker, get};
+use crate::door::{Door, Peers, Worker, get};
 
 fn limits() -> AppLimits {
     AppLimits { retry_worker_after: Duration::from_millis(20), ..AppLimits::default() }
@@ -140,4 +141,84 @@ async fn a_paused_app_lets_requests_wait_and_serves_them_afterwards() {
     assert_eq!((totals.answers, totals.server_errors), (1, 0));
     assert_eq!((totals.waits.count(), totals.services.count()), (1, 1));
     assert!(!totals.waits.quantile(0.5).expect("a wait").is_zero());
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_is_as_old_as_its_last_try() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { concurrency: 8, repeat_within: Duration::MAX, ..limits() };
+    let door = Door::open(limits, &[&worker]);
+    let (mut client, mut connection) = kept(&door, &worker).await;
+    client.write(&get("/2")).await;
+    connection.head().await;
+    let oldest = || door.apps.view()[0].workers[0].oldest_request;
+    while oldest().is_none_or(|age| age < Duration::from_millis(50)) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let clock = Clock::system();
+    let dropped = clock.now();
+    drop(connection);
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    let age = oldest().expect("a request");
+    assert!(age <= clock.now().since(dropped), "{age:?}");
+    connection.answer("two").await;
+    client.until("two").await;
+}
+
+#[tokio::test]
+async fn what_a_worker_had_for_longer_is_not_given_to_the_next() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { concurrency: 8, repeat_within: Duration::ZERO, ..limits() };
+    let door = Door::open(limits, &[&worker]);
+    let (mut client, mut connection) = kept(&door, &worker).await;
+    client.write(&get("/2")).await;
+    connection.head().await;
+    drop(connection);
+    assert_eq!(client.status_and("before its answer was complete\n").await, 502);
+    assert!(worker.is_left_alone().await);
+}
+
+/// A connection that the worker keeps after its first answer.
+async fn kept(door: &Door, worker: &Worker) -> (Peers, Peers) {
+    let mut client = door.get("/1").await;
+    let mut connection = worker.accept().await;
+    connection.head().await;
+    connection.answer("one").await;
+    client.until("one").await;
+    (client, connection)
+}
+
+#[tokio::test]
+async fn one_that_is_held_back_gets_nothing_new_and_keeps_what_it_has() {
+    let (one, two) = (Worker::listen().await, Worker::listen().await);
+    let limits = AppLimits { concurrency: 2, ..limits() };
+    let door = Door::open(limits, &[&one, &two]);
+    let mut old = door.get("/old").await;
+    let mut running = one.accept().await;
+    running.head().await;
+    door.apps.hold_back("app", &one.address(), true).expect("the app");
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let client = door.get("/other").await;
+        let mut connection = two.accept().await;
+        connection.head().await;
+        others.push((client, connection));
+    }
+    let mut waiting = door.get("/waiting").await;
+    door.until("weir_front_app_waiting{app=\"app\"}", 1).await;
+    assert!(one.is_left_alone().await);
+    let states: Vec<_> = door.apps.view()[0].workers.iter().map(|worker| worker.state).collect();
+    assert_eq!(states, [WorkerState::HeldBack, WorkerState::Serving]);
+
+    // There is room for one more beside the old one.
+    door.apps.hold_back("app", &one.address(), false).expect("the app");
+    let mut connection = one.accept().await;
+    assert!(connection.head().await.starts_with("GET /waiting "));
+    let view = door.apps.view()[0].workers[0].clone();
+    assert_eq!((view.requests, view.given), (2, 2));
+    connection.answer("waiting").await;
+    assert_eq!(waiting.status_and("waiting").await, 200);
+    running.answer("old").await;
+    assert_eq!(old.status_and("old").await, 200);
 }

@@ -68,7 +68,7 @@ pub(super) struct Workers {
     probed: BTreeSet<u64>,
     /// Told after the first snapshot.
     are_known: Option<oneshot::Sender<()>>,
-    /// Those of them that are to get nothing more for now, for they are [stuck].
+    /// Those of them that get nothing more for now, for they are [stuck].
     stuck: BTreeSet<u64>,
     /// Those of these whose eviction was asked for.
     evicted: BTreeSet<u64>,
@@ -353,11 +353,9 @@ impl Workers {
         if self.is_in_snapshot || !is_proxied {
             return;
         }
-        let ready = self.known.iter().filter(|(generation, worker)| {
-            let is_ready = worker.app == app && worker.phase == WorkerPhase::Ready;
-            is_ready && !self.stuck.contains(generation)
-        });
-        let addresses = ready.filter_map(|(_, worker)| worker.address().cloned());
+        let is_ready = |worker: &&Worker| worker.app == app && worker.phase == WorkerPhase::Ready;
+        let ready = self.known.values().filter(is_ready);
+        let addresses = ready.filter_map(|worker| worker.address().cloned());
         let addresses: Vec<Address> = addresses.collect();
         if let Err(error) = self.apps.set_workers(app, &addresses) {
             tracing::warn!(%error, "workers of an app that is not served here");

@@ -1,77 +1,38 @@
 //! An answer's bytes on a raw socket, which hyper does not write there.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Buf;
 use hyper::body::Body as _;
-use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::response::Parts;
+use hyper::{Method, StatusCode};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use weir_net::server::Body;
 
-use crate::upstream::{Answer, AnswerReader};
+use crate::upstream::Framed;
 
-/// Status and header fields as they are.
-pub(super) async fn write_head<S>(socket: &mut S, answer: &Answer) -> io::Result<()>
-where
-    S: AsyncWrite + Unpin,
-{
-    socket.write_all(&head_bytes(answer.status, &answer.headers)).await
-}
-
-/// An answer that is no upgrade; the connection ends with it, and so does a body without a length.
-/// `patience`: how long the client may take no byte, and the worker say none.
-pub(super) async fn pass_on<S>(
-    socket: &mut S,
-    answer: Answer,
-    mut reader: AnswerReader,
-    patience: Duration,
-) -> io::Result<()>
-where
-    S: AsyncWrite + Unpin,
-{
-    let mut headers = answer.headers;
-    close_after(&mut headers);
-    timeout(patience, socket.write_all(&head_bytes(answer.status, &headers))).await??;
-    while let Some(data) = timeout(patience, poll_fn(|context| reader.poll_data(context))).await? {
-        let mut data = data.map_err(io::Error::other)?;
-        while !data.is_empty() {
-            let count = timeout(patience, socket.write(&data)).await??;
-            data.advance(count);
+/// Says in the head how the body ends, and that the connection ends with it. Who asks for an upgrade
+/// speaks HTTP/1.1 and knows chunks.
+pub(super) fn frame(parts: &mut Parts, body: &Body, method: &Method) -> Framed {
+    parts.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    let has_no_body = *method == Method::HEAD
+        || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&parts.status);
+    match body.size_hint().exact() {
+        _ if has_no_body => Framed::Length,
+        Some(length) => {
+            parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            Framed::Length
+        }
+        None => {
+            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            Framed::Chunked
         }
     }
-    socket.shutdown().await
 }
 
-/// An answer of our own, of which all is at hand; the connection ends with it.
-pub(super) async fn send<S>(socket: &mut S, answer: Response<Body>) -> io::Result<()>
-where
-    S: AsyncWrite + Unpin,
-{
-    let (mut parts, mut body) = answer.into_parts();
-    if let Some(length) = body.size_hint().exact() {
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    close_after(&mut parts.headers);
-    socket.write_all(&head_bytes(parts.status, &parts.headers)).await?;
-    let mut body = Pin::new(&mut body);
-    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-            socket.write_all(&data).await?;
-        }
-    }
-    socket.shutdown().await
-}
-
-fn close_after(headers: &mut HeaderMap) {
-    headers.insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
-}
-
-fn head_bytes(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
+pub(super) fn head_bytes(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let reason = status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     for (name, value) in headers {
@@ -82,4 +43,19 @@ fn head_bytes(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     }
     bytes.extend_from_slice(b"\r\n");
     bytes
+}
+
+/// All of it; `patience`: how long the peer may take nothing.
+pub(super) async fn write<S>(socket: &mut S, bytes: &[u8], patience: Duration) -> io::Result<()>
+where
+    S: AsyncWrite + Unpin,
+{
+    let mut left = bytes;
+    while !left.is_empty() {
+        match timeout(patience, socket.write(left)).await?? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => left = &left[count..],
+        }
+    }
+    Ok(())
 }

@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_front::view::AppView;
-
 use super::Workers;
 
 impl Workers {
@@ -18,7 +16,7 @@ impl Workers {
     }
 
     fn find_stuck_of(&mut self, app: &str, age: Duration) -> Vec<(u64, String)> {
-        let (mut found, mut overdue_now, mut is_new) = (Vec::new(), BTreeSet::new(), false);
+        let (mut found, mut overdue_now) = (Vec::new(), BTreeSet::new());
         for overdue in self.apps.overdue(app, age) {
             let is_it = |worker: &super::Worker| {
                 worker.app == app && worker.address() == Some(&overdue.address)
@@ -26,45 +24,38 @@ impl Workers {
             let known = self.known.iter().find(|(_, worker)| is_it(worker));
             let Some((&generation, _)) = known else { continue };
             overdue_now.insert(generation);
-            is_new |= self.stuck.insert(generation);
+            if self.stuck.insert(generation) {
+                self.hold_back(generation, true);
+            }
             let is_over = overdue.bystanders == 0 || overdue.oldest >= 2 * age;
             if is_over && !self.evicted.contains(&generation) {
                 let seconds = overdue.oldest.as_secs_f64();
                 found.push((generation, format!("a request has been running for {seconds:.1} s")));
             }
         }
-        let recovered = self.recovered(app, &overdue_now);
-        for generation in &recovered {
+        for generation in self.recovered(app, &overdue_now) {
             tracing::info!(generation, "its old request has ended: it gets requests again");
-            self.stuck.remove(generation);
-        }
-        if is_new || !recovered.is_empty() {
-            self.give(app);
+            self.stuck.remove(&generation);
+            self.hold_back(generation, false);
         }
         found
     }
 
-    /// Those of the stuck that are so no more. Only without any request: what they have of before
-    /// counts apart, and would come on top of their concurrency.
+    /// Those of the stuck that are so no more.
     fn recovered(&self, app: &str, overdue: &BTreeSet<u64>) -> Vec<u64> {
-        let may_be = |generation: &&u64| {
+        let is_so_no_more = |generation: &&u64| {
             let is_of_app = self.known.get(generation).is_some_and(|worker| worker.app == app);
             is_of_app && !overdue.contains(generation) && !self.evicted.contains(generation)
         };
-        let candidates: Vec<u64> = self.stuck.iter().filter(may_be).copied().collect();
-        if candidates.is_empty() {
-            return candidates;
-        }
-        let view = self.apps.view().into_iter().find(|view| view.name == app);
-        let is_free = |generation: &u64| {
-            let address = self.known.get(generation).and_then(|worker| worker.address());
-            let address = address.map(ToString::to_string);
-            view.as_ref().zip(address).is_none_or(|(view, address)| !has_requests(view, &address))
-        };
-        candidates.into_iter().filter(is_free).collect()
+        self.stuck.iter().filter(is_so_no_more).copied().collect()
     }
-}
 
-fn has_requests(app: &AppView, address: &str) -> bool {
-    app.workers.iter().any(|worker| worker.address == address && worker.requests > 0)
+    fn hold_back(&self, generation: u64, is_held: bool) {
+        let Some(worker) = self.known.get(&generation) else { return };
+        if let Some(address) = worker.address()
+            && let Err(error) = self.apps.hold_back(&worker.app, address, is_held)
+        {
+            tracing::warn!(%error, "a worker of an app that is not served here is stuck");
+        }
+    }
 }

@@ -233,6 +233,11 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut AppLimits) {
     );
     wait("connect_timeout", &mut limits.connect_timeout, "To connect to a worker.");
     wait(
+        "repeat_within",
+        &mut limits.repeat_within,
+        "A request that may be repeated (idempotent, and here as a whole) is so only if the end of a kept connection is met this soon: what the worker had for longer may be what it died of.",
+    );
+    wait(
         "retry_worker_after",
         &mut limits.retry_worker_after,
         "How long a worker that can't be reached is left alone.",

@@ -27,7 +27,7 @@ const OWN_KEYS: [&str; 6] =
     ["listen", "selection", "queues", "queues_per_worker", "backlog", "claim_timeout"];
 
 /// The keys of an app that the proxy serves.
-const PROXY_KEYS: [&str; 28] = [
+const PROXY_KEYS: [&str; 29] = [
     "hosts",
     "paths",
     "upstreams",
@@ -35,6 +35,7 @@ const PROXY_KEYS: [&str; 28] = [
     "streams",
     "queue_max",
     "attempts_max",
+    "repeat_within",
     "keep_alive_max",
     "request_bytes_max",
     "queue_timeout",
