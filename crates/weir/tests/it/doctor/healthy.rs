@@ -2,7 +2,7 @@
 
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
-use super::sidekiq::{Sidekiq, push};
+use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, run};
 
 #[test]
@@ -10,7 +10,7 @@ fn a_healthy_system_is_met_with_silence() {
     let Some(redis) = RedisServer::start() else { return };
     let settings = ["shared_buffers=128MB", "effective_cache_size=384MB"];
     let Some(postgres) = PostgresServer::start(&settings) else { return };
-    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    make_healthy(&redis);
     let queues = ["-c", "5", "-q", "default", "-q", "mailers", "-q", "scheduler"];
     let Some(_sidekiq) = Sidekiq::start(&redis, &queues) else { return };
     push(&redis, "default", "Wait", 3, 1.0);

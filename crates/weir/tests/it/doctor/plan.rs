@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
-use super::sidekiq::{Sidekiq, push};
+use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, run as doctor};
 use crate::process::output_of;
 use crate::weir::{Site, program};
@@ -159,7 +159,7 @@ fn start_units(redis: &RedisServer, folder: &Path) -> Option<Vec<Sidekiq>> {
 #[test]
 fn a_plan_that_runs_is_met_with_silence() {
     let Some(redis) = RedisServer::start() else { return };
-    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    make_healthy(&redis);
     let folder = tempfile::tempdir().unwrap();
     let shown = folder.path().display().to_string();
     assert_eq!(code(&plan(&[&MASTODON[..], &["--write", &shown]].concat())), 0);

@@ -97,6 +97,15 @@ pub(super) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, 
     redis.run(&[&["SADD", "queues", queue], &words]);
 }
 
+/// What a healthy Redis has. Its slow log is off: a machine that is busy with other tests makes any
+/// command slow, which is not what is looked for.
+pub(super) fn make_healthy(redis: &RedisServer) {
+    redis.run(&[
+        &["CONFIG", "SET", "appendonly", "yes"],
+        &["CONFIG", "SET", "slowlog-log-slower-than", "-1"],
+    ]);
+}
+
 /// Seconds by the clock of Redis.
 pub(super) fn now(redis: &RedisServer) -> f64 {
     let (seconds, _): (f64, u64) = ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");

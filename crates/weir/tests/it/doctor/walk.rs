@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::page::{anonymous, essence};
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
-use super::sidekiq::{Sidekiq, push};
+use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, json, run};
 use crate::process::wait_until;
 
@@ -41,7 +41,7 @@ struct SetUp {
 impl SetUp {
     fn broken() -> Option<Self> {
         let redis = RedisServer::start()?;
-        redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+        make_healthy(&redis);
         let postgres = PostgresServer::start(&[])?;
         push(&redis, "mailers", "Nap", 300, 3_660.0);
         push(&redis, "fasp", "Nap", 300, 3_660.0);
