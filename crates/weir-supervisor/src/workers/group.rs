@@ -99,11 +99,14 @@ impl Group {
         now: Duration,
     ) -> (Fate, Option<String>) {
         let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
+        let went_by_itself = slot.goes_by_itself(number);
         let fate = slot.ended(number, reason, now);
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {
             Fate::Left | Fate::SuccessorTakesOver => false,
-            Fate::ReplacementFailed | Fate::Restarting { .. } | Fate::GivenUp { .. } => true,
+            // Another one is on its way in its place.
+            Fate::Restarting { .. } => !went_by_itself,
+            Fate::ReplacementFailed | Fate::GivenUp { .. } => true,
         };
         if !is_concerned || !is_failure {
             return (fate, None);

@@ -122,6 +122,17 @@ impl Slot {
         self.is_wanted
     }
 
+    /// The present one is on its way out.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.current.as_ref().is_some_and(Generation::is_ending)
+    }
+
+    /// The present one is of that number, has served, and goes without having been asked to.
+    pub(crate) fn goes_by_itself(&self, number: u64) -> bool {
+        let current = self.current.as_ref().filter(|current| current.number == number);
+        current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
+    }
+
     /// Between the start of a successor and the end of the one before it.
     pub(crate) fn is_being_replaced(&self) -> bool {
         self.successor.is_some() || self.leaving.is_some()
