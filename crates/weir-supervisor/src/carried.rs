@@ -84,6 +84,11 @@ pub(crate) struct CarriedGroup {
     pub(crate) stop_deadline: Duration,
     pub(crate) let_go_deadline: Duration,
     pub(crate) wanted: usize,
+    #[serde(default)]
+    pub(crate) ends_before_service: bool,
+    /// The settings did not have it any more.
+    #[serde(default)]
+    pub(crate) is_retired: bool,
     pub(crate) is_paused: bool,
     pub(crate) rolling: Option<Rolling>,
     pub(crate) shown: Option<RollingState>,

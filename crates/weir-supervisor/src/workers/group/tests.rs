@@ -221,6 +221,40 @@ fn while_a_group_is_paused_nobody_is_started() {
 }
 
 #[test]
+fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewer() {
+    let mut running = Running::new(4);
+    running.group.restart_rolling().expect("begun");
+    running.turn(8);
+    running.seen();
+    assert!(running.group.scale(2, running.now).is_err(), "an operator waits for its end");
+    assert_eq!(running.group.resize(2, running.now), [Action::Stop(3), Action::Stop(4)]);
+    for (index, number) in [(0, 1), (2, 3), (3, 4)] {
+        assert_eq!(running.ended(index, number), Fate::Left);
+    }
+    running.turn(8);
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(6), Action::Stop(2)]);
+    running.ended(1, 2);
+    running.turn(8);
+    assert_eq!((running.group.slots.len(), running.rolled), (2, vec![Ok(())]));
+}
+
+#[test]
+fn who_has_failed_is_tried_at_once_when_there_may_be_another_program() {
+    let mut running = Running::new(1);
+    running.seen();
+    assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+    running.turn(8);
+    assert_eq!(running.seen(), []);
+    running.group.retry(running.now);
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(2)]);
+    running.group.retry(running.now);
+    running.turn(8);
+    assert_eq!(running.seen(), [], "it runs");
+}
+
+#[test]
 fn a_stop_ends_a_rolling_restart() {
     let mut running = Running::new(2);
     running.group.restart_rolling().expect("begun");

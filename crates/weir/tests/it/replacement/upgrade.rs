@@ -183,3 +183,22 @@ fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
     assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn an_app_that_was_taken_out_and_put_back_has_its_workers_again() {
+    let weir = start();
+    let before = workers(&weir);
+    let with = settings(&weir.site.path().display().to_string(), "");
+    let without = with.replace("name = \"shop\"", "name = \"cart\"");
+    for text in [&without, &with, &without, &with] {
+        weir.site.write(text);
+        // Not while the last service still ends.
+        wait_until("upgraded", || {
+            weir.site.run(&["upgrade", "--data-dir", "data"]).status.success()
+        });
+        wait_until("all workers serve", || workers(&weir).len() == 3);
+        assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
+    }
+    assert_eq!(workers(&weir).intersection(&before).count(), 0);
+    assert!(weir.stop().success());
+}
