@@ -112,6 +112,11 @@ pub(crate) struct CarriedWorker {
     pub(crate) listener: Option<RawFd>,
     pub(crate) started_at: Duration,
     pub(crate) kill_reason: Option<String>,
+    /// By its name.
+    #[serde(default)]
+    pub(crate) stop_signal: Option<String>,
+    #[serde(default)]
+    pub(crate) dump_signal: Option<String>,
 }
 
 /// The state makes no sense here.

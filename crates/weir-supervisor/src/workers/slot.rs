@@ -177,7 +177,7 @@ impl Slot {
     /// Starts a current generation.
     pub(crate) fn start_now(&mut self, numbers: &mut Numbers, now: Duration) -> Action {
         let number = numbers.next();
-        self.current = Some(Generation::new(number, now));
+        self.current = Some(Generation::new(number, now, &self.times));
         Action::Start(number)
     }
 
@@ -291,7 +291,7 @@ impl Slot {
             return Err("is ending already".into());
         }
         let number = numbers.next();
-        self.successor = Some(Generation::new(number, now));
+        self.successor = Some(Generation::new(number, now, &self.times));
         Ok(Some(Action::Start(number)))
     }
 
