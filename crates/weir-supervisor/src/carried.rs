@@ -84,6 +84,11 @@ pub(crate) struct CarriedGroup {
     pub(crate) stop_deadline: Duration,
     pub(crate) let_go_deadline: Duration,
     pub(crate) wanted: usize,
+    #[serde(default)]
+    pub(crate) ends_before_service: bool,
+    /// The settings did not have it any more.
+    #[serde(default)]
+    pub(crate) is_retired: bool,
     pub(crate) is_paused: bool,
     pub(crate) rolling: Option<Rolling>,
     pub(crate) shown: Option<RollingState>,
@@ -107,6 +112,11 @@ pub(crate) struct CarriedWorker {
     pub(crate) listener: Option<RawFd>,
     pub(crate) started_at: Duration,
     pub(crate) kill_reason: Option<String>,
+    /// By its name.
+    #[serde(default)]
+    pub(crate) stop_signal: Option<String>,
+    #[serde(default)]
+    pub(crate) dump_signal: Option<String>,
 }
 
 /// The state makes no sense here.

@@ -11,6 +11,7 @@ mod shedding;
 mod tests;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -67,6 +68,8 @@ pub(crate) struct Weir {
     apps: Arc<Apps>,
     /// Apps whose workers take connections themselves.
     sockets: Arc<SocketApps>,
+    /// The names of those whose processes the parent runs.
+    steered: BTreeSet<String>,
     /// What operators have held up of them.
     holds: Holds,
     access_log: Option<AccessLog>,
@@ -126,6 +129,7 @@ impl Weir {
         let mut weir = Self {
             apps,
             holds,
+            steered: BTreeSet::new(),
             sockets: Arc::new(SocketApps::take(settings, &mut inherited, &mut registry)),
             clock,
             jobs: None,
@@ -208,6 +212,7 @@ impl Weir {
             processes: processes.collect(),
             of_jobs: of_jobs.collect(),
         };
+        self.steered = served.processes.keys().cloned().collect();
         let (reported, probes) = (Arc::clone(&self.reported), self.workers.clone());
         let outside = (metrics, self.draining.clone());
         let (workers, orders, are_known) =
@@ -435,10 +440,13 @@ impl Weir {
         Ok(kept)
     }
 
-    /// Workers of apps come and go; a new app needs a restart, as do other limits.
+    /// Workers of apps come and go; a new app needs a restart, as do other limits. The processes of
+    /// an app that has some stay, and it stays with them, whatever the settings say now.
     fn reload_apps(&self, settings: &Settings) -> Option<String> {
         let mut is_new = false;
-        for app in settings.front.apps.iter().filter(|app| app.processes.is_none()) {
+        let has_none = |app: &&App| app.processes.is_none();
+        let is_steered = |app: &&App| self.steered.contains(&app.settings.name);
+        for app in settings.front.apps.iter().filter(|app| has_none(app) && !is_steered(app)) {
             let AppSettings { name, workers, .. } = &app.settings;
             is_new |= self.apps.set_workers(name, workers).is_err();
         }

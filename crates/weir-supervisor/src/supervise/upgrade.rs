@@ -67,8 +67,8 @@ impl Supervisor {
     ) -> Result<Self, ResumeError> {
         let now = crate::monotonic();
         let State { service: process, restarts, workers, orphans_reaped, asker, .. } = state;
-        let runs = |name: &str| workers.groups.iter().any(|group| group.name == name);
-        let fleet = Fleet::beside(groups, run_folder, runs)?.resume(workers, now)?;
+        let running = workers.workers.iter().map(|worker| worker.generation).collect();
+        let fleet = Fleet::beside(groups, run_folder, &running)?.resume(workers, now)?;
         let child = Child::resume(service, process, restarts, now)?;
         let mut supervisor = Self::new(Vec::new(), requests, notify, output);
         supervisor.children.push(child);

@@ -1,6 +1,7 @@
 //! A group's specification, checked and parsed once: what starting a worker needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 
 use rustix::process::Resource;
@@ -43,12 +44,17 @@ impl Blueprint {
         let (command, environment, identity) = parsed.map_err(|mistake| vec![mistake])?;
         Ok(Self {
             limits: resource_limits(&spec.resource_limits),
-            folder: GroupFolder::of(run_folder, &spec.name),
+            folder: GroupFolder::of(run_folder, &spec.name, identity.as_ref()),
             spec,
             command,
             environment,
             identity,
         })
+    }
+
+    /// Makes the folder for sockets; those of `running` generations stay in it.
+    pub(crate) fn prepare_folder(&self, running: &BTreeSet<u64>) -> io::Result<()> {
+        self.folder.prepare(self.identity.as_ref(), running)
     }
 
     /// Whether the command itself says which descriptors it is to take. Then `LISTEN_FDS` does not

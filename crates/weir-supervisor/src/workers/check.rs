@@ -59,9 +59,11 @@ pub fn mistakes(spec: &GroupSpec, run_folder: &Path) -> Vec<Mistake> {
         note(setting, duration.is_zero().then(|| "must be more than zero".to_owned()));
     }
     note("watchdog", spec.watchdog.filter(Duration::is_zero).map(|_| "must not be zero".into()));
-    note("run_folder", GroupFolder::of(run_folder, &spec.name).too_long());
+    let identity = identity(spec);
+    let owner = identity.as_ref().ok().and_then(Option::as_ref);
+    note("run_folder", GroupFolder::of(run_folder, &spec.name, owner).too_long());
     found.extend(parse(spec).err());
-    found.extend(identity(spec).err());
+    found.extend(identity.err());
     found.extend(limits(spec));
     found
 }

@@ -83,25 +83,40 @@ impl Crew {
     fn new(blueprint: Blueprint, rules: Group) -> Self {
         Self { blueprint, rules, rolling: None, is_retired: false, is_stopped: false }
     }
-
-    fn name(&self) -> &str {
-        self.blueprint.spec.name.as_str()
-    }
 }
 
 impl Fleet {
     /// Nothing is started before the supervisor runs. `run_folder`: for unix sockets; workers of
     /// other users must be able to reach it, and no other Weir may use it.
     pub fn new(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
-        Self::beside(groups, run_folder, |_| false)
+        let fleet = Self::checked(groups, run_folder)?;
+        for Crew { blueprint, .. } in &fleet.groups {
+            let group = || blueprint.spec.name.clone();
+            let prepared = blueprint.prepare_folder(&BTreeSet::new());
+            prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;
+        }
+        Ok(fleet)
     }
 
-    /// The same; `runs`: groups of which workers run already, whose sockets must stay.
+    /// The same; `running`: generations that run already, whose sockets stay. Their groups may have
+    /// another folder now: with a user, or another one.
     pub(crate) fn beside(
         groups: Vec<GroupSpec>,
         run_folder: &Path,
-        runs: impl Fn(&str) -> bool,
+        running: &BTreeSet<u64>,
     ) -> Result<Self, FleetError> {
+        let fleet = Self::checked(groups, run_folder)?;
+        for Crew { blueprint, .. } in &fleet.groups {
+            if let Err(error) = blueprint.prepare_folder(running) {
+                // Those that run go on; who can't be started says so, and is tried again.
+                let group = blueprint.spec.name.as_str();
+                tracing::error!(group, %error, "the folder for sockets can't be prepared");
+            }
+        }
+        Ok(fleet)
+    }
+
+    fn checked(groups: Vec<GroupSpec>, run_folder: &Path) -> Result<Self, FleetError> {
         if groups.len() > GROUPS_MAX {
             return Err(FleetError::TooManyGroups(groups.len()));
         }
@@ -119,11 +134,6 @@ impl Fleet {
         }
         if !mistakes.is_empty() {
             return Err(FleetError::Mistakes(mistakes));
-        }
-        for Crew { blueprint, .. } in crews.iter().filter(|crew| !runs(crew.name())) {
-            let prepared = blueprint.folder.prepare(blueprint.identity.as_ref());
-            let group = || blueprint.spec.name.clone();
-            prepared.map_err(|error| FleetError::RunFolder { group: group(), error })?;
         }
         Ok(Self::of(crews))
     }

@@ -103,6 +103,9 @@ pub(crate) struct Generation {
     pub(crate) ready_at: Option<Duration>,
     /// It ends because the parent asked it to or evicted it, not by itself.
     pub(crate) is_dismissed: bool,
+    /// Within what it was told to give signs of life, when it was started.
+    #[serde(default)]
+    pub(crate) watchdog: Option<Duration>,
 }
 
 impl Times {
@@ -125,10 +128,16 @@ impl Times {
 }
 
 impl Generation {
-    pub(crate) fn new(number: u64, now: Duration) -> Self {
-        let phase = Phase::Starting;
-        let (started_at, alive_at) = (now, now);
-        Self { number, phase, started_at, alive_at, ready_at: None, is_dismissed: false }
+    pub(crate) fn new(number: u64, now: Duration, times: &Times) -> Self {
+        Self {
+            number,
+            phase: Phase::Starting,
+            started_at: now,
+            alive_at: now,
+            ready_at: None,
+            is_dismissed: false,
+            watchdog: times.watchdog,
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -200,7 +209,7 @@ impl Generation {
                 let ready_at = times.ready_after.map(|after| self.started_at + after);
                 ready_at.or_else(|| self.start_deadline(moment, times))
             }
-            Phase::Ready => times.watchdog.map(|limit| self.alive_at + limit),
+            Phase::Ready => self.watchdog(times).map(|limit| self.alive_at + limit),
             // Without a service nobody sends it anything.
             Phase::Leaving { stop_at } => {
                 Some(if moment.prober_since.is_some() { stop_at } else { moment.now })
@@ -223,7 +232,7 @@ impl Generation {
                 Some(self.kill(&format!("not ready within start_deadline ({limit:?})")))
             }
             Phase::Ready => {
-                let limit = times.watchdog.unwrap_or_default();
+                let limit = self.watchdog(times).unwrap_or_default();
                 let reason = format!("no sign of life within watchdog ({limit:?})");
                 self.evict(&reason, moment.now, times)
             }
@@ -238,6 +247,12 @@ impl Generation {
             }
             Phase::Killed => None,
         }
+    }
+
+    /// It can't keep to more than it was told; by now that may be too much, or nothing at all is asked
+    /// for.
+    fn watchdog(&self, times: &Times) -> Option<Duration> {
+        Some(self.watchdog?.max(times.watchdog?))
     }
 
     /// None: it does not run now.

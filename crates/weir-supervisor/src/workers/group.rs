@@ -39,8 +39,8 @@ impl Group {
     pub(crate) fn resume(times: Times, carried: &CarriedGroup) -> Self {
         let slot = |slot: &CarriedSlot| Slot::resume(times.clone(), slot.clone());
         let slots = carried.slots.iter().map(slot).collect();
-        let (wanted, is_paused) = (carried.wanted, carried.is_paused);
-        Self { times, slots, wanted, is_paused, rolling: carried.rolling.clone() }
+        let (wanted, rolling) = (carried.wanted, carried.rolling.clone());
+        Self { times, slots, wanted, is_paused: carried.is_paused, rolling }
     }
 
     /// Nothing runs and nothing will.
@@ -99,11 +99,14 @@ impl Group {
         now: Duration,
     ) -> (Fate, Option<String>) {
         let Some(slot) = self.slots.get_mut(index) else { return (Fate::Left, None) };
+        let went_by_itself = slot.goes_by_itself(number);
         let fate = slot.ended(number, reason, now);
         let is_concerned = self.rolling.as_ref().is_some_and(|it| it.active() == Some(index));
         let is_failure = match fate {
             Fate::Left | Fate::SuccessorTakesOver => false,
-            Fate::ReplacementFailed | Fate::Restarting { .. } | Fate::GivenUp { .. } => true,
+            // Another one is on its way in its place.
+            Fate::Restarting { .. } => !went_by_itself,
+            Fate::ReplacementFailed | Fate::GivenUp { .. } => true,
         };
         if !is_concerned || !is_failure {
             return (fate, None);
@@ -160,6 +163,11 @@ impl Group {
         if self.rolling.is_some() {
             return Err("a rolling restart is under way; wait for its end".into());
         }
+        Ok(self.resize(processes, now))
+    }
+
+    /// The same, whatever is under way: a rolling restart goes on with those that stay.
+    pub(crate) fn resize(&mut self, processes: u32, now: Duration) -> Vec<Action> {
         self.wanted = usize::try_from(processes).unwrap_or(usize::MAX);
         let mut actions = Vec::new();
         for slot in self.slots.iter_mut().skip(self.wanted) {
@@ -172,7 +180,15 @@ impl Group {
         while self.slots.len() < self.wanted {
             self.slots.push(Slot::new(self.times.clone()));
         }
-        Ok(actions)
+        actions
+    }
+
+    /// Those that failed are tried at once, and with a clean record: what is started may be something
+    /// else now.
+    pub(crate) fn retry(&mut self, now: Duration) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.starts_at().is_some()) {
+            slot.start(now);
+        }
     }
 
     /// Nothing is started from now on, until it is resumed. A rolling restart ends with it.

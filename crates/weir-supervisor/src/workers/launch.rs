@@ -83,8 +83,19 @@ pub(crate) fn launch(
     let (pid, pidfd, pipe) = spawned.map_err(|error| failure(program, spec, error))?;
     let name = blueprint.worker_name(place.slot);
     let output = WorkerOutput::new(pipe, &name, pid.as_raw_pid());
-    let (started_at, kill_reason) = (now, None);
-    Ok(Process { place, name, pid, pidfd, output, notify, endpoint, started_at, kill_reason })
+    Ok(Process {
+        place,
+        name,
+        pid,
+        pidfd,
+        output,
+        notify,
+        endpoint,
+        started_at: now,
+        kill_reason: None,
+        stop_signal: spec.stop_signal,
+        dump_signal: spec.dump.map(|dump| dump.signal),
+    })
 }
 
 /// How many descriptors a program is given (`sd_listen_fds(3)`).

@@ -9,6 +9,7 @@ use super::descendants;
 use super::endpoint::Endpoint;
 use super::notify_socket::NotifySocket;
 use super::output::WorkerOutput;
+use super::signals::WorkerSignal;
 use crate::carried::{self, CarriedWorker, Carrier, ResumeError};
 
 /// Where a worker belongs. It stays: slots are removed from the end only, and empty.
@@ -33,6 +34,9 @@ pub(crate) struct Process {
     pub(crate) started_at: Duration,
     /// Why the parent killed it, if it did.
     pub(crate) kill_reason: Option<String>,
+    /// Those of its command: another one may have others.
+    pub(crate) stop_signal: WorkerSignal,
+    pub(crate) dump_signal: Option<WorkerSignal>,
 }
 
 impl Process {
@@ -59,6 +63,8 @@ impl Process {
             listener: self.endpoint.listener().map(|listener| carrier.keep(listener)),
             started_at: self.started_at,
             kill_reason: self.kill_reason.clone(),
+            stop_signal: Some(self.stop_signal.to_string()),
+            dump_signal: self.dump_signal.map(|signal| signal.to_string()),
         }
     }
 
@@ -80,6 +86,8 @@ impl Process {
             endpoint: Endpoint::resume(carried.address, listener),
             started_at: carried.started_at,
             kill_reason: carried.kill_reason,
+            stop_signal: signal(carried.stop_signal.as_deref()).unwrap_or(WorkerSignal::TERM),
+            dump_signal: signal(carried.dump_signal.as_deref()),
         })
     }
 
@@ -119,6 +127,10 @@ impl Process {
     fn wait(&self, options: WaitIdOptions) -> Option<WaitIdStatus> {
         rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options).ok().flatten()
     }
+}
+
+fn signal(name: Option<&str>) -> Option<WorkerSignal> {
+    name?.parse().ok()
 }
 
 /// `exited with code 2`, `was killed by signal 9`.

@@ -48,7 +48,8 @@ impl Rolling {
             // What was stopped stays so.
             if slot.is_wanted() {
                 self.active = Some(index);
-                return Step::Replace(index);
+                // One that ends already needs no successor: the next one is started once it has.
+                return if slot.is_ending() { Step::Wait } else { Step::Replace(index) };
             }
         }
         Step::Done

@@ -1,5 +1,8 @@
-//! Where the sockets of one group lie: `RUN_FOLDER/GROUP/GENERATION.sock` and `.notify`.
+//! Where the sockets of one group lie: `RUN_FOLDER/GROUP/GENERATION.sock` and `.notify`. Of workers that
+//! run as somebody it is `RUN_FOLDER/GROUP.UID`: when a group gets another user, those of the one before
+//! still have theirs.
 
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -23,8 +26,13 @@ const NOTIFY: &str = "notify";
 pub(crate) struct GroupFolder(PathBuf);
 
 impl GroupFolder {
-    pub(crate) fn of(run_folder: &Path, group: &GroupName) -> Self {
-        Self(run_folder.join(group.as_str()))
+    /// `owner`: whom the workers run as; None: as the parent.
+    pub(crate) fn of(run_folder: &Path, group: &GroupName, owner: Option<&Identity>) -> Self {
+        Self(match owner {
+            // No name of a group has a dot in it.
+            Some(owner) => run_folder.join(format!("{}.{}", group.as_str(), owner.uid)),
+            None => run_folder.join(group.as_str()),
+        })
     }
 
     /// Where a generation listens.
@@ -48,8 +56,13 @@ impl GroupFolder {
         })
     }
 
-    /// Makes the folder, empty of sockets that earlier parents left.
-    pub(crate) fn prepare(&self, owner: Option<&Identity>) -> io::Result<()> {
+    /// Makes the folder, empty of sockets that earlier parents left: those of `running` generations
+    /// stay.
+    pub(crate) fn prepare(
+        &self,
+        owner: Option<&Identity>,
+        running: &BTreeSet<u64>,
+    ) -> io::Result<()> {
         if let Some(run_folder) = self.0.parent() {
             DirBuilder::new().recursive(true).mode(RUN_FOLDER_MODE).create(run_folder)?;
         }
@@ -59,11 +72,48 @@ impl GroupFolder {
         }
         for entry in std::fs::read_dir(&self.0)? {
             let path = entry?.path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            if matches!(extension, Some(SOCKET | NOTIFY)) {
+            if generation(&path).is_some_and(|generation| !running.contains(&generation)) {
                 std::fs::remove_file(path)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Whose socket that is. None: it is none of ours.
+fn generation(path: &Path) -> Option<u64> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let is_ours = matches!(extension, Some(SOCKET | NOTIFY));
+    path.file_stem().filter(|_| is_ours)?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_parents_left_goes_and_the_sockets_of_those_that_run_stay() {
+        let run_folder = tempfile::tempdir().expect("a folder");
+        let folder = GroupFolder::of(run_folder.path(), &"shop".parse().expect("a name"), None);
+        folder.prepare(None, &BTreeSet::new()).expect("made");
+        for name in ["1.sock", "1.notify", "2.sock", "2.notify", "app.sock", "3.log"] {
+            std::fs::write(run_folder.path().join("shop").join(name), "").expect("written");
+        }
+        folder.prepare(None, &BTreeSet::from([2])).expect("prepared");
+        let left = std::fs::read_dir(run_folder.path().join("shop")).expect("a folder");
+        let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["2.notify", "2.sock", "3.log", "app.sock"]);
+    }
+
+    #[test]
+    fn each_user_has_a_folder_and_no_group_can_be_called_like_it() {
+        let of = |group: &str, owner: Option<&Identity>| {
+            GroupFolder::of(Path::new("/run"), &group.parse().expect("a name"), owner).0
+        };
+        let root = Identity::find(Some("root"), None).expect("found");
+        assert_eq!(of("shop", None), Path::new("/run/shop"));
+        assert_eq!(of("shop", Some(&root)), Path::new("/run/shop.0"));
+        assert!("shop.0".parse::<GroupName>().is_err());
     }
 }

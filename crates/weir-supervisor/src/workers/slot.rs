@@ -122,6 +122,17 @@ impl Slot {
         self.is_wanted
     }
 
+    /// The present one is on its way out.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.current.as_ref().is_some_and(Generation::is_ending)
+    }
+
+    /// The present one is of that number, has served, and goes without having been asked to.
+    pub(crate) fn goes_by_itself(&self, number: u64) -> bool {
+        let current = self.current.as_ref().filter(|current| current.number == number);
+        current.is_some_and(|it| it.is_ending() && it.ready_at.is_some() && !it.is_dismissed)
+    }
+
     /// Between the start of a successor and the end of the one before it.
     pub(crate) fn is_being_replaced(&self) -> bool {
         self.successor.is_some() || self.leaving.is_some()
@@ -166,7 +177,7 @@ impl Slot {
     /// Starts a current generation.
     pub(crate) fn start_now(&mut self, numbers: &mut Numbers, now: Duration) -> Action {
         let number = numbers.next();
-        self.current = Some(Generation::new(number, now));
+        self.current = Some(Generation::new(number, now, &self.times));
         Action::Start(number)
     }
 
@@ -280,7 +291,7 @@ impl Slot {
             return Err("is ending already".into());
         }
         let number = numbers.next();
-        self.successor = Some(Generation::new(number, now));
+        self.successor = Some(Generation::new(number, now, &self.times));
         Ok(Some(Action::Start(number)))
     }
 

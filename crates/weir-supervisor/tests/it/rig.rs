@@ -204,8 +204,13 @@ impl Rig {
         self.stop();
         let (outcome, folder) = self.outcome();
         assert_eq!(outcome, Outcome::Stopped);
-        let left = std::fs::read_dir(folder.path().join("run/shop")).expect("a folder");
-        assert_eq!(left.count(), 0, "sockets are left in the run folder");
+        let groups = std::fs::read_dir(folder.path().join("run")).expect("a folder");
+        let groups: Vec<PathBuf> = groups.map(|group| group.expect("one").path()).collect();
+        assert!(!groups.is_empty());
+        for group in groups {
+            let left = std::fs::read_dir(group).expect("a folder");
+            assert_eq!(left.count(), 0, "sockets are left in the run folder");
+        }
     }
 }
 

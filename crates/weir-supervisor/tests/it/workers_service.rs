@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_supervisor::control::{Command, Report, WorkerPhase};
 use weir_supervisor::notify::Notify;
 use weir_supervisor::requests::{Request, Requests};
-use weir_supervisor::workers::{BoundBy, Fleet, Readiness, Sockets};
+use weir_supervisor::workers::{BoundBy, Fleet, GroupSpec, Readiness, Sockets};
 use weir_supervisor::{ChildSpec, Outcome, RestartPolicy, Supervisor};
 
 use crate::rig::{Nobody, Rig, kill, path_of, runs, script, wait_until};
@@ -43,20 +43,36 @@ fn ready_workers(reports: &[Report]) -> Vec<i32> {
     ready.collect()
 }
 
-/// While the service is replaced there are two of them.
-#[test]
-fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
-    let mut spec = crate::rig::shop(&[
-        "python3",
-        &path_of("web.py").display().to_string(),
-        "unix",
-        "{socket}",
-        "0",
-    ]);
+/// Workers that the service has an hour to let go of.
+fn probed() -> GroupSpec {
+    let program = path_of("web.py").display().to_string();
+    let mut spec = crate::rig::shop(&["python3", &program, "unix", "{socket}", "0"]);
     spec.sockets = Sockets::UnixSocket(BoundBy::Worker);
     spec.readiness = Readiness::Probed;
     spec.let_go_deadline = Duration::from_secs(3600);
-    let (mut rig, other) = Rig::start_with_another_service(vec![spec]);
+    spec
+}
+
+#[test]
+fn the_service_lets_go_of_workers_also_while_everything_ends() {
+    let mut rig = Rig::start(vec![probed()]);
+    let generation = rig.worker(0, &WorkerPhase::Starting).generation;
+    rig.command(Command::Ready { generation }).expect("it is");
+    rig.ready(0);
+    rig.stop();
+    rig.worker(0, &WorkerPhase::Leaving);
+    let refused = rig.command(Command::RestartRolling { group: "shop".into() });
+    assert_eq!(refused, Err("everything is being stopped".to_owned()));
+    rig.command(Command::LetGo { generation }).expect("followed");
+    rig.worker(0, &WorkerPhase::Draining);
+    rig.end(0);
+    assert_eq!(rig.outcome().0, Outcome::Stopped);
+}
+
+/// While the service is replaced there are two of them.
+#[test]
+fn a_worker_is_asked_to_end_when_both_services_have_let_go_of_it() {
+    let (mut rig, other) = Rig::start_with_another_service(vec![probed()]);
     let generation = rig.worker(0, &WorkerPhase::Starting).generation;
     rig.command(Command::Ready { generation }).expect("it is");
     rig.command(Command::Stop { group: "shop".into(), slot: Some(0) }).expect("stopped");

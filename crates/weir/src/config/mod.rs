@@ -142,13 +142,20 @@ impl Settings {
     /// Where the workers have their sockets. In full, for they run elsewhere. Those of other users
     /// could not pass through data_dir, which is nobody else's business.
     pub(crate) fn run_folder(&self) -> PathBuf {
-        let data_dir =
-            std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
         if self.has_other_users() {
-            run_folder::outside_of(&data_dir)
+            self.outside_run_folder()
         } else {
-            data_dir.join("run")
+            self.whole_data_dir().join("run")
         }
+    }
+
+    /// Where they have them while some command runs as somebody else.
+    pub(crate) fn outside_run_folder(&self) -> PathBuf {
+        run_folder::outside_of(&self.whole_data_dir())
+    }
+
+    fn whole_data_dir(&self) -> PathBuf {
+        std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone())
     }
 
     /// Whether some command runs as somebody else.

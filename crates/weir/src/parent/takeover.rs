@@ -30,6 +30,7 @@ fn sound(handover: &Handover, carried: &Carried<State>) -> anyhow::Result<Loaded
     let settings = &loaded.settings;
     Listeners::check(settings, &handover.flags.only, &carried.addresses)?;
     Groups::check(settings, &handover.flags.only, &carried.shared)?;
+    workers::make_run_folder(settings)?;
     Ok(loaded)
 }
 

@@ -62,15 +62,13 @@ fn make_passable(folder: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(folder, Permissions::from_mode(mode | PASSABLE))
 }
 
-/// Takes away what lies outside of data_dir, once nobody uses it any more. What is not empty stays:
-/// the next start clears it.
+/// Takes away what lies outside of data_dir, once nobody uses it any more, also if the settings have
+/// no user any more. What is not empty stays: the next start clears it.
 pub(super) fn remove_run_folder(settings: &Settings) {
-    if settings.has_other_users() {
-        let own = settings.run_folder();
-        let apps = settings.front.apps.iter().map(|app| &app.settings.name);
-        for group in apps.chain(settings.workers.keys()) {
-            let _ = std::fs::remove_dir(own.join(group));
-        }
-        let _ = std::fs::remove_dir(own);
+    let outside = settings.outside_run_folder();
+    let groups = std::fs::read_dir(&outside).into_iter().flatten().flatten();
+    for group in groups {
+        let _ = std::fs::remove_dir(group.path());
     }
+    let _ = std::fs::remove_dir(outside);
 }

@@ -19,32 +19,23 @@ pub(crate) struct Counted {
 #[derive(Debug)]
 struct Place {
     newest: u64,
-    was_ready: bool,
     restarts: u64,
 }
 
 impl Counted {
     pub(super) fn note(&mut self, worker: &WorkerState) {
         self.note_life(worker);
-        let first = Place { newest: worker.generation, was_ready: false, restarts: 0 };
+        let first = Place { newest: worker.generation, restarts: 0 };
         let place = self.places.entry((worker.group.clone(), worker.slot)).or_insert(first);
         if worker.generation > place.newest {
             place.newest = worker.generation;
-            place.was_ready = false;
             place.restarts += 1;
         }
-        if worker.generation < place.newest {
-            return;
-        }
-        // One that was asked to end and is killed for it takes too long was not stuck.
-        let is_killed = matches!(worker.phase, WorkerPhase::Evicting | WorkerPhase::Killed);
-        if place.was_ready && is_killed {
-            *self.evictions.entry(worker.group.clone()).or_default() += 1;
-        }
-        place.was_ready = worker.phase == WorkerPhase::Ready;
     }
 
-    /// One that ends by itself has died, and so has one that was killed before it was ready.
+    /// One that ends by itself has died, and so has one that was killed before it was ready. One that
+    /// is killed while it serves is evicted, whether its successor is there already or not; one that
+    /// was asked to end and is killed for it takes too long was not stuck.
     fn note_life(&mut self, worker: &WorkerState) {
         let generation = worker.generation;
         match &worker.phase {
@@ -55,11 +46,13 @@ impl Counted {
                 self.unasked.insert(generation, true);
             }
             WorkerPhase::Killed if self.unasked.get(&generation) == Some(&false) => {}
-            WorkerPhase::Leaving
-            | WorkerPhase::Draining
-            | WorkerPhase::Evicting
-            | WorkerPhase::Killed => {
+            WorkerPhase::Leaving | WorkerPhase::Draining => {
                 self.unasked.remove(&generation);
+            }
+            WorkerPhase::Evicting | WorkerPhase::Killed => {
+                if self.unasked.remove(&generation) == Some(true) {
+                    *self.evictions.entry(worker.group.clone()).or_default() += 1;
+                }
             }
             WorkerPhase::Ended { .. } => {
                 if self.unasked.remove(&generation).is_some() {
@@ -143,6 +136,19 @@ mod tests {
         assert_eq!(counted(&[(1, Ready), (2, Starting), (2, Starting), (1, Leaving)]), (1, 0));
         assert_eq!(counted(&[(1, Ready), (1, Evicting), (1, Evicting), (1, Killed)]), (0, 1));
         assert_eq!(counted(&[(1, Ready), (1, Killed), (2, Starting), (2, Ready)]), (1, 1));
+    }
+
+    #[test]
+    fn one_that_is_evicted_while_its_successor_starts_counts() {
+        use WorkerPhase::{Draining, Evicting, Killed, Ready, Starting};
+        let both = [(1, Ready), (2, Starting)];
+        assert_eq!(counted(&[&both[..], &[(1, Killed), (2, Ready)]].concat()), (1, 1));
+        let slow = [(1, Evicting), (2, Ready), (1, Evicting), (1, Killed)];
+        assert_eq!(counted(&[&both[..], &slow].concat()), (1, 1));
+        assert_eq!(
+            counted(&[&both[..], &[(2, Ready), (1, Draining), (1, Killed)]].concat()),
+            (1, 0)
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Fleet {
     }
 
     fn follow(&mut self, command: Command, line: u64, now: Duration) -> Result<(), Refusal> {
-        if self.is_stopping {
+        if self.is_stopping && is_order(&command) {
             return Err("everything is being stopped".into());
         }
         match command {
@@ -161,6 +161,11 @@ impl Fleet {
         let found = self.processes.get(&generation).map(|process| process.place);
         found.ok_or_else(|| format!("generation {generation} is not there (any more)"))
     }
+}
+
+/// Somebody wants something. The others say how things are, which counts until the end.
+fn is_order(command: &Command) -> bool {
+    !matches!(command, Command::Ready { .. } | Command::LetGo { .. })
 }
 
 fn index(slot: u32) -> usize {

@@ -34,15 +34,16 @@ impl Fleet {
                 }
                 Action::Stop(generation) => {
                     self.close_door(generation);
-                    let signal = self.groups[group].blueprint.spec.stop_signal;
-                    self.signal(generation, signal.0);
+                    let process = self.processes.get(&generation);
+                    let signal = process.map(|process| process.stop_signal);
+                    signal.iter().for_each(|signal| self.signal(generation, signal.0));
                     self.announce(generation, "asked to end", now);
                 }
                 Action::Dump(generation, reason) => {
                     self.close_door(generation);
-                    if let Some(dump) = self.groups[group].blueprint.spec.dump {
-                        self.signal(generation, dump.signal.0);
-                    }
+                    let process = self.processes.get(&generation);
+                    let signal = process.and_then(|process| process.dump_signal);
+                    signal.iter().for_each(|signal| self.signal(generation, signal.0));
                     if let Some(process) = self.processes.get_mut(&generation) {
                         // Should the dump itself end it, this is why.
                         process.kill_reason.get_or_insert(reason);

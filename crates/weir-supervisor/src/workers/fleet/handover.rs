@@ -59,7 +59,7 @@ impl Fleet {
             self.lines.push(Line::resume(line)?);
         }
         for group in &carried.groups {
-            self.resume_group(group)?;
+            self.resume_group(group, now)?;
         }
         for worker in carried.workers {
             let Some(group) = self.position(&worker.group) else { continue };
@@ -89,7 +89,7 @@ impl Fleet {
         self.groups.iter().position(|crew| crew.blueprint.spec.name.as_str() == name)
     }
 
-    fn resume_group(&mut self, carried: &CarriedGroup) -> Result<(), ResumeError> {
+    fn resume_group(&mut self, carried: &CarriedGroup, now: Duration) -> Result<(), ResumeError> {
         let Some(index) = self.position(&carried.name) else {
             if !carried.slots.is_empty() {
                 self.groups.push(Crew::retired(carried)?);
@@ -98,33 +98,33 @@ impl Fleet {
         };
         let crew = &mut self.groups[index];
         crew.rules = Group::resume(Times::of(&crew.blueprint.spec), carried);
+        crew.rules.retry(now);
         crew.rolling = carried.shown.clone();
         Ok(())
     }
 
-    /// As many workers as the settings now say, if they say something else than before.
+    /// As many workers as the settings now say, if they say something else than before; all of them if
+    /// they did not have the group any more.
     fn rescale(&mut self, carried: &CarriedGroup, now: Duration) {
         let Some(index) = self.position(&carried.name) else { return };
         let crew = &mut self.groups[index];
         let processes = crew.blueprint.spec.processes;
-        if crew.is_retired || processes == carried.specified {
-            return;
-        }
-        match crew.rules.scale(processes, now) {
-            Ok(actions) => self.perform(index, actions, now),
-            Err(reason) => tracing::warn!(group = carried.name, "not scaled: {reason}"),
+        let is_as_before = processes == carried.specified && !carried.is_retired;
+        if !crew.is_retired && !is_as_before {
+            let actions = crew.rules.resize(processes, now);
+            self.perform(index, actions, now);
         }
     }
 
-    /// Ends the groups that the settings don't have any more: no service needs them.
+    /// Ends the groups that the settings don't have any more: no service needs them. Nothing of them is
+    /// carried on once their workers have ended.
     pub(crate) fn retire(&mut self, now: Duration) {
         for index in 0..self.groups.len() {
             if !self.groups[index].is_retired {
                 continue;
             }
-            if let Ok((actions, _)) = self.groups[index].rules.stop(None, now) {
-                self.perform(index, actions, now);
-            }
+            let actions = self.groups[index].rules.resize(0, now);
+            self.perform(index, actions, now);
         }
     }
 }
@@ -138,7 +138,10 @@ impl Crew {
             stop_deadline: spec.stop_deadline,
             let_go_deadline: spec.let_go_deadline,
             wanted: self.rules.wanted,
-            is_paused: self.rules.is_paused,
+            ends_before_service: spec.ends_before_service,
+            is_retired: self.is_retired,
+            // Nobody has paused one that is to end: it has no command any more.
+            is_paused: self.rules.is_paused && !self.is_retired,
             rolling: self.rules.rolling.clone(),
             shown: self.rolling.clone(),
             slots: self.rules.slots.iter().map(|slot| slot.carried()).collect(),
@@ -154,11 +157,13 @@ impl Crew {
             readiness: Readiness::Probed,
             stop_deadline: carried.stop_deadline,
             let_go_deadline: carried.let_go_deadline,
+            ends_before_service: carried.ends_before_service,
             ..GroupSpec::new(name, vec!["no more".to_owned()])
         };
         let times = Times::of(&spec);
         let blueprint = Blueprint::new(spec, Path::new("")).map_err(FleetError::Mistakes)?;
-        let rules = Group::resume(times, &CarriedGroup { is_paused: true, ..carried.clone() });
+        let of_now = CarriedGroup { is_paused: true, rolling: None, ..carried.clone() };
+        let rules = Group::resume(times, &of_now);
         Ok(Self { is_retired: true, ..Self::new(blueprint, rules) })
     }
 }

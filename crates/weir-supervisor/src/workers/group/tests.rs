@@ -110,6 +110,43 @@ fn a_rolling_restart_stops_at_the_first_failure_and_says_so() {
     assert_eq!(running.group.restart_rolling(), Ok(()), "it may be tried again");
 }
 
+/// Of three; `end`: what happens to the second before its turn comes. Answers what came of its end.
+fn rolling_restart_past(end: impl FnOnce(&mut Slot, Duration)) -> Fate {
+    let mut running = Running::new(3);
+    running.seen();
+    end(&mut running.group.slots[1], running.now);
+    assert_eq!(running.group.restart_rolling(), Ok(()));
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(4), Action::Stop(1)]);
+    running.ended(0, 1);
+    running.turn(8);
+    running.turn(8);
+    assert_eq!((running.seen(), running.rolled.len()), (Vec::new(), 0), "it waits for the second");
+    let fate = running.ended(1, 2);
+    running.now += SECOND;
+    running.turn(8);
+    assert_eq!(running.seen()[0], Action::Start(5), "in its place, and only one");
+    running.turn(8);
+    running.ended(2, 3);
+    running.turn(8);
+    assert_eq!(running.rolled, [Ok(())]);
+    fate
+}
+
+#[test]
+fn a_rolling_restart_waits_for_one_that_is_being_evicted() {
+    let fate = rolling_restart_past(|slot, now| {
+        assert_eq!(slot.evict(2, "stuck", now), Some(Action::Kill(2, "stuck".into())));
+    });
+    assert_eq!(fate, Fate::Left);
+}
+
+#[test]
+fn a_rolling_restart_waits_for_one_that_ends_by_itself() {
+    let fate = rolling_restart_past(|slot, now| assert!(slot.leaves(2, now)));
+    assert_eq!(fate, Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+}
+
 #[test]
 fn a_rolling_restart_passes_over_what_is_stopped() {
     let mut running = Running::new(2);
@@ -181,6 +218,40 @@ fn while_a_group_is_paused_nobody_is_started() {
     running.group.is_paused = false;
     running.turn(8);
     assert_eq!(running.seen(), [Action::Start(2)]);
+}
+
+#[test]
+fn a_rolling_restart_goes_on_with_those_that_stay_when_the_settings_ask_for_fewer() {
+    let mut running = Running::new(4);
+    running.group.restart_rolling().expect("begun");
+    running.turn(8);
+    running.seen();
+    assert!(running.group.scale(2, running.now).is_err(), "an operator waits for its end");
+    assert_eq!(running.group.resize(2, running.now), [Action::Stop(3), Action::Stop(4)]);
+    for (index, number) in [(0, 1), (2, 3), (3, 4)] {
+        assert_eq!(running.ended(index, number), Fate::Left);
+    }
+    running.turn(8);
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(6), Action::Stop(2)]);
+    running.ended(1, 2);
+    running.turn(8);
+    assert_eq!((running.group.slots.len(), running.rolled), (2, vec![Ok(())]));
+}
+
+#[test]
+fn who_has_failed_is_tried_at_once_when_there_may_be_another_program() {
+    let mut running = Running::new(1);
+    running.seen();
+    assert_eq!(running.ended(0, 1), Fate::Restarting { after: SECOND, deaths_in_a_row: 1 });
+    running.turn(8);
+    assert_eq!(running.seen(), []);
+    running.group.retry(running.now);
+    running.turn(8);
+    assert_eq!(running.seen(), [Action::Start(2)]);
+    running.group.retry(running.now);
+    running.turn(8);
+    assert_eq!(running.seen(), [], "it runs");
 }
 
 #[test]

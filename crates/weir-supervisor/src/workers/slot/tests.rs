@@ -245,6 +245,23 @@ fn a_silent_worker_is_evicted_by_its_watchdog() {
 }
 
 #[test]
+fn a_watchdog_of_later_settings_is_only_for_those_who_were_told_of_one() {
+    let with = |watchdog: Option<Duration>| Times { watchdog, ..times() };
+    let after_an_upgrade = |before: Option<Duration>, now: Option<Duration>| {
+        let mut place = Place::serving(with(before));
+        place.slot = Slot::resume(with(now), place.slot.carried());
+        let moment = Moment { now: place.now, prober_since: None };
+        place.slot.wakes_at(moment).map(|at| at - place.now)
+    };
+    let (short, long) = (Some(5 * SECOND), Some(50 * SECOND));
+    assert_eq!(after_an_upgrade(None, short), None, "it says nothing, and need not");
+    assert_eq!(after_an_upgrade(short, None), None);
+    assert_eq!(after_an_upgrade(short, long), long);
+    assert_eq!(after_an_upgrade(long, short), long, "it speaks as seldom as it was told");
+    assert_eq!(after_an_upgrade(short, short), short);
+}
+
+#[test]
 fn a_probed_worker_is_asked_to_end_when_the_service_has_let_go_of_it() {
     let probed = || Times { is_probed: true, ..times() };
     let replaced = || {

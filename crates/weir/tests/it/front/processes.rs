@@ -261,6 +261,24 @@ fn workers_are_listed_scaled_signalled_and_paused() {
 }
 
 #[test]
+fn a_reload_leaves_an_app_its_processes_whatever_the_settings_say() {
+    let mut weir = start("");
+    let before = serving(&weir);
+    let settings = std::fs::read_to_string(weir.site.path().join("weir.toml")).expect("read");
+    let other = format!("{BASE}[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:1\"]\n");
+    for text in [&other, &settings] {
+        weir.site.write(text);
+        weir.signal(Signal::HUP);
+        if text == &other {
+            weir.wait_for_log("front.apps[0].command changed: needs `weir upgrade`");
+        }
+        weir.wait_for_log("settings reloaded");
+        assert_eq!(serving(&weir), before);
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn a_worker_that_can_t_start_says_why_and_requests_wait_and_are_told() {
     let site = Site::new("");
     site.write(&format!(

@@ -183,3 +183,61 @@ fn an_upgrade_takes_apps_and_addresses_of_the_settings_of_now() {
     assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
     assert!(weir.stop().success());
 }
+
+#[test]
+fn an_app_that_was_taken_out_and_put_back_has_its_workers_again() {
+    let weir = start();
+    let before = workers(&weir);
+    let with = settings(&weir.site.path().display().to_string(), "");
+    let without = with.replace("name = \"shop\"", "name = \"cart\"");
+    for text in [&without, &with, &without, &with] {
+        weir.site.write(text);
+        // Not while the last service still ends.
+        wait_until("upgraded", || {
+            weir.site.run(&["upgrade", "--data-dir", "data"]).status.success()
+        });
+        wait_until("all workers serve", || workers(&weir).len() == 3);
+        assert_eq!(get(weir.front(), "/", "").0, "HTTP/1.1 200 OK");
+    }
+    assert_eq!(workers(&weir).intersection(&before).count(), 0);
+    assert!(weir.stop().success());
+}
+
+/// Says by which signal it is asked to end.
+const SLEEPER: &str = "trap 'echo INT >> told; exit 0' INT; trap 'echo QUIT >> told; exit 0' QUIT; \
+                       trap 'echo TERM >> told; exit 0' TERM; echo at work; \
+                       while :; do sleep 0.01; done";
+
+#[test]
+fn a_worker_is_asked_to_end_by_the_signal_of_the_command_that_it_runs() {
+    let weir = start();
+    let folder = weir.site.path().display().to_string();
+    let told = || fs::read_to_string(weir.site.path().join("told")).unwrap_or_default();
+    let group = |signal: &str| {
+        format!(
+            "[workers.sleeper]\nready_line = \"at work\"\nfolder = \"{folder}\"\n\
+             stop_signal = \"{signal}\"\ncommand = [\"sh\", \"-c\", \"{SLEEPER}\"]\n"
+        )
+    };
+    let upgrade = |more: &str| {
+        weir.site.write(&(settings(&folder, "") + more));
+        wait_until("upgraded", || {
+            weir.site.run(&["upgrade", "--data-dir", "data"]).status.success()
+        });
+    };
+    let runs = || {
+        let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
+        listed.contains("\"state\": \"running\"")
+    };
+    upgrade(&group("INT"));
+    wait_until("it runs", runs);
+    upgrade(&group("QUIT"));
+    weir.site.ok(&["workers", "restart", "sleeper", "--data-dir", "data"]);
+    wait_until("the first has ended", || !told().is_empty());
+    assert_eq!(told(), "INT\n");
+    // Without the group nothing says any more by which signal.
+    upgrade("");
+    wait_until("the second has ended", || told().len() > "INT\n".len());
+    assert_eq!(told(), "INT\nQUIT\n");
+    assert!(weir.stop().success());
+}
