@@ -1,9 +1,9 @@
 //! A mirror of an index, to see times, memory and requests.
 //!
-//! `mirror_index look URL FOLDER` reads what has changed since the last time (everything, the first
-//! time) into the store in FOLDER, and says what it took; `mirror_index compare URL FOLDER` compares
-//! everything; `mirror_index push DATABASE COUNT` pushes releases of as many gems into an upstream's
-//! store. `weir-bench gems --generate` and `weir gems import` make that store, `serve` serves it.
+//! `mirror_index look URL FOLDER [postgres://..]` reads what has changed since the last time
+//! (everything, the first time) into the store in FOLDER, or into that database, and says what it
+//! took; `mirror_index compare URL FOLDER [postgres://..]` compares everything; `mirror_index push
+//! DATABASE COUNT` pushes releases of as many gems into an upstream's store. `weir-bench gems --generate` and `weir gems import` make that store, `serve` serves it.
 
 #![expect(clippy::print_stdout, reason = "a tool at a terminal")]
 #![expect(clippy::unwrap_used, reason = "a tool at a terminal")]
@@ -20,8 +20,14 @@ use weir_gems::mirror::settings::{MirrorSettings, UpstreamSettings};
 use weir_gems::mirror::{Mirror, MirrorParts, Scope};
 use weir_gems::package::PackageLimits;
 use weir_gems::release::{Checksum, Identity, Release};
-use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore, Store};
+use weir_gems::store::{
+    EitherStore, NewRelease, PostgresMetrics, PostgresSettings, PostgresStore, SqliteSettings,
+    SqliteStore, Store,
+};
 use weir_gems::{Files, MirrorMetrics};
+
+const USAGE: &str = "look URL FOLDER [postgres://..] | compare URL FOLDER [postgres://..] | \
+                     push DATABASE COUNT";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -29,18 +35,30 @@ async fn main() {
     let clock = Clock::system();
     let start = clock.now();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["look", url, folder] => look(url, Path::new(folder), Scope::Changes, &clock).await,
-        ["compare", url, folder] => look(url, Path::new(folder), Scope::Everything, &clock).await,
+        ["look", place @ ..] => mirror(place, Scope::Changes, clock.clone()).await,
+        ["compare", place @ ..] => mirror(place, Scope::Everything, clock.clone()).await,
         ["push", database, count] => push(database, count.parse().unwrap(), start).await,
-        _ => println!("look URL FOLDER | compare URL FOLDER | push DATABASE COUNT"),
+        _ => println!("{USAGE}"),
     }
     let status = read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     println!("{:.2} s, {peak}", clock.now().since(start).as_secs_f64());
 }
 
-async fn look(url: &str, folder: &Path, scope: Scope, clock: &Clock) {
-    let store = SqliteSettings::new(folder.join("gems.db"));
+async fn mirror(place: &[&str], scope: Scope, clock: Clock) {
+    let (store, url, folder) = match place {
+        [url, folder] => {
+            let settings = SqliteSettings::new(Path::new(folder).join("gems.db"));
+            (EitherStore::Sqlite(SqliteStore::open(&settings, clock.now()).unwrap()), url, folder)
+        }
+        [url, folder, database] => {
+            let settings = PostgresSettings::new(database.parse().unwrap());
+            let metrics = PostgresMetrics::default();
+            let store = PostgresStore::open(&settings, clock.clone(), metrics).unwrap();
+            (EitherStore::Postgres(store), url, folder)
+        }
+        _ => return println!("{USAGE}"),
+    };
     let upstream = UpstreamSettings {
         name: "upstream".parse().unwrap(),
         url: url.parse().unwrap(),
@@ -48,12 +66,12 @@ async fn look(url: &str, folder: &Path, scope: Scope, clock: &Clock) {
         hook_secret: None,
     };
     let mirror = Mirror::new(MirrorParts {
-        store: Arc::new(SqliteStore::open(&store, clock.now()).unwrap()),
-        files: Files::open(folder.join("files")).unwrap(),
+        store: Arc::new(store),
+        files: Files::open(Path::new(folder).join("files")).unwrap(),
         settings: MirrorSettings::new(vec![upstream]),
         policy: Policy::default(),
         package: PackageLimits::default(),
-        clock: clock.clone(),
+        clock,
         metrics: MirrorMetrics::register(&mut Registry::default()),
     });
     let mirror = mirror.unwrap();

@@ -1,5 +1,7 @@
 //! One of the two stores, as the settings say: so that who serves gems has one type.
 
+mod mirror;
+
 use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
@@ -29,6 +31,7 @@ macro_rules! ask {
         }
     };
 }
+use ask;
 
 impl Store for EitherStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {

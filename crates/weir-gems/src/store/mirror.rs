@@ -88,7 +88,8 @@ pub trait MirrorStore: Store {
         names_max: usize,
     ) -> impl Future<Output = Result<Vec<(String, Refusal)>, StoreError>> + Send;
 
-    /// Makes the gems' releases what the upstream says, and each of them applied.
+    /// Makes the gems' releases what the upstream says, and each of them applied. Each name comes
+    /// once.
     fn apply(
         &self,
         upstream: &str,

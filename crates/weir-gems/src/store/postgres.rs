@@ -9,13 +9,17 @@
 //!
 //! Postgres need not be there when Weir starts: tables are made on the first connection.
 
+mod analyze;
+mod columns;
 mod connect;
 mod failure;
 mod import;
 mod index;
+mod indexing;
 mod key_rows;
 mod locate;
 mod metrics;
+mod mirror;
 mod pool;
 mod prepare;
 mod push;
@@ -41,6 +45,7 @@ use weir_base::clock::{Clock, Timestamp};
 use self::connect::{Connector, IoThread};
 use self::metrics::Limit;
 use self::pool::{Lease, Pool};
+use self::write::Turns;
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -68,8 +73,7 @@ struct Inner {
     /// Told when something was pushed or yanked here.
     changes: watch::Sender<()>,
     is_prepared: AtomicBool,
-    /// tokio's: held while a write waits for Postgres.
-    writing: Mutex<()>,
+    turns: Turns,
     versions: Cached,
     names: Cached,
 }
@@ -103,7 +107,7 @@ impl PostgresStore {
             import_batch: settings.import_batch.max(1),
             changes: watch::Sender::default(),
             is_prepared: AtomicBool::new(false),
-            writing: Mutex::default(),
+            turns: Turns::default(),
             versions: Cached::empty(),
             names: Cached::empty(),
         })))
@@ -190,11 +194,12 @@ macro_rules! ask {
     ($store:expr, $question:path $(, $argument:expr)*) => {{
         let inner = &$store.0;
         let lease = inner.lease().await?;
-        let answer = timeout(inner.pool.limits.query_timeout, $question(&lease $(, $argument)*));
-        let answer = answer.await;
-        inner.pool.settle(lease, Limit::Query, answer)
+        let time = inner.pool.limits.query_timeout;
+        let answer = ::tokio::time::timeout(time, $question(&lease $(, $argument)*)).await;
+        inner.pool.settle(lease, $crate::store::postgres::Limit::Query, answer)
     }};
 }
+use ask;
 
 impl Store for PostgresStore {
     async fn text(&self, kind: TextKind) -> Result<Text, StoreError> {

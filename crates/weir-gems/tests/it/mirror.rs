@@ -10,6 +10,7 @@ mod mutations;
 mod order;
 mod origin;
 mod scripted;
+mod stores;
 mod sync;
 mod wrong;
 
@@ -25,6 +26,7 @@ use weir_gems::mirror::settings::{MirrorLimits, MirrorSettings, UpstreamSettings
 use weir_gems::mirror::state::MirrorState;
 use weir_gems::mirror::{Looked, Mirror, MirrorDoor, MirrorError, MirrorParts, Scope};
 use weir_gems::package::PackageLimits;
+use weir_gems::store::mirror::MirrorStore;
 use weir_gems::store::{SqliteStore, Store, TextKind};
 use weir_gems::{Files, MirrorMetrics};
 
@@ -34,9 +36,9 @@ use crate::http::{Answer, Index};
 pub(crate) const SECRET: &str = "hook secret";
 
 /// An index that is a mirror.
-pub(crate) struct Replica {
-    pub(crate) index: Index,
-    pub(crate) mirror: Arc<Mirror<SqliteStore>>,
+pub(crate) struct Replica<S = SqliteStore> {
+    pub(crate) index: Index<S>,
+    pub(crate) mirror: Arc<Mirror<S>>,
     registry: Registry,
 }
 
@@ -80,7 +82,7 @@ impl Setup {
         self.start_on(Index::new().await)
     }
 
-    pub(crate) fn start_on(self, index: Index) -> Replica {
+    pub(crate) fn start_on<S: MirrorStore>(self, index: Index<S>) -> Replica<S> {
         let mut registry = Registry::default();
         let mirror = Mirror::new(MirrorParts {
             store: index.gems.shared_store(),
@@ -98,8 +100,8 @@ impl Setup {
     }
 }
 
-impl Replica {
-    pub(crate) fn store(&self) -> &SqliteStore {
+impl<S: MirrorStore> Replica<S> {
+    pub(crate) fn store(&self) -> &S {
         self.index.gems.store()
     }
 
@@ -143,17 +145,17 @@ impl Replica {
     }
 }
 
+async fn text(store: &impl Store, kind: TextKind) -> Vec<u8> {
+    store.text(kind).await.unwrap().to_vec()
+}
+
 /// Whether everything fits together in the mirror, and it says what its upstream says.
-pub(crate) async fn assert_same(replica: &Replica, upstream: &SqliteStore) {
+pub(crate) async fn assert_same(replica: &Replica<impl MirrorStore>, upstream: &SqliteStore) {
     crate::store::assert_consistent(replica.store()).await;
     let seen = |text: Vec<u8>| {
         let mut gems = read_versions(&text);
         gems.retain(|_, known| !known.versions.is_empty());
         gems
-    };
-    let text = |store: &SqliteStore, kind| {
-        let store = store.clone();
-        async move { store.text(kind).await.unwrap().to_vec() }
     };
     let theirs = seen(text(upstream, TextKind::Versions).await);
     assert_eq!(seen(text(replica.store(), TextKind::Versions).await), theirs);

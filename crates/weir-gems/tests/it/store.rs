@@ -21,6 +21,19 @@ macro_rules! suite {
             webhooks::each_endpoint_has_its_own_place
             webhooks::one_sender_has_an_endpoint
             webhooks::so_many_events_are_kept
+            mirror::what_is_noted_is_work_until_it_is_applied
+            mirror::digests_are_of_what_is_noted
+            mirror::a_gem_becomes_what_its_upstream_says
+            mirror::what_is_local_is_never_touched
+            mirror::a_mirrored_name_is_not_pushed_to
+            mirror::no_mirrored_release_takes_anothers_file
+            mirror::of_new_releases_the_first_has_the_file
+            mirror::what_is_refused_is_no_work_until_it_is_reconsidered
+            mirror::a_name_changes_hands_whole
+            mirror::origins_and_missing_files_come_in_pages
+            mirror::a_kept_file_belongs_to_its_checksum
+            mirror::hooks_wait_in_their_order
+            mirror::many_gems_are_applied_together
         }
     };
     ($open:expr; $($name:ident $(:: $inner:ident)?)*) => { $(
@@ -43,7 +56,6 @@ macro_rules! suite {
 mod contract;
 mod either;
 mod killed;
-mod mirror;
 mod model;
 mod postgres;
 mod sqlite;
@@ -51,11 +63,17 @@ mod sqlite;
 pub(crate) use self::contract::assert_consistent;
 use weir_base::clock::Timestamp;
 use weir_gems::release::{Checksum, Identity, Release};
-use weir_gems::store::{NewRelease, SqliteSettings, SqliteStore};
+use weir_gems::store::{NewRelease, PostgresStore, SqliteSettings, SqliteStore};
 
 /// A place in Postgres; None: there is none here, which was said.
 pub(crate) fn postgres_place() -> Option<postgres::Place> {
     postgres::Place::new()
+}
+
+/// The store in a place that another process names ([`postgres::Place::address`]).
+pub(crate) fn postgres_at(address: &str) -> PostgresStore {
+    let (url, schema) = address.split_once(' ').unwrap();
+    postgres::open(&postgres::settings(url, schema))
 }
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);

@@ -29,7 +29,7 @@ pub enum EndpointUrlError {
     /// Neither of the two schemes, or none.
     #[error(
         "{0:?} does not begin with http:// or https://; write for example \
-         \"https://example.org/pusher\""
+         \"https://example.org/hooks\""
     )]
     Scheme(String),
     /// The text is not repeated, because of what may be in it.
@@ -44,7 +44,7 @@ pub enum EndpointUrlError {
     /// No host, or none that could be looked up.
     #[error(
         "{0:?} names no host; write a host name (international ones in their xn-- form), an IPv4 \
-         address, or an IPv6 address in brackets, for example \"http://[::1]:3000/pusher\""
+         address, or an IPv6 address in brackets, for example \"http://[::1]:3000/hooks\""
     )]
     Host(String),
     /// Not a number from 1 to 65535.

@@ -413,7 +413,7 @@ cores = 0
     weir.toml:17:11: realtime.apps[1].origins: "https://" is not an origin; write for example "https://example.org", "example.org", "*.example.org" or "*"
     weir.toml:18:16: realtime.apps[1].slow_clients: "wait" is none of "disconnect", "drop_oldest", "conflate"
     weir.toml:19:16: realtime.apps[1].histories is not a setting; did you mean "history"?
-    weir.toml:21:7: realtime.apps[1].webhooks[0].url: "ftp://example.org" does not begin with http:// or https://; write for example "https://example.org/pusher"
+    weir.toml:21:7: realtime.apps[1].webhooks[0].url: "ftp://example.org" does not begin with http:// or https://; write for example "https://example.org/hooks"
     weir.toml:22:10: realtime.apps[1].webhooks[0].events: "channel_ocupied" is no webhook event; write channel_occupied, channel_vacated, member_added, member_removed, client_event, cache_miss or subscription_count
     weir.toml:23:11: realtime.apps[1].webhooks[0].headers: the header Host is set by Weir; leave it out
     weir.toml:24:1: realtime.apps[2].key is missing
@@ -947,7 +947,7 @@ secret = { env = "PASSWORD" }
     weir.toml:10:1: "a b" can't be an endpoint's name; write 1 to 64 letters, digits, - and _
     weir.toml:10:1: gems.webhooks.retry_delay_max: must not be below retry_delay_min
     weir.toml:11:14: gems.webhooks.public_url: "gems.example" is no URL to which paths can be appended; write it like "https://gems.example"
-    weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/pusher"
+    weir.toml:15:7: gems.webhooks.endpoints[0].url: "ftp://ci.example" does not begin with http:// or https://; write for example "https://example.org/hooks"
     weir.toml:16:10: gems.webhooks.endpoints[0].secret: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
     weir.toml:17:10: gems.webhooks.endpoints[0].events: there is no event "pull"; there are push and yank
     "#);

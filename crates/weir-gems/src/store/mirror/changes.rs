@@ -7,6 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use weir_base::clock::Timestamp;
 
+use super::Applied;
 use crate::release::{Identity, Release};
 
 /// A release that is stored, yanked or not.
@@ -19,14 +20,25 @@ pub(crate) struct StoredRelease {
 /// What has to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    pub(crate) insert: Vec<Release>,
-    /// Rows that are there and say something else, or are yanked.
-    pub(crate) replace: Vec<Release>,
+    /// All releases that are there afterwards, in order.
+    pub(crate) live: Vec<Release>,
+    /// Those of them that were not there, by their places.
+    insert: Vec<usize>,
+    /// Those of them whose rows are there and say something else, or are yanked.
+    replace: Vec<usize>,
     pub(crate) yank: Vec<Identity>,
     /// What the line in `/versions` has: `-1.0` for what goes, `1.0` for what comes, both for what
     /// says something else.
     pub(crate) line: Vec<String>,
-    pub(crate) changed: u64,
+    changed: u64,
+}
+
+impl Applied {
+    pub(crate) fn count(&mut self, changes: &Changes) {
+        self.added += changes.insert.len() as u64;
+        self.yanked += changes.yank.len() as u64;
+        self.changed += changes.changed;
+    }
 }
 
 /// The least by which times differ.
@@ -38,27 +50,28 @@ impl Changes {
     pub(crate) fn between(stored: &[StoredRelease], wanted: Vec<Release>, now: Timestamp) -> Self {
         let mut known: HashMap<&Identity, &StoredRelease> =
             stored.iter().map(|it| (&it.release.identity, it)).collect();
+        let live = in_order(wanted, &known, now);
         let mut changes = Self::default();
         let (mut gone, mut come) = (Vec::new(), Vec::new());
-        for release in in_order(wanted, &known, now) {
+        for (place, release) in live.iter().enumerate() {
             let name = release.identity.to_string();
             match known.remove(&release.identity) {
                 None => {
                     come.push(name);
-                    changes.insert.push(release);
+                    changes.insert.push(place);
                 }
                 Some(old) if old.is_yanked => {
                     come.push(name);
-                    changes.replace.push(release);
+                    changes.replace.push(place);
                 }
-                Some(old) if !says_the_same(&old.release, &release) => {
+                Some(old) if !says_the_same(&old.release, release) => {
                     changes.changed += 1;
                     gone.push(format!("-{name}"));
                     come.push(name);
-                    changes.replace.push(release);
+                    changes.replace.push(place);
                 }
                 // Only its place has changed.
-                Some(old) if old.release != release => changes.replace.push(release),
+                Some(old) if old.release != *release => changes.replace.push(place),
                 Some(_) => {}
             }
         }
@@ -71,12 +84,34 @@ impl Changes {
         }
         changes.line = gone;
         changes.line.append(&mut come);
-        changes
+        if let (true, false, Some(first)) =
+            (changes.line.is_empty(), changes.is_empty(), live.first())
+        {
+            // Only the order has changed; a client has to hear that there is another digest.
+            changes.line = vec![format!("-{}", first.identity), first.identity.to_string()];
+        }
+        Self { live, ..changes }
+    }
+
+    /// In the order of keys, which is the order on disk.
+    pub(crate) fn inserted(&self) -> Vec<&Release> {
+        let mut all: Vec<_> =
+            self.insert.iter().filter_map(|place| self.live.get(*place)).collect();
+        all.sort_by(|one, other| key(one).cmp(&key(other)));
+        all
+    }
+
+    pub(crate) fn replaced(&self) -> impl Iterator<Item = &Release> {
+        self.replace.iter().filter_map(|place| self.live.get(*place))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.insert.is_empty() && self.replace.is_empty() && self.yank.is_empty()
     }
+}
+
+fn key(release: &Release) -> (&str, &str) {
+    (release.identity.number.as_str(), release.identity.platform.as_str())
 }
 
 fn says_the_same(one: &Release, other: &Release) -> bool {
@@ -138,12 +173,12 @@ mod tests {
         let mut all = stored.to_vec();
         for row in &mut all {
             row.is_yanked |= changes.yank.contains(&row.release.identity);
-            let new = changes.replace.iter().find(|it| it.identity == row.release.identity);
+            let new = changes.replaced().find(|it| it.identity == row.release.identity);
             if let Some(new) = new {
                 *row = StoredRelease { release: new.clone(), is_yanked: false };
             }
         }
-        let new = changes.insert.iter().cloned();
+        let new = changes.inserted().into_iter().cloned();
         all.extend(new.map(|release| StoredRelease { release, is_yanked: false }));
         all
     }
@@ -155,11 +190,11 @@ mod tests {
         (applied(stored, &changes), changes)
     }
 
-    fn live(stored: &[StoredRelease]) -> Vec<(String, u8)> {
+    fn live(stored: &[StoredRelease]) -> Vec<Release> {
         let mut live: Vec<_> =
             stored.iter().filter(|it| !it.is_yanked).map(|it| it.release.clone()).collect();
         live.sort_by(Release::order);
-        live.into_iter().map(|it| (it.identity.to_string(), it.checksum.0[0])).collect()
+        live
     }
 
     #[test]
@@ -172,6 +207,16 @@ mod tests {
         // What was yanked may come back.
         let (_, third) = step(&stored, &[(1, 1), (2, 1), (3, 9), (4, 1)]);
         assert_eq!(third.line, ["2"]);
+    }
+
+    #[test]
+    fn another_order_is_told_by_one_release_that_goes_and_comes() {
+        let (stored, _) = step(&[], &[(1, 1), (2, 1)]);
+        let (_, changes) = step(&stored, &[(2, 1), (1, 1)]);
+        assert_eq!(
+            (&changes.line[..], changes.changed),
+            (&["-2".to_owned(), "2".to_owned()][..], 0)
+        );
     }
 
     #[test]
@@ -191,10 +236,15 @@ mod tests {
             for mut wanted in steps {
                 let mut seen = Vec::new();
                 wanted.retain(|(number, _)| !seen.contains(number) && { seen.push(*number); true });
-                stored = step(&stored, &wanted).0;
+                let (next, changes) = step(&stored, &wanted);
+                stored = next;
+                let live = live(&stored);
+                prop_assert_eq!(&changes.live, &live);
+                let seen: Vec<_> =
+                    live.iter().map(|it| (it.identity.to_string(), it.checksum.0[0])).collect();
                 let expected: Vec<_> =
                     wanted.iter().map(|(number, sum)| (number.to_string(), *sum)).collect();
-                prop_assert_eq!(live(&stored), expected);
+                prop_assert_eq!(seen, expected);
             }
         }
     }

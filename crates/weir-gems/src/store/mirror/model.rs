@@ -182,6 +182,22 @@ impl Applied {
 }
 
 impl Refusal {
+    const ALL: [Self; 4] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed];
+
+    /// As stores keep it.
+    pub(crate) const fn number(self) -> i64 {
+        match self {
+            Self::Policy => 1,
+            Self::Local => 2,
+            Self::Bound => 3,
+            Self::Shadowed => 4,
+        }
+    }
+
+    pub(crate) fn of_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|refusal| refusal.number() == number)
+    }
+
     /// For lists and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

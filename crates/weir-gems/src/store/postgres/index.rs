@@ -149,7 +149,7 @@ pub(super) async fn rebaseline(
     write_names(transaction).await
 }
 
-async fn write_names(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+pub(super) async fn write_names(transaction: &Transaction<'_>) -> Result<(), StoreError> {
     let mut text = Writing::begin(transaction, TextKind::Names).await?;
     text.append(|text| text.push_str(names::HEADER)).await?;
     let statement = transaction

@@ -18,7 +18,7 @@ struct Cuts<'a> {
 }
 
 /// Joins each cut with its release; of several the first.
-const RELEASE_OF_CUT: &str = "FROM unnest($1::text[], $2::text[], $3::text[])
+pub(super) const RELEASE_OF_CUT: &str = "FROM unnest($1::text[], $2::text[], $3::text[])
      WITH ORDINALITY AS cut (name, number, platform, place)
      JOIN gems ON gems.name = cut.name
      JOIN releases ON releases.gem = gems.id AND releases.number = cut.number
@@ -37,7 +37,11 @@ impl<'a> Cuts<'a> {
     }
 }
 
-async fn first(lease: &Lease, full_name: &str, sql: &str) -> Result<Option<Row>, StoreError> {
+pub(super) async fn first(
+    lease: &Lease,
+    full_name: &str,
+    sql: &str,
+) -> Result<Option<Row>, StoreError> {
     let columns = Cuts::of(cuts(full_name));
     let statement = lease.prepare_cached(sql).await?;
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =

@@ -1,18 +1,20 @@
 //! Who may use a connection, and for how long.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use deadpool_postgres::{
     ClientWrapper, Manager, ManagerConfig, Object, Pool as Connections, RecyclingMethod, Runtime,
-    Timeouts,
+    Timeouts, Transaction,
 };
 use tokio::time::error::Elapsed;
+use tokio_postgres::{Error, IsolationLevel};
 use weir_base::clock::Clock;
 
 use super::connect::{Connector, config};
 use super::failure;
 use super::metrics::{Counted, Limit, PostgresMetrics};
-use super::settings::{PostgresLimits, PostgresSettings};
+use super::settings::{PostgresLimits, PostgresSettings, for_server};
 use crate::store::StoreError;
 
 #[derive(Debug)]
@@ -99,6 +101,15 @@ impl Pool {
 }
 
 impl Lease {
+    /// A transaction that sees one state, whose statements may take so long.
+    pub(super) async fn snapshot(&mut self, time: Duration) -> Result<Transaction<'_>, Error> {
+        let snapshot = self.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+        let snapshot = snapshot.read_only(true).start().await?;
+        let time = for_server(time);
+        snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
+        Ok(snapshot)
+    }
+
     /// Closes it, for nobody knows what state it is in.
     pub(super) fn close(self) {
         drop(Object::take(self.object));

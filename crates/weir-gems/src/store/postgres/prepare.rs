@@ -12,9 +12,10 @@ use super::{SchemaName, index};
 use crate::store::StoreError;
 
 /// What makes format N out of format N - 1. A step that was released never changes.
-const STEPS: [(&str, &str); 2] = [
+const STEPS: [(&str, &str); 3] = [
     ("V1__gems", include_str!("migrations/V1__gems.sql")),
     ("V2__webhooks", include_str!("migrations/V2__webhooks.sql")),
+    ("V3__mirror", include_str!("migrations/V3__mirror.sql")),
 ];
 /// Where is written which of them were taken.
 const TABLE: &str = "formats";

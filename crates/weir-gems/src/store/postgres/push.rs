@@ -7,7 +7,7 @@ use weir_base::clock::Timestamp;
 
 use super::metrics::Limit;
 use super::rows::digest;
-use super::{Inner, index, locate, rows, webhook_rows};
+use super::{Inner, index, locate, mirror, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
@@ -47,6 +47,9 @@ async fn add(
     let full_name = format!("{name}-{}", release.identity);
     if let Some(other) = locate::other(transaction, name.as_str(), &full_name).await? {
         return Err(Conflict::FullName { full_name, other }.into());
+    }
+    if let Some(upstream) = mirror::origin_of(transaction, name.as_str()).await? {
+        return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
     }
     let (gem, lookalikes) = match rows::gem(transaction, name.as_str()).await? {
         Some(gem) => (gem, Vec::new()),

@@ -1,6 +1,7 @@
 //! Gems and releases as rows.
 
 use deadpool_postgres::Transaction;
+use hashbrown::HashMap;
 use tokio_postgres::{Error, Row};
 use weir_base::clock::Timestamp;
 
@@ -45,6 +46,33 @@ pub(super) async fn gem(
     let statement = transaction.prepare_cached("SELECT id, live FROM gems WHERE name = $1").await?;
     let row = transaction.query_opt(&statement, &[&name]).await?;
     row.map(|row| Ok(Gem { id: row.try_get(0)?, live: row.try_get(1)? })).transpose()
+}
+
+/// A gem that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownGem {
+    pub(super) gem: Gem,
+    /// The upstream that it came from; None: it was pushed or imported here.
+    pub(super) origin: Option<i64>,
+}
+
+/// Those of the names that are gems.
+pub(super) async fn gems(
+    transaction: &Transaction<'_>,
+    names: &[&str],
+) -> Result<HashMap<String, KnownGem>, StoreError> {
+    let statement = transaction
+        .prepare_cached(
+            "SELECT name, id, live, upstream FROM gems LEFT JOIN origins ON origins.gem = gems.id
+             WHERE name = ANY($1)",
+        )
+        .await?;
+    let mut known = HashMap::new();
+    for row in transaction.query(&statement, &[&names]).await? {
+        let gem = Gem { id: row.try_get(1)?, live: row.try_get(2)? };
+        known.insert(row.try_get(0)?, KnownGem { gem, origin: row.try_get(3)? });
+    }
+    Ok(known)
 }
 
 pub(super) async fn add_gem(

@@ -37,10 +37,11 @@ pub struct PostgresLimits {
     pub connect_timeout: Duration,
     /// How long a read may take: 503, and its connection is closed.
     pub query_timeout: Duration,
-    /// How long reading the whole of `/versions` may take, which a process does once.
+    /// How long reading the whole of `/versions` may take, which a process does once, or all names
+    /// of an upstream.
     pub text_timeout: Duration,
     /// How long a push or a yank may take, with its wait for others that write; also one batch of
-    /// an import.
+    /// an import or of what is mirrored.
     pub write_timeout: Duration,
     /// How long a new baseline, a check of the whole store or a new format may take.
     pub maintenance_timeout: Duration,

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
-use tokio_postgres::IsolationLevel;
 use tokio_postgres::types::ToSql;
 use tokio_stream::StreamExt;
 
 use super::pool::Lease;
 use super::rows::digest;
-use super::settings::for_server;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
 use crate::store::{StoreError, TextKind};
@@ -153,10 +151,7 @@ pub(super) async fn fresh(
     known: &Text,
     time: Duration,
 ) -> Result<Text, StoreError> {
-    let snapshot = lease.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
-    let snapshot = snapshot.read_only(true).start().await?;
-    let time = for_server(time);
-    snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
+    let snapshot = lease.snapshot(time).await?;
     let statement = snapshot
         .prepare_cached("SELECT generation, length, md5, sha256 FROM texts WHERE kind = $1")
         .await?;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
 use tokio::time::timeout;
-use tokio_postgres::{IsolationLevel, Row};
+use tokio_postgres::Row;
 use tokio_stream::StreamExt;
 use weir_base::clock::Timestamp;
 
 use super::index::Replacing;
 use super::metrics::Limit;
 use super::rows::{self, RELEASE, digest};
-use super::settings::for_server;
 use super::text_rows::number;
 use super::{Inner, index};
 use crate::index::digest::Digests;
@@ -34,14 +33,8 @@ pub(super) async fn verify(
         Repair::Leave => {
             let time = inner.pool.limits.maintenance_timeout;
             let mut lease = inner.lease().await?;
-            let checked = timeout(time, async {
-                let snapshot = lease.build_transaction().read_only(true);
-                let snapshot = snapshot.isolation_level(IsolationLevel::RepeatableRead);
-                let snapshot = snapshot.start().await?;
-                let time = for_server(time);
-                snapshot.batch_execute(&format!("SET LOCAL statement_timeout = {time}")).await?;
-                run(&snapshot, Repair::Leave).await
-            });
+            let checked =
+                timeout(time, async { run(&lease.snapshot(time).await?, Repair::Leave).await });
             let checked = checked.await;
             inner.pool.settle(lease, Limit::Maintenance, checked)
         }

@@ -1,11 +1,10 @@
 //! The side of webhooks of the store in Postgres.
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
 use super::metrics::Limit;
-use super::{PostgresStore, webhook_rows as rows};
+use super::{PostgresStore, ask, webhook_rows as rows};
 use crate::store::StoreError;
 use crate::store::webhooks::{Claim, Claimed, EndpointState, Settled, WebhookStore};
 
@@ -22,10 +21,7 @@ impl WebhookStore for PostgresStore {
     }
 
     async fn webhook_endpoints(&self) -> Result<Vec<EndpointState>, StoreError> {
-        let pool = &self.0.pool;
-        let lease = self.0.lease().await?;
-        let states = timeout(pool.limits.query_timeout, rows::endpoints(&lease)).await;
-        pool.settle(lease, Limit::Query, states)
+        ask!(self, rows::endpoints)
     }
 
     async fn claim_webhooks(

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Inner;
@@ -15,10 +16,44 @@ use super::pool::Lease;
 use super::settings::for_server;
 use crate::store::StoreError;
 
-/// "weir", with the number of what is locked. Beside it the schema is in the lock.
-const WRITE_LOCK: i32 = 0x7765_6901;
 /// How soon is asked again what became of a commit.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// What is written one at a time. Nobody takes two turns, so nobody waits for who waits for him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Gems and all about them.
+    Gems,
+    /// Webhooks that have come: they are answered when they are on disk, and don't wait for an
+    /// import, nor for what is mirrored.
+    Hooks,
+}
+
+/// tokio's: held while a write waits for Postgres.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    gems: Mutex<()>,
+    hooks: Mutex<()>,
+}
+
+impl Turn {
+    /// "weir", with the number of what is locked. Beside it the schema is in the lock.
+    const fn lock(self) -> i32 {
+        match self {
+            Self::Gems => 0x7765_6901,
+            Self::Hooks => 0x7765_6902,
+        }
+    }
+}
+
+impl Turns {
+    async fn take(&self, turn: Turn) -> MutexGuard<'_, ()> {
+        match turn {
+            Turn::Gems => self.gems.lock().await,
+            Turn::Hooks => self.hooks.lock().await,
+        }
+    }
+}
 
 impl Inner {
     /// Runs `work` in one transaction, which is on disk when this returns. It goes on to its end
@@ -29,25 +64,51 @@ impl Inner {
         E: From<StoreError> + From<tokio_postgres::Error> + Send + 'static,
         W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>> + Send + 'static,
     {
+        self.write_in_turn(Turn::Gems, limit, work).await
+    }
+
+    /// The same, of the inbox of webhooks and nothing else.
+    pub(super) async fn write_hooks<T, W>(self: &Arc<Self>, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        self.write_in_turn(Turn::Hooks, Limit::Write, work).await
+    }
+
+    async fn write_in_turn<T, E, W>(
+        self: &Arc<Self>,
+        turn: Turn,
+        limit: Limit,
+        work: W,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + From<tokio_postgres::Error> + Send + 'static,
+        W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>> + Send + 'static,
+    {
         let inner = Arc::clone(self);
-        let done = self.io.spawn(async move { inner.write_here(limit, work).await });
+        let done = self.io.spawn(async move { inner.write_here(turn, limit, work).await });
         done.await.unwrap_or_else(|error| Err(StoreError::Abandoned(error.to_string()).into()))
     }
 
-    async fn write_here<T, E, W>(self: Arc<Self>, limit: Limit, work: W) -> Result<T, E>
+    async fn write_here<T, E, W>(self: Arc<Self>, turn: Turn, limit: Limit, work: W) -> Result<T, E>
     where
         E: From<StoreError> + From<tokio_postgres::Error>,
         W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
     {
         let time = self.time(limit);
         let deadline = Instant::now() + time;
-        let Ok(_turn) = timeout_at(deadline, self.writing.lock()).await else {
+        let Ok(_turn) = timeout_at(deadline, self.turns.take(turn)).await else {
             self.pool.metrics.limit_hit(limit);
             return Err(StoreError::Busy { limit: limit.setting() }.into());
         };
         let mut lease = self.lease().await?;
         let is_committing = AtomicBool::new(false);
-        let done = timeout_at(deadline, transact(&mut lease, time, &is_committing, work)).await;
+        let transaction = transact(&mut lease, turn, time, &is_committing, work);
+        let done = timeout_at(deadline, transaction).await;
         if done.is_err() && is_committing.load(Ordering::Relaxed) {
             lease.close();
             self.pool.metrics.limit_hit(limit);
@@ -102,6 +163,7 @@ impl Inner {
 
 async fn transact<T, E, W>(
     lease: &mut Lease,
+    turn: Turn,
     time: Duration,
     is_committing: &AtomicBool,
     work: W,
@@ -111,12 +173,12 @@ where
     W: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, E>>,
 {
     let transaction = lease.transaction().await?;
-    let time = for_server(time);
+    let (time, lock) = (for_server(time), turn.lock());
     // Each statement behind the lock sees what was committed before it was given.
     let begin = format!(
         "SET LOCAL statement_timeout = {time}; SET LOCAL lock_timeout = {time};
          SET LOCAL idle_in_transaction_session_timeout = {time};
-         SELECT pg_advisory_xact_lock({WRITE_LOCK}, hashtext(current_schema()))"
+         SELECT pg_advisory_xact_lock({lock}, hashtext(current_schema()))"
     );
     transaction.batch_execute(&begin).await?;
     let done = work(&transaction).await?;

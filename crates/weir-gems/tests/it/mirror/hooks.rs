@@ -19,12 +19,12 @@ use super::{Replica, SECRET, Setup, assert_same};
 use crate::http::Index;
 use crate::store::{NOW, identity, new, release};
 
-const ADD: &str = "/api/v1/add_spec.json";
+pub(super) const ADD: &str = "/api/v1/add_spec.json";
 const REMOVE: &str = "/api/v1/remove_spec.json";
 const RUBYGEMS: &str = "/api/v1/hooks/rubygems";
 
 /// As the Bundler API gets it.
-fn spec(name: &str, version: &str, token: &str) -> String {
+pub(super) fn spec(name: &str, version: &str, token: &str) -> String {
     let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
     format!(
         "{{\"name\":\"{name}\",\"version\":\"{number}\",\"platform\":\"{platform}\",\
@@ -42,7 +42,7 @@ fn signed(name: &str, version: &str, secret: &str) -> (String, String) {
     (hex::encode(Sha256::digest(format!("{name}{number}{secret}"))), body)
 }
 
-fn token() -> String {
+pub(super) fn token() -> String {
     format!("{SECRET} one")
 }
 

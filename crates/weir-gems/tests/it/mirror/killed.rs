@@ -15,7 +15,8 @@ use weir_gems::store::{SqliteStore, Store};
 use super::origin::Origin;
 use super::scripted::Scripted;
 use super::{Replica, Setup, assert_same};
-use crate::store::{NOW, identity, new};
+use crate::http::Index;
+use crate::store::{NOW, identity, new, postgres_at, postgres_place};
 
 /// Drops a look when it has reported so often, or lets it end; answers whether it was dropped.
 async fn cut_after(mirror: &Mirror<SqliteStore>, scope: Scope, reports: u32) -> bool {
@@ -90,17 +91,27 @@ async fn what_was_applied_is_not_fetched_again() {
     assert_eq!(replica.state().await.upstreams[0].counts.pending, 0);
 }
 
-const FOLDER: &str = "WEIR_GEMS_MIRROR_KILLED_FOLDER";
 const UPSTREAM: &str = "WEIR_GEMS_MIRROR_KILLED_UPSTREAM";
+/// One of these: a folder, or a URL and a schema.
+const FOLDER: &str = "WEIR_GEMS_MIRROR_KILLED_FOLDER";
+const DATABASE: &str = "WEIR_GEMS_MIRROR_KILLED_DATABASE";
 const KILLS: u32 = 6;
 
-/// Not a test by itself: the process that is killed. Says how far it is.
+/// Not a test by itself: the process that is killed.
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "this is how the parent names its folder")]
+#[expect(clippy::disallowed_methods, reason = "this is how the parent names its store")]
 async fn child() {
-    let (Ok(folder), Ok(url)) = (std::env::var(FOLDER), std::env::var(UPSTREAM)) else { return };
-    let index = crate::http::Index::at(Path::new(&folder));
-    let replica = Setup::new(&[("one", &url)]).start_on(index);
+    let Ok(url) = std::env::var(UPSTREAM) else { return };
+    let setup = Setup::new(&[("one", &url)]);
+    match (std::env::var(FOLDER), std::env::var(DATABASE)) {
+        (Ok(folder), _) => work(setup.start_on(Index::at(Path::new(&folder)))).await,
+        (_, Ok(address)) => work(setup.start_on(Index::on(postgres_at(&address)).await)).await,
+        _ => panic!("no store is named"),
+    }
+}
+
+/// Says how far it is.
+async fn work(replica: Replica<impl MirrorStore>) {
     let report = |progress| println!("at {progress:?}");
     for _ in 0..100 {
         for scope in [Scope::Changes, Scope::Everything] {
@@ -111,10 +122,10 @@ async fn child() {
 }
 
 /// Kills a child when it has said so much.
-fn kill_after(folder: &Path, url: &str, lines: u32) {
+fn kill_after((variable, store): (&str, &str), url: &str, lines: u32) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "mirror::killed::child", "--nocapture"])
-        .envs([(FOLDER, folder.to_str().unwrap()), (UPSTREAM, url)])
+        .envs([(variable, store), (UPSTREAM, url)])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -131,23 +142,37 @@ fn kill_after(folder: &Path, url: &str, lines: u32) {
 
 #[tokio::test]
 async fn a_process_that_is_killed_leaves_nothing_half_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().to_str().unwrap();
+    survives_kills((FOLDER, store), async || Index::at(folder.path())).await;
+}
+
+#[tokio::test]
+async fn nor_does_it_in_postgres() {
+    let Some(place) = postgres_place() else { return };
+    let store = place.address();
+    survives_kills((DATABASE, &store), async || Index::on(place.store()).await).await;
+}
+
+async fn survives_kills<S: MirrorStore>(
+    (variable, store): (&'static str, &str),
+    open: impl AsyncFn() -> Index<S>,
+) {
     let origin = Origin::start().await;
-    let url = origin.url();
     let mut random = fastrand::Rng::with_seed(11);
-    let mut index = crate::http::Index::new().await;
     for kill in 0..KILLS {
         for number in 0..40 {
             let name = format!("gem-{number}");
             origin.store().push(new(&name, &format!("{kill}.0")), NOW).await.unwrap();
         }
-        let folder = index.folder().to_owned();
-        let (twin, lines) = (url.clone(), random.u32(2..16));
+        let (store, url, lines) = (store.to_owned(), origin.url(), random.u32(2..16));
         // The origin answers on threads of its own.
-        tokio::task::spawn_blocking(move || kill_after(&folder, &twin, lines)).await.unwrap();
-        index = index.opened_again();
-        crate::store::assert_consistent(index.gems.store()).await;
+        let killing =
+            tokio::task::spawn_blocking(move || kill_after((variable, &store), &url, lines));
+        killing.await.unwrap();
+        crate::store::assert_consistent(open().await.gems.store()).await;
     }
-    let replica = Setup::new(&[("one", &url)]).start_on(index);
+    let replica = Setup::new(&[("one", &origin.url())]).start_on(open().await);
     replica.sync().await;
     assert_same(&replica, origin.store()).await;
 }

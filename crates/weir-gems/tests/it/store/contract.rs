@@ -1,5 +1,6 @@
 //! What every store promises. A store's test makes an empty one for each of these.
 
+pub(crate) mod mirror;
 pub(crate) mod webhooks;
 
 use std::time::Duration;

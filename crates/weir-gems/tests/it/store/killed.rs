@@ -9,8 +9,8 @@ use weir_gems::store::webhooks::{Change, Claim, WebhookStore};
 use weir_gems::store::{ImportedGem, SqliteSettings, SqliteStore, Store};
 
 use super::contract::assert_consistent;
-use super::postgres::{self, Place};
-use super::{NOW, identity, new, release};
+use super::postgres::Place;
+use super::{NOW, identity, new, postgres_at, release};
 use crate::client::versions_of_info;
 
 /// Where the child's store is: a folder, or a URL and a schema.
@@ -32,9 +32,9 @@ fn sqlite(folder: PathBuf) -> SqliteStore {
 #[expect(clippy::disallowed_methods, reason = "this is how the parent names its store")]
 async fn child() {
     let Ok(target) = std::env::var(TARGET) else { return };
-    match target.split_once(' ') {
-        None => work(sqlite(target.into())).await,
-        Some((url, schema)) => work(postgres::open(&postgres::settings(url, schema))).await,
+    match target.contains(' ') {
+        false => work(sqlite(target.into())).await,
+        true => work(postgres_at(&target)).await,
     }
 }
 
@@ -116,8 +116,7 @@ async fn what_was_acknowledged_survives_kills() {
 #[tokio::test]
 async fn what_postgres_acknowledged_survives_kills_of_weir() {
     let Some(place) = Place::new() else { return };
-    let (url, schema) = place.address();
-    survives_kills(&format!("{url} {schema}"), || place.store()).await;
+    survives_kills(&place.address(), || place.store()).await;
 }
 
 async fn survives_kills<S: WebhookStore>(target: &str, open: impl Fn() -> S) {

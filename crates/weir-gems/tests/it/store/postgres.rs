@@ -1,6 +1,7 @@
 //! The store in Postgres: the suite, and what only it can do wrong.
 
 mod failing;
+mod mirrored;
 mod proxy;
 mod server;
 
@@ -38,9 +39,9 @@ impl Place {
         settings
     }
 
-    /// What another process needs to open the same.
-    pub(super) fn address(&self) -> (String, &str) {
-        (self.server.url(), &self.schema)
+    /// What another process needs to open the same: a URL and a schema.
+    pub(crate) fn address(&self) -> String {
+        format!("{} {}", self.server.url(), self.schema)
     }
 
     pub(crate) fn store(&self) -> PostgresStore {

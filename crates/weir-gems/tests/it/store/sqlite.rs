@@ -5,34 +5,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use weir_gems::store::{Repair, SqliteStore, Store, StoreError, TextKind};
 
-use super::contract::assert_consistent;
-use super::{NOW, identity, mirror, model, new, settings, sqlite};
+use super::contract::{assert_consistent, mirror};
+use super::{NOW, identity, model, new, settings, sqlite};
 
 suite!(|| Some(sqlite()));
-
-macro_rules! mirror_suite {
-    ($($name:ident)*) => { $(
-        #[tokio::test]
-        async fn $name() {
-            let (_folder, store) = sqlite();
-            mirror::$name(store).await;
-        }
-    )* };
-}
-
-mirror_suite! {
-    what_is_noted_is_work_until_it_is_applied
-    digests_are_of_what_is_noted
-    a_gem_becomes_what_its_upstream_says
-    what_is_local_is_never_touched
-    a_mirrored_name_is_not_pushed_to
-    no_mirrored_release_takes_anothers_file
-    what_is_refused_is_no_work_until_it_is_reconsidered
-    a_name_changes_hands_whole
-    origins_and_missing_files_come_in_pages
-    a_kept_file_belongs_to_its_checksum
-    hooks_wait_in_their_order
-}
 
 #[tokio::test]
 async fn whatever_is_mirrored_a_client_that_fetches_tails_knows_it() {

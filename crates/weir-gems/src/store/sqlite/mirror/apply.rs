@@ -1,10 +1,12 @@
 //! Gems become what an upstream says they are, some in each transaction, and the index with them.
 
+use std::fmt::Display;
+
 use hashbrown::HashSet;
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
-use super::changed::{clashes, key, replace, stored, yank};
+use super::changed::{clashes, replace, stored, yank};
 use super::upstreams::{id_or_new, origin};
 use crate::index::{names, versions};
 use crate::name::GemName;
@@ -42,7 +44,7 @@ pub(super) fn disown(
             continue;
         }
         let live = rows::releases(connection, gem.id)?;
-        let line = live.iter().map(|release| format!("-{}", release.identity)).collect();
+        let line = live.iter().map(|release| format!("-{}", release.identity));
         for sql in [
             "DELETE FROM releases WHERE gem = ?1",
             "DELETE FROM specifications WHERE gem = ?1",
@@ -50,7 +52,7 @@ pub(super) fn disown(
         ] {
             connection.prepare_cached(sql)?.execute([gem.id])?;
         }
-        work.index(gem, name.as_str(), line)?;
+        work.index(gem, name.as_str(), line, &[])?;
     }
     work.finish().map(drop)
 }
@@ -122,25 +124,21 @@ impl<'a> Work<'a> {
     ) -> Result<(), StoreError> {
         let stored = stored(self.connection, gem.id)?;
         let wanted = self.without_clashes(name, &stored, wanted)?;
-        let mut changes = Changes::between(&stored, wanted, self.now);
+        let changes = Changes::between(&stored, wanted, self.now);
         if changes.is_empty() {
             return Ok(());
         }
-        self.done.added += changes.insert.len() as u64;
-        self.done.yanked += changes.yank.len() as u64;
-        self.done.changed += changes.changed;
-        // Inserted in the order of the key, which is the order on disk.
-        changes.insert.sort_by(|one, other| key(&one.identity).cmp(&key(&other.identity)));
-        for release in &changes.insert {
+        self.done.count(&changes);
+        for release in changes.inserted() {
             rows::add_release(self.connection, gem.id, release, None)?;
         }
-        for release in &changes.replace {
+        for release in changes.replaced() {
             replace(self.connection, gem.id, release)?;
         }
         for identity in &changes.yank {
             yank(self.connection, gem.id, identity, self.now)?;
         }
-        self.index(gem, name.as_str(), changes.line)
+        self.index(gem, name.as_str(), &changes.line, &changes.live)
     }
 
     /// Leaves out new releases whose file would be that of another gem's release: what is here
@@ -173,15 +171,11 @@ impl<'a> Work<'a> {
         &mut self,
         gem: rows::Gem,
         name: &str,
-        mut line: Vec<String>,
+        line: impl IntoIterator<Item = impl Display>,
+        releases: &[Release],
     ) -> Result<(), StoreError> {
-        let releases = rows::releases(self.connection, gem.id)?;
-        let derived = Derived::of(&releases);
+        let derived = Derived::of(releases);
         derived.store(self.connection, gem.id, releases.len())?;
-        if let (true, Some(first)) = (line.is_empty(), releases.first()) {
-            // Only the order has changed; a client has to hear that there is another digest.
-            line = vec![format!("-{}", first.identity), first.identity.to_string()];
-        }
         self.versions.append(|text| {
             versions::write_gem(text, name, line, derived.digests.md5);
         })?;

@@ -11,7 +11,7 @@ use crate::store::mirror::StoredRelease;
 use crate::store::sqlite::locate::exists;
 use crate::store::sqlite::rows::{self, RELEASE, Time};
 
-pub(super) fn key(identity: &Identity) -> (&str, &str) {
+fn key(identity: &Identity) -> (&str, &str) {
     (identity.number.as_str(), identity.platform.as_str())
 }
 

@@ -28,25 +28,14 @@ const REFUSAL: &str = "SELECT refusal FROM upstreams
 
 impl ToSql for Refusal {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let number: i64 = match self {
-            Self::Policy => 1,
-            Self::Local => 2,
-            Self::Bound => 3,
-            Self::Shadowed => 4,
-        };
-        Ok(number.into())
+        Ok(self.number().into())
     }
 }
 
 impl FromSql for Refusal {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        match value.as_i64()? {
-            1 => Ok(Self::Policy),
-            2 => Ok(Self::Local),
-            3 => Ok(Self::Bound),
-            4 => Ok(Self::Shadowed),
-            other => Err(FromSqlError::OutOfRange(other)),
-        }
+        let number = value.as_i64()?;
+        Self::of_number(number).ok_or(FromSqlError::OutOfRange(number))
     }
 }
 

@@ -23,17 +23,17 @@ use crate::store::{NOW, identity, new};
 const SOON: Duration = Duration::from_millis(300);
 
 /// A store behind a proxy, and another one that is not.
-struct Behind {
-    proxy: Proxy,
-    store: PostgresStore,
-    direct: PostgresStore,
+pub(super) struct Behind {
+    pub(super) proxy: Proxy,
+    pub(super) store: PostgresStore,
+    pub(super) direct: PostgresStore,
     registry: Registry,
     /// Locks are taken by it.
     place: Place,
 }
 
 impl Behind {
-    async fn with(limits: PostgresLimits) -> Option<Self> {
+    pub(super) async fn with(limits: PostgresLimits) -> Option<Self> {
         let place = Place::new()?;
         let proxy = Proxy::to(place.server.port).await;
         let url = format!("postgres://weir@127.0.0.1:{}/postgres", proxy.port);

@@ -11,9 +11,9 @@ use weir_gems::store::mirror::{
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
-use super::contract::assert_consistent;
-use super::{NOW, identity, new, release};
+use super::assert_consistent;
 use crate::client::{read_names, read_versions, versions_of_info};
+use crate::store::{NOW, identity, new, release};
 
 fn name(text: &str) -> GemName {
     text.parse().unwrap()
@@ -64,7 +64,7 @@ async fn versions(store: &impl Store, name: &str) -> Vec<String> {
     info.map(|info| versions_of_info(&info.content)).unwrap_or_default()
 }
 
-pub(super) async fn what_is_noted_is_work_until_it_is_applied(store: impl MirrorStore) {
+pub(crate) async fn what_is_noted_is_work_until_it_is_applied(store: impl MirrorStore) {
     assert_eq!(store.position("one").await.unwrap(), None);
     let names = vec![noted("b", 1), noted("a", 1), noted("c", 1)];
     store.note("one", names.clone(), None).await.unwrap();
@@ -90,7 +90,7 @@ pub(super) async fn what_is_noted_is_work_until_it_is_applied(store: impl Mirror
     assert_consistent(&store).await;
 }
 
-pub(super) async fn digests_are_of_what_is_noted(store: impl MirrorStore) {
+pub(crate) async fn digests_are_of_what_is_noted(store: impl MirrorStore) {
     store.note("one", vec![noted("aa", 1), noted("ab", 2), noted("a", 3)], None).await.unwrap();
     store.note("one", vec![noted("aa", 4), gone("ab")], None).await.unwrap();
     store.note("two", vec![noted("aa", 9)], None).await.unwrap();
@@ -106,7 +106,7 @@ pub(super) async fn digests_are_of_what_is_noted(store: impl MirrorStore) {
     assert_eq!(store.noted_digests("three").await.unwrap(), []);
 }
 
-pub(super) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore) {
+pub(crate) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["2.0", "1.0", "1.0-java"])).await;
     assert_eq!(versions(&store, "shop").await, ["2.0", "1.0", "1.0-java"]);
     mirror(&store, "one", gem("shop", 2, &["2.0", "1.0-java", "3.0"])).await;
@@ -136,7 +136,7 @@ pub(super) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore
     assert_consistent(&store).await;
 }
 
-pub(super) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
+pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     let imported = ImportedGem { name: name("imported"), releases: releases(&["1.0"]) };
     store.import([imported].into_iter(), NOW).await.unwrap();
@@ -160,7 +160,7 @@ pub(super) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
-pub(super) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
+pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     let refused = store.push(new("shop", "99.0"), NOW).await;
     let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream })) = refused else {
@@ -183,7 +183,7 @@ pub(super) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
-pub(super) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorStore) {
+pub(crate) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorStore) {
     store.push(new("a-1.0", "1.0"), NOW).await.unwrap();
     store.note("one", vec![noted("a", 1)], None).await.unwrap();
     let applied = store.apply("one", vec![gem("a", 1, &["1.0-1.0", "2.0"])], NOW).await.unwrap();
@@ -195,7 +195,63 @@ pub(super) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorSt
     assert_consistent(&store).await;
 }
 
-pub(super) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: impl MirrorStore) {
+pub(crate) async fn of_new_releases_the_first_has_the_file(store: impl MirrorStore) {
+    let gems = vec![gem("a-1.0", 1, &["1.0", "2.0"]), gem("a", 1, &["1.0-1.0", "1.0-3.0"])];
+    store.note("one", gems.iter().map(|it| it.noted.clone()).collect(), None).await.unwrap();
+    let applied = store.apply("one", gems.clone(), NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.added, applied.clashing), (2, 3, 1));
+    assert_eq!(versions(&store, "a-1.0").await, ["1.0", "2.0"]);
+    assert_eq!(versions(&store, "a").await, ["1.0-3.0"]);
+    // It stays so, in whatever order they come.
+    let again = gems.into_iter().rev().collect();
+    let applied = store.apply("one", again, NOW).await.unwrap();
+    assert_eq!((applied.added, applied.yanked, applied.clashing), (0, 0, 1));
+    assert_consistent(&store).await;
+}
+
+/// More than any store's page of anything that is small in tests.
+const MANY: usize = 1_200;
+
+pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
+    let all: Vec<_> =
+        (0..MANY).map(|number| gem(&format!("gem-{number}"), 1, &["1.0", "2.0"])).collect();
+    store.note("one", all.iter().map(|it| it.noted.clone()).collect(), None).await.unwrap();
+    let mut after = 0;
+    let mut seen = Vec::new();
+    loop {
+        let page = store.pending("one", after, MANY / 3 + 1).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.sequence;
+        seen.extend(page.into_iter().map(|it| it.noted));
+    }
+    assert_eq!(seen, all.iter().map(|it| it.noted.clone()).collect::<Vec<_>>());
+    let applied = store.apply("one", all.clone(), NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
+    assert_consistent(&store).await;
+    // Some stay, some say something else, some go, and one is not the upstream's any more.
+    store.disown(vec![name("gem-0")], NOW).await.unwrap();
+    let mut next = all;
+    for (number, gem) in next.iter_mut().enumerate() {
+        match number % 3 {
+            0 => {}
+            1 => gem.releases[0].checksum = Checksum([9; 32]),
+            _ => gem.releases.truncate(1),
+        }
+    }
+    let third = MANY as u64 / 3;
+    let applied = store.apply("one", next, NOW).await.unwrap();
+    assert_eq!((applied.refused, applied.changed, applied.yanked), (1, third, third));
+    assert_eq!(versions(&store, "gem-0").await, [""; 0]);
+    assert_eq!(versions(&store, "gem-5").await, ["1.0"]);
+    assert_consistent(&store).await;
+    // All of them at once, too.
+    let names = (0..MANY).map(|number| name(&format!("gem-{number}"))).collect();
+    store.disown(names, NOW).await.unwrap();
+    assert_eq!(store.text(TextKind::Names).await.unwrap().to_vec(), b"---\n");
+    assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: impl MirrorStore) {
     store.note("one", vec![noted("a", 1), noted("b", 1)], None).await.unwrap();
     store.note("two", vec![noted("a", 2)], None).await.unwrap();
     let all = store.pending("one", 0, 9).await.unwrap();
@@ -215,7 +271,7 @@ pub(super) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     assert_eq!(store.counts("one").await.unwrap().refused, 0);
 }
 
-pub(super) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
+pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     mirror(&store, "two", gem("shop", 1, &["1.0", "2.0"])).await;
     mirror(&store, "one", gem("shop", 2, &["2.0", "3.0"])).await;
     assert_eq!(versions(&store, "shop").await, ["2.0", "3.0"]);
@@ -228,7 +284,7 @@ pub(super) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
-pub(super) async fn origins_and_missing_files_come_in_pages(store: impl MirrorStore) {
+pub(crate) async fn origins_and_missing_files_come_in_pages(store: impl MirrorStore) {
     for text in ["a", "b", "c", "d", "e"] {
         mirror(&store, "one", gem(text, 1, &["1.0", "2.0"])).await;
     }
@@ -257,7 +313,7 @@ pub(super) async fn origins_and_missing_files_come_in_pages(store: impl MirrorSt
     }
 }
 
-pub(super) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore) {
+pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0-java"])).await;
     let release = store.mirrored("shop-1.0-java").await.unwrap().unwrap();
     assert_eq!((release.bytes, store.file("shop-1.0-java").await.unwrap()), (None, None));
@@ -284,7 +340,7 @@ pub(super) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     assert_consistent(&store).await;
 }
 
-pub(super) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
+pub(crate) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
     let hook = |version: &str, kind| NewHook {
         upstream: "one".to_owned(),
         kind,
@@ -329,7 +385,7 @@ pub(super) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
 const STEPS: usize = 30;
 const HISTORIES: u64 = 20;
 
-pub(super) async fn histories<S: MirrorStore, G>(open: impl Fn() -> (G, S)) {
+pub(crate) async fn histories<S: MirrorStore, G>(open: impl Fn() -> (G, S)) {
     for seed in 0..HISTORIES {
         let (_guard, store) = open();
         let mut random = fastrand::Rng::with_seed(seed);

@@ -1,0 +1,142 @@
+//! The side of mirrors of the store that was chosen.
+
+use weir_base::clock::Timestamp;
+
+use super::{EitherStore, ask};
+use crate::mirror::prefix::{Prefix, PrefixDigest};
+use crate::name::GemName;
+use crate::release::Identity;
+use crate::store::StoreError;
+use crate::store::mirror::{
+    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
+    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+};
+
+impl MirrorStore for EitherStore {
+    async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
+        ask!(self, position, upstream)
+    }
+
+    async fn note(
+        &self,
+        upstream: &str,
+        noted: Vec<Noted>,
+        position: Option<Position>,
+    ) -> Result<(), StoreError> {
+        ask!(self, note, upstream, noted, position)
+    }
+
+    async fn noted_digests(
+        &self,
+        upstream: &str,
+    ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
+        ask!(self, noted_digests, upstream)
+    }
+
+    async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
+        ask!(self, noted, upstream, prefix)
+    }
+
+    async fn pending(
+        &self,
+        upstream: &str,
+        after: u64,
+        names_max: usize,
+    ) -> Result<Vec<Pending>, StoreError> {
+        ask!(self, pending, upstream, after, names_max)
+    }
+
+    async fn refuse(
+        &self,
+        upstream: &str,
+        names: Vec<(GemName, Refusal)>,
+    ) -> Result<(), StoreError> {
+        ask!(self, refuse, upstream, names)
+    }
+
+    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
+        ask!(self, refusal, upstream, name)
+    }
+
+    async fn reconsider(&self) -> Result<(), StoreError> {
+        ask!(self, reconsider)
+    }
+
+    async fn refused(
+        &self,
+        upstream: &str,
+        names_max: usize,
+    ) -> Result<Vec<(String, Refusal)>, StoreError> {
+        ask!(self, refused, upstream, names_max)
+    }
+
+    async fn apply(
+        &self,
+        upstream: &str,
+        gems: Vec<MirroredGem>,
+        now: Timestamp,
+    ) -> Result<Applied, StoreError> {
+        ask!(self, apply, upstream, gems, now)
+    }
+
+    async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
+        ask!(self, origins, from, names_max)
+    }
+
+    async fn disown(&self, names: Vec<GemName>, now: Timestamp) -> Result<(), StoreError> {
+        ask!(self, disown, names, now)
+    }
+
+    async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
+        ask!(self, counts, upstream)
+    }
+
+    async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
+        ask!(self, mirrored, full_name)
+    }
+
+    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
+        ask!(self, has_release, name, identity)
+    }
+
+    async fn keep_file(
+        &self,
+        release: &MirroredRelease,
+        file: MirroredFile,
+    ) -> Result<(), StoreError> {
+        ask!(self, keep_file, release, file)
+    }
+
+    async fn missing_files(
+        &self,
+        upstream: &str,
+        from: u64,
+        releases_max: usize,
+    ) -> Result<MissingFiles, StoreError> {
+        ask!(self, missing_files, upstream, from, releases_max)
+    }
+
+    async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
+        ask!(self, take_hooks, hooks, waiting_max)
+    }
+
+    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, due_hooks, now, hooks_max)
+    }
+
+    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, next_hook)
+    }
+
+    async fn settle_hooks(
+        &self,
+        done: Vec<u64>,
+        later: Vec<(u64, Timestamp)>,
+    ) -> Result<(), StoreError> {
+        ask!(self, settle_hooks, done, later)
+    }
+
+    async fn waiting_hooks(&self) -> Result<u64, StoreError> {
+        ask!(self, waiting_hooks)
+    }
+}

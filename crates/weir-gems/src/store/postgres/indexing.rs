@@ -1,0 +1,67 @@
+//! Gems whose releases have changed, and the texts that list them, in one transaction.
+
+use std::fmt::Display;
+
+use deadpool_postgres::Transaction;
+
+use super::index::{Replacing, write_names};
+use super::rows::Gem;
+use super::text_rows::Writing;
+use crate::index::{names, versions};
+use crate::release::Release;
+use crate::store::derived::Derived;
+use crate::store::{StoreError, TextKind};
+
+pub(super) struct Indexing<'a> {
+    transaction: &'a Transaction<'a>,
+    versions: Writing<'a>,
+    names: Writing<'a>,
+    replacing: Replacing<'a>,
+    /// A name in the middle of `/names` has gone.
+    has_gone: bool,
+}
+
+impl<'a> Indexing<'a> {
+    pub(super) async fn begin(transaction: &'a Transaction<'a>) -> Result<Self, StoreError> {
+        Ok(Self {
+            transaction,
+            versions: Writing::go_on(transaction, TextKind::Versions).await?,
+            names: Writing::go_on(transaction, TextKind::Names).await?,
+            replacing: Replacing::default(),
+            has_gone: false,
+        })
+    }
+
+    /// What follows from a gem's `releases`, which are in order. `line` is what `/versions` has of
+    /// their change.
+    pub(super) async fn gem(
+        &mut self,
+        gem: Gem,
+        name: &'a str,
+        line: impl IntoIterator<Item = impl Display>,
+        releases: &[Release],
+    ) -> Result<(), StoreError> {
+        let derived = Derived::of(releases);
+        let md5 = derived.digests.md5;
+        self.replacing.add(gem.id, name, derived, releases.len());
+        self.versions.append(|text| versions::write_gem(text, name, line, md5)).await?;
+        match (gem.live, releases.len()) {
+            (0, 1..) => self.names.append(|text| names::write_line(text, name)).await,
+            (1.., 0) => {
+                self.has_gone = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn finish(self) -> Result<(), StoreError> {
+        self.replacing.write(self.transaction).await?;
+        self.versions.finish().await?;
+        self.names.finish().await?;
+        match self.has_gone {
+            true => write_names(self.transaction).await,
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a mirror keeps, in the same schema as the gems.
+//!
+//! Gems are applied some at a time, with a number of statements that does not depend on how many
+//! they are. What changes gems takes its turn with all others that do.
+
+mod apply;
+mod changed;
+mod clashes;
+mod disown;
+mod files;
+mod hooks;
+mod noted;
+mod pending;
+mod settled;
+mod upstreams;
+
+use tokio::time::timeout;
+use weir_base::clock::Timestamp;
+
+pub(super) use self::upstreams::origin_of;
+use super::metrics::Limit;
+use super::{PostgresStore, ask};
+use crate::mirror::prefix::{Prefix, PrefixDigest};
+use crate::name::GemName;
+use crate::release::Identity;
+use crate::store::StoreError;
+use crate::store::mirror::{
+    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
+    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+};
+
+impl MirrorStore for PostgresStore {
+    async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
+        ask!(self, upstreams::position, upstream)
+    }
+
+    async fn note(
+        &self,
+        upstream: &str,
+        noted: Vec<Noted>,
+        position: Option<Position>,
+    ) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        let note = self
+            .0
+            .write(Limit::Write, move |it| Box::pin(noted::note(it, upstream, noted, position)));
+        let has_doubled: bool = note.await?;
+        self.0.analyze_if(has_doubled).await
+    }
+
+    async fn noted_digests(
+        &self,
+        upstream: &str,
+    ) -> Result<Vec<(Prefix, PrefixDigest)>, StoreError> {
+        let time = self.0.pool.limits.text_timeout;
+        let mut lease = self.0.lease().await?;
+        let digests = timeout(time, noted::digests(&mut lease, upstream, time)).await;
+        self.0.pool.settle(lease, Limit::Text, digests)
+    }
+
+    async fn noted(&self, upstream: &str, prefix: Prefix) -> Result<Vec<Noted>, StoreError> {
+        ask!(self, noted::of_prefix, upstream, prefix)
+    }
+
+    async fn pending(
+        &self,
+        upstream: &str,
+        after: u64,
+        names_max: usize,
+    ) -> Result<Vec<Pending>, StoreError> {
+        ask!(self, pending::page, upstream, after, names_max)
+    }
+
+    async fn refuse(
+        &self,
+        upstream: &str,
+        names: Vec<(GemName, Refusal)>,
+    ) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.0.write(Limit::Write, move |it| Box::pin(pending::refuse(it, upstream, names))).await
+    }
+
+    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
+        ask!(self, pending::refusal, upstream, name)
+    }
+
+    async fn reconsider(&self) -> Result<(), StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(pending::reconsider(it))).await
+    }
+
+    async fn refused(
+        &self,
+        upstream: &str,
+        names_max: usize,
+    ) -> Result<Vec<(String, Refusal)>, StoreError> {
+        ask!(self, pending::refused, upstream, names_max)
+    }
+
+    async fn apply(
+        &self,
+        upstream: &str,
+        gems: Vec<MirroredGem>,
+        now: Timestamp,
+    ) -> Result<Applied, StoreError> {
+        let upstream = upstream.to_owned();
+        let apply =
+            self.0.write(Limit::Write, move |it| Box::pin(apply::apply(it, upstream, gems, now)));
+        let apply::Done { applied, has_doubled } = apply.await?;
+        self.0.analyze_if(has_doubled).await?;
+        Ok(applied)
+    }
+
+    async fn origins(&self, from: u64, names_max: usize) -> Result<Origins, StoreError> {
+        ask!(self, upstreams::origins, from, names_max)
+    }
+
+    async fn disown(&self, names: Vec<GemName>, _now: Timestamp) -> Result<(), StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(disown::disown(it, names))).await
+    }
+
+    async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
+        ask!(self, upstreams::counts, upstream)
+    }
+
+    async fn mirrored(&self, full_name: &str) -> Result<Option<MirroredRelease>, StoreError> {
+        ask!(self, files::mirrored, full_name)
+    }
+
+    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
+        ask!(self, files::has_release, name, identity)
+    }
+
+    async fn keep_file(
+        &self,
+        release: &MirroredRelease,
+        file: MirroredFile,
+    ) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.0.write(Limit::Write, move |it| Box::pin(files::keep(it, release, file))).await
+    }
+
+    async fn missing_files(
+        &self,
+        upstream: &str,
+        from: u64,
+        releases_max: usize,
+    ) -> Result<MissingFiles, StoreError> {
+        ask!(self, files::missing, upstream, from, releases_max)
+    }
+
+    async fn take_hooks(&self, hooks: Vec<NewHook>, waiting_max: u64) -> Result<Inbox, StoreError> {
+        self.0.write_hooks(move |it| Box::pin(hooks::take(it, hooks, waiting_max))).await
+    }
+
+    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, hooks::due, now, hooks_max)
+    }
+
+    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, hooks::next)
+    }
+
+    async fn settle_hooks(
+        &self,
+        done: Vec<u64>,
+        later: Vec<(u64, Timestamp)>,
+    ) -> Result<(), StoreError> {
+        self.0.write_hooks(move |it| Box::pin(hooks::settle(it, done, later))).await
+    }
+
+    async fn waiting_hooks(&self) -> Result<u64, StoreError> {
+        ask!(self, hooks::waiting)
+    }
+}

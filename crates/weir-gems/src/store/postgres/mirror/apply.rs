@@ -1,0 +1,126 @@
+//! Gems become what an upstream says they are, some in each transaction, and the index with them.
+
+use deadpool_postgres::Transaction;
+use weir_base::clock::Timestamp;
+
+use super::settled::Settled;
+use super::upstreams::{id_or_new, unsigned};
+use super::{changed, clashes};
+use crate::name::GemName;
+use crate::release::Release;
+use crate::store::StoreError;
+use crate::store::mirror::{Applied, Changes, MirroredGem, Noted, Refusal};
+use crate::store::postgres::analyze::has_doubled;
+use crate::store::postgres::columns::add_gems;
+use crate::store::postgres::indexing::Indexing;
+use crate::store::postgres::rows::{self, Gem, KnownGem};
+
+pub(super) struct Done {
+    pub(super) applied: Applied,
+    /// There are twice as many gems as at some time before.
+    pub(super) has_doubled: bool,
+}
+
+/// A gem that is taken, and the releases that its upstream has.
+pub(super) struct Taken {
+    pub(super) gem: Gem,
+    pub(super) name: GemName,
+    pub(super) wanted: Vec<Release>,
+    /// The upstream that it came from until now; None: there was no such gem.
+    origin: Option<i64>,
+}
+
+/// A gem whose releases change.
+pub(super) struct Changing {
+    pub(super) gem: Gem,
+    pub(super) name: GemName,
+    pub(super) changes: Changes,
+}
+
+pub(super) async fn apply(
+    transaction: &Transaction<'_>,
+    upstream: String,
+    gems: Vec<MirroredGem>,
+    now: Timestamp,
+) -> Result<Done, StoreError> {
+    let upstream = id_or_new(transaction, &upstream).await?;
+    let mut applied = Applied::default();
+    let mut settled = Settled::default();
+    let mut taken = take(transaction, gems, now, &mut applied, &mut settled).await?;
+    let has_doubled = own(transaction, upstream, &taken).await?;
+    let mut stored = changed::stored(transaction, &taken).await?;
+    applied.clashing = clashes::leave_out(transaction, &mut taken, &stored).await?;
+    let mut changing = Vec::new();
+    for Taken { gem, name, wanted, .. } in taken {
+        let changes = Changes::between(&stored.remove(&gem.id).unwrap_or_default(), wanted, now);
+        if !changes.is_empty() {
+            applied.count(&changes);
+            changing.push(Changing { gem, name, changes });
+        }
+    }
+    changed::write(transaction, &changing, now).await?;
+    let mut indexing = Indexing::begin(transaction).await?;
+    for Changing { gem, name, changes } in &changing {
+        indexing.gem(*gem, name.as_str(), &changes.line, &changes.live).await?;
+    }
+    indexing.finish().await?;
+    settled.write(transaction, upstream).await?;
+    Ok(Done { applied, has_doubled })
+}
+
+/// Those of the gems that are not local, each with a row.
+async fn take(
+    transaction: &Transaction<'_>,
+    mut gems: Vec<MirroredGem>,
+    now: Timestamp,
+    applied: &mut Applied,
+    settled: &mut Settled,
+) -> Result<Vec<Taken>, StoreError> {
+    let names: Vec<&str> = gems.iter().map(|it| it.noted.name.as_str()).collect();
+    let known = rows::gems(transaction, &names).await?;
+    gems.retain(|MirroredGem { noted, releases }| {
+        let known = known.get(noted.name.as_str());
+        // It may have been pushed since somebody looked.
+        let is_local = known.is_some_and(|known| known.origin.is_none());
+        settled.add(noted, is_local.then_some(Refusal::Local));
+        match is_local {
+            true => applied.refused += 1,
+            false => applied.gems += 1,
+        }
+        // What is neither here nor there is done.
+        !is_local && (known.is_some() || !releases.is_empty())
+    });
+    let new = gems.iter().map(|it| &it.noted.name);
+    let new: Vec<_> = new.filter(|name| !known.contains_key(name.as_str())).collect();
+    let added = add_gems(transaction, &new, now).await?;
+    let missing = || StoreError::Damaged("a gem was added and is not there".to_owned());
+    let rows = gems.into_iter().map(|MirroredGem { noted: Noted { name, .. }, releases }| {
+        let (gem, origin) = match known.get(name.as_str()) {
+            Some(KnownGem { gem, origin }) => (*gem, *origin),
+            None => (Gem { id: *added.get(name.as_str()).ok_or_else(missing)?, live: 0 }, None),
+        };
+        Ok(Taken { gem, name, wanted: releases, origin })
+    });
+    rows.collect()
+}
+
+/// From now on they come from this upstream. Answers whether there are twice as many gems.
+async fn own(
+    transaction: &Transaction<'_>,
+    upstream: i64,
+    taken: &[Taken],
+) -> Result<bool, StoreError> {
+    let others = taken.iter().filter(|it| it.origin != Some(upstream));
+    let gems: Vec<i64> = others.map(|it| it.gem.id).collect();
+    let statement = transaction
+        .prepare_cached(
+            "INSERT INTO origins (gem, upstream)
+             SELECT gem, $2::bigint FROM unnest($1::bigint[]) AS gem
+             ON CONFLICT (gem) DO UPDATE SET upstream = excluded.upstream",
+        )
+        .await?;
+    transaction.execute(&statement, &[&gems, &upstream]).await?;
+    let new = || taken.iter().filter(|it| it.origin.is_none()).map(|it| unsigned(it.gem.id));
+    let (first, last) = (new().min().unwrap_or_default(), new().max().unwrap_or_default());
+    Ok(has_doubled(first.saturating_sub(1), last))
+}

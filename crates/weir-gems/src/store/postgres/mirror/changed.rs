@@ -1,0 +1,111 @@
+//! Rows of releases that an upstream changes.
+
+use deadpool_postgres::Transaction;
+use hashbrown::HashMap;
+use weir_base::clock::Timestamp;
+
+use super::apply::{Changing, Taken};
+use crate::store::StoreError;
+use crate::store::mirror::StoredRelease;
+use crate::store::postgres::columns::{KeyColumns, ReleaseColumns};
+use crate::store::postgres::rows::{self, RELEASE, micros};
+
+/// All releases of gems, in the order of lines, by the gems' numbers.
+pub(super) type Stored = HashMap<i64, Vec<StoredRelease>>;
+
+pub(super) async fn stored(
+    transaction: &Transaction<'_>,
+    taken: &[Taken],
+) -> Result<Stored, StoreError> {
+    let gems: Vec<i64> = taken.iter().map(|it| it.gem.id).collect();
+    of_gems(transaction, &gems).await
+}
+
+pub(super) async fn of_gems(
+    transaction: &Transaction<'_>,
+    gems: &[i64],
+) -> Result<Stored, StoreError> {
+    let sql =
+        format!("SELECT {RELEASE}, yanked_at IS NOT NULL, gem FROM releases WHERE gem = ANY($1)");
+    let statement = transaction.prepare_cached(&sql).await?;
+    let mut stored = Stored::new();
+    for row in transaction.query(&statement, &[&gems]).await? {
+        let one = StoredRelease { release: rows::release(&row, 0)?, is_yanked: row.try_get(7)? };
+        stored.entry(row.try_get(8)?).or_default().push(one);
+    }
+    for releases in stored.values_mut() {
+        releases.sort_by(|one, other| one.release.order(&other.release));
+    }
+    Ok(stored)
+}
+
+pub(super) async fn write(
+    transaction: &Transaction<'_>,
+    changing: &[Changing],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (mut new, mut replaced) = (ReleaseColumns::default(), ReleaseColumns::default());
+    let mut gone = KeyColumns::default();
+    for Changing { gem, changes, .. } in changing {
+        changes.inserted().into_iter().for_each(|release| new.add(gem.id, release));
+        changes.replaced().for_each(|release| replaced.add(gem.id, release));
+        changes.yank.iter().for_each(|identity| gone.add(gem.id, identity));
+    }
+    if !new.is_empty() {
+        let table = ReleaseColumns::TABLE;
+        let sql = format!("INSERT INTO releases (gem, {RELEASE}) SELECT * FROM {table}");
+        let statement = transaction.prepare_cached(&sql).await?;
+        transaction.execute(&statement, &new.parameters()).await?;
+    }
+    if !replaced.is_empty() {
+        replace(transaction, &replaced).await?;
+    }
+    if !gone.is_empty() {
+        yank(transaction, &gone, now).await?;
+    }
+    Ok(())
+}
+
+/// What rows say becomes what these releases say. A file stays if it is the same.
+async fn replace(
+    transaction: &Transaction<'_>,
+    releases: &ReleaseColumns<'_>,
+) -> Result<(), StoreError> {
+    let table = ReleaseColumns::TABLE;
+    let is_same = "(releases.gem, releases.number, releases.platform)
+                   = (new.gem, new.number, new.platform)";
+    let sql = format!(
+        "DELETE FROM specifications USING {table}, releases
+         WHERE {is_same} AND releases.sha256 <> new.sha256
+           AND (specifications.gem, specifications.number, specifications.platform)
+               = (new.gem, new.number, new.platform)"
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    transaction.execute(&statement, &releases.parameters()).await?;
+    let sql = format!(
+        "UPDATE releases SET dependencies = new.dependencies, ruby = new.ruby,
+             rubygems = new.rubygems, created_at = new.created_at, yanked_at = NULL,
+             bytes = CASE WHEN releases.sha256 = new.sha256 THEN bytes END, sha256 = new.sha256
+         FROM {table} WHERE {is_same}"
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    transaction.execute(&statement, &releases.parameters()).await?;
+    Ok(())
+}
+
+async fn yank(
+    transaction: &Transaction<'_>,
+    keys: &KeyColumns<'_>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = format!(
+        "UPDATE releases SET yanked_at = $4 FROM {}
+         WHERE (releases.gem, releases.number, releases.platform)
+               = (key.gem, key.number, key.platform)",
+        KeyColumns::TABLE
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    let [gems, numbers, platforms] = keys.parameters();
+    transaction.execute(&statement, &[gems, numbers, platforms, &micros(now)]).await?;
+    Ok(())
+}

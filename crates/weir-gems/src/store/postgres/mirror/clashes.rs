@@ -1,0 +1,81 @@
+//! Releases that can't be taken: their file would have the name of another gem's.
+
+use deadpool_postgres::Transaction;
+use hashbrown::HashSet;
+
+use super::apply::Taken;
+use super::changed::Stored;
+use crate::release::{Identity, Release};
+use crate::store::StoreError;
+use crate::store::cuts::cuts;
+
+/// Ways to read full names as releases of other gems, as columns.
+#[derive(Default)]
+struct Readings {
+    full_names: Vec<String>,
+    names: Vec<String>,
+    numbers: Vec<String>,
+    platforms: Vec<String>,
+}
+
+/// Leaves out new releases whose file would be that of another gem's release: what is here already
+/// keeps its file, and of several new ones the first has it. Answers how many were left out.
+pub(super) async fn leave_out(
+    transaction: &Transaction<'_>,
+    taken: &mut [Taken],
+    stored: &Stored,
+) -> Result<u64, StoreError> {
+    let mut readings = Readings::default();
+    for Taken { gem, name, wanted, .. } in taken.iter() {
+        let known = known(stored, gem.id);
+        for release in wanted.iter().filter(|it| !known.contains(&it.identity)) {
+            readings.add(name.as_str(), format!("{name}-{}", release.identity));
+        }
+    }
+    let mut files = readings.stored(transaction).await?;
+    let mut left_out = 0;
+    for Taken { gem, name, wanted, .. } in taken {
+        let (known, before) = (known(stored, gem.id), wanted.len());
+        wanted.retain(|Release { identity, .. }| {
+            known.contains(identity) || files.insert(format!("{name}-{identity}"))
+        });
+        left_out += (before - wanted.len()) as u64;
+    }
+    Ok(left_out)
+}
+
+fn known(stored: &Stored, gem: i64) -> HashSet<&Identity> {
+    let releases = stored.get(&gem).into_iter().flatten();
+    releases.map(|it| &it.release.identity).collect()
+}
+
+impl Readings {
+    fn add(&mut self, name: &str, full_name: String) {
+        for cut in cuts(&full_name).filter(|cut| cut.name != name) {
+            self.full_names.push(full_name.clone());
+            self.names.push(cut.name.to_owned());
+            self.numbers.push(cut.identity.number.as_str().to_owned());
+            self.platforms.push(cut.identity.platform.as_str().to_owned());
+        }
+    }
+
+    /// Those of the full names that are read as a release that is here, yanked or not.
+    async fn stored(self, transaction: &Transaction<'_>) -> Result<HashSet<String>, StoreError> {
+        if self.names.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let statement = transaction
+            .prepare_cached(
+                "SELECT full_name FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                     AS cut (full_name, name, number, platform)
+                 JOIN gems ON gems.name = cut.name
+                 JOIN releases ON releases.gem = gems.id AND releases.number = cut.number
+                      AND releases.platform = cut.platform",
+            )
+            .await?;
+        let rows = transaction
+            .query(&statement, &[&self.full_names, &self.names, &self.numbers, &self.platforms])
+            .await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,48 @@
+//! What came from upstreams is taken away.
+
+use deadpool_postgres::Transaction;
+
+use super::changed::of_gems;
+use crate::name::GemName;
+use crate::store::StoreError;
+use crate::store::postgres::indexing::Indexing;
+use crate::store::postgres::rows;
+
+/// Gems whose releases are in memory at once.
+const GEMS_AT_ONCE: usize = 500;
+
+pub(super) async fn disown(
+    transaction: &Transaction<'_>,
+    names: Vec<GemName>,
+) -> Result<(), StoreError> {
+    let all: Vec<&str> = names.iter().map(GemName::as_str).collect();
+    let known = rows::gems(transaction, &all).await?;
+    let mut mirrored: Vec<_> = known.iter().filter(|(_, gem)| gem.origin.is_some()).collect();
+    // In the order in which they came.
+    mirrored.sort_by_key(|(_, known)| known.gem.id);
+    let mut indexing = Indexing::begin(transaction).await?;
+    for some in mirrored.chunks(GEMS_AT_ONCE) {
+        let gems: Vec<i64> = some.iter().map(|(_, known)| known.gem.id).collect();
+        let mut stored = of_gems(transaction, &gems).await?;
+        for (name, known) in some {
+            let releases = stored.remove(&known.gem.id).unwrap_or_default();
+            let live = releases.iter().filter(|it| !it.is_yanked);
+            let line = live.map(|it| format!("-{}", it.release.identity));
+            indexing.gem(known.gem, name, line, &[]).await?;
+        }
+        delete(transaction, &gems).await?;
+    }
+    indexing.finish().await
+}
+
+async fn delete(transaction: &Transaction<'_>, gems: &[i64]) -> Result<(), StoreError> {
+    for sql in [
+        "DELETE FROM releases WHERE gem = ANY($1)",
+        "DELETE FROM specifications WHERE gem = ANY($1)",
+        "DELETE FROM origins WHERE gem = ANY($1)",
+    ] {
+        let statement = transaction.prepare_cached(sql).await?;
+        transaction.execute(&statement, &[&gems]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Names that are to be applied, and names that are not taken.
+
+use deadpool_postgres::Transaction;
+use hashbrown::HashMap;
+use tokio_postgres::Row;
+
+use super::upstreams::{limit, name, signed, unsigned};
+use crate::name::GemName;
+use crate::store::StoreError;
+use crate::store::mirror::{Noted, Owner, Pending, Refusal};
+use crate::store::postgres::pool::Lease;
+use crate::store::postgres::rows::digest;
+
+const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
+     WHERE upstream = $1 AND sequence > $2 AND md5 IS DISTINCT FROM applied AND refusal IS NULL
+     ORDER BY sequence LIMIT $3";
+
+const OWNERS: &str = "SELECT gems.name, owners.name FROM gems
+     LEFT JOIN origins ON origins.gem = gems.id
+     LEFT JOIN upstreams AS owners ON owners.id = upstream
+     WHERE gems.name = ANY($1)";
+
+/// By their numbers, and not by a join: each name is one look into an index whatever the plan is.
+const LISTED_BY: &str = "SELECT name, upstream FROM upstream_gems
+     WHERE upstream = ANY($1) AND name = ANY($2) AND md5 IS NOT NULL ORDER BY upstream";
+
+pub(super) async fn page(
+    lease: &Lease,
+    upstream: &str,
+    after: u64,
+    names_max: usize,
+) -> Result<Vec<Pending>, StoreError> {
+    let mut upstreams = upstreams(lease).await?;
+    let id = upstreams.iter().find(|(_, name)| *name == upstream).map(|(id, _)| *id);
+    let Some(id) = id else { return Ok(Vec::new()) };
+    let statement = lease.prepare_cached(PAGE).await?;
+    let rows = lease.query(&statement, &[&id, &signed(after), &limit(names_max)]).await?;
+    let names: Vec<&str> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let mut owners = owners(lease, &names).await?;
+    upstreams.remove(&id);
+    let mut listed_by = listed_by(lease, &upstreams, &names).await?;
+    rows.iter()
+        .map(|row| {
+            let name = name(row.try_get(1)?)?;
+            Ok(Pending {
+                sequence: unsigned(row.try_get(0)?),
+                owner: owners.remove(name.as_str()).unwrap_or(Owner::Nobody),
+                listed_by: listed_by.remove(name.as_str()).unwrap_or_default(),
+                noted: Noted { md5: md5(row, 2)?, name },
+            })
+        })
+        .collect()
+}
+
+/// All there ever were, by their numbers: a few.
+async fn upstreams(lease: &Lease) -> Result<HashMap<i64, String>, StoreError> {
+    let statement = lease.prepare_cached("SELECT id, name FROM upstreams").await?;
+    let rows = lease.query(&statement, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+fn md5(row: &Row, column: usize) -> Result<Option<[u8; 16]>, StoreError> {
+    match row.try_get::<_, Option<&[u8]>>(column)? {
+        None => Ok(None),
+        Some(_) => digest(row, column).map(Some),
+    }
+}
+
+/// Whose those of the names are that are gems.
+async fn owners(lease: &Lease, names: &[&str]) -> Result<HashMap<String, Owner>, StoreError> {
+    let statement = lease.prepare_cached(OWNERS).await?;
+    let mut owners = HashMap::new();
+    for row in lease.query(&statement, &[&names]).await? {
+        let owner = row.try_get::<_, Option<String>>(1)?.map_or(Owner::Local, Owner::Upstream);
+        owners.insert(row.try_get(0)?, owner);
+    }
+    Ok(owners)
+}
+
+/// Which of the upstreams list the names.
+async fn listed_by(
+    lease: &Lease,
+    upstreams: &HashMap<i64, String>,
+    names: &[&str],
+) -> Result<HashMap<String, Vec<String>>, StoreError> {
+    let mut listed: HashMap<String, Vec<String>> = HashMap::new();
+    let ids: Vec<i64> = upstreams.keys().copied().collect();
+    if ids.is_empty() {
+        return Ok(listed);
+    }
+    let statement = lease.prepare_cached(LISTED_BY).await?;
+    for row in lease.query(&statement, &[&ids, &names]).await? {
+        let by = upstreams.get(&row.try_get::<_, i64>(1)?).cloned();
+        listed.entry(row.try_get(0)?).or_default().extend(by);
+    }
+    Ok(listed)
+}
+
+pub(super) async fn refuse(
+    transaction: &Transaction<'_>,
+    upstream: String,
+    names: Vec<(GemName, Refusal)>,
+) -> Result<(), StoreError> {
+    let (names, refusals): (Vec<_>, Vec<_>) =
+        names.iter().map(|(name, refusal)| (name.as_str(), refusal.number())).unzip();
+    let statement = transaction
+        .prepare_cached(
+            "UPDATE upstream_gems SET refusal = new.refusal, applied = NULL
+             FROM unnest($2::text[], $3::bigint[]) AS new (name, refusal)
+             WHERE upstream = (SELECT id FROM upstreams WHERE upstreams.name = $1)
+               AND upstream_gems.name = new.name",
+        )
+        .await?;
+    transaction.execute(&statement, &[&upstream, &names, &refusals]).await?;
+    Ok(())
+}
+
+pub(super) async fn refusal(
+    lease: &Lease,
+    upstream: &str,
+    name: &GemName,
+) -> Result<Option<Refusal>, StoreError> {
+    let statement = lease
+        .prepare_cached(
+            "SELECT refusal FROM upstream_gems
+             WHERE upstream = (SELECT id FROM upstreams WHERE name = $1) AND name = $2
+               AND refusal IS NOT NULL",
+        )
+        .await?;
+    let row = lease.query_opt(&statement, &[&upstream, &name.as_str()]).await?;
+    row.map(|row| read_refusal(&row, 0)).transpose()
+}
+
+pub(super) async fn reconsider(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    let sql = "UPDATE upstream_gems SET refusal = NULL WHERE refusal IS NOT NULL";
+    transaction.execute(sql, &[]).await?;
+    Ok(())
+}
+
+pub(super) async fn refused(
+    lease: &Lease,
+    upstream: &str,
+    names_max: usize,
+) -> Result<Vec<(String, Refusal)>, StoreError> {
+    let statement = lease
+        .prepare_cached(
+            "SELECT name, refusal FROM upstream_gems
+             WHERE upstream = (SELECT id FROM upstreams WHERE name = $1) AND refusal IS NOT NULL
+             ORDER BY name LIMIT $2",
+        )
+        .await?;
+    let rows = lease.query(&statement, &[&upstream, &limit(names_max)]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, read_refusal(row, 1)?))).collect()
+}
+
+fn read_refusal(row: &Row, column: usize) -> Result<Refusal, StoreError> {
+    let number = row.try_get(column)?;
+    let unknown = || StoreError::Damaged(format!("there is no reason {number} to refuse a name"));
+    Refusal::of_number(number).ok_or_else(unknown)
+}

@@ -1,0 +1,128 @@
+//! Upstreams as rows, and which gems came from them.
+
+use deadpool_postgres::Transaction;
+
+use crate::name::GemName;
+use crate::store::StoreError;
+use crate::store::mirror::{MirrorCounts, Origins, Position};
+use crate::store::postgres::pool::Lease;
+
+/// The number of an upstream, of which nothing may have been noted yet.
+pub(super) async fn id_or_new(
+    transaction: &Transaction<'_>,
+    upstream: &str,
+) -> Result<i64, StoreError> {
+    let statement = transaction.prepare_cached("SELECT id FROM upstreams WHERE name = $1").await?;
+    if let Some(row) = transaction.query_opt(&statement, &[&upstream]).await? {
+        return Ok(row.try_get(0)?);
+    }
+    let insert = "INSERT INTO upstreams (name, sequence) VALUES ($1, 0) RETURNING id";
+    Ok(transaction.query_one(insert, &[&upstream]).await?.try_get(0)?)
+}
+
+pub(super) async fn position(
+    lease: &Lease,
+    upstream: &str,
+) -> Result<Option<Position>, StoreError> {
+    let statement = lease
+        .prepare_cached(
+            "SELECT length, state, overlap, etag FROM upstreams
+             WHERE name = $1 AND length IS NOT NULL",
+        )
+        .await?;
+    let Some(row) = lease.query_opt(&statement, &[&upstream]).await? else { return Ok(None) };
+    Ok(Some(Position {
+        length: unsigned(row.try_get(0)?),
+        digest_state: row.try_get(1)?,
+        overlap: row.try_get(2)?,
+        etag: row.try_get(3)?,
+    }))
+}
+
+pub(super) async fn set_position(
+    transaction: &Transaction<'_>,
+    upstream: i64,
+    position: Position,
+) -> Result<(), StoreError> {
+    let Position { length, digest_state, overlap, etag } = position;
+    let statement = transaction
+        .prepare_cached(
+            "UPDATE upstreams SET length = $2, state = $3, overlap = $4, etag = $5 WHERE id = $1",
+        )
+        .await?;
+    transaction
+        .execute(&statement, &[&upstream, &signed(length), &digest_state, &overlap, &etag])
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn counts(lease: &Lease, upstream: &str) -> Result<MirrorCounts, StoreError> {
+    let statement = lease
+        .prepare_cached(
+            "SELECT count(md5),
+                    count(*) FILTER (WHERE md5 IS DISTINCT FROM applied AND refusal IS NULL),
+                    count(refusal)
+             FROM upstream_gems WHERE upstream = (SELECT id FROM upstreams WHERE name = $1)",
+        )
+        .await?;
+    let row = lease.query_one(&statement, &[&upstream]).await?;
+    Ok(MirrorCounts {
+        names: unsigned(row.try_get(0)?),
+        pending: unsigned(row.try_get(1)?),
+        refused: unsigned(row.try_get(2)?),
+    })
+}
+
+pub(super) async fn origins(
+    lease: &Lease,
+    from: u64,
+    names_max: usize,
+) -> Result<Origins, StoreError> {
+    let statement = lease
+        .prepare_cached(
+            "SELECT gem, gems.name, upstreams.name FROM origins
+             JOIN gems ON gems.id = gem JOIN upstreams ON upstreams.id = upstream
+             WHERE gem >= $1 ORDER BY gem LIMIT $2",
+        )
+        .await?;
+    let rows = lease.query(&statement, &[&signed(from), &limit(names_max)]).await?;
+    let (mut names, mut last) = (Vec::with_capacity(rows.len()), None);
+    for row in &rows {
+        last = Some(unsigned(row.try_get(0)?));
+        names.push((name(row.try_get(1)?)?, row.try_get(2)?));
+    }
+    let is_full = names.len() == names_max;
+    Ok(Origins { names, next: last.filter(|_| is_full).map(|last| last + 1) })
+}
+
+/// The upstream that a gem came from.
+pub(in crate::store::postgres) async fn origin_of(
+    transaction: &Transaction<'_>,
+    gem: &str,
+) -> Result<Option<String>, StoreError> {
+    let statement = transaction
+        .prepare_cached(
+            "SELECT upstreams.name FROM gems JOIN origins ON origins.gem = gems.id
+             JOIN upstreams ON upstreams.id = origins.upstream WHERE gems.name = $1",
+        )
+        .await?;
+    let row = transaction.query_opt(&statement, &[&gem]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// A name that was checked when it was written.
+pub(super) fn name(text: &str) -> Result<GemName, StoreError> {
+    text.parse().map_err(|error| StoreError::Damaged(format!("the name {text:?}: {error}")))
+}
+
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
