@@ -17,7 +17,7 @@ def mirroring(upstream, policy="", seldom=SELDOM):
     named = f'policy = "{policy}"\n' if policy else ""
     return (
         f'[gems.mirror]\n{named}{seldom}[gems.mirror.limits]\nbackoff_min = "10ms"\nbackoff_max = "200ms"\n'
-        'silence_timeout = "2s"\nconnect_timeout = "2s"\n'
+        'silence_timeout = "2s"\nconnect_timeout = "2s"\nhook_attempts_max = 1000000\n'
         f'[[gems.mirror.upstreams]]\nname = "one"\nurl = "{upstream.url}"\nhook_secret = {SECRET}\n'
     )
 

@@ -1,6 +1,7 @@
 """Releases appear upstream, a webhook tells the mirror of each, and the mirror is killed (-9) in between:
-`storm.py [HOOKS [KILLS]]`. Afterwards nothing may be missing. A sender gives up no webhook that was not taken,
-as those of rubygems.org and of Weir don't."""
+`storm.py [HOOKS [KILLS]]`. During the first half the upstream hangs, so that each webhook that was taken has to be in
+the inbox; then it answers, while more come. Afterwards nothing may be missing. A sender gives up no webhook that was
+not taken, as those of rubygems.org and of Weir don't."""
 
 import hashlib
 import http.client
@@ -75,32 +76,46 @@ def hooks_waiting(mirror):
     return json.loads(mirror.command("gems", "mirror", "status", "--json"))["hooks_waiting"]
 
 
+def send(upstream, mirror, releases, kills):
+    """They appear upstream, webhooks tell of them, and the mirror is killed in between; how many were sent again."""
+    work = queue.Queue()
+    senders = [Sender(mirror, work) for _ in range(SENDERS)]
+    kill_at = {len(releases) * number // (kills + 1) // BATCH * BATCH for number in range(1, kills + 1)}
+    for start in range(0, len(releases), BATCH):
+        batch = releases[start : start + BATCH]
+        appear(upstream, batch)
+        for release in batch:
+            work.put(release)
+        if start in kill_at:
+            mirror.kill_service()
+    for _ in senders:
+        work.put(None)
+    for sender in senders:
+        sender.join(PATIENCE_SECONDS)
+    assert sum(sender.taken for sender in senders) == len(releases)
+    return sum(sender.again for sender in senders)
+
+
 def storm(hooks, kills):
     names = [f"gem-{number}" for number in range(max(hooks // 10, 1))]
     releases = [(names[number % len(names)], f"1.{number // len(names)}") for number in range(hooks)]
     with pair() as (upstream, mirror):
-        work = queue.Queue()
-        senders = [Sender(mirror, work) for _ in range(SENDERS)]
-        kill_at = {hooks * number // (kills + 1) // BATCH * BATCH for number in range(1, kills + 1)}
-        for start in range(0, hooks, BATCH):
-            batch = releases[start : start + BATCH]
-            appear(upstream, batch)
-            for release in batch:
-                work.put(release)
-            if start in kill_at:
-                mirror.kill_service()
-        for _ in senders:
-            work.put(None)
-        for sender in senders:
-            sender.join(PATIENCE_SECONDS)
-        assert sum(sender.taken for sender in senders) == hooks
+        half = hooks // 2
+        upstream.hang()
+        try:
+            again = send(upstream, mirror, releases[:half], kills - kills // 2)
+            # An answer that was lost is no proof that the webhook was.
+            waiting = hooks_waiting(mirror)
+            assert half <= waiting <= half + again, f"{waiting} of {half} are in the inbox"
+        finally:
+            upstream.go_on()
+        again += send(upstream, mirror, releases[half:], kills // 2)
         until(lambda: hooks_waiting(mirror) == 0)
         missing = [name for name in names if not is_same(upstream, mirror, name)]
         assert not missing, missing
         assert state(mirror)["pending"] == 0, state(mirror)
         verified = mirror.command("gems", "verify")
         assert verified.startswith(f"sound: {len(names)} gems, {hooks} releases"), verified
-        again = sum(sender.again for sender in senders)
         print(f"{hooks} webhooks, {kills} kills, {again} sent again: nothing is missing")
 
 

@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use weir_gems::package::sample::Sample;
 
-use super::client::{key, push};
+use super::client::{file, key, push};
 use super::{BASE, GEMS, import, line, site};
 use crate::http::get;
 use crate::process::wait_until;
@@ -14,10 +14,10 @@ use crate::weir::{Site, Weir};
 
 const SECRET: &str = "a secret between the two";
 
-/// `[gems.mirror]` with this upstream.
+/// `[gems.mirror]` with this upstream, which is looked at when somebody tells or asks.
 fn mirroring(upstream: SocketAddr) -> String {
     format!(
-        "{GEMS}[gems.mirror]\npolicy = \"policy\"\n[gems.mirror.limits]\nbackoff_min = \"10ms\"\n\
+        "{GEMS}[gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n[gems.mirror.limits]\nbackoff_min = \"10ms\"\n\
          backoff_max = \"50ms\"\nsilence_timeout = \"2s\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
          url = \"http://{upstream}\"\nhook_secret = {{ file = \"secret\" }}\n"
     )
@@ -56,18 +56,6 @@ fn status(weir: &Weir) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Status line and length of a file.
-fn file(weir: &Weir, full_name: &str) -> (String, usize) {
-    let address = weir.gems();
-    let request = format!(
-        "GET /gems/{full_name}.gem HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    );
-    let answer = super::client::bytes(address, request.as_bytes());
-    let end = answer.windows(4).position(|it| it == b"\r\n\r\n").expect("a head");
-    let line = String::from_utf8_lossy(&answer[..end]).lines().next().map(str::to_owned);
-    (line.expect("a line"), answer.len() - end - 4)
-}
-
 #[test]
 fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_goes() {
     let mut upstream = site(GEMS).start();
@@ -78,7 +66,6 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
     tell(&mut upstream, &mirror);
     push(upstream.gems(), &pushing, "rack", "2.0");
     push(upstream.gems(), &pushing, "rake", "13.0");
-    // The next look by itself comes in a minute.
     wait_until("the second is here", || info(&mirror, "rake") == info(&upstream, "rake"));
     assert_eq!(info(&mirror, "rack"), info(&upstream, "rack"));
     let length = Sample::new("rack", "2.0").build().len();
@@ -284,7 +271,7 @@ fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
 fn a_reload_names_what_of_a_mirror_needs_a_restart() {
     let upstream = site(GEMS).start();
     let mut mirror = site_mirroring(upstream.gems(), "").start();
-    let other = mirroring(upstream.gems()).replace("policy = \"policy\"\n", "interval = \"2m\"\n");
+    let other = mirroring(upstream.gems()).replace("interval = \"1h\"", "interval = \"2h\"");
     std::fs::write(mirror.site.path().join("secret"), "another").expect("written");
     mirror.site.write(&format!("{BASE}{other}"));
     mirror.signal(Signal::HUP);
