@@ -33,6 +33,23 @@ name = "sample"
 workers = 3
 command = ["python3", "app.py", "{socket}"]
 evict_after = "2s"
+[gems]
+listen = "127.0.0.1:0"
+public_pages = true
+[[gems.mirror.upstreams]]
+name = "one"
+url = "http://127.0.0.1:1"
+[[gems.webhooks.endpoints]]
+name = "continuous-integration-of-an-application"
+url = "http://127.0.0.1:1/hooks"
+secret = { env = "WEIR_REALTIME_SECRET" }
+"#;
+
+/// What its index of gems has.
+const GEMS: &str = r#"
+{"name":"rack","versions":[{"number":"3.0.0","sha256":"DIGEST"},{"number":"3.1.0","sha256":"DIGEST","ruby":">= 2.4.0"}]}
+{"name":"sinatra","versions":[{"number":"4.0.0","sha256":"DIGEST","dependencies":[["rack",">= 3.0.0, < 4"],["mustermann","~> 3.0"]]}]}
+{"name":"an-adapter-for-something-with-a-name-that-is-long","versions":[{"number":"1.0.0.alpha.20261122","platform":"x86_64-linux-musl","sha256":"DIGEST","dependencies":[["rack",">= 0"]]}]}
 "#;
 
 /// What tests sign with.
@@ -53,6 +70,7 @@ impl Server {
         let settings = folder.join("weir.toml");
         fs::write(&settings, SETTINGS)?;
         fs::copy(root.join("examples/sample/app.py"), folder.join("app.py"))?;
+        import(root, &settings)?;
         let mut process = Command::new(root.join("target/debug/weir"))
             .args(["up", "--log-level", "warn", "--config"])
             .arg(&settings)
@@ -72,11 +90,12 @@ impl Server {
     }
 
     /// What tests find it by.
-    pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 6]> {
+    pub(crate) fn environment(&self) -> anyhow::Result<[(&'static str, String); 7]> {
         Ok([
             ("WEIR_CONSOLE_URL", format!("http://{}", self.address("console")?)),
             ("WEIR_JOBS_URL", format!("tcp://{}", self.address("jobs")?)),
             ("WEIR_REALTIME_URL", format!("http://{}", self.address("front")?)),
+            ("WEIR_GEMS_URL", format!("http://{}", self.address("gems")?)),
             ("WEIR_REALTIME_APP", "tests".to_owned()),
             ("WEIR_REALTIME_KEY", "tests-key".to_owned()),
             (SECRET.0, SECRET.1.to_owned()),
@@ -89,6 +108,22 @@ impl Server {
         let mut fields = self.ready_line.split_whitespace();
         fields.find_map(|field| field.strip_prefix(&prefix)).with_context(|| format!("no {part}"))
     }
+}
+
+fn import(root: &Path, settings: &Path) -> anyhow::Result<()> {
+    let lines = settings.with_file_name("gems.jsonl");
+    fs::write(&lines, GEMS.trim_start().replace("DIGEST", &"ab".repeat(32)))?;
+    let status = Command::new(root.join("target/debug/weir"))
+        .args(["gems", "import", "--config"])
+        .args([settings, &lines])
+        .env(SECRET.0, SECRET.1)
+        .stdout(Stdio::null())
+        .status()
+        .context("target/debug/weir")?;
+    if !status.success() {
+        bail!("target/debug/weir could not import gems");
+    }
+    Ok(())
 }
 
 impl Drop for Server {

@@ -61,6 +61,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/front/chart", get(front::points))
         .merge(realtime_routes())
         .route("/gems", get(gems::page))
+        .route("/gems/look", post(gems::look))
         .route("/gem", get(gems::gem::page))
         .route("/events", get(events::open))
         .route("/chart", get(chart::points))

@@ -10,6 +10,7 @@ mod dependencies;
 mod download;
 mod failure;
 mod hook;
+mod page;
 mod patient;
 mod push;
 mod range;
@@ -39,6 +40,7 @@ use self::specs::SpecLists;
 use crate::files::Files;
 use crate::metrics::GemsMetrics;
 use crate::mirror::MirrorDoor;
+use crate::operations::DependentsIndex;
 use crate::settings::GemsSettings;
 use crate::store::Store;
 
@@ -66,6 +68,8 @@ pub struct Gems<S> {
     specs: SpecLists,
     /// What is behind this index, if it is a mirror.
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
+    /// For operators.
+    dependents: DependentsIndex,
 }
 
 impl<S> fmt::Debug for Gems<S> {
@@ -89,10 +93,18 @@ impl<S: Store> Gems<S> {
         let pushes_max = parts.settings.load().limits.pushes_max;
         let GemsParts { store, files, settings, clock, metrics, switches } = parts;
         let pushes = Semaphore::new("pushes of gems", "gems.limits.pushes_max", pushes_max);
-        let specs = SpecLists::default();
-        let store = Arc::new(store);
-        let mirror = OnceLock::new();
-        Arc::new(Self { store, files, settings, clock, metrics, switches, pushes, specs, mirror })
+        Arc::new(Self {
+            store: Arc::new(store),
+            files,
+            settings,
+            clock,
+            metrics,
+            switches,
+            pushes,
+            specs: SpecLists::default(),
+            mirror: OnceLock::new(),
+            dependents: DependentsIndex::default(),
+        })
     }
 
     /// The store, for commands and views.
@@ -119,6 +131,14 @@ impl<S: Store> Gems<S> {
     /// are taken. Once; false: there is one already.
     pub fn attach_mirror(&self, mirror: Arc<dyn MirrorDoor>) -> bool {
         self.mirror.set(mirror).is_ok()
+    }
+
+    pub(crate) fn dependents_index(&self) -> &DependentsIndex {
+        &self.dependents
+    }
+
+    pub(crate) fn mirror(&self) -> Option<&dyn MirrorDoor> {
+        self.mirror.get().map(|mirror| &**mirror)
     }
 
     /// Whether a path is one of these.
@@ -190,6 +210,7 @@ impl<S: Store> Gems<S> {
             Route::File(full_name) => self.file(call, &full_name).await,
             Route::Push => self.push(call, body).await,
             Route::Yank => self.yank(call, body).await,
+            Route::Page(name) => self.page(call, &name).await,
             Route::Hook(route) => self.hook(call, route, body).await,
         }
     }

@@ -4,7 +4,7 @@
 //! - [`read`]: their texts, which anybody may have written; `client`: HTTP to them;
 //! - `versions`, `infos`: the index, whole and then what has changed; `files`: `.gem` files;
 //! - [`policy`], `decide`: which names come from where, and which never do;
-//! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens;
+//! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner;
 //! - [`state`], [`progress`], [`settings`].
 //!
 //! Promises: a private name (by the policy, or pushed here) is never taken from an upstream, whatever
@@ -12,6 +12,7 @@
 //! no file with another checksum than that; everything that was taken is whole, and a mirror that is
 //! killed goes on where it was.
 
+mod asked;
 mod claims;
 mod client;
 mod decide;
@@ -37,9 +38,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use weir_base::clock::Clock;
+use weir_base::clock::{Clock, Timestamp};
 
-pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor};
+use self::asked::Asked;
+pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor, Viewed};
 pub use self::enforce::PolicyChangeError;
 pub use self::error::{MirrorError, Problem};
 use self::files::Flights;
@@ -58,6 +60,7 @@ use crate::metrics::MirrorMetrics;
 use crate::package::PackageLimits;
 use crate::store::StoreError;
 use crate::store::mirror::MirrorStore;
+use crate::view::MirrorView;
 
 /// What a mirror is made of.
 #[derive(Debug)]
@@ -89,7 +92,7 @@ pub enum MirrorSetupError {
 pub struct Mirror<S> {
     store: Arc<S>,
     files: Files,
-    package: PackageLimits,
+    package: ArcSwap<PackageLimits>,
     policy: ArcSwap<Policy>,
     settings: MirrorSettings,
     limits: MirrorLimits,
@@ -104,6 +107,8 @@ pub struct Mirror<S> {
     flights: Flights,
     /// Rung after each look at all upstreams.
     looked: Notify,
+    asked: Asked,
+    started: Timestamp,
 }
 
 /// Whether what was mirrored under an earlier policy has been looked at.
@@ -126,19 +131,20 @@ impl<S: MirrorStore> Mirror<S> {
     /// The settings contradict each other, or the policy.
     pub fn new(parts: MirrorParts<S>) -> Result<Arc<Self>, MirrorSetupError> {
         let MirrorParts { store, files, settings, policy, package, clock, metrics } = parts;
-        let upstreams = upstreams(&settings, &metrics)?;
-        let names: Vec<_> = upstreams.iter().map(|upstream| upstream.name.clone()).collect();
-        policy.check(&names)?;
+        settings.check(&policy)?;
+        let upstreams = upstreams(&settings, &metrics);
         Ok(Arc::new(Self {
             flights: Flights::new(settings.limits.file_fetches_max),
             inbox: Inbox::default(),
             looked: Notify::new(),
+            asked: Asked::default(),
+            started: clock.now(),
             limits: settings.limits.clone(),
             policy: ArcSwap::from_pointee(policy),
             enforced: tokio::sync::RwLock::new(Enforced::No),
             store,
             files,
-            package,
+            package: ArcSwap::from_pointee(package),
             settings,
             clock,
             metrics,
@@ -152,15 +158,21 @@ impl<S: MirrorStore> Mirror<S> {
     /// The store fails.
     pub async fn state(&self) -> Result<MirrorState, StoreError> {
         let mut state = MirrorState {
+            upstreams: Vec::new(),
             hooks_waiting: self.store.waiting_hooks().await?,
-            ..MirrorState::default()
+            rounds_done: self.asked.rounds_done(),
+            started: self.started,
         };
         for upstream in &self.upstreams {
             let name = upstream.name.as_str();
-            let counts = self.store.counts(name).await?;
+            let known = upstream.state();
+            // Counting reads all names; each look that changes anything does.
+            let counts = match known.last_look {
+                Some(_) => known.counts,
+                None => self.store.counts(name).await?,
+            };
             let refused = self.store.refused(name, REFUSED_NAMES_MAX).await?;
             let (requests, received_bytes) = upstream.metrics.traffic();
-            let known = upstream.state();
             state.upstreams.push(UpstreamState {
                 counts,
                 refused,
@@ -170,6 +182,25 @@ impl<S: MirrorStore> Mirror<S> {
             });
         }
         Ok(state)
+    }
+
+    /// The same, for operators.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn view(&self) -> Result<MirrorView, StoreError> {
+        Ok(MirrorView::of(self.state().await?, self.clock.now()))
+    }
+
+    /// From now on files may have this.
+    pub fn set_package_limits(&self, limits: PackageLimits) {
+        self.package.store(Arc::new(limits));
+    }
+
+    /// Has all upstreams looked at as soon as possible, by [`Mirror::run`]. The answer has come when
+    /// [`MirrorState::rounds_done`] is this number.
+    pub fn ask(&self, scope: Scope) -> u64 {
+        self.asked.ask(scope)
     }
 
     /// Whether all of these upstreams have answered lately.

@@ -1,21 +1,29 @@
 //! What operators may do, and how they see it: the console, the admin API, the command line.
 
+mod dependents;
+mod latest;
+mod mirroring;
 mod names;
 mod release_line;
 
 use std::time::Duration;
 
+use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
+pub(crate) use self::dependents::DependentsIndex;
 use self::release_line::ReleaseLine;
 use crate::Gems;
 use crate::index::digest::Digests;
 use crate::keys;
 use crate::name::GemName;
 use crate::release::Identity;
+use crate::store::webhooks::{EndpointState, WebhookStore};
 use crate::store::{KeySettings, Scope, Store, StoreError, TextKind, YankError};
-use crate::view::{GemView, KeyView, NamePage, Overview, ReleaseView};
+use crate::view::{
+    ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
+};
 
 /// A key that is to be made.
 #[derive(Clone, Debug)]
@@ -83,6 +91,24 @@ impl<S: Store> Gems<S> {
         Ok((releases_total > 0).then(view))
     }
 
+    /// The gems of which some release needs this one. The first who asks waits until all gems were
+    /// read.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn dependents(&self, name: &str, names_max: usize) -> Result<Dependents, StoreError> {
+        self.dependents_index().of(self.store(), name, names_max).await
+    }
+
+    /// What changed last, the latest first: the end of `/versions`. After a new baseline that is in
+    /// the order of names.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn latest(&self, changes_max: usize) -> Result<Vec<ChangeView>, StoreError> {
+        Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
+    }
+
     /// Takes a release out of all lists, for good.
     ///
     /// # Errors
@@ -142,4 +168,21 @@ impl<S: Store> Gems<S> {
         }
         Ok(is_removed)
     }
+}
+
+impl<S: WebhookStore> Gems<S> {
+    /// Who is told of changes, and how far each is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn webhooks(&self) -> Result<Vec<EndpointView>, StoreError> {
+        let endpoints = self.store().webhook_endpoints().await?;
+        Ok(endpoints.into_iter().map(endpoint).collect())
+    }
+}
+
+fn endpoint(state: EndpointState) -> EndpointView {
+    let EndpointState { name, waiting, oldest_at, failures, due_at, held_until: _ } = state;
+    let oldest_at = oldest_at.map(Timestamp::as_secs_f64);
+    EndpointView { name, waiting, oldest_at, failures, due_at: due_at.as_secs_f64() }
 }

@@ -13,6 +13,8 @@ pub struct GemsSettings {
     /// Where clients are sent for `.gem` files; the file's name is appended. None: they are served
     /// here.
     pub files_url: Option<String>,
+    /// Whether `/gems/NAME` is a page for people.
+    pub public_pages: bool,
     pub limits: GemsLimits,
 }
 

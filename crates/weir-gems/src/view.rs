@@ -1,8 +1,13 @@
 //! What operators may see: plain data, for the admin API, the console and the command line.
 
+mod mirror;
+
 use serde::{Deserialize, Serialize};
 use weir_base::clock::Timestamp;
 
+pub use self::mirror::{
+    LookView, MirrorView, PhaseView, ProgressView, ReadView, RefusedView, UpstreamView,
+};
 use crate::store::{Key, Scope};
 
 /// The index as a whole.
@@ -59,6 +64,39 @@ pub struct DependencyView {
     pub name: String,
     /// `>= 2.0, < 3`
     pub requirement: String,
+}
+
+/// The gems that need a gem.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependents {
+    /// In order; not all, if there are more than were asked for.
+    pub names: Vec<String>,
+    pub total: u64,
+}
+
+/// A line at the end of `/versions`: what has changed of a gem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeView {
+    pub name: String,
+    /// `1.0`, `1.0-java`
+    pub pushed: Vec<String>,
+    pub yanked: Vec<String>,
+    /// Versions of the line that are not told.
+    pub more: usize,
+}
+
+/// How it is with an endpoint of webhooks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndpointView {
+    pub name: String,
+    /// Events that it has not got.
+    pub waiting: u64,
+    /// When the oldest of them happened; seconds since the Unix epoch, as all times here.
+    pub oldest_at: Option<f64>,
+    /// Attempts that failed since the last that did not.
+    pub failures: u32,
+    /// When the next attempt is due.
+    pub due_at: f64,
 }
 
 /// An API key, without its text.

@@ -294,8 +294,8 @@ impl Weir {
             why = ended(&mut self.cores) => bail!(why),
         });
         self.take_up_what_operators_did();
-        if let Some(gems) = &self.gems {
-            gems.send_webhooks();
+        if let Some(gems) = &mut self.gems {
+            gems.start(&settings.data_dir)?;
         }
         let live = Live::new(&settings.console.limits);
         live.metrics().register(&mut registry);
@@ -375,9 +375,16 @@ impl Weir {
                 None => pending().await,
             }
         };
+        let gems = async {
+            match &self.gems {
+                Some(gems) => gems.ended().await,
+                None => pending().await,
+            }
+        };
         Joined(tokio::select! {
             why = jobs => why,
             why = ended(&mut self.cores) => why,
+            why = gems => why,
         })
     }
 
@@ -430,9 +437,7 @@ impl Weir {
             }
             None => {}
         }
-        if let Some(gems) = &self.gems {
-            gems.reload(settings);
-        }
+        kept.extend(self.gems.as_ref().and_then(|gems| gems.reload(settings)));
         if gems_are_wanted(settings, only) != self.gems.is_some() {
             kept.push("gems".to_owned());
         }
@@ -462,7 +467,8 @@ impl Weir {
     ///    HTTP and at the admin API, live streams end, the store is closed: what was acknowledged is
     ///    durable, and the next process may open it;
     /// 4. what the applications' servers are to be told is sent, in what is left of the time; of gems'
-    ///    webhooks only what is on its way, since the next process sends the others.
+    ///    webhooks only what is on its way, since the next process sends the others; the mirror leaves
+    ///    its work to the next process as it is.
     pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use weir_base::switchboard::Switchboard;
 use weir_gems::Gems;
+use weir_gems::mirror;
 use weir_gems::store::EitherStore;
 
 /// The index on its store.
 pub(crate) type Index = Gems<EitherStore>;
+/// The mirror on the same store.
+pub(crate) type Mirror = mirror::Mirror<EitherStore>;
 
 /// The index, for operators.
 #[derive(Clone, Debug)]

@@ -5,14 +5,20 @@
 //! | `GET gems/overview` | [`view::Overview`] |
 //! | `GET gems/names?search=&after=&limit=` | [`view::NamePage`] |
 //! | `GET gems/gem?name=&limit=` | [`view::GemView`], or 404 |
+//! | `GET gems/dependents?name=&limit=` | [`view::Dependents`] |
+//! | `GET gems/latest?limit=` | a list of [`view::ChangeView`] |
+//! | `GET gems/webhooks` | a list of [`view::EndpointView`] |
 //! | `POST gems/yank` | `{}`; body: [`Yank`] |
 //! | `POST gems/rebaseline` | `{}` |
 //! | `GET gems/keys` | a list of [`view::KeyView`] |
 //! | `POST gems/keys` | [`CreatedKey`]; body: [`NewKey`] |
 //! | `POST gems/keys/revoke` | `{}`; body: [`Revoke`] |
+//! | `GET gems/mirror` | [`view::MirrorView`], or 404 |
+//! | `POST gems/mirror/sync` | [`Asked`]; body: [`Look`] |
 //!
 //! Errors are `{"error":"..","hint":".."}` with a fitting status.
 
+mod mirror;
 mod problem;
 
 use std::collections::BTreeMap;
@@ -31,6 +37,7 @@ use weir_gems::release::Identity;
 use weir_gems::store::Scope;
 use weir_gems::view;
 
+pub(crate) use self::mirror::{Asked, Look};
 pub(crate) use self::problem::not_served;
 use crate::gems::{Index, Operated};
 
@@ -90,10 +97,15 @@ pub(crate) fn router(gems: Option<Operated>) -> Router {
         .route("/overview", get(overview))
         .route("/names", get(names))
         .route("/gem", get(gem))
+        .route("/dependents", get(dependents))
+        .route("/latest", get(latest))
+        .route("/webhooks", get(webhooks))
         .route("/yank", post(yank))
         .route("/rebaseline", post(rebaseline))
         .route("/keys", get(keys).post(create_key))
         .route("/keys/revoke", post(revoke_key))
+        .route("/mirror", get(mirror::state))
+        .route("/mirror/sync", post(mirror::sync))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(index);
@@ -134,6 +146,30 @@ async fn gem(
 ) -> Answer<view::GemView> {
     let gem = index.gem(&query.name, bounded(query.limit)).await.map_err(problem::of_store)?;
     gem.map(Json).ok_or_else(|| problem::no_such_gem(&query.name))
+}
+
+async fn dependents(
+    State(index): State<Arc<Index>>,
+    Params(query): Params<GemQuery>,
+) -> Answer<view::Dependents> {
+    let dependents = index.dependents(&query.name, bounded(query.limit)).await;
+    dependents.map(Json).map_err(problem::of_store)
+}
+
+#[derive(Deserialize)]
+struct LatestQuery {
+    limit: Option<usize>,
+}
+
+async fn latest(
+    State(index): State<Arc<Index>>,
+    Params(query): Params<LatestQuery>,
+) -> Answer<Vec<view::ChangeView>> {
+    index.latest(bounded(query.limit)).await.map(Json).map_err(problem::of_store)
+}
+
+async fn webhooks(State(index): State<Arc<Index>>) -> Answer<Vec<view::EndpointView>> {
+    index.webhooks().await.map(Json).map_err(problem::of_store)
 }
 
 async fn yank(State(index): State<Arc<Index>>, Input(yank): Input<Yank>) -> Answer<Done> {

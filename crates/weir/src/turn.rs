@@ -1,5 +1,6 @@
 //! What only one service process may have at a time, while one is replaced by the next: the job log
-//! with the admin API and the console, and realtime's histories.
+//! with the admin API and the console, realtime's histories, and the mirror of gems (which a command may
+//! have, too).
 //!
 //! A file in `data_dir` that is locked stands for each. The kernel unlocks it when its holder ends,
 //! however that ends, so no turn is ever lost.
@@ -32,6 +33,8 @@ pub(crate) enum Of {
     Histories,
     /// To serve jobs, the admin API and the console.
     JobsAndPages,
+    /// To read what upstreams of gems have.
+    Mirror,
 }
 
 impl Place {
@@ -42,6 +45,16 @@ impl Place {
         let open = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = open.with_context(|| format!("cannot open {}", path.display()))?;
         Ok(Self { of, file })
+    }
+
+    /// The turn, if nobody has it.
+    pub(crate) fn turn_now(self) -> anyhow::Result<Option<Turn>> {
+        let Self { of, file } = self;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Turn { _locked: file })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", of.file_name())),
+        }
     }
 
     /// Waits for the turn, as long as it takes.
@@ -69,6 +82,7 @@ impl Of {
         match self {
             Self::Histories => "realtime.lock",
             Self::JobsAndPages => "service.lock",
+            Self::Mirror => "mirror.lock",
         }
     }
 }

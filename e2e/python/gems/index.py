@@ -14,8 +14,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from certificate import certify
-
 HERE = Path(__file__).resolve().parent
 # Longest wait for anything.
 DEADLINE_SECONDS = 60
@@ -83,6 +81,13 @@ def build_all(folder, releases, dependencies=()):
     return [where / f"{where.name}.gem" for where in folders]
 
 
+def certified(folder):
+    # Here, so that what needs no certificates needs no library for them.
+    from certificate import certify
+
+    return certify(folder)
+
+
 class Index:
     """A running Weir; to be closed."""
 
@@ -90,13 +95,10 @@ class Index:
         self._folder = tempfile.TemporaryDirectory(prefix="weir-e2e-gems-")
         self.folder = Path(self._folder.name)
         self.program = os.environ["WEIR_BIN"]
-        self.certificate = certify(self.folder) if tls else None
+        self.certificate = certified(self.folder) if tls else None
         more += '[gems.tls]\ncert = "cert.pem"\nkey = "key.pem"\n' if tls else ""
         self.config = self.folder / "weir.toml"
-        self.config.write_text(
-            '[console]\nlisten = "127.0.0.1:0"\n[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n'
-            f'[front]\nlisten = "127.0.0.1:0"\n[gems]\nlisten = "127.0.0.1:0"\nmount = "/gems-index"\n{more}'
-        )
+        self.write(more)
         self._process = subprocess.Popen(
             [self.program, "up", "--config", str(self.config)],
             stdout=subprocess.PIPE,
@@ -114,6 +116,40 @@ class Index:
         self.url = f"{'https' if tls else 'http'}://{self.addresses['gems']}"
         self.mounted_url = f"http://{self.addresses['front']}/gems-index"
         self.key = self.command("gems", "key", "create", "e2e", "--scope", "push_rubygem,yank_rubygem").strip()
+
+    def write(self, more):
+        self.config.write_text(
+            '[console]\nlisten = "127.0.0.1:0"\n[jobs]\nlisten = "127.0.0.1:0"\nstore = "memory"\n'
+            f'[front]\nlisten = "127.0.0.1:0"\n[gems]\nlisten = "127.0.0.1:0"\nmount = "/gems-index"\n{more}'
+        )
+
+    def reload(self, more):
+        """Other settings, of those that a running Weir takes."""
+        self.write(more)
+        self._process.send_signal(signal.SIGHUP)
+
+    def hang(self):
+        """Nothing is answered any more, and no connection is closed."""
+        self._hung = [self._process.pid, self.service()]
+        for pid in self._hung:
+            os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self):
+        for pid in self._hung:
+            os.kill(pid, signal.SIGCONT)
+
+    def kill_service(self):
+        """Kills the process that serves with nothing said; another one is there when this returns."""
+        before = self.service()
+        os.kill(before, signal.SIGKILL)
+
+        def is_replaced():
+            try:
+                return self.service() != before
+            except AssertionError:
+                return False
+
+        self.until(is_replaced)
 
     def _read(self):
         for line in self._process.stdout:
@@ -156,13 +192,17 @@ class Index:
             if connection is None:
                 own.close()
 
-    def answers(self):
-        """How many answers of each status each endpoint has given: {"versions 200": 1}."""
+    def metrics(self):
         connection = http.client.HTTPConnection(self.addresses["console"], timeout=DEADLINE_SECONDS)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         connection.close()
-        counts = ((f"{endpoint} {status}", int(count)) for endpoint, status, count in ANSWER.findall(text))
+        return text
+
+    def answers(self):
+        """How many answers of each status each endpoint has given: {"versions 200": 1}."""
+        found = ANSWER.findall(self.metrics())
+        counts = ((f"{endpoint} {status}", int(count)) for endpoint, status, count in found)
         return Counter(dict(counts))
 
     def service(self):

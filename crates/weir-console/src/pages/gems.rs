@@ -1,16 +1,23 @@
-//! The pages of gems. They read the index only: what changes it is `gem`'s and the command line's.
+//! The pages of gems. They read the index only, and have upstreams looked at: what changes it is `gem`'s
+//! and the command line's.
 
 pub(super) mod gem;
+mod latest;
+mod mirror;
+mod webhooks;
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Query, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use weir_gems::store::StoreError;
 use weir_gems::view::{KeyView, NamePage, Overview};
 
+use self::latest::ChangeRow;
+use self::mirror::MirrorPart;
+use self::webhooks::EndpointRow;
 use super::shell::{Section, Shell};
 use super::theme::Theme;
 use super::{PageError, html};
@@ -18,6 +25,7 @@ use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::gems::Index;
+use crate::guard::form::CheckedForm;
 use crate::guard::visitor::Visitor;
 use crate::visible::visible;
 
@@ -31,7 +39,12 @@ struct GemsPage {
     summary: String,
     /// None: there are no more names.
     next: Option<String>,
+    /// None: nothing comes from elsewhere.
+    mirror: Option<MirrorPart>,
+    webhooks: Vec<EndpointRow>,
+    latest: Vec<ChangeRow>,
     keys: Vec<KeyRow>,
+    done: Option<&'static str>,
 }
 
 struct Name {
@@ -55,6 +68,7 @@ pub(crate) struct Wanted {
     #[serde(default)]
     search: String,
     after: Option<String>,
+    done: Option<String>,
 }
 
 /// The index, if it is served here.
@@ -72,6 +86,22 @@ fn gem_address(name: &str) -> String {
     address("/gem", &[("name", name)])
 }
 
+/// Changes that the page shows.
+const LATEST_MAX: usize = 20;
+const LOOKING: &str =
+    "The upstreams are being looked at: load the page again to see what came of it.";
+
+/// `POST /gems/look`
+pub(crate) async fn look(
+    State(console): State<Arc<Console>>,
+    _form: CheckedForm,
+) -> Result<Response, PageError> {
+    match of(&console)?.look_at_upstreams() {
+        true => Ok(Redirect::to("/gems?done=look").into_response()),
+        false => Err(PageError::NotFound("this Weir mirrors no other index".to_owned())),
+    }
+}
+
 /// `GET /gems`
 pub(crate) async fn page(
     State(console): State<Arc<Console>>,
@@ -84,6 +114,9 @@ pub(crate) async fn page(
     let page = index.names(&wanted.search, wanted.after.as_deref(), limit);
     let page = page.await.map_err(unavailable)?;
     let keys = index.keys().await.map_err(unavailable)?;
+    let mirror = index.mirrored().await.map_err(unavailable)?;
+    let webhooks = index.webhooks().await.map_err(unavailable)?;
+    let latest = index.latest(LATEST_MAX).await.map_err(unavailable)?;
     let now = console.deps.clock.now().as_secs_f64();
     Ok(html(&GemsPage {
         shell: Shell::new(&console, &visitor, Section::Gems, "Gems"),
@@ -93,7 +126,11 @@ pub(crate) async fn page(
             address("/gems", &[("search", wanted.search.as_str()), ("after", next.as_str())])
         }),
         names: page.names.iter().map(|name| Name::of(name)).collect(),
+        done: (wanted.done.as_deref() == Some("look")).then_some(LOOKING),
         search: wanted.search,
+        mirror: mirror.map(|mirror| MirrorPart::of(mirror, now)),
+        webhooks: webhooks.into_iter().map(|endpoint| EndpointRow::of(endpoint, now)).collect(),
+        latest: latest.into_iter().map(ChangeRow::of).collect(),
         keys: keys.into_iter().map(|key| KeyRow::of(key, now)).collect(),
     }))
 }

@@ -6,10 +6,15 @@ use axum::http::StatusCode;
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::switch::{Off, Switches};
+use weir_gems::mirror::progress::Progress;
+use weir_gems::mirror::settings::{MirrorSettings, UpstreamSettings};
+use weir_gems::mirror::{Mirror, MirrorParts, Scope as Look};
 use weir_gems::operations::KeyWanted;
 use weir_gems::release::{Checksum, Dependencies, Identity, Release};
+use weir_gems::store::mirror::{MirrorStore, Noted, Refusal};
+use weir_gems::store::webhooks::WebhookStore;
 use weir_gems::store::{ImportedGem, Scope, SqliteSettings, SqliteStore, Store};
-use weir_gems::{Files, Gems, GemsMetrics, GemsParts};
+use weir_gems::{Files, Gems, GemsMetrics, GemsParts, MirrorMetrics};
 
 use crate::site::Site;
 
@@ -101,4 +106,86 @@ async fn without_gems_there_are_no_pages_of_them() {
     let page = browser.get("/gems").await;
     assert_eq!(page.status, StatusCode::NOT_FOUND);
     page.assert_shows("Gems are not served by this Weir");
+}
+
+/// A mirror of an upstream that is away, where somebody has published a name of ours.
+async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirror<SqliteStore>> {
+    let clock = Clock::system();
+    let upstream = UpstreamSettings {
+        name: "one".parse().expect("a name"),
+        url: "http://127.0.0.1:1".parse().expect("an address"),
+        credentials: None,
+        hook_secret: None,
+    };
+    let ours: weir_gems::name::GemName = "shop".parse().expect("a name");
+    let noted = Noted { name: ours.clone(), md5: Some([1; 16]) };
+    index.store().note("one", vec![noted], None).await.expect("noted");
+    index.store().refuse("one", vec![(ours, Refusal::Local)]).await.expect("refused");
+    let mirror = Mirror::new(MirrorParts {
+        store: index.shared_store(),
+        files: Files::open(folder.join("files")).expect("a folder"),
+        settings: MirrorSettings::new(vec![upstream]),
+        policy: "".parse().expect("a policy"),
+        package: weir_gems::package::PackageLimits::default(),
+        clock,
+        metrics: MirrorMetrics::register(&mut Registry::default()),
+    });
+    mirror.expect("a mirror")
+}
+
+#[tokio::test]
+async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = index(folder.path(), vec!["shop".to_owned()]).await;
+    let site = Site::with_gems(Arc::clone(&index) as _);
+    let mut browser = site.browser();
+    let page = browser.get("/gems").await;
+    assert!(!page.text.contains("Upstreams") && !page.text.contains("Webhooks"));
+    let refused = browser.submit(&page, "/gems/look", &[]).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+
+    let mirror = mirror(folder.path(), &index).await;
+    assert!(index.attach_mirror(Arc::clone(&mirror) as _));
+    let endpoints = vec!["ci".to_owned()];
+    index.store().set_webhook_endpoints(endpoints, 100).await.expect("an endpoint");
+    let page = browser.get("/gems").await;
+    for text in
+        ["not since the start", "pushed or imported here", "0 webhooks of upstreams", ">ci<"]
+    {
+        page.assert_shows(text);
+    }
+    let failed = mirror.sync_once(Look::Changes, Progress::NONE).await;
+    assert!(failed[0].is_err());
+    browser.get("/gems").await.assert_shows("one: cannot connect");
+
+    assert_eq!(browser.post("/gems/look", &[]).await.status, StatusCode::FORBIDDEN);
+    let asked = browser.submit(&page, "/gems/look", &[]).await;
+    assert_eq!(asked.status, StatusCode::SEE_OTHER);
+    browser.get("/gems?done=look").await.assert_shows("are being looked at");
+}
+
+#[tokio::test]
+async fn what_changed_last_is_first_and_a_gem_says_who_needs_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = ["shop-1", "rack", "shop-2"].map(str::to_owned).to_vec();
+    let index = index(folder.path(), names).await;
+    let site = Site::with_gems(Arc::clone(&index) as _);
+    let mut browser = site.browser();
+    let page = browser.get("/gems").await;
+    let latest = page.text.split("Latest changes").nth(1).expect("a table");
+    let place = |name: &str| latest.find(&format!(">{name}</a>")).expect("a row");
+    assert!(place("shop-2") < place("rack") && place("rack") < place("shop-1"));
+    let page = browser.get("/gem?name=rack").await;
+    // It needs itself, as all do here.
+    page.assert_shows("3 gems");
+    page.assert_shows("href=\"/gem?name=shop-1\"");
+    let identity = |number: &str| release(number, "").identity;
+    for number in ["1.0", "2.0"] {
+        let name = "shop-1".parse().expect("a name");
+        index.yank_by_operator(&name, &identity(number)).await.expect("yanked");
+    }
+    let page = browser.get("/gem?name=rack").await;
+    page.assert_shows("2 gems");
+    assert!(!page.text.contains("name=shop-1\""));
+    browser.get("/gem?name=shop-2").await.assert_shows("No gem here needs it.");
 }

@@ -24,6 +24,7 @@ pub enum Endpoint {
     Push,
     Yank,
     Hook,
+    Page,
 }
 
 impl Endpoint {
@@ -40,9 +41,10 @@ impl Endpoint {
         Self::Push,
         Self::Yank,
         Self::Hook,
+        Self::Page,
     ];
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 
     /// Its name.
     #[must_use]
@@ -59,6 +61,7 @@ impl Endpoint {
             Self::Push => "push",
             Self::Yank => "yank",
             Self::Hook => "hook",
+            Self::Page => "page",
         }
     }
 
@@ -101,6 +104,8 @@ pub(super) enum Route<'a> {
     Push,
     Yank,
     Hook(HookRoute),
+    /// The name of a gem.
+    Page(Cow<'a, str>),
 }
 
 impl<'a> Route<'a> {
@@ -131,7 +136,10 @@ impl<'a> Route<'a> {
             return decoded(name).map(Self::Info);
         }
         if let Some(file) = path.strip_prefix("/gems/") {
-            return decoded(file.strip_suffix(".gem")?).map(Self::File);
+            return match file.strip_suffix(".gem") {
+                Some(file) => decoded(file).map(Self::File),
+                None => decoded(file).map(Self::Page),
+            };
         }
         let file = path.strip_prefix("/quick/Marshal.4.8/")?;
         decoded(file.strip_suffix(".gemspec.rz")?).map(Self::Gemspec)
@@ -150,6 +158,7 @@ impl<'a> Route<'a> {
             Self::Push => Endpoint::Push,
             Self::Yank => Endpoint::Yank,
             Self::Hook(_) => Endpoint::Hook,
+            Self::Page(_) => Endpoint::Page,
         }
     }
 }
@@ -168,7 +177,8 @@ mod tests {
         assert_eq!(parse(quick), Some(Route::Gemspec("rack-3.0".into())));
         assert_eq!(parse("/api/v1/gems"), Some(Route::Push));
         assert_eq!(parse("/"), Some(Route::Root));
-        for path in ["/versions/", "/gems/rack", "/info", "/info/%ff", "/quick/x"] {
+        assert_eq!(parse("/gems/rack"), Some(Route::Page("rack".into())));
+        for path in ["/versions/", "/gems", "/info", "/info/%ff", "/quick/x"] {
             assert_eq!(parse(path), None, "{path}");
         }
     }

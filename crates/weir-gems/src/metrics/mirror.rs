@@ -144,6 +144,11 @@ impl MirrorMetrics {
 
     pub(crate) fn of(&self, upstream: &str) -> UpstreamMetrics {
         let label = UpstreamLabel { upstream: upstream.to_owned() };
+        // There from the start: what appears with its first failure has not increased.
+        for reason in FetchFailure::ALL {
+            let (upstream, reason) = (upstream.to_owned(), reason.name());
+            drop(self.failures.get_or_create(&FailureLabel { upstream, reason }));
+        }
         UpstreamMetrics {
             requests: self.requests.get_or_create(&label).clone(),
             bytes: self.bytes.get_or_create(&label).clone(),

@@ -1,4 +1,4 @@
-//! What requests of clients need of a mirror, whatever store it has.
+//! What requests of clients and operators need of a mirror, whatever store it has.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,13 +6,16 @@ use std::pin::Pin;
 use hyper::header::{self, HeaderMap};
 
 use super::files::FileError;
-use super::{Mirror, hooks};
+use super::{Mirror, Scope, hooks};
 use crate::store::mirror::MirrorStore;
 use crate::store::{StoreError, StoredFile};
+use crate::view::MirrorView;
 
 /// A file that is asked for, while it comes.
 pub type Fetched<'a> =
     Pin<Box<dyn Future<Output = Result<Option<StoredFile>, FileError>> + Send + 'a>>;
+/// How it is, while that is read.
+pub type Viewed<'a> = Pin<Box<dyn Future<Output = Result<MirrorView, StoreError>> + Send + 'a>>;
 type Received<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, StoreError>> + Send + 'a>>;
 
 /// Which shape a webhook has.
@@ -47,6 +50,12 @@ pub trait MirrorDoor: Send + Sync {
     /// A webhook: on disk before it is answered.
     fn hook<'a>(&'a self, route: HookRoute, headers: &'a HeaderMap, body: &'a [u8])
     -> Received<'a>;
+
+    /// How it is.
+    fn view(&self) -> Viewed<'_>;
+
+    /// Has all upstreams looked at ([`Mirror::ask`]).
+    fn ask(&self, scope: Scope) -> u64;
 }
 
 impl<S: MirrorStore> MirrorDoor for Mirror<S> {
@@ -63,5 +72,13 @@ impl<S: MirrorStore> MirrorDoor for Mirror<S> {
         let authorization =
             headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         Box::pin(hooks::receive(self, route, authorization, body))
+    }
+
+    fn view(&self) -> Viewed<'_> {
+        Box::pin(self.view())
+    }
+
+    fn ask(&self, scope: Scope) -> u64 {
+        self.ask(scope)
     }
 }

@@ -128,7 +128,7 @@ impl<S: MirrorStore> Mirror<S> {
                 upstream: release.upstream.clone(),
             });
         }
-        let (files, limits) = (self.files.clone(), self.package.clone());
+        let (files, limits) = (self.files.clone(), self.package.load_full());
         let specification = blocking(move || {
             let (file, specification) = specification(file, &limits)?;
             files.keep(file, checksum)?;
@@ -145,7 +145,7 @@ impl<S: MirrorStore> Mirror<S> {
         mut answer: Answer,
         release: &MirroredRelease,
     ) -> Result<(Arriving, u64, Checksum), FileError> {
-        let max = self.package.gem_bytes_max;
+        let max = self.package.load().gem_bytes_max;
         let files = self.files.clone();
         let mut file = blocking(move || files.arrive()).await?;
         let (mut digest, mut bytes, mut waiting) = (Sha256::new(), 0, Vec::new());

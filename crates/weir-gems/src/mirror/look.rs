@@ -1,6 +1,8 @@
 //! A look at an upstream: what its `/versions` says, and then what it says of the names that have
 //! changed.
 
+use std::time::Duration;
+
 use weir_base::clock::Timestamp;
 
 use super::error::{MirrorError, Problem};
@@ -34,6 +36,7 @@ pub struct Looked {
     pub files: EagerFiles,
     pub requests: u64,
     pub received_bytes: u64,
+    pub took: Duration,
 }
 
 impl Looked {
@@ -77,16 +80,19 @@ impl<S: MirrorStore> Mirror<S> {
         looked: Looked,
         progress: Progress<'_>,
     ) -> Result<Looked, MirrorError> {
-        let before = upstream.metrics.traffic();
+        let (before, start) = (upstream.metrics.traffic(), self.clock.now());
         let files = self.fetch_missing(upstream, progress).await;
         let files = files.map_err(|problem| problem.of(&upstream.name))?;
         let after = upstream.metrics.traffic();
-        Ok(Looked {
+        let looked = Looked {
             files,
             requests: looked.requests + after.0 - before.0,
             received_bytes: looked.received_bytes + after.1 - before.1,
+            took: looked.took + self.clock.now().since(start),
             ..looked
-        })
+        };
+        upstream.change_state(|state| state.last_result = Some(looked));
+        Ok(looked)
     }
 
     pub(super) async fn look(
@@ -98,13 +104,15 @@ impl<S: MirrorStore> Mirror<S> {
         let _turn = upstream.turn.lock().await;
         let start = self.clock.now();
         let watching = |at: SyncProgress| {
-            upstream.change_state(|state| state.phase = Some(at.phase));
+            upstream.change_state(|state| state.progress = Some(at.clone()));
             (progress.0)(at);
         };
         let looked = match self.in_force().await {
             Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
             Err(error) => Err(error.into()),
         };
+        let took = self.clock.now().since(start);
+        let looked = looked.map(|looked| Looked { took, ..looked });
         self.tell(upstream, look, start, &looked).await;
         looked.map_err(|problem| problem.of(&upstream.name))
     }
@@ -129,7 +137,8 @@ impl<S: MirrorStore> Mirror<S> {
         }
         let after = upstream.metrics.traffic();
         let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);
-        Ok(Looked { read, work, files: EagerFiles::default(), requests, received_bytes })
+        let (files, took) = (EagerFiles::default(), Duration::ZERO);
+        Ok(Looked { read, work, files, requests, received_bytes, took })
     }
 
     async fn tell(
@@ -145,12 +154,14 @@ impl<S: MirrorStore> Mirror<S> {
             && looked.as_ref().is_ok_and(|looked| looked.work == Work::default());
         if !is_idle && let Ok(counts) = self.store.counts(upstream.name.as_str()).await {
             upstream.metrics.counted(&counts);
+            upstream.change_state(|state| state.counts = counts);
         }
         upstream.change_state(|state| {
-            state.phase = None;
+            state.progress = None;
             state.last_look = Some(now);
             state.last_error = looked.as_ref().err().map(ToString::to_string);
             if let Ok(looked) = looked {
+                state.last_result = Some(*looked);
                 if looked.is_complete() {
                     state.last_success = Some(start);
                 }

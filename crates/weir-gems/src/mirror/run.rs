@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_base::clock::Timestamp;
 use weir_base::shutdown::Shutdown;
 
+use super::look::Scope;
 use super::progress::Progress;
 use super::settings::FilesWhen;
 use super::versions::Look;
@@ -57,7 +58,9 @@ impl<S: MirrorStore> Mirror<S> {
         let first_comparison =
             self.clock.now() + backoff.jittered(self.settings.reconcile_interval);
         loop {
-            let is_complete = self.look_at_all(first_comparison).await;
+            let scope = self.asked.begin();
+            let is_complete = self.look_at_all(first_comparison, scope).await;
+            self.asked.end();
             let wait = match is_complete {
                 true => {
                     backoff.reset();
@@ -65,16 +68,26 @@ impl<S: MirrorStore> Mirror<S> {
                 }
                 false => backoff.next_delay().min(self.settings.interval),
             };
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.asked.rung() => {}
+            }
         }
     }
 
-    async fn look_at_all(&self, first_comparison: Timestamp) -> bool {
+    /// `scope`: what somebody asked for.
+    async fn look_at_all(&self, first_comparison: Timestamp, scope: Option<Scope>) -> bool {
         let mut is_complete = true;
         for upstream in &self.upstreams {
-            let look = self.kind_of_look(upstream, first_comparison);
+            let look = match scope {
+                Some(Scope::Everything) => Look::Whole,
+                Some(Scope::Changes) | None => self.kind_of_look(upstream, first_comparison),
+            };
             let looked = self.look(upstream, look, Progress::NONE).await;
             is_complete &= looked.is_ok_and(|looked| looked.is_complete());
+        }
+        if let Ok(waiting) = self.store.waiting_hooks().await {
+            self.metrics.hooks_waiting(waiting);
         }
         self.looked.notify_one();
         is_complete
@@ -99,7 +112,10 @@ impl<S: MirrorStore> Mirror<S> {
                 continue;
             }
             for upstream in &self.upstreams {
-                if let Err(error) = self.fetch_missing(upstream, Progress::NONE).await {
+                let watching = |at| upstream.change_state(|state| state.progress = Some(at));
+                let fetched = self.fetch_missing(upstream, Progress(&watching)).await;
+                upstream.change_state(|state| state.progress = None);
+                if let Err(error) = fetched {
                     let upstream = upstream.name.as_str();
                     tracing::warn!(upstream, %error, "not all files were fetched");
                 }

@@ -1,5 +1,6 @@
 //! `[gems.mirror]`: where gems of others come from, and the limits.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +9,9 @@ use weir_base::backoff::Backoff;
 use weir_base::secret::Secret;
 use weir_net::post::Trust;
 
+use super::MirrorSetupError;
 pub use super::client::{UpstreamUrl, UpstreamUrlError};
+use super::policy::Policy;
 
 /// Upstreams of one mirror.
 pub const UPSTREAMS_MAX: usize = 8;
@@ -124,6 +127,24 @@ impl MirrorSettings {
             trust: Trust::public(),
             limits: MirrorLimits::default(),
         }
+    }
+
+    /// Whether they fit each other, and the policy.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self, policy: &Policy) -> Result<(), MirrorSetupError> {
+        if !(1..=UPSTREAMS_MAX).contains(&self.upstreams.len()) {
+            return Err(MirrorSetupError::Upstreams(self.upstreams.len()));
+        }
+        let mut names = HashSet::new();
+        for UpstreamSettings { name, .. } in &self.upstreams {
+            if !names.insert(name) {
+                return Err(MirrorSetupError::Twice(name.clone()));
+            }
+        }
+        let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
+        Ok(policy.check(&names)?)
     }
 }
 

@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
-use super::progress::Phase;
+use super::look::Looked;
+use super::progress::SyncProgress;
 use crate::store::mirror::{MirrorCounts, Refusal};
 
 /// How a mirror is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorState {
     /// In their order.
     pub upstreams: Vec<UpstreamState>,
     pub hooks_waiting: u64,
+    /// Looks at all upstreams since the start ([`super::Mirror::ask`]).
+    pub rounds_done: u64,
+    /// When this mirror was put together: another one counts anew.
+    pub started: Timestamp,
 }
 
 /// How it is with one upstream.
@@ -21,7 +26,7 @@ pub struct UpstreamState {
     pub name: String,
     pub url: String,
     /// What is being done; None: nothing.
-    pub phase: Option<Phase>,
+    pub progress: Option<SyncProgress>,
     pub last_look: Option<Timestamp>,
     /// When all that it had was here.
     pub last_success: Option<Timestamp>,
@@ -29,6 +34,8 @@ pub struct UpstreamState {
     pub last_compared: Option<Timestamp>,
     /// Of the last look, if it came to nothing.
     pub last_error: Option<String>,
+    /// Of the last look that came to something.
+    pub last_result: Option<Looked>,
     pub counts: MirrorCounts,
     /// Names that it lists and that are not taken from it, at most [`REFUSED_NAMES_MAX`]: among them
     /// those of ours that somebody has published there.

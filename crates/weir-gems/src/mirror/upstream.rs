@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_base::clock::Timestamp;
 
-use super::MirrorSetupError;
 use super::client::Client;
-use super::settings::{MirrorSettings, UPSTREAMS_MAX, UpstreamName};
+use super::settings::{MirrorSettings, UpstreamName};
 use super::state::UpstreamState;
 use crate::metrics::{MirrorMetrics, UpstreamMetrics};
 
@@ -24,19 +23,10 @@ pub(super) struct Upstream {
     state: Mutex<UpstreamState>,
 }
 
-pub(super) fn upstreams(
-    settings: &MirrorSettings,
-    metrics: &MirrorMetrics,
-) -> Result<Vec<Upstream>, MirrorSetupError> {
-    if !(1..=UPSTREAMS_MAX).contains(&settings.upstreams.len()) {
-        return Err(MirrorSetupError::Upstreams(settings.upstreams.len()));
-    }
+pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> Vec<Upstream> {
     let mut all: Vec<Upstream> = Vec::new();
     for upstream in &settings.upstreams {
         let earlier: Vec<_> = all.iter().map(|upstream| upstream.name.clone()).collect();
-        if earlier.contains(&upstream.name) {
-            return Err(MirrorSetupError::Twice(upstream.name.clone()));
-        }
         let metrics = metrics.of(upstream.name.as_str());
         let client = Client::new(upstream, &settings.trust, &settings.limits, metrics.clone());
         let state = UpstreamState {
@@ -53,7 +43,7 @@ pub(super) fn upstreams(
             state: Mutex::new(state),
         });
     }
-    Ok(all)
+    all
 }
 
 impl Upstream {

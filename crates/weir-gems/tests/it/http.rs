@@ -3,6 +3,7 @@
 mod compact_index;
 mod download;
 mod older_clients;
+mod page;
 mod push;
 mod yank;
 

@@ -1,6 +1,7 @@
 //! A mirror, its upstreams and its clients. Upstreams are indexes of this crate behind real sockets,
 //! or scripts that answer what no good index would.
 
+mod asked;
 mod confusion;
 mod files;
 mod hooks;

@@ -59,7 +59,7 @@ fn describe(page: &mut String, command: &Command, path: &str) {
             .get_arguments()
             .filter(|argument| !argument.is_hide_set() && argument.get_id() != "help")
             .collect();
-        if !child.has_subcommands() && !arguments.is_empty() {
+        if !arguments.is_empty() {
             page.push_str("\n| argument | what it does |\n| --- | --- |\n");
             for argument in arguments {
                 let _ = writeln!(page, "| `{}` | {} |", shape(argument), meaning(argument));

@@ -1,5 +1,6 @@
 //! The index of gems, as a part of the whole.
 
+mod mirror;
 mod webhooks;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore}
 use weir_gems::webhooks::WebhookMetrics;
 use weir_gems::{Files, GemsMetrics, GemsParts};
 
+use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
 use crate::config::{self, Settings, StoreKind};
 use crate::gems::{GemsPlaces, Index, Operated};
@@ -29,6 +31,8 @@ pub(super) struct Gems {
     switches: Switchboard,
     mount: Option<Arc<str>>,
     webhooks: Webhooks,
+    /// None: it has no upstreams.
+    mirror: Option<Mirroring>,
 }
 
 impl Gems {
@@ -52,14 +56,15 @@ impl Gems {
         let in_force = Arc::new(ArcSwap::from_pointee(in_force.clone()));
         let index = Index::new(GemsParts {
             store,
-            files,
+            files: files.clone(),
             settings: Arc::clone(&in_force),
             clock: clock.clone(),
             metrics: GemsMetrics::register(registry),
             switches: off,
         });
+        let mirror = Mirroring::open(settings, &index, files, clock, registry).await?;
         let mount = settings.gems.mount().map(Arc::from);
-        Ok(Self { index, settings: in_force, switches, mount, webhooks })
+        Ok(Self { index, settings: in_force, switches, mount, webhooks, mirror })
     }
 
     /// Where it is, of these listeners.
@@ -73,21 +78,42 @@ impl Gems {
         Operated { index: Arc::clone(&self.index), switches: self.switches.clone() }
     }
 
-    /// Puts new settings in force.
-    pub(super) fn reload(&self, settings: &Settings) {
+    /// Puts new settings in force; answers what needs a restart.
+    pub(super) fn reload(&self, settings: &Settings) -> Option<String> {
         self.settings.store(Arc::new(settings.gems.settings.clone()));
         self.webhooks.reload(settings.gems.webhooks.clone());
+        match &self.mirror {
+            Some(mirror) => mirror.reload(settings),
+            None => settings.gems.mirror.is_enabled.then(|| "gems.mirror".to_owned()),
+        }
     }
 
-    /// From now on webhooks are sent.
-    pub(super) fn send_webhooks(&self) {
+    /// From now on webhooks are sent, and upstreams are looked at.
+    pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         self.webhooks.start();
+        match &mut self.mirror {
+            Some(mirror) => mirror.start(data_dir),
+            None => Ok(()),
+        }
     }
 
-    /// Ends sending: what is on its way is waited for, at most for `time_left`. What is not sent is
-    /// kept for the next process.
+    /// Resolves when something of it has ended by itself.
+    pub(super) async fn ended(&self) -> String {
+        match &self.mirror {
+            Some(mirror) => mirror.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends sending and looking: what is on its way is waited for, at most for `time_left`. What is
+    /// not done is kept for the next process.
     pub(super) async fn finish(self, time_left: Duration) {
-        self.webhooks.finish(time_left).await;
+        let mirror = async {
+            if let Some(mirror) = self.mirror {
+                mirror.finish(time_left).await;
+            }
+        };
+        tokio::join!(self.webhooks.finish(time_left), mirror);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `[gems]`: the index of gems. The table switches it on.
 
 mod limits;
+mod mirror;
 mod postgres;
 mod webhooks;
 
@@ -12,6 +13,7 @@ use weir_gems::store::SqliteSettings;
 use weir_gems::webhooks::WebhookSettings;
 use weir_net::TlsSettings;
 
+pub(crate) use self::mirror::Mirror;
 pub(crate) use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::tls;
@@ -34,6 +36,7 @@ pub(crate) struct Gems {
     pub(crate) sqlite: SqliteSettings,
     pub(crate) postgres: Postgres,
     pub(crate) webhooks: WebhookSettings,
+    pub(crate) mirror: Mirror,
 }
 
 /// What keeps the index.
@@ -65,6 +68,7 @@ impl Default for Gems {
             sqlite: SqliteSettings::new(DATABASE),
             postgres: Postgres::default(),
             webhooks: WebhookSettings::default(),
+            mirror: Mirror::default(),
         }
     }
 }
@@ -103,6 +107,8 @@ impl Gems {
         keys.section("sqlite", |keys| read_sqlite(keys, &mut self.sqlite));
         keys.section("postgres", |keys| self.postgres.read(keys));
         keys.section("webhooks", |keys| webhooks::read(keys, &mut self.webhooks));
+        self.mirror.is_enabled = keys.is_set("mirror");
+        keys.section("mirror", |keys| self.mirror.read(keys));
     }
 
     fn read_places(&mut self, keys: &mut Keys<'_>) {
@@ -133,6 +139,13 @@ impl Gems {
         keys.optional_text(
             Key::live("files_url", "Where clients are sent for .gem files, such as \"https://files.example/gems\"; /NAME-VERSION.gem is appended. None: they are served here."),
             &mut self.settings.files_url,
+        );
+        keys.flag(
+            Key::live(
+                "public_pages",
+                "Whether /gems/NAME is a page about the gem, for everybody who reaches the index.",
+            ),
+            &mut self.settings.public_pages,
         );
         if let Some(problem) = self.settings.files_url.as_deref().and_then(files_url_problem) {
             keys.mistake_at("files_url", &problem);

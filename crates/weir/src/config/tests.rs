@@ -592,6 +592,16 @@ fn whole(section: &str, name: &str) -> String {
             "{heading}\nname = \"ci\"\nurl = \"http://localhost\"\nsecret = {{ env = \"PASSWORD\" }}"
         );
     }
+    if let Some(rest) = section.strip_prefix("gems.mirror") {
+        let upstream = "[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"http://localhost\"\n";
+        return match rest {
+            "" => {
+                format!("{heading}\nupstreams = {{ name = \"one\", url = \"http://localhost\" }}")
+            }
+            ".upstreams[]" => upstream.to_owned(),
+            _ => format!("{upstream}{heading}"),
+        };
+    }
     let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
     match section.strip_prefix("front.apps[]") {
         Some("") => return shop.to_owned(),
@@ -694,8 +704,18 @@ fn key_of(field: &str) -> &str {
         "has_subscription_counts" => "subscription_counts",
         "hooks" => "webhooks[]",
         "endpoints" => "endpoints[]",
+        "upstreams" => "upstreams[]",
         "import_batch" => "import_batch_gems",
         same => same,
+    }
+}
+
+fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
+    weir_gems::mirror::settings::UpstreamSettings {
+        name: "one".parse().expect("a name"),
+        url: "http://127.0.0.1".parse().expect("a URL"),
+        credentials: None,
+        hook_secret: None,
     }
 }
 
@@ -713,6 +733,7 @@ fn no_field_of_a_part_is_without_its_key() {
     let told = weir_gems::webhooks::WebhookSettings::default();
     let nowhere = "http://127.0.0.1/".parse().expect("a URL");
     let endpoint = weir_gems::webhooks::WebhookEndpoint::new("ci", nowhere, Secret::default());
+    let mirror = weir_gems::mirror::settings::MirrorSettings::new(Vec::new());
     for (section, shown) in [
         ("front.limits", format!("{:#?}", weir_net::server::Limits::default())),
         ("front.limits.http2_", format!("{:#?}", weir_net::server::Http2Limits::default())),
@@ -740,6 +761,9 @@ fn no_field_of_a_part_is_without_its_key() {
         ("gems.webhooks", format!("{told:#?}")),
         ("gems.webhooks.limits", format!("{:#?}", told.limits)),
         ("gems.webhooks.endpoints[]", format!("{endpoint:#?}")),
+        ("gems.mirror", format!("{mirror:#?}")),
+        ("gems.mirror.limits", format!("{:#?}", mirror.limits)),
+        ("gems.mirror.upstreams[]", format!("{:#?}", upstream())),
         ("history", format!("{history:#?}")),
         ("supervisor", format!("{:#?}", weir_supervisor::RestartPolicy::default())),
     ] {
@@ -807,6 +831,49 @@ cert = "a.crt"
     weir.toml:10:17: gems.limits.gem_bytes_max: must be from 1KiB to 16TiB
     weir.toml:11:14: gems.limits.pushes_max: must be from 1 to 10000
     weir.toml:13:8: gems.tls.cert: it needs key beside it
+    "#);
+}
+
+#[test]
+fn mistakes_about_a_mirror_say_what_to_write() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("policy"), "private acme-*\nfrom elsewhere pro\n")
+        .expect("written");
+    std::fs::write(folder.path().join("damaged"), "private acme-*\nprivat\n").expect("written");
+    let all = |texts: &[&str]| {
+        let one = |text: &&str| {
+            let text = text.replace("FOLDER", &folder.path().display().to_string());
+            mistakes(&text).replace(&folder.path().display().to_string(), "FOLDER") + "\n"
+        };
+        texts.iter().map(one).collect::<String>()
+    };
+    let with = |more: &str| {
+        format!(
+            "[gems.mirror]\n{more}[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"https://a.example\"\n"
+        )
+    };
+    insta::assert_snapshot!(all(&[
+        "[gems.mirror]\n",
+        "[[gems.mirror.upstreams]]\nurl = \"rubygems.org\"\ncredentials = \"a:b\"\n",
+        "[[gems.mirror.upstreams]]\nname = \"a b\"\nurl = \"https://me:secret@a.example\"\n",
+        &(with("") + "[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"https://b.example\"\n"),
+        &with("policy = \"FOLDER/none\"\n"),
+        &with("policy = \"FOLDER/damaged\"\n"),
+        &with("policy = \"FOLDER/policy\"\nfiles = \"later\"\n"),
+        &(with("") + "[gems.mirror.limits]\nbackoff_max = \"1ms\"\n"),
+    ]), @r#"
+    weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8
+    weir.toml:1:1: gems.mirror.upstreams[0].name is missing
+    weir.toml:2:7: gems.mirror.upstreams[0].url: "rubygems.org" does not begin with http:// or https://; write for example "https://rubygems.org"
+    weir.toml:3:15: gems.mirror.upstreams[0].credentials: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:2:8: gems.mirror.upstreams[0].name: "a b" is no name of an upstream: 1 to 40 letters, digits, '-', '_' and '.', for example "rubygems"
+    weir.toml:3:7: gems.mirror.upstreams[0].url: the address holds a user name or a password; leave them out and set gems.mirror.upstreams.credentials
+    weir.toml:1:1: gems.mirror.upstreams has one twice; what comes from an upstream belongs to its name
+    weir.toml:2:10: gems.mirror.policy: FOLDER/none: cannot be read: No such file or directory (os error 2)
+    weir.toml:2:10: gems.mirror.policy: FOLDER/damaged: line 2 of the policy: "privat" is neither `private PATTERN` nor `from UPSTREAM PATTERN`
+    weir.toml:2:10: gems.mirror.policy: the policy names the upstream elsewhere, which is not in gems.mirror.upstreams
+    weir.toml:3:9: gems.mirror.files: "later" is none of "on_demand", "eagerly"
+    weir.toml:6:15: gems.mirror.limits.backoff_max: must not be below backoff_min
     "#);
 }
 

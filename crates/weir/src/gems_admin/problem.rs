@@ -22,6 +22,11 @@ pub(super) fn no_such_gem(name: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no release of a gem {name:?}"), hint)
 }
 
+pub(super) fn no_mirror() -> Problem {
+    let hint = "it is with [[gems.mirror.upstreams]] in weir.toml";
+    Problem::new(StatusCode::NOT_FOUND, "this Weir mirrors no other index", hint)
+}
+
 pub(super) fn no_such_key(id: u64) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no key {id}"), "GET gems/keys lists them")
 }

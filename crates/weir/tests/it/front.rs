@@ -59,9 +59,9 @@ fn each_app_is_served_by_its_own_workers_in_turn() {
 }
 
 /// `metric{label="value"}` of the rules: the metric, and what a line of it has to hold.
-fn selectors(rules: &str) -> Vec<(&str, Vec<&str>)> {
+pub(crate) fn selectors<'a>(rules: &'a str, prefix: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let is_in_name = |character: char| character.is_ascii_lowercase() || character == '_';
-    let starts = rules.match_indices("weir_front_").map(|(start, _)| &rules[start..]);
+    let starts = rules.match_indices(prefix).map(|(start, _)| &rules[start..]);
     starts
         .map(|text| {
             let (name, rest) = text.split_at(text.find(|it| !is_in_name(it)).expect("an end"));
@@ -78,7 +78,7 @@ fn alert_rules_are_about_metrics_that_there_are() {
     let weir = start(&format!("{BASE}{}", app("shop", "", &[&shop])), &[]);
     assert_eq!(body(weir.front(), "/", ""), "shop /");
     let (_, metrics) = get(weir.console(), "/metrics", "");
-    let selectors = selectors(rules);
+    let selectors = selectors(rules, "weir_front_");
     assert!(selectors.len() >= 8, "{selectors:?}");
     for (name, labels) in selectors {
         let is_it = |line: &str| {

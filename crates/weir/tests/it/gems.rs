@@ -1,6 +1,7 @@
 //! The index of gems as the binary serves it. Real clients are in e2e.
 
 mod client;
+mod mirror;
 mod postgres;
 mod receiver;
 mod webhooks;
@@ -132,7 +133,7 @@ fn an_endpoint_that_is_off_stays_off_over_a_restart() {
     exit: 2
     -- stdout
     -- stderr
-    error: gems have no endpoint "dependency"; they have root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook
+    error: gems have no endpoint "dependency"; they have root, names, versions, info, dependencies, specs, gemspec, file, push, yank, hook, page
     "#);
     insta::assert_snapshot!(weir.site.shown(&["switch", "off", "typing"]), @r"
     exit: 2

@@ -1,4 +1,4 @@
-//! A gem with its releases, and what they need.
+//! A gem with its releases, what they need, and who needs it.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
-use weir_gems::view::ReleaseView;
+use weir_gems::view::{Dependents, ReleaseView};
 
 use super::super::shell::{Section, Shell};
 use super::super::theme::Theme;
 use super::super::{PageError, html};
-use super::{gem_address, of, unavailable};
+use super::{Name, gem_address, of, unavailable};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
@@ -24,6 +24,8 @@ struct GemPage {
     name: String,
     summary: String,
     rows: Vec<Row>,
+    needed_by: Vec<Name>,
+    needed_by_summary: String,
 }
 
 struct Row {
@@ -57,6 +59,8 @@ pub(crate) async fn page(
         let name = figures::shortened(&name, 100);
         PageError::NotFound(format!("no release of a gem {name:?} is here"))
     })?;
+    let names_max = console.deps.settings.limits.page_gems;
+    let needed_by = of(&console)?.dependents(&gem.name, names_max).await.map_err(unavailable)?;
     let (shown, total) = (gem.releases.len(), gem.releases_total);
     let mut summary = figures::counted(total as u64, "release");
     if shown < total {
@@ -68,7 +72,18 @@ pub(crate) async fn page(
         name,
         summary,
         rows: gem.releases.into_iter().map(Row::of).collect(),
+        needed_by_summary: needed_by_summary(&needed_by),
+        needed_by: needed_by.names.iter().map(|name| Name::of(name)).collect(),
     }))
+}
+
+fn needed_by_summary(needed_by: &Dependents) -> String {
+    let shown = needed_by.names.len() as u64;
+    match needed_by.total {
+        0 => "No gem here needs it.".to_owned(),
+        total if total == shown => figures::counted(total, "gem"),
+        total => format!("{} of {}", figures::count(shown), figures::counted(total, "gem")),
+    }
 }
 
 impl Row {

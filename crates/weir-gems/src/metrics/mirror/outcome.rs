@@ -16,6 +16,17 @@ pub(crate) enum FetchFailure {
 }
 
 impl FetchFailure {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Connect,
+        Self::Tls,
+        Self::Timeout,
+        Self::Http,
+        Self::Status,
+        Self::Redirect,
+        Self::Content,
+        Self::Digest,
+    ];
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",

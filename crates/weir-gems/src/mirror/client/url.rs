@@ -55,6 +55,12 @@ pub enum UpstreamUrlError {
 }
 
 impl UpstreamUrl {
+    /// Whether it begins with `https`.
+    #[must_use]
+    pub const fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The same server, at a path behind its own.
     pub(super) fn with_target(&self, path: &str) -> Result<Self, UpstreamUrlError> {
         let base = self.target.path().trim_end_matches('/');

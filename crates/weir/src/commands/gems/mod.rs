@@ -1,12 +1,14 @@
 //! `weir gems ..`: one file per verb.
 //!
-//! What takes long (`import`, `verify`) works on the store itself, whether or not Weir runs: stores are
-//! made for several processes. All else asks the running Weir.
+//! What takes long (`import`, `verify`, and `mirror` where no running Weir mirrors already) works on the
+//! store itself, whether or not Weir runs: stores are made for several processes. All else asks the
+//! running Weir.
 
 mod import;
 mod info;
 mod key;
 mod list;
+mod mirror;
 mod rebaseline;
 mod store;
 mod verify;
@@ -31,6 +33,9 @@ pub(crate) enum GemsCommand {
     Key(key::KeyCommand),
     /// Add releases from a file of JSON lines; works whether or not Weir runs
     Import(import::Arguments),
+    /// Bring what another index has here: all of it, then only what has changed. A running Weir that
+    /// mirrors is asked to do it now; otherwise this command does it itself
+    Mirror(Box<mirror::Arguments>),
     /// Compute everything in the index anew from the releases, and compare; works whether or not Weir
     /// runs
     Verify(verify::Arguments),
@@ -46,6 +51,7 @@ pub(super) fn run(command: GemsCommand) -> anyhow::Result<Exit> {
             GemsCommand::Yank(arguments) => yank::run(&arguments).await,
             GemsCommand::Key(command) => key::run(command).await,
             GemsCommand::Import(arguments) => import::run(&arguments).await,
+            GemsCommand::Mirror(arguments) => mirror::run(&arguments).await,
             GemsCommand::Verify(arguments) => verify::run(&arguments).await,
             GemsCommand::Rebaseline(arguments) => rebaseline::run(&arguments).await,
         }

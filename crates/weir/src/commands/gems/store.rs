@@ -53,16 +53,24 @@ pub(super) async fn open(settings: &Settings, clock: &Clock) -> anyhow::Result<E
     }
 }
 
-fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> {
-    let path = &settings.gems.sqlite.path;
+/// What is made in data_dir must belong to whoever runs Weir.
+pub(super) fn reject_other_user(settings: &Settings) -> anyhow::Result<()> {
     let folder = &settings.data_dir;
-    parent::make_folder(folder)?;
     let owner = std::fs::metadata(folder)?.uid();
-    if !path.is_file() && owner != rustix::process::geteuid().as_raw() {
+    if owner != rustix::process::geteuid().as_raw() {
         bail!(
             "{} belongs to the user {owner}, who could not use what is made there now; run this as that user",
             folder.display()
         );
+    }
+    Ok(())
+}
+
+fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> {
+    let path = &settings.gems.sqlite.path;
+    parent::make_folder(&settings.data_dir)?;
+    if !path.is_file() {
+        reject_other_user(settings)?;
     }
     SqliteStore::open(&settings.gems.sqlite, clock.now())
         .with_context(|| format!("cannot open {}", path.display()))

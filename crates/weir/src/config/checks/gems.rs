@@ -1,7 +1,7 @@
 //! The same for gems.
 
 use super::super::report::Report;
-use super::super::{Settings, StoreKind};
+use super::super::{Gems, Settings, StoreKind};
 
 pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     let gems = &settings.gems;
@@ -12,6 +12,11 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     if gems.webhooks.retry_delay_max < gems.webhooks.retry_delay_min {
         let path = "gems.webhooks.retry_delay_max";
         report.mistake_at(path, format!("{path}: must not be below retry_delay_min"));
+    }
+    let limits = &gems.mirror.settings.limits;
+    if limits.backoff_max < limits.backoff_min {
+        let path = "gems.mirror.limits.backoff_max";
+        report.mistake_at(path, format!("{path}: must not be below backoff_min"));
     }
 }
 
@@ -40,9 +45,25 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
         limits.gem_bytes_max > limits.unpacked_bytes_max,
         "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are refused although they may be sent",
     );
+    warn_of_mirror(gems, &mut warn);
     if let Some(mount) = gems.mount() {
         warn_of_hidden_paths(settings, mount, warnings);
     }
+}
+
+/// What a mirror makes no use of, or sends in the clear.
+fn warn_of_mirror(gems: &Gems, warn: &mut impl FnMut(bool, &str)) {
+    let mirror = &gems.mirror;
+    warn(
+        mirror.is_enabled && gems.settings.files_url.is_some(),
+        "gems.files_url sends clients elsewhere for every .gem file: those of gems.mirror are fetched for nobody",
+    );
+    let mut upstreams = mirror.settings.upstreams.iter();
+    let is_clear = upstreams.any(|it| it.credentials.is_some() && !it.url.is_encrypted());
+    warn(
+        is_clear,
+        "gems.mirror.upstreams has credentials for an address with http://: they travel in clear text",
+    );
 }
 
 /// Paths of apps that no request reaches.

@@ -17,15 +17,33 @@ pub(super) fn key(weir: &Weir) -> String {
 /// Pushes a small gem, which must be taken.
 pub(super) fn push(address: SocketAddr, key: &str, name: &str, version: &str) {
     let gem = Sample::new(name, version).build();
-    let mut stream = TcpStream::connect(address).expect("connects");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let head = format!(
         "POST /api/v1/gems HTTP/1.1\r\nHost: {address}\r\nAuthorization: {key}\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         gem.len()
     );
-    stream.write_all(&[head.as_bytes(), &gem].concat()).expect("written");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("read");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = bytes(address, &[head.as_bytes(), &gem].concat());
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// A whole answer to a whole request.
+fn bytes(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(request).expect("written");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("read");
+    answer
+}
+
+/// Status line and length of a file.
+pub(super) fn file(weir: &Weir, full_name: &str) -> (String, usize) {
+    let address = weir.gems();
+    let request = format!(
+        "GET /gems/{full_name}.gem HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    );
+    let answer = bytes(address, request.as_bytes());
+    let end = answer.windows(4).position(|it| it == b"\r\n\r\n").expect("a head");
+    let line = String::from_utf8_lossy(&answer[..end]).lines().next().map(str::to_owned);
+    (line.expect("a line"), answer.len() - end - 4)
 }

@@ -2,10 +2,10 @@
 
 use rustix::process::Signal;
 
-use super::client::{key, push};
+use super::client::{file, key, push};
 use super::{import, line, site};
 use crate::http::get;
-use crate::weir::Site;
+use crate::weir::{Site, Weir};
 
 #[path = "../../../../weir-gems/tests/it/store/postgres/server.rs"]
 #[expect(
@@ -17,12 +17,12 @@ use crate::weir::Site;
 mod server;
 
 /// Of several Weirs with one database and one folder of files.
-fn shared(url: &str, files: &std::path::Path) -> Site {
+fn shared(url: &str, schema: &str, files: &std::path::Path, more: &str) -> Site {
     let site = site(&format!(
         "[gems]\nlisten = \"127.0.0.1:0\"\nstore = \"postgres\"\nfiles_dir = \"{}\"\n\
          [gems.postgres]\nurl = {{ file = \"url\" }}\npassword = {{ file = \"password\" }}\n\
-         schema = \"weir_product\"\n[gems.postgres.limits]\nconnections_max = 4\n\
-         [gems.webhooks]\npoll_interval = \"1h\"\n",
+         schema = \"{schema}\"\n[gems.postgres.limits]\nconnections_max = 4\n\
+         [gems.webhooks]\npoll_interval = \"1h\"\n{more}",
         files.display()
     ));
     std::fs::write(site.path().join("url"), url).expect("written");
@@ -34,9 +34,10 @@ fn shared(url: &str, files: &std::path::Path) -> Site {
 fn two_weirs_serve_one_index_in_postgres() {
     let Some(server) = server::server() else { return };
     let files = tempfile::tempdir().expect("a folder");
-    let site = shared(&server.url(), files.path());
+    let shared = || shared(&server.url(), "weir_product", files.path(), "");
+    let site = shared();
     import(&site, &line("rack", &["1.0", "2.0"]));
-    let (one, other) = (site.start(), shared(&server.url(), files.path()).start());
+    let (one, other) = (site.start(), shared().start());
     assert_eq!(get(other.gems(), "/names", "").1, "---\nrack\n");
     let key = key(&one);
     push(one.gems(), &key, "shop", "1.0");
@@ -62,7 +63,9 @@ fn two_weirs_serve_one_index_in_postgres() {
 fn without_its_postgres_it_starts_and_says_what_is_wrong() {
     let files = tempfile::tempdir().expect("a folder");
     // Nobody listens at port 1.
-    let mut weir = shared("postgres://weir@127.0.0.1:1/weir?sslmode=disable", files.path()).start();
+    let url = "postgres://weir@127.0.0.1:1/weir?sslmode=disable";
+    let upstream = "[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"http://127.0.0.1:1\"\n";
+    let mut weir = shared(url, "weir_product", files.path(), upstream).start();
     let (status, _) = get(weir.gems(), "/names", "");
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     assert_eq!(get(weir.console(), "/ready", "").0, "HTTP/1.1 503 Service Unavailable");
@@ -73,4 +76,42 @@ fn without_its_postgres_it_starts_and_says_what_is_wrong() {
     weir.signal(Signal::HUP);
     weir.wait_for_log("gems.postgres.password changed: needs `weir restart`");
     assert!(weir.stop().success());
+}
+
+#[test]
+fn two_weirs_on_one_postgres_mirror_the_same() {
+    let Some(server) = server::server() else { return };
+    let upstream = site("[gems]\nlisten = \"127.0.0.1:0\"\n").start();
+    let theirs = key(&upstream);
+    push(upstream.gems(), &theirs, "rack", "1.0");
+    push(upstream.gems(), &theirs, "shop", "9.9");
+    let files = tempfile::tempdir().expect("a folder");
+    let mirror = format!(
+        "[[gems.mirror.upstreams]]\nname = \"one\"\nurl = \"http://{}\"\n\
+         [gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n",
+        upstream.gems()
+    );
+    let start = || {
+        let site = shared(&server.url(), "weir_mirrored", files.path(), &mirror);
+        std::fs::write(site.path().join("policy"), "private shop\n").expect("written");
+        site.start()
+    };
+    let (one, other) = (start(), start());
+    let ours = key(&one);
+    push(one.gems(), &ours, "shop", "1.0");
+    for weir in [&one, &other] {
+        weir.site.ok(&["gems", "mirror"]);
+    }
+    push(upstream.gems(), &theirs, "rack", "2.0");
+    let told = one.site.ok(&["gems", "mirror"]);
+    assert!(told.starts_with("one: 1 name changed, 1 new version; "), "{told}");
+    let info = |weir: &Weir, name| get(weir.gems(), &format!("/info/{name}"), "").1;
+    assert_eq!(info(&other, "rack"), info(&upstream, "rack"));
+    assert!(info(&other, "shop").contains("\n1.0 |") && !info(&other, "shop").contains("9.9"));
+    assert_eq!(file(&other, "rack-2.0").0, "HTTP/1.1 200 OK");
+    drop(upstream);
+    assert_eq!(file(&one, "rack-2.0").0, "HTTP/1.1 200 OK", "the other one has fetched it");
+    let sound = one.site.ok(&["gems", "verify", "--files"]);
+    assert_eq!(sound, "sound: 2 gems, 3 releases\nsound: 2 files\n");
+    assert!(one.stop().success() && other.stop().success());
 }

@@ -1,0 +1,88 @@
+//! Where gems of others come from.
+
+use weir_gems::view::{MirrorView, PhaseView, ProgressView, RefusedView, UpstreamView};
+
+use crate::figures;
+use crate::visible::visible;
+
+/// Names that are not taken, of all upstreams, that the page shows.
+const REFUSED_MAX: usize = 20;
+
+pub(super) struct MirrorPart {
+    pub(super) upstreams: Vec<UpstreamRow>,
+    pub(super) hooks: String,
+    /// Names of ours that upstreams have, too.
+    pub(super) refused: Vec<Refused>,
+}
+
+pub(super) struct UpstreamRow {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) up_to_date: String,
+    pub(super) names: String,
+    pub(super) pending: String,
+    pub(super) refused: String,
+    pub(super) now: String,
+    /// None: the last look came to something.
+    pub(super) error: Option<String>,
+}
+
+pub(super) struct Refused {
+    pub(super) name: String,
+    pub(super) upstream: String,
+    pub(super) reason: &'static str,
+}
+
+impl MirrorPart {
+    pub(super) fn of(view: MirrorView, now: f64) -> Self {
+        let refused = view.upstreams.iter().flat_map(|upstream| {
+            upstream.refused_names.iter().filter_map(|it| Refused::of(it, &upstream.name))
+        });
+        Self {
+            refused: refused.take(REFUSED_MAX).collect(),
+            hooks: figures::counted(view.hooks_waiting, "webhook"),
+            upstreams: view.upstreams.into_iter().map(|it| UpstreamRow::of(it, now)).collect(),
+        }
+    }
+}
+
+impl UpstreamRow {
+    fn of(upstream: UpstreamView, now: f64) -> Self {
+        let at = upstream.last_success_at.map(|at| figures::relative(now, at));
+        Self {
+            up_to_date: at.unwrap_or_else(|| "not since the start".to_owned()),
+            names: figures::count(upstream.names),
+            pending: figures::count(upstream.pending),
+            refused: figures::count(upstream.refused),
+            now: upstream.progress.as_ref().map_or_else(|| "idle".to_owned(), doing),
+            error: upstream.last_error.map(|error| visible(&error).into_owned()),
+            name: upstream.name,
+            url: upstream.url,
+        }
+    }
+}
+
+fn doing(at: &ProgressView) -> String {
+    let what = match at.phase {
+        PhaseView::Versions => "reads /versions",
+        PhaseView::Gems => "reads gems",
+        PhaseView::Files => "fetches files",
+    };
+    match at.total {
+        Some(total) if total > 0 => format!("{what}: {} %", at.done * 100 / total),
+        _ => what.to_owned(),
+    }
+}
+
+impl Refused {
+    /// None: it comes from another upstream, as it should.
+    fn of(refused: &RefusedView, upstream: &str) -> Option<Self> {
+        let reason = match refused.reason.as_str() {
+            "policy" => "private by the policy",
+            "local" => "pushed or imported here",
+            _ => return None,
+        };
+        let name = visible(&refused.name).into_owned();
+        Some(Self { name, upstream: upstream.to_owned(), reason })
+    }
+}

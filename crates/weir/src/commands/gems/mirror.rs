@@ -1,0 +1,170 @@
+//! `weir gems mirror`: what upstreams have is brought here, once; by a running Weir that mirrors already,
+//! or by this command itself.
+
+mod bar;
+mod here;
+mod report;
+mod running;
+mod status;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use weir_gems::mirror::settings::{
+    FilesWhen, UPSTREAM_NAME_BYTES_MAX, UpstreamName, UpstreamSettings, UpstreamUrl,
+};
+
+use super::store;
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::config::{Mirror, Settings};
+use crate::exit::Exit;
+use crate::turn::{Of, Place, Turn};
+use crate::{output, parent};
+
+/// `weir gems mirror`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<MirrorCommand>,
+    #[command(flatten)]
+    look: LookArguments,
+}
+
+/// The verbs of `weir gems mirror`.
+#[derive(Debug, Subcommand)]
+enum MirrorCommand {
+    /// Show how it is with each upstream: what is here, since when it is known to be up to date, what
+    /// went wrong
+    Status(status::Arguments),
+}
+
+/// `weir gems mirror [UPSTREAM]`.
+#[derive(Debug, Args)]
+struct LookArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Address of an index, such as `https://rubygems.org`, where weir.toml has none
+    upstream: Option<UpstreamUrl>,
+    /// Compare everything, not only what has changed since the last time
+    #[arg(long)]
+    everything: bool,
+    /// Fetch all .gem files, too, whatever gems.mirror.files says
+    #[arg(long)]
+    files: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    match &arguments.command {
+        Some(MirrorCommand::Status(arguments)) => status::run(arguments).await,
+        None => look(&arguments.look).await,
+    }
+}
+
+async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
+    if arguments.target.url.is_some() {
+        let client = AdminClient::connect(&arguments.target).await?;
+        return running::look(arguments, client).await;
+    }
+    let mut settings = store::settings(&arguments.target.settings)?;
+    let is_known = choose(&mut settings.gems.mirror, arguments)?;
+    match turn(&settings)? {
+        Some(_turn) => here::look(arguments, &settings, is_known).await,
+        None => match AdminClient::connect(&arguments.target).await {
+            Ok(client) => running::look(arguments, client).await,
+            Err(_) => bail!(
+                "another weir gems mirror is at work in {}; wait for its end",
+                settings.data_dir.display()
+            ),
+        },
+    }
+}
+
+/// Whether the upstream was in the settings already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
+}
+
+/// What is to be looked at: the upstreams of the settings, or the one that is named.
+fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
+    if arguments.files {
+        mirror.settings.files = FilesWhen::Eagerly;
+    }
+    let upstreams = &mut mirror.settings.upstreams;
+    match (&arguments.upstream, mirror.is_enabled) {
+        (None, true) => Ok(Known::Yes),
+        (None, false) => bail!(
+            "weir.toml has no [[gems.mirror.upstreams]]; name an index: weir gems mirror https://rubygems.org"
+        ),
+        (Some(url), true) => {
+            let is_same = |it: &UpstreamSettings| it.url.to_string() == url.to_string();
+            if upstreams.iter().any(is_same) {
+                return Ok(Known::Yes);
+            }
+            bail!(
+                "{url} is none of gems.mirror.upstreams: add it there, since a name comes from the first of them that has it"
+            )
+        }
+        (Some(url), false) => {
+            upstreams.push(UpstreamSettings {
+                name: name_of(url)?,
+                url: url.clone(),
+                credentials: None,
+                hook_secret: None,
+            });
+            Ok(Known::No)
+        }
+    }
+}
+
+/// `rubygems.org`, `127.0.0.1-7422`.
+fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
+    let url = url.to_string();
+    let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
+    let letter = |letter: char| {
+        if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' }
+    };
+    let name: String = rest.chars().map(letter).take(UPSTREAM_NAME_BYTES_MAX).collect();
+    Ok(name.trim_matches('-').parse()?)
+}
+
+/// The right to look at upstreams; None: another process with this data_dir has it.
+fn turn(settings: &Settings) -> anyhow::Result<Option<Turn>> {
+    parent::make_folder(&settings.data_dir)?;
+    store::reject_other_user(settings)?;
+    Place::take(Of::Mirror, &settings.data_dir)?.turn_now()
+}
+
+/// What keeps it up to date.
+fn advise(settings: &Settings) {
+    let Some(upstream) = settings.gems.mirror.settings.upstreams.first() else { return };
+    output::note(&format!(
+        "To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:\n\
+         [[gems.mirror.upstreams]]\nname = \"{}\"\nurl = \"{}\"",
+        upstream.name, upstream.url
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_without_a_name_gets_that_of_its_address() {
+        for (url, name) in [
+            ("https://rubygems.org", "rubygems.org"),
+            ("http://127.0.0.1:7422/", "127.0.0.1-7422"),
+            ("http://[::1]:7422/private/", "--1--7422-private"),
+        ] {
+            let url: UpstreamUrl = url.parse().expect("an address");
+            assert_eq!(name_of(&url).expect("a name").as_str(), name.trim_matches('-'));
+        }
+        let long: UpstreamUrl = format!("https://{}.example", "a".repeat(60)).parse().expect("one");
+        assert_eq!(name_of(&long).expect("a name").as_str().len(), UPSTREAM_NAME_BYTES_MAX);
+    }
+}

@@ -1,0 +1,66 @@
+//! A look by this process, into the store itself.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use weir_base::clock::Clock;
+use weir_gems::mirror::progress::{Progress, SyncProgress};
+use weir_gems::mirror::{MirrorParts, Scope};
+use weir_gems::view::ProgressView;
+use weir_gems::{Files, MirrorMetrics};
+
+use super::bar::Bar;
+use super::{Known, LookArguments, advise, report, store};
+use crate::config::Settings;
+use crate::exit::Exit;
+use crate::gems::Mirror;
+use crate::output;
+
+pub(super) async fn look(
+    arguments: &LookArguments,
+    settings: &Settings,
+    is_known: Known,
+) -> anyhow::Result<Exit> {
+    let mirror = open(settings).await?;
+    let bar = Bar::new()?;
+    let draw = |at: SyncProgress| bar.draw(&at.upstream, &ProgressView::of(&at));
+    let scope = if arguments.everything { Scope::Everything } else { Scope::Changes };
+    let looked = tokio::select! {
+        looked = mirror.sync_once(scope, Progress(&draw)) => looked,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            bar.end();
+            output::note("interrupted; what is here is whole, and the same command goes on from there");
+            return Ok(Exit::Failed);
+        }
+    };
+    bar.end();
+    let mut view = mirror.view().await?;
+    // Of one whose files failed, the index was read.
+    for (upstream, looked) in view.upstreams.iter_mut().zip(looked) {
+        upstream.last_error = looked.err().map(|error| error.problem.to_string());
+    }
+    let exit = report::print(&view, arguments.json)?;
+    if is_known == Known::No {
+        advise(settings);
+    }
+    Ok(exit)
+}
+
+async fn open(settings: &Settings) -> anyhow::Result<Arc<Mirror>> {
+    let clock = Clock::system();
+    let folder = settings.gems.files_dir();
+    let mirror = Mirror::new(MirrorParts {
+        store: Arc::new(store::open(settings, &clock).await?),
+        files: Files::open(&folder).with_context(|| format!("cannot use {}", folder.display()))?,
+        settings: settings.gems.mirror.settings.clone(),
+        policy: settings.gems.mirror.policy.clone(),
+        package: settings.gems.settings.limits.package.clone(),
+        clock,
+        // Nobody reads them: a command ends before anybody could.
+        metrics: MirrorMetrics::register(&mut Registry::default()),
+    })?;
+    mirror.prepare().await?;
+    Ok(mirror)
+}

@@ -1,0 +1,80 @@
+//! What came of a look.
+
+use weir_gems::view::{LookView, MirrorView, ReadView, UpstreamView};
+
+use super::super::count;
+use crate::config::units;
+use crate::exit::Exit;
+use crate::output;
+
+/// Says what was done for each upstream.
+pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
+    if is_json {
+        output::json(view)?;
+    } else {
+        view.upstreams.iter().for_each(print_upstream);
+    }
+    let is_done = |upstream: &UpstreamView| {
+        let looked = upstream.last_result.as_ref();
+        let is_whole = looked.is_some_and(|it| it.failed + it.files_failed + it.waiting == 0);
+        upstream.last_error.is_none() && is_whole
+    };
+    Ok(if view.upstreams.iter().all(is_done) { Exit::Fine } else { Exit::Failed })
+}
+
+fn print_upstream(upstream: &UpstreamView) {
+    let name = &upstream.name;
+    if let Some(error) = &upstream.last_error {
+        return output::line(&format!("{name}: {}", output::printable(error)));
+    }
+    let Some(looked) = &upstream.last_result else { return };
+    output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
+    output::line(&format!("{name}: {}", whole(upstream)));
+    for (number, what) in [
+        (looked.failed, "could not be brought up to date: run this again"),
+        (looked.waiting, "wait for an upstream that comes earlier and does not answer"),
+    ] {
+        if number > 0 {
+            output::line(&format!("{name}: {} {what}", count(number, "name")));
+        }
+    }
+    if looked.files_failed > 0 {
+        let files = count(looked.files_failed, "file");
+        output::line(&format!("{name}: {files} could not be fetched: run this again"));
+    }
+}
+
+fn changes(looked: &LookView) -> String {
+    if looked.names + looked.added + looked.yanked + looked.files == 0 {
+        return match looked.read {
+            ReadView::Whole => "everything was compared, nothing differs".to_owned(),
+            ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
+        };
+    }
+    let mut parts = vec![format!("{} changed", count(looked.names, "name"))];
+    for (number, what) in [
+        (looked.added, "new version"),
+        (looked.yanked, "yanked version"),
+        (looked.changed, "changed version"),
+        (looked.files, "fetched .gem file"),
+    ] {
+        if number > 0 {
+            parts.push(count(number, what));
+        }
+    }
+    parts.join(", ")
+}
+
+fn cost(looked: &LookView) -> String {
+    let LookView { requests, received_bytes, seconds, .. } = looked;
+    let bytes = units::about_size(*received_bytes);
+    format!("{}, {bytes}, {seconds:.1} s", count(*requests, "request"))
+}
+
+fn whole(upstream: &UpstreamView) -> String {
+    let names = count(upstream.names, "name");
+    match upstream.refused {
+        0 => format!("{names} there"),
+        refused => format!("{names} there, {refused} of them not taken (weir gems mirror status)"),
+    }
+}

@@ -1,0 +1,86 @@
+//! `weir gems mirror status`: how it is with each upstream.
+
+use clap::Args;
+use weir_gems::view::{MirrorView, PhaseView, UpstreamView};
+
+use super::super::count;
+use super::running::PATH;
+use crate::admin_client::AdminClient;
+use crate::cli::Target;
+use crate::commands::status::seconds;
+use crate::exit::Exit;
+use crate::output::{self, printable};
+
+/// `weir gems mirror status`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+    let mut client = AdminClient::connect(&arguments.target).await?;
+    let view: MirrorView = client.get(PATH).await?;
+    if arguments.json {
+        output::json(&view)?;
+    } else {
+        print(&view);
+    }
+    Ok(Exit::Fine)
+}
+
+fn print(view: &MirrorView) {
+    let rows: Vec<Vec<String>> = view.upstreams.iter().map(row).collect();
+    output::table(&["UPSTREAM", "UP TO DATE", "NAMES", "PENDING", "NOT TAKEN", "NOW"], &rows);
+    output::line(&format!("{} in the inbox", count(view.hooks_waiting, "webhook")));
+    for upstream in &view.upstreams {
+        if let Some(error) = &upstream.last_error {
+            output::line(&format!("{}: {}", upstream.name, printable(error)));
+        }
+        for refused in &upstream.refused_names {
+            let why = reason(&refused.reason);
+            output::line(&format!("{}: {} is not taken: {why}", upstream.name, refused.name));
+        }
+    }
+}
+
+fn row(upstream: &UpstreamView) -> Vec<String> {
+    let up_to_date = match upstream.staleness_seconds {
+        Some(ago) => format!("{} ago", seconds(ago)),
+        None => "not since the start".to_owned(),
+    };
+    vec![
+        upstream.name.clone(),
+        up_to_date,
+        upstream.names.to_string(),
+        upstream.pending.to_string(),
+        upstream.refused.to_string(),
+        doing(upstream),
+    ]
+}
+
+fn doing(upstream: &UpstreamView) -> String {
+    let Some(at) = &upstream.progress else { return "idle".to_owned() };
+    let what = match at.phase {
+        PhaseView::Versions => "reads /versions",
+        PhaseView::Gems => "reads gems",
+        PhaseView::Files => "fetches .gem files",
+    };
+    match at.total {
+        Some(total) if total > 0 => format!("{what} ({} %)", at.done * 100 / total),
+        _ => what.to_owned(),
+    }
+}
+
+fn reason(reason: &str) -> &str {
+    match reason {
+        "policy" => "gems.mirror.policy says that it is private",
+        "local" => "it was pushed or imported here",
+        "bound" => "gems.mirror.policy says that it comes from another upstream",
+        "shadowed" => "an upstream that comes earlier has it",
+        other => other,
+    }
+}

@@ -1,0 +1,191 @@
+//! The mirror of other indexes, on a thread of its own: reading megabytes of `/versions` and thousands
+//! of infos must hold up neither pages nor webhooks.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use weir_base::clock::Clock;
+use weir_base::secret::Secret;
+use weir_base::shutdown::Shutdown;
+use weir_gems::mirror::policy::Policy;
+use weir_gems::mirror::settings::UpstreamName;
+use weir_gems::mirror::{MirrorParts, PolicyChangeError};
+use weir_gems::{Files, MirrorMetrics};
+
+use crate::config::{self, Settings};
+use crate::gems::{Index, Mirror};
+use crate::turn::{Of, Place};
+
+const THREAD: &str = "weir-mirror";
+
+/// The mirror, and the thread that keeps it up to date.
+#[derive(Debug)]
+pub(super) struct Mirroring {
+    mirror: Arc<Mirror>,
+    /// As of the start.
+    settings: config::Mirror,
+    policy: watch::Sender<Policy>,
+    shutdown: Shutdown,
+    /// Of the thread; None: it was not started.
+    ended: Option<CancellationToken>,
+}
+
+impl Mirroring {
+    /// The mirror that the settings describe; None: they describe none. It is asked for files and
+    /// takes webhooks from now on, and looks at nothing before it is started.
+    pub(super) async fn open(
+        settings: &Settings,
+        index: &Index,
+        files: Files,
+        clock: &Clock,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Option<Self>> {
+        let own = &settings.gems.mirror;
+        if !own.is_enabled {
+            return Ok(None);
+        }
+        let mirror = Mirror::new(MirrorParts {
+            store: index.shared_store(),
+            files,
+            settings: own.settings.clone(),
+            policy: own.policy.clone(),
+            package: settings.gems.settings.limits.package.clone(),
+            clock: clock.clone(),
+            metrics: MirrorMetrics::register(registry),
+        })?;
+        // What has become private since must not be served. A store that is away serves nothing.
+        if let Err(error) = mirror.prepare().await {
+            tracing::warn!(%error, "{LATER}");
+        }
+        index.attach_mirror(Arc::clone(&mirror) as _);
+        Ok(Some(Self {
+            mirror,
+            settings: own.clone(),
+            policy: watch::Sender::new(own.policy.clone()),
+            shutdown: Shutdown::new(),
+            ended: None,
+        }))
+    }
+
+    /// From now on upstreams are looked at, as soon as no other process with this data_dir does.
+    pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
+        let running = Running {
+            place: Place::take(Of::Mirror, data_dir)?,
+            mirror: Arc::clone(&self.mirror),
+            policies: self.policy.subscribe(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (shutdown, ended) = (self.shutdown.clone(), CancellationToken::new());
+        // Tells however the thread ends.
+        let tells = ended.clone().drop_guard();
+        let run = move || {
+            let _tells = tells;
+            runtime.block_on(async {
+                tokio::select! {
+                    () = running.run(&shutdown) => {}
+                    () = shutdown.requested() => {}
+                }
+            });
+            // The wait for the turn may still be under way.
+            runtime.shutdown_background();
+        };
+        std::thread::Builder::new().name(THREAD.to_owned()).spawn(run).context(THREAD)?;
+        self.ended = Some(ended);
+        Ok(())
+    }
+
+    /// Resolves when the thread has ended by itself.
+    pub(super) async fn ended(&self) -> String {
+        match &self.ended {
+            Some(ended) => ended.cancelled().await,
+            None => std::future::pending().await,
+        }
+        "the mirror of gems ended by itself".to_owned()
+    }
+
+    /// Puts another policy and other limits of files in force; answers what needs a restart.
+    pub(super) fn reload(&self, settings: &Settings) -> Option<String> {
+        let own = &settings.gems.mirror;
+        if !own.is_enabled {
+            return Some("gems.mirror".to_owned());
+        }
+        self.mirror.set_package_limits(settings.gems.settings.limits.package.clone());
+        self.policy.send_if_modified(|policy| {
+            let is_other = *policy != own.policy;
+            policy.clone_from(&own.policy);
+            is_other
+        });
+        (upstreams(&self.settings) != upstreams(own)).then(|| "gems.mirror.upstreams".to_owned())
+    }
+
+    /// Ends it. What is in hand is left as it is: the next start goes on from there.
+    pub(super) async fn finish(self, time_left: Duration) {
+        self.shutdown.request();
+        if let Some(ended) = self.ended
+            && tokio::time::timeout(time_left, ended.cancelled()).await.is_err()
+        {
+            tracing::warn!("the mirror of gems is cut off: no time is left");
+        }
+    }
+}
+
+/// What tells upstreams apart, with their secrets, which show no difference elsewhere.
+fn upstreams(mirror: &config::Mirror) -> Vec<(&UpstreamName, String, [&Option<Secret>; 2])> {
+    let upstreams = mirror.settings.upstreams.iter();
+    upstreams.map(|it| (&it.name, it.url.to_string(), [&it.credentials, &it.hook_secret])).collect()
+}
+
+/// What the thread has.
+struct Running {
+    place: Place,
+    mirror: Arc<Mirror>,
+    policies: watch::Receiver<Policy>,
+}
+
+impl Running {
+    async fn run(self, shutdown: &Shutdown) {
+        let Self { place, mirror, policies } = self;
+        let newest = policies.clone();
+        let looks = async {
+            let _turn = match place.turn().await {
+                Ok(turn) => turn,
+                Err(error) => return tracing::error!("gems.mirror: {error:#}"),
+            };
+            // Whoever had the turn before may have let in what is private now.
+            let policy = newest.borrow().clone();
+            put_in_force(&mirror, policy).await;
+            mirror.run(shutdown).await;
+        };
+        tokio::select! {
+            () = looks => {}
+            () = follow(&mirror, policies) => {}
+        }
+    }
+}
+
+/// Puts policies in force as they come. Never given up half-way: what a policy makes private is taken
+/// away when what is being read at the moment has been.
+async fn follow(mirror: &Mirror, mut policies: watch::Receiver<Policy>) {
+    while policies.changed().await.is_ok() {
+        let policy = policies.borrow_and_update().clone();
+        put_in_force(mirror, policy).await;
+    }
+    std::future::pending().await
+}
+
+async fn put_in_force(mirror: &Mirror, policy: Policy) {
+    match mirror.set_policy(policy).await {
+        Ok(()) => {}
+        Err(PolicyChangeError::Policy(error)) => {
+            tracing::warn!(%error, "gems.mirror.policy stays as it was");
+        }
+        Err(PolicyChangeError::Store(error)) => tracing::warn!(%error, "{LATER}"),
+    }
+}
+
+const LATER: &str = "gems.mirror.policy was not applied yet; it is before the next look";

@@ -1,0 +1,42 @@
+//! The mirror of the index: how it is, and a look when somebody asks for one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use weir_base::admin_api::Input;
+use weir_gems::mirror::Scope;
+use weir_gems::view::MirrorView;
+
+use super::{Answer, problem};
+use crate::gems::Index;
+
+/// The body of `POST gems/mirror/sync`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Look {
+    /// Everything is compared, not only what has changed since the last time.
+    #[serde(default)]
+    pub(crate) everything: bool,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// It is done when `rounds_done` of `GET gems/mirror` is this number.
+    pub(crate) round: u64,
+}
+
+pub(super) async fn state(State(index): State<Arc<Index>>) -> Answer<MirrorView> {
+    let mirror = index.mirrored().await.map_err(problem::of_store)?;
+    mirror.map(Json).ok_or_else(problem::no_mirror)
+}
+
+pub(super) async fn sync(
+    State(index): State<Arc<Index>>,
+    Input(look): Input<Look>,
+) -> Answer<Asked> {
+    let scope = if look.everything { Scope::Everything } else { Scope::Changes };
+    let round = index.look_at_upstreams(scope).ok_or_else(problem::no_mirror)?;
+    Ok(Json(Asked { round }))
+}

@@ -1,0 +1,310 @@
+//! One Weir mirrors another. Real clients of both are in e2e.
+
+use std::net::SocketAddr;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use weir_gems::package::sample::Sample;
+
+use super::client::{file, key, push};
+use super::{BASE, GEMS, import, line, site};
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir};
+
+const SECRET: &str = "a secret between the two";
+
+/// `[gems.mirror]` with this upstream, which is looked at when somebody tells or asks.
+fn mirroring(upstream: SocketAddr) -> String {
+    format!(
+        "{GEMS}[gems.mirror]\npolicy = \"policy\"\ninterval = \"1h\"\n[gems.mirror.limits]\nbackoff_min = \"10ms\"\n\
+         backoff_max = \"50ms\"\nsilence_timeout = \"2s\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
+         url = \"http://{upstream}\"\nhook_secret = {{ file = \"secret\" }}\n"
+    )
+}
+
+fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
+    let site = site(&mirroring(upstream));
+    std::fs::write(site.path().join("secret"), SECRET).expect("written");
+    std::fs::write(site.path().join("policy"), policy).expect("written");
+    site
+}
+
+/// From now on the upstream tells the mirror of each push.
+fn tell(upstream: &mut Weir, mirror: &Weir) {
+    std::fs::write(upstream.site.path().join("secret"), SECRET).expect("written");
+    upstream.site.write(&format!(
+        "{BASE}{GEMS}[gems.webhooks]\nretry_delay_min = \"10ms\"\nretry_delay_max = \"100ms\"\n\
+         [[gems.webhooks.endpoints]]\nname = \"mirror\"\nurl = \"http://{}/api/v1/hooks/rubygems\"\n\
+         secret = {{ file = \"secret\" }}\napi_key = {{ file = \"secret\" }}\n",
+        mirror.gems()
+    ));
+    upstream.signal(Signal::HUP);
+    upstream.wait_for_log("settings reloaded");
+    let known = "weir_gems_webhook_events_waiting{endpoint=\"mirror\"} 0\n";
+    wait_until("the endpoint is known", || {
+        get(upstream.console(), "/metrics", "").1.contains(known)
+    });
+}
+
+fn info(weir: &Weir, name: &str) -> String {
+    get(weir.gems(), &format!("/info/{name}"), "").1
+}
+
+fn status(weir: &Weir) -> Value {
+    let text = weir.site.ok(&["gems", "mirror", "status", "--json"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_goes() {
+    let mut upstream = site(GEMS).start();
+    let pushing = key(&upstream);
+    push(upstream.gems(), &pushing, "rack", "1.0");
+    let mirror = site_mirroring(upstream.gems(), "").start();
+    wait_until("all is here", || info(&mirror, "rack") == info(&upstream, "rack"));
+    tell(&mut upstream, &mirror);
+    push(upstream.gems(), &pushing, "rack", "2.0");
+    push(upstream.gems(), &pushing, "rake", "13.0");
+    wait_until("the second is here", || info(&mirror, "rake") == info(&upstream, "rake"));
+    assert_eq!(info(&mirror, "rack"), info(&upstream, "rack"));
+    let length = Sample::new("rack", "2.0").build().len();
+    assert_eq!(file(&mirror, "rack-2.0"), ("HTTP/1.1 200 OK".to_owned(), length));
+    let taken = "weir_gems_mirror_hooks_total{outcome=\"taken\"} 2\n";
+    assert!(get(mirror.console(), "/metrics", "").1.contains(taken));
+
+    let infos = (info(&mirror, "rack"), info(&mirror, "rake"));
+    drop(upstream.end());
+    let mirror = mirror.end().start();
+    assert_eq!((info(&mirror, "rack"), info(&mirror, "rake")), infos);
+    assert_eq!(file(&mirror, "rack-2.0"), ("HTTP/1.1 200 OK".to_owned(), length));
+    // That one was never fetched.
+    assert_eq!(file(&mirror, "rake-13.0").0, "HTTP/1.1 503 Service Unavailable");
+    wait_until("it is told", || status(&mirror)["upstreams"][0]["last_error"].is_string());
+    let seen = status(&mirror);
+    assert_eq!(seen["upstreams"][0]["names"], 2, "{seen}");
+    assert_eq!(seen["upstreams"][0]["staleness_seconds"], Value::Null, "not since the start");
+    let asked = mirror.site.shown(&["gems", "mirror"]);
+    assert!(asked.starts_with("exit: 2\n-- stdout\none: cannot connect"), "{asked}");
+    assert!(mirror.stop().success());
+}
+
+/// What a command says, without what is another each time: addresses, and what it cost.
+fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
+    let text = site.shown(arguments).replace(&upstream.to_string(), "[upstream]");
+    let text = text.replace(&upstream.to_string().replace(':', "-"), "[upstream]");
+    let told = |line: &str| match line.rsplit_once("; ") {
+        Some((told, cost)) if cost.ends_with(" s") => told.to_owned() + "\n",
+        _ => line.to_owned() + "\n",
+    };
+    text.lines().map(told).collect()
+}
+
+/// An upstream with two gems.
+fn upstream_with_two() -> Weir {
+    let upstream = site(GEMS).start();
+    import(&upstream.site, &(line("rack", &["1.0", "2.0"]) + &line("rake", &["13.0"])));
+    upstream
+}
+
+#[test]
+fn a_command_copies_an_index_where_no_weir_runs() {
+    let (upstream, elsewhere) = (upstream_with_two(), site(GEMS));
+    let url = format!("http://{}", upstream.gems());
+    let shown = |arguments: &[&str]| shown(&elsewhere, upstream.gems(), arguments);
+    insta::assert_snapshot!(shown(&["gems", "mirror"]), @r#"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: weir.toml has no [[gems.mirror.upstreams]]; name an index: weir gems mirror https://rubygems.org
+    "#);
+    insta::assert_snapshot!(shown(&["gems", "mirror", &url]), @r#"
+    exit: 0
+    -- stdout
+    [upstream]: 2 names changed, 3 new versions
+    [upstream]: 2 names there
+    -- stderr
+    To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:
+    [[gems.mirror.upstreams]]
+    name = "[upstream]"
+    url = "http://[upstream]"
+    "#);
+    insta::assert_snapshot!(shown(&["gems", "mirror", &url]), @r#"
+    exit: 0
+    -- stdout
+    [upstream]: nothing new
+    [upstream]: 2 names there
+    -- stderr
+    To keep this up to date, and to fetch .gem files when they are asked for, write into weir.toml:
+    [[gems.mirror.upstreams]]
+    name = "[upstream]"
+    url = "http://[upstream]"
+    "#);
+    insta::assert_snapshot!(shown(&["gems", "mirror", "status"]), @r#"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: no Weir runs with this data_dir (data/weir.sock does not answer); start it with `weir up`, or name another with --data-dir or --config
+    "#);
+    assert!(elsewhere.ok(&["gems", "verify"]).starts_with("sound: 2 gems, 3 releases"));
+    assert!(upstream.stop().success());
+}
+
+#[test]
+fn a_running_weir_that_mirrors_is_asked_to_look() {
+    let upstream = upstream_with_two();
+    let mirror = site_mirroring(upstream.gems(), "").start();
+    wait_until("all is here", || status(&mirror)["upstreams"][0]["names"] == 2);
+    import(&upstream.site, &line("erb", &["4.0"]));
+    let shown = |arguments: &[&str]| shown(&mirror.site, upstream.gems(), arguments);
+    insta::assert_snapshot!(shown(&["gems", "mirror"]), @r#"
+    exit: 0
+    -- stdout
+    one: 1 name changed, 1 new version
+    one: 3 names there
+    -- stderr
+    "#);
+    assert_eq!(info(&mirror, "erb"), info(&upstream, "erb"));
+    insta::assert_snapshot!(shown(&["gems", "mirror", "--everything"]), @r#"
+    exit: 0
+    -- stdout
+    one: everything was compared, nothing differs
+    one: 3 names there
+    -- stderr
+    "#);
+    insta::assert_snapshot!(shown(&["gems", "mirror", "--files"]), @r#"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: the running Weir mirrors, and fetches files as gems.mirror.files says: set it to "eagerly", or stop Weir for --files
+    "#);
+    insta::assert_snapshot!(shown(&["gems", "mirror", "https://a.example"]), @r#"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: https://a.example is none of gems.mirror.upstreams: add it there, since a name comes from the first of them that has it
+    "#);
+    assert!(mirror.stop().success());
+    assert!(upstream.stop().success());
+}
+
+#[test]
+fn a_private_name_is_served_from_here_whatever_the_upstream_has() {
+    let upstream = site(GEMS).start();
+    let theirs = key(&upstream);
+    for (name, version) in [("acme-web", "9.9"), ("billing", "9.9"), ("rack", "1.0")] {
+        push(upstream.gems(), &theirs, name, version);
+    }
+    let mut mirror = site_mirroring(upstream.gems(), "private acme-*\n").start();
+    wait_until("all is here", || {
+        info(&mirror, "rack").contains("\n1.0 ") && status(&mirror)["rounds_done"] != 0
+    });
+    assert_eq!(get(mirror.gems(), "/info/acme-web", "").0, "HTTP/1.1 404 Not Found");
+    let ours = key(&mirror);
+    push(mirror.gems(), &ours, "acme-web", "1.0");
+    // One that nobody thought of is taken away by a reload, and then is ours.
+    assert!(info(&mirror, "billing").contains("\n9.9 "));
+    std::fs::write(mirror.site.path().join("policy"), "private acme-*\nprivate billing\n")
+        .expect("written");
+    mirror.signal(Signal::HUP);
+    mirror.wait_for_log("settings reloaded");
+    wait_until("it is gone", || !info(&mirror, "billing").contains("9.9"));
+    push(mirror.gems(), &ours, "billing", "1.0");
+    mirror.site.ok(&["gems", "mirror", "--everything"]);
+    for name in ["acme-web", "billing"] {
+        let listed = info(&mirror, name);
+        assert!(listed.contains("\n1.0 |") && !listed.contains("9.9"), "{listed}");
+        assert_eq!(file(&mirror, &format!("{name}-9.9")).0, "HTTP/1.1 404 Not Found");
+    }
+    let told = mirror.site.ok(&["gems", "mirror", "status"]);
+    assert!(
+        told.contains("one: acme-web is not taken: gems.mirror.policy says that it is private"),
+        "{told}"
+    );
+
+    // Hung, then gone: nothing changes.
+    let hung = upstream.service();
+    kill_process(hung, Signal::STOP).expect("stopped");
+    for name in ["acme-web", "billing"] {
+        let listed = info(&mirror, name);
+        assert!(listed.contains("\n1.0 |") && !listed.contains("9.9"), "{listed}");
+        assert_eq!(file(&mirror, &format!("{name}-1.0")).0, "HTTP/1.1 200 OK");
+        assert_eq!(file(&mirror, &format!("{name}-9.9")).0, "HTTP/1.1 404 Not Found");
+    }
+    kill_process(hung, Signal::CONT).expect("goes on");
+    drop(upstream);
+    assert_eq!(file(&mirror, "acme-web-9.9").0, "HTTP/1.1 404 Not Found");
+    assert!(mirror.stop().success());
+}
+
+#[test]
+fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
+    let upstream = site(GEMS).start();
+    let names: Vec<String> = (0..400).map(|number| format!("gem-{number}")).collect();
+    let lines: String = names.iter().map(|name| line(name, &["1.0", "1.1"])).collect();
+    import(&upstream.site, &lines);
+    let site = site_mirroring(upstream.gems(), "");
+    let small = "requests_max = 2\nbatch_gems = 20\nbackoff_min";
+    site.write(&format!("{BASE}{}", mirroring(upstream.gems())).replace("backoff_min", small));
+    let mirror = site.start();
+    let mut last = 0;
+    for _ in 0..3 {
+        wait_until("some more are here", || {
+            let here = get(mirror.gems(), "/names", "").1.lines().count();
+            here > last + 40 || here > names.len()
+        });
+        last = get(mirror.gems(), "/names", "").1.lines().count();
+        let before = mirror.service();
+        kill_process(before, Signal::KILL).expect("killed");
+        wait_until("another one serves", || mirror.service() != before);
+    }
+    wait_until("all are here", || status(&mirror)["upstreams"][0]["last_success_at"].is_number());
+    for name in &names {
+        assert_eq!(info(&mirror, name), info(&upstream, name), "{name}");
+    }
+    let verified = mirror.site.ok(&["gems", "verify"]);
+    assert!(verified.starts_with("sound: 400 gems, 800 releases"), "{verified}");
+    assert!(mirror.stop().success());
+}
+
+#[test]
+fn a_reload_names_what_of_a_mirror_needs_a_restart() {
+    let upstream = site(GEMS).start();
+    let mut mirror = site_mirroring(upstream.gems(), "").start();
+    let other = mirroring(upstream.gems()).replace("interval = \"1h\"", "interval = \"2h\"");
+    std::fs::write(mirror.site.path().join("secret"), "another").expect("written");
+    mirror.site.write(&format!("{BASE}{other}"));
+    mirror.signal(Signal::HUP);
+    mirror.wait_for_log("gems.mirror.interval changed: needs `weir restart`");
+    mirror.wait_for_log("gems.mirror.upstreams changed: needs `weir restart`");
+    mirror.wait_for_log("settings reloaded");
+    mirror.site.write(&format!("{BASE}{GEMS}"));
+    mirror.signal(Signal::HUP);
+    mirror.wait_for_log("gems.mirror changed: needs `weir restart`");
+    mirror.wait_for_log("settings reloaded");
+    mirror.site.ok(&["restart"]);
+    let shown = mirror.site.shown(&["gems", "mirror", "status"]);
+    assert!(shown.contains("this Weir mirrors no other index"), "{shown}");
+    assert!(mirror.stop().success());
+}
+
+#[test]
+fn alert_rules_about_gems_are_about_metrics_that_there_are() {
+    let rules = include_str!("../../../../../deploy/prometheus/weir-gems.rules.yml");
+    let mut upstream = site(GEMS).start();
+    let mirror = site_mirroring(upstream.gems(), "").start();
+    tell(&mut upstream, &mirror);
+    assert_eq!(get(upstream.gems(), "/names", "").0, "HTTP/1.1 200 OK");
+    let metrics =
+        get(upstream.console(), "/metrics", "").1 + &get(mirror.console(), "/metrics", "").1;
+    let selectors = crate::front::selectors(rules, "weir_gems_");
+    assert!(selectors.len() >= 7, "{selectors:?}");
+    for (name, labels) in selectors {
+        let is_it = |line: &str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
+        };
+        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
+    }
+}

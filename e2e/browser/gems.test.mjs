@@ -1,0 +1,72 @@
+// The console's pages of gems in a real browser, over an index with an upstream that is away and an endpoint of
+// webhooks that is, too; and the page of a gem that everybody may see.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { focused, launch, openPage, required, tabTo } from "./browser.mjs";
+import { lookAt, LOOKS, violations } from "./looks.mjs";
+
+const PAGES = ["/gems", "/gem?name=rack"];
+
+let browser;
+
+before(async () => {
+  browser = await launch();
+});
+
+after(() => browser?.close());
+
+for (const { name, ...look } of LOOKS) {
+  test(`the pages of gems are whole and legible: ${name}`, async () => {
+    const { page, complaints, close } = await openPage(browser, look);
+    for (const path of PAGES) {
+      await page.goto(path);
+      await lookAt(page, path, name);
+    }
+    assert.deepEqual(complaints, []);
+    await close();
+  });
+}
+
+const axe = process.env.WEIR_AXE;
+for (const { name, ...look } of axe ? [LOOKS[0], LOOKS[3]] : []) {
+  test(`axe finds nothing to complain about: ${name}`, async () => {
+    assert.deepEqual(await violations(browser, axe, PAGES, look), []);
+  });
+}
+
+test("upstreams are looked at when somebody asks, from the keyboard, and an error is told", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/gems");
+  await tabTo(page, /^Look now$/);
+  assert.equal(await focused(page), "Look now");
+  await page.keyboard.press("Enter");
+  await page.getByText("The upstreams are being looked at").waitFor();
+  await page.getByText("one: cannot connect").waitFor();
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+test("from a gem to who needs it, and back to what that needs", async () => {
+  const { page, complaints, close } = await openPage(browser);
+  await page.goto("/gem?name=rack");
+  await page.getByRole("link", { name: "sinatra", exact: true }).click();
+  await page.getByRole("heading", { name: "sinatra" }).waitFor();
+  await page.getByRole("link", { name: "rack", exact: true }).first().click();
+  await page.getByRole("heading", { name: "rack", exact: true }).waitFor();
+  assert.deepEqual(complaints, []);
+  await close();
+});
+
+for (const { name, ...look } of [LOOKS[0], LOOKS[3]]) {
+  test(`the public page of a gem is plain, and no wider than the window: ${name}`, async () => {
+    const { page, complaints, close } = await openPage(browser, look);
+    await page.goto(`${required("WEIR_GEMS_URL")}/gems/sinatra`);
+    assert.equal(await page.title(), "sinatra");
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px wider than the window`);
+    await page.getByRole("link", { name: "rack", exact: true }).first().click();
+    await page.getByRole("heading", { name: "rack", exact: true }).waitFor();
+    assert.deepEqual(complaints.filter((it) => !it.includes("favicon")), []);
+    await close();
+  });
+}
