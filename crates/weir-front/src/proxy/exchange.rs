@@ -23,7 +23,7 @@ use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
 use super::relay::Relay;
 use super::request_body::RequestBody;
-use super::{Prepared, Proxy, answer, gzip};
+use super::{Prepared, Proxy, answer, gzip, inside};
 use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
@@ -100,6 +100,8 @@ impl Proxy {
             {
                 let service = app.now().since(prepared.since);
                 app.metrics.answered(answer.status, service);
+                let outside = app.now().since(arrived);
+                app.metrics.compared(outside, inside::said(&answer.headers));
                 let timing = self.settings.access_log.is_some().then(|| Timing {
                     queue: prepared.since.since(arrived),
                     service,
