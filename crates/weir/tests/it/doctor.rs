@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod healthy;
+mod observe;
 mod page;
 mod plan;
 mod postgres;
@@ -16,6 +17,7 @@ mod redis;
 mod redis_server;
 mod set_aside;
 mod sidekiq;
+mod weir_parts;
 
 use std::process::{Command, Output};
 

@@ -1,8 +1,8 @@
 //! From what was given and seen to what is wanted.
 
 use anyhow::{anyhow, bail};
-use weir_advisor::observation::{Jobs, Observation};
-use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demand};
+use weir_advisor::observation::Observation;
+use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demands};
 
 use super::arguments::PlanArguments;
 
@@ -49,18 +49,11 @@ fn queues(
     }
     let mut queues = arguments.queues.clone();
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
-    let mut seen: Vec<QueueDemand> = observation.jobs.known().map(pushed).unwrap_or_default();
+    let mut seen = observation.jobs.known().map(demands).unwrap_or_default();
     seen.retain(|queue| !is_given(&queue.name));
-    let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
-    seen.sort_by(|one, other| need(other).total_cmp(&need(one)));
     queues.extend(seen);
     if queues.is_empty() {
         bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
     }
     Ok(queues)
-}
-
-/// A queue that only a process names is a misspelt one, or none yet.
-fn pushed(jobs: &Jobs) -> Vec<QueueDemand> {
-    jobs.queues.iter().filter(|queue| queue.pushed).map(demand).collect()
 }
