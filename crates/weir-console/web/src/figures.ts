@@ -37,7 +37,8 @@ export function formatDuration(seconds: number): string {
 export function formatBytes(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const at = bytes < 1 ? 0 : Math.min(Math.floor(Math.log2(bytes) / 10), units.length - 1);
-  return `${round(bytes / 1024 ** at, 1)} ${units[at]}`;
+  const value = bytes / 1024 ** at;
+  return `${round(value, value < 10 ? 1 : 0)} ${units[at]}`;
 }
 
 function round(value: number, digits: number): string {

@@ -9,7 +9,6 @@ use anyhow::Context;
 use prometheus_client::registry::Registry;
 use tokio::runtime;
 use tokio::sync::oneshot;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weir_advisor::observation::SourceState;
 use weir_base::clock::Clock;
@@ -49,6 +48,7 @@ impl Observer {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let watcher = watcher(&settings.observe, clock);
         let interval = settings.observe.pace.interval;
+        tracing::info!(?interval, "observing what [observe] names");
         let seen = Seen { observed: observed.clone(), measured: measured.clone() };
         let looking = look(watcher, interval, seen, stop.clone());
         let (says_ended, ended) = oneshot::channel();
@@ -87,23 +87,27 @@ fn watcher(observe: &Observe, clock: &Clock) -> Watcher {
 /// Looks until `stop`.
 async fn look(mut watcher: Watcher, interval: Duration, seen: Seen, stop: CancellationToken) {
     let mut told = Told::default();
-    let mut looks = tokio::time::interval(interval);
-    // After a look that took longer than the interval nothing is to be made up for.
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            _ = looks.tick() => {}
-        }
         let mut round = tokio::select! {
             () = stop.cancelled() => break,
             round = watcher.round() => round,
         };
         told.of(&round);
         seen.measured.parts().fill(&mut round.observation);
+        let pause = pause(interval, round.took);
         seen.observed.publish(round);
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(pause) => {}
+        }
     }
     let _ = tokio::time::timeout(GOODBYE, watcher.close()).await;
+}
+
+/// What is left of the interval. Two looks that follow each other at once would have nothing between them
+/// to compare: a look that took long is followed by half a pause at least.
+fn pause(interval: Duration, took: Duration) -> Duration {
+    interval.saturating_sub(took).max(interval / 2)
 }
 
 /// What the log has been told of the sources: a line for each change.
@@ -124,6 +128,19 @@ impl Told {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_took_long_is_followed_by_a_pause_all_the_same() {
+        let seconds = Duration::from_secs;
+        for (took, left) in [(0, 10), (3, 7), (6, 5), (10, 5), (60, 5)] {
+            assert_eq!(pause(seconds(10), seconds(took)), seconds(left), "{took}");
         }
     }
 }
