@@ -32,13 +32,14 @@ test: needed web ## run every test: Rust, real clients, a browser
 	@if [ -f e2e/browser/package.json ]; then npm --prefix e2e/browser ci --silent --no-audit --no-fund; fi
 	@cargo run --quiet --locked -p xtask -- test
 
-check: ## format, lints, dependency edges, licences, docs, alert rules
+check: ## format, lints, dependency edges, licences, docs, dashboards, alert rules
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	cargo run --quiet --locked -p xtask -- edges
 	cargo run --quiet --locked -p xtask -- licences
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; fi
 	cargo run --quiet --locked -p xtask -- docs
+	cargo run --quiet --locked -p xtask -- dashboards
 	@if promtool --version >/dev/null 2>&1; then promtool test rules e2e/prometheus/*.test.yml; fi
 
 bench: ## measure jobs, realtime and the front (BENCH_CENTRIFUGO=PATH, BENCH_PITCHFORK=FOLDER: those beside it)
@@ -56,10 +57,11 @@ long: ## the long runs: 100 kills under load, 10,000 simulated disks, 10 minutes
 	WEIR_BIN=target/release/weir python3 e2e/python/gems/storm.py 10000 5
 	WEIR_CHAOS_SECONDS=600 cargo test --release --locked -p weir-realtime --test it -- --nocapture chaos
 
-docs: ## write the pages of docs/reference that come from the code
+docs: ## write the pages of docs/reference and the dashboard that come from the code
 	cargo build --quiet --locked -p weir
 	target/debug/weir reference settings > docs/reference/settings.md
 	target/debug/weir reference cli > docs/reference/cli.md
+	cargo run --quiet --locked -p xtask -- dashboards write
 
 dist: needed web ## an archive to install from
 	@scripts/prerequisites web

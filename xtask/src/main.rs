@@ -1,11 +1,14 @@
-//! Developer automation: `cargo run -p xtask -- edges|licences|docs|test`.
+//! Developer automation: `cargo run -p xtask -- edges|licences|docs|dashboards|test`.
 //!
 //! - [`edges`]: crates depend only on what ARCHITECTURE.md allows.
 //! - [`licences`]: every dependency has a licence that deny.toml allows.
 //! - [`docs`]: links resolve, the admin API is described, nothing names a developer's machine.
+//! - [`dashboards`]: deploy/grafana is what the metrics' definitions make of it, alert rules name metrics
+//!   that there are; `dashboards write` writes.
 //! - [`suites`]: every test there is, with one line of counts at the end.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
+mod dashboards;
 mod docs;
 mod edges;
 mod expression;
@@ -36,7 +39,13 @@ fn main() -> ExitCode {
         "edges" => edges::check(&root),
         "licences" => licences::check(&root),
         "docs" => docs::check(&root),
-        _ => anyhow::bail!("usage: cargo run -p xtask -- edges|licences|docs|test"),
+        "dashboards" if std::env::args().nth(2).as_deref() == Some("write") => {
+            dashboards::write(&root)
+        }
+        "dashboards" => dashboards::check(&root),
+        _ => anyhow::bail!(
+            "usage: cargo run -p xtask -- edges|licences|docs|dashboards [write]|test"
+        ),
     });
     match outcome {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,

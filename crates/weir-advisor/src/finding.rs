@@ -35,6 +35,22 @@ pub enum Severity {
     Critical,
 }
 
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 4] = [Self::Unknown, Self::Notice, Self::Warning, Self::Critical];
+
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 /// The exact line to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::flow::Flow;
 use crate::observation::{
     Capsule, Connections, DatabaseHost, Fact, Goodput, JobProcess, Jobs, Machine, Observation,
-    Ordering, Persistence, Postgres, PostgresSettings, Queue, RedisServer, RequestPath, Service,
-    SessionState, Sessions, WeightedQueue,
+    Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue, RedisServer, RequestPath,
+    Service, SessionState, Sessions, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -32,10 +32,24 @@ pub(crate) fn observation() -> Observation {
         pushed_queues: Fact::Known(
             QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]).map(str::to_owned).collect(),
         ),
-        goodput: Fact::Known(vec![
-            Goodput { threads: 20, jobs_per_second: 15.0 },
-            Goodput { threads: 30, jobs_per_second: 20.0 },
-        ]),
+        goodput: Fact::Known(vec![Throughput {
+            of: "Sidekiq".to_owned(),
+            threads_now: 30,
+            place: "the command lines of Sidekiq's processes".to_owned(),
+            levels: vec![
+                Goodput { threads: 20, jobs_per_second: 15.0 },
+                Goodput { threads: 30, jobs_per_second: 20.0 },
+            ],
+        }]),
+        own_queues: Fact::Known(vec![OwnQueue {
+            name: "default".to_owned(),
+            length: 3,
+            latency: Duration::from_millis(200),
+            is_paused: false,
+            fetchers: 2,
+            arrivals_per_second: 2.0,
+            served_per_second: 2.0,
+        }]),
         requests: Fact::Known(vec![RequestPath {
             app: "web".to_owned(),
             inside: Duration::from_millis(60),
@@ -141,6 +155,8 @@ fn postgres() -> Postgres {
         host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB }),
         cache_hit_ratio: Fact::Known(0.998),
         lock_waits: Fact::Known(Vec::new()),
+        waits: Fact::Known(Vec::new()),
+        statements: Fact::NotAsked,
     }
 }
 

@@ -8,15 +8,19 @@
 //! - [`rules`]: one file for each thing that can be wrong;
 //! - [`finding`], [`advice`]: what is said about it;
 //! - [`wording`]: figures as people read them;
+//! - [`levels`]: what was worked off with how many threads;
+//! - [`mod@figures`]: all of it as metrics;
 //! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
 //!
 //! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
 
 pub mod advice;
+pub mod figures;
 pub mod finding;
 pub mod flow;
 #[cfg(test)]
 mod healthy;
+pub mod levels;
 pub mod observation;
 pub mod plan;
 pub mod rules;

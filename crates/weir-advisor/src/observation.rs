@@ -6,19 +6,22 @@ mod jobs;
 mod machine;
 mod postgres;
 mod redis;
+mod source;
 
 use serde::Serialize;
 
 pub use self::fact::{Fact, Missing, Obstacle};
-pub use self::front::{Goodput, RequestPath};
+pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{
     Capsule, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
 };
 pub use self::machine::{Machine, Service};
 pub use self::postgres::{
-    Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, Sessions,
+    Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, SessionWait,
+    Sessions, StatementTimes,
 };
-pub use self::redis::{Persistence, RedisServer, SlowCommand};
+pub use self::redis::{CommandRate, Persistence, RedisOperations, RedisServer, SlowCommand};
+pub use self::source::{SourceKind, SourceState};
 
 /// Everything that one look (or two, some seconds apart) has shown.
 ///
@@ -38,9 +41,11 @@ pub struct Observation {
     /// The queues that the application's version pushes to.
     pub pushed_queues: Fact<Vec<String>>,
     /// What was worked off at different numbers of threads.
-    pub goodput: Fact<Vec<Goodput>>,
+    pub goodput: Fact<Vec<Throughput>>,
     /// How long requests take inside the app and outside.
     pub requests: Fact<Vec<RequestPath>>,
+    /// Queues of Weir's own job store.
+    pub own_queues: Fact<Vec<OwnQueue>>,
     /// Limits of the observer that have cut something off: "`queues_max` (1000)".
     pub cut: Vec<String>,
 }
@@ -57,11 +62,13 @@ impl Observation {
             self.pushed_queues.missing(),
             self.goodput.missing(),
             self.requests.missing(),
+            self.own_queues.missing(),
             postgres.and_then(|it| it.settings.missing()),
             postgres.and_then(|it| it.connections.missing()),
             postgres.and_then(|it| it.host.missing()),
             postgres.and_then(|it| it.cache_hit_ratio.missing()),
             postgres.and_then(|it| it.lock_waits.missing()),
+            postgres.and_then(|it| it.waits.missing()),
         ]
         .into_iter()
         .chain(self.redis.iter().map(Fact::missing))

@@ -5,6 +5,7 @@
 //! not given out.
 
 mod demand;
+mod difference;
 mod judge;
 mod layout;
 mod postgres;
@@ -15,7 +16,8 @@ mod web;
 
 use serde::Serialize;
 
-pub use self::demand::demand;
+pub use self::demand::{demand, demands};
+pub use self::difference::{difference, queue_words};
 pub use self::judge::{Claim, Proof, judge};
 pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
 pub use self::postgres::{

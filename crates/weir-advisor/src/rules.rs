@@ -18,6 +18,7 @@ mod lock_waits;
 mod no_process;
 mod over_commit;
 mod overdue_jobs;
+mod own_queue;
 mod pending_restart;
 mod quiet_process;
 mod redis_eviction;
@@ -50,7 +51,7 @@ pub struct Rule {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 32] = [
+pub const RULES: [Rule; 33] = [
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(no_process::NAME, no_process::check),
     rule(redis_eviction::NAME, redis_eviction::check),
@@ -72,6 +73,7 @@ pub const RULES: [Rule; 32] = [
     rule(starving_queue::NAME, starving_queue::check),
     rule(backlog::NAME, backlog::check),
     rule(backlog_sample::NAME, backlog_sample::check),
+    rule(own_queue::NAME, own_queue::check),
     rule(inside_outside::NAME, inside_outside::check),
     rule(retry_flood::NAME, retry_flood::check),
     rule(dead_flood::NAME, dead_flood::check),

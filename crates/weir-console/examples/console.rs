@@ -56,6 +56,7 @@ async fn serve(console_port: u16, jobs_port: u16) -> Result<(), Box<dyn Error>> 
         realtime: None,
         front: None,
         gems: None,
+        observed: None,
         routes: Routes { api: weir_jobs::admin::router(running.handle()), ..Routes::default() },
     };
     let shutdown = Shutdown::new();

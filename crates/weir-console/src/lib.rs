@@ -5,7 +5,8 @@
 //! - [`metrics`]: all that the console counts.
 //! - [`verdict`]: what is wrong, how long until it is over, what to do, as pure rules.
 //! - `guard`: hosts, sessions, forms, headers: who may see and do what.
-//! - [`front`]: what it shows of the front's apps, and who tells it; [`gems`]: the same of the index.
+//! - [`front`]: what it shows of the front's apps, and who tells it; [`gems`]: the same of the index,
+//!   [`observed`] of a Sidekiq that Weir looks at.
 //! - `pages`: one file per page; they read and act through the job server's handle, realtime's
 //!   views, [`front::Operated`] and [`gems::Index`] only.
 
@@ -21,6 +22,7 @@ mod jobs;
 mod json_text;
 pub mod live;
 pub mod metrics;
+pub mod observed;
 mod pages;
 mod place;
 mod queue_histories;
@@ -57,6 +59,8 @@ pub struct Deps {
     pub front: Option<front::Front>,
     /// None: they are not served here, and have no pages.
     pub gems: Option<Arc<dyn gems::Index>>,
+    /// None: nothing is observed, and there are no pages of it.
+    pub observed: Option<observed::Observed>,
     pub routes: Routes,
 }
 

@@ -17,6 +17,7 @@ use weir_base::clock::{Clock, Timestamp};
 use crate::front;
 use crate::jobs::{self, Jobs};
 use crate::metrics::{ConsoleMetrics, Limit};
+use crate::observed;
 use crate::pages::PageError;
 use crate::realtime;
 use crate::settings::Limits;
@@ -53,6 +54,8 @@ pub(crate) struct Reading {
     pub(crate) realtime: Option<realtime::Reading>,
     /// None: it is not served here.
     pub(crate) front: Option<front::Reading>,
+    /// None: nothing is observed.
+    pub(crate) observed: Option<observed::Reading>,
     pub(crate) verdict: Verdict,
 }
 
@@ -62,6 +65,7 @@ pub(crate) struct Served {
     pub(crate) jobs: Option<jobs::Reading>,
     pub(crate) realtime: Option<realtime::Reading>,
     pub(crate) front: Option<front::Reading>,
+    pub(crate) observed: Option<observed::Reading>,
 }
 
 /// What a stream sends every second, as JSON.
@@ -77,6 +81,9 @@ struct Tick<'a> {
     /// Requests that wait for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     front_waiting: Option<usize>,
+    /// What doctor finds in what is observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doctor_findings: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -183,11 +190,15 @@ fn event(latest: &Latest) -> Option<Event> {
 impl Reading {
     /// Of `served`, if jobs are, and of the other parts.
     pub(crate) fn new(at: Timestamp, served: Option<&Jobs>, parts: Served) -> Self {
-        let Served { jobs, realtime, front } = parts;
+        let Served { jobs, realtime, front, observed } = parts;
         let facts = served.zip(jobs.as_ref()).map(|(served, jobs)| JobFacts::of(served, jobs));
-        let verdict =
-            judge(&Facts { jobs: facts, realtime: realtime.as_ref(), front: front.as_ref() });
-        Self { at, jobs, realtime, front, verdict }
+        let verdict = judge(&Facts {
+            jobs: facts,
+            realtime: realtime.as_ref(),
+            front: front.as_ref(),
+            observed: observed.as_ref(),
+        });
+        Self { at, jobs, realtime, front, observed, verdict }
     }
 
     /// Of jobs.
@@ -209,6 +220,7 @@ impl Reading {
             },
             connections: realtime.map(|overview| overview.totals.connections),
             front_waiting: self.front.as_ref().map(front::Reading::waiting),
+            doctor_findings: self.observed.as_ref().and_then(observed::Reading::findings),
         }
     }
 }

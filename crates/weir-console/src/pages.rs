@@ -10,6 +10,7 @@ mod gems;
 mod job;
 mod job_history;
 mod jobs;
+mod observed;
 mod overview;
 mod queue;
 mod queues;
@@ -60,6 +61,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/front/act", post(front::act))
         .route("/front/chart", get(front::points))
         .merge(realtime_routes())
+        .merge(observed_routes())
         .route("/gems", get(gems::page))
         .route("/gems/look", post(gems::look))
         .route("/gem", get(gems::gem::page))
@@ -88,6 +90,20 @@ fn realtime_routes() -> Router<Arc<Console>> {
         .route("/live/switches", get(switches::fragment))
         .route("/switches/act", post(switches::act))
         .route("/realtime/chart", get(realtime::points))
+}
+
+/// Those of what is observed; where nothing is, they say so.
+fn observed_routes() -> Router<Arc<Console>> {
+    use observed::{doctor, plan, postgres, redis};
+    Router::new()
+        .route("/doctor", get(doctor::page))
+        .route("/live/doctor", get(doctor::fragment))
+        .route("/plan", get(plan::page))
+        .route("/postgres", get(postgres::page))
+        .route("/live/postgres", get(postgres::fragment))
+        .route("/redis", get(redis::page))
+        .route("/live/redis", get(redis::fragment))
+        .route("/observed/chart", get(observed::points))
 }
 
 /// A rendered template. One that can't be rendered is a mistake of the program.

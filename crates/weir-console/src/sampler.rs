@@ -13,6 +13,7 @@ use crate::Deps;
 use crate::front::{self, Front};
 use crate::jobs::Sampling;
 use crate::live::{Latest, Live, Reading, Served};
+use crate::observed::Observed;
 use crate::realtime::{self, Realtime};
 
 /// The reader. One per console.
@@ -26,6 +27,7 @@ pub struct Sampler {
     realtime_tally: realtime::Tally,
     front: Option<Front>,
     front_tally: front::Tally,
+    observed: Option<Observed>,
 }
 
 impl Sampler {
@@ -43,6 +45,7 @@ impl Sampler {
             realtime_tally: realtime::Tally::default(),
             front: deps.front.clone(),
             front_tally: front::Tally::default(),
+            observed: deps.observed.clone(),
         }
     }
 
@@ -71,11 +74,15 @@ impl Sampler {
             Some(front) => Some(front.sample(&mut self.front_tally, &self.clock).await),
             None => None,
         };
+        let observed = match &self.observed {
+            Some(observed) => Some(observed.sample(&self.clock).await),
+            None => None,
+        };
         let jobs = match &mut self.jobs {
             Some(jobs) => Some(jobs.read(self.live.is_watched()).await?),
             None => None,
         };
         let served = self.jobs.as_ref().map(Sampling::jobs);
-        Ok(Reading::new(self.clock.now(), served, Served { jobs, realtime, front }))
+        Ok(Reading::new(self.clock.now(), served, Served { jobs, realtime, front, observed }))
     }
 }

@@ -6,6 +6,7 @@ mod finding;
 mod front_rules;
 mod jobs_rules;
 mod limit_rules;
+mod observed_rules;
 mod queue_rules;
 mod realtime_rules;
 mod storage_rules;
@@ -19,6 +20,7 @@ pub(crate) use self::worker_rules::SILENT_SECONDS;
 use crate::figures::{counted, duration};
 use crate::front;
 use crate::jobs::{self, Jobs};
+use crate::observed;
 use crate::realtime::Reading;
 
 /// All that the rules look at. None: it is not served here.
@@ -27,6 +29,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) jobs: Option<JobFacts<'a>>,
     pub(crate) realtime: Option<&'a Reading>,
     pub(crate) front: Option<&'a front::Reading>,
+    pub(crate) observed: Option<&'a observed::Reading>,
 }
 
 /// What the rules about jobs look at.
@@ -115,7 +118,9 @@ pub(crate) fn judge(facts: &Facts<'_>) -> Verdict {
         .flat_map(|realtime| REALTIME_RULES.iter().flat_map(|rule| rule(realtime)));
     let of_front =
         facts.front.iter().flat_map(|front| FRONT_RULES.iter().flat_map(|rule| rule(front)));
-    let mut findings: Vec<Finding> = of_jobs.chain(of_realtime).chain(of_front).collect();
+    let of_observed = facts.observed.iter().flat_map(|it| observed_rules::doctor_finds(it));
+    let all = of_jobs.chain(of_realtime).chain(of_front).chain(of_observed);
+    let mut findings: Vec<Finding> = all.collect();
     findings.sort_by(|one, other| other.level.cmp(&one.level).then(other.jobs.cmp(&one.jobs)));
     Verdict { findings, calm: calm(facts) }
 }
@@ -128,6 +133,9 @@ fn calm(facts: &Facts<'_>) -> String {
     let Some(jobs) = facts.jobs else {
         let workers = facts.front.map_or(0, front::Reading::serving) as u64;
         let front = || match workers {
+            0 if facts.observed.is_some_and(|it| it.looked.is_some()) => {
+                "Doctor finds nothing wrong".to_owned()
+            }
             0 => "Nothing is served here but this console".to_owned(),
             workers => format!("The front is well: {}", counted(workers, "worker")),
         };

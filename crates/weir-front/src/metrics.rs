@@ -164,6 +164,8 @@ impl FrontMetrics {
             queue: self.queue.get_or_create(&AppLabel { app: app() }).clone(),
             waits: Arc::default(),
             services: Arc::default(),
+            insides: Arc::default(),
+            outsides: Arc::default(),
             service: self.service.get_or_create(&AppLabel { app: app() }).clone(),
             answers: STATUSES.map(|status| {
                 self.answers.get_or_create(&StatusLabel { app: app(), status }).clone()
@@ -188,6 +190,8 @@ pub(crate) struct AppMetrics {
     /// The same once more, finer and to be read.
     waits: Arc<Latencies>,
     services: Arc<Latencies>,
+    insides: Arc<Latencies>,
+    outsides: Arc<Latencies>,
     answers: [Counter; 5],
     refusals: [Counter; 3],
     failures: [Counter; 7],
@@ -208,6 +212,14 @@ impl AppMetrics {
         self.services.note(took);
         let class = usize::from(status.as_u16() / 100).clamp(1, STATUSES.len());
         self.answers[class - 1].inc();
+    }
+
+    /// Of an answer: how long its client has waited for it, and how long the app says that it took.
+    pub(crate) fn compared(&self, outside: Duration, inside: Option<Duration>) {
+        self.outsides.note(outside);
+        if let Some(inside) = inside {
+            self.insides.note(inside);
+        }
     }
 
     pub(crate) fn refused(&self, refusal: Refusal) {
@@ -250,6 +262,8 @@ impl AppMetrics {
                 .collect(),
             waits: self.waits.distribution(),
             services: self.services.distribution(),
+            insides: self.insides.distribution(),
+            outsides: self.outsides.distribution(),
         }
     }
 }

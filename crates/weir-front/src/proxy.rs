@@ -10,6 +10,7 @@ mod deadlines;
 mod exchange;
 mod gzip;
 mod head;
+mod inside;
 mod origin;
 mod relay;
 mod request_body;

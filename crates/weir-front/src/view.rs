@@ -38,6 +38,10 @@ pub struct TotalsView {
     pub waits: Distribution,
     /// From there to the head of the answer.
     pub services: Distribution,
+    /// As long as the app says that its answers took (`X-Runtime`), where it says so.
+    pub insides: Distribution,
+    /// From a request's head to that of its answer: what a client waits.
+    pub outsides: Distribution,
 }
 
 /// How often something happened, by its reason's name in the metrics.

@@ -17,9 +17,11 @@ const SHARES_MAX: usize = 5;
 
 /// All of Sidekiq; unknown if one of its parts is, for a rule can't tell an unknown set from an
 /// empty one.
-pub(crate) fn jobs(first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
-    let processes = known(&first.processes, "Sidekiq's processes", |all| {
-        all.iter().map(|process| job_process(process, first.at)).collect::<Vec<_>>()
+///
+/// `described` is the one of the two that looked at everything; if both did, the second.
+pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+    let processes = known(&described.processes, "Sidekiq's processes", |all| {
+        all.iter().map(|process| job_process(process, described.at)).collect::<Vec<_>>()
     });
     let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
@@ -36,15 +38,35 @@ pub(crate) fn jobs(first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
         |((processes, (earlier, queues)), ((scheduled, retries), mut dead))| {
             // The dead are past their time for ever.
             (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
-            let ghosts = first.ghosts.clone();
+            let ghosts = described.ghosts.clone();
             let mut queues = merged(&earlier, &queues, first.at, second.at);
-            count_in_hand(&mut queues, first);
-            Jobs { queues, processes, ghosts, scheduled, retries, dead }
+            count_in_hand(&mut queues, described);
+            Jobs {
+                queues,
+                processes,
+                ghosts,
+                scheduled,
+                retries,
+                dead,
+                processed: second.processed.clone().unwrap_or_default(),
+                failed: second.failed.clone().unwrap_or_default(),
+                processed_per_second: processed_per_second(first, second),
+            }
         },
     )
 }
 
 type Looked = weir_sidekiq::Read<SetLook>;
+
+fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
+    let seconds = second.at.since(first.at).as_secs_f64();
+    match (&first.processed, &second.processed) {
+        (Ok(before), Ok(now)) if seconds > 0.0 => {
+            Fact::Known(now.saturating_sub(*before) as f64 / seconds)
+        }
+        _ => Fact::NotAsked,
+    }
+}
 
 /// Both, or the first reason why not.
 trait Zip<T> {
@@ -101,7 +123,8 @@ fn queue(
         after: newest.length,
         arrivals_per_second: arrivals(&newest.newest, from, to),
     };
-    let sample = before.map(|queue| &queue.sample).filter(|sample| !sample.is_empty());
+    let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
+    let sample = samples.into_iter().find(|sample| !sample.is_empty());
     Queue {
         pushed: newest.pushed || before.is_some_and(|queue| queue.pushed),
         paused: newest.paused,
@@ -131,7 +154,7 @@ fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) ->
     // How many come and go is not known; the change itself is the least.
     flow.arrivals_per_second = flow.net_per_second().max(0.0);
     let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));
-    let sample = Some(&before.sample).filter(|sample| !sample.is_empty());
+    let sample = [&after.sample, &before.sample].into_iter().find(|sample| !sample.is_empty());
     JobSet {
         size: after.size,
         overdue: after.due,
@@ -250,7 +273,7 @@ mod tests {
             set(1_050),
             set(7),
         );
-        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
         let pull = jobs.queue("pull").unwrap();
         assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
         let flow = pull.flow.known().unwrap();
@@ -281,7 +304,7 @@ mod tests {
     fn one_more_failed_job_is_chance() {
         let first = look(200, Vec::new(), set(1_000), set(7));
         let second = look(210, Vec::new(), set(1_001), set(8));
-        let Fact::Known(jobs) = jobs(&first, &second) else { panic!() };
+        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
         assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
     }
 

@@ -1,6 +1,7 @@
 //! Fills an [`Observation`] from the servers that hold jobs and from this machine. Read-only.
 //!
 //! - [`observe`]: two looks, some seconds apart, at everything that was named;
+//! - [`Watcher`]: the same again and again, for a service;
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
 //! - `postgres`: what a database says of itself, and who holds its connections;
 //! - `services`: who may open connections to it;
@@ -20,7 +21,9 @@ mod postgres;
 mod redis;
 mod services;
 mod sockets;
+mod watch;
 
 pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
 pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};
+pub use self::watch::{Pace, Round, Watcher};

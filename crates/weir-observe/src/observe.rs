@@ -46,7 +46,8 @@ pub async fn observe(sources: &Sources) -> Observation {
         Some(source) => Some(Database::look(source, proc).await),
         None => None,
     };
-    let local = proc.map(|proc| local_processes(proc, &shards)).unwrap_or_default();
+    let snapshots = || shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
+    let local = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
     tokio::time::sleep(sources.window).await;
@@ -55,16 +56,8 @@ pub async fn observe(sources: &Sources) -> Observation {
         looks.push(shard.look_again(&sources.limits).await);
     }
     let later = proc.and_then(counters);
-    let mut observation = Observation {
-        cut: cut(&looks),
-        redis: shards.iter().map(Shard::server).collect(),
-        jobs: all_jobs(looks),
-        ..Observation::default()
-    };
-    observation.services = services::services(&sources.services, observation.jobs.known());
-    if !sources.pushed_queues.is_empty() {
-        observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
-    }
+    let mut observation = of_jobs(sources, looks, Described::First);
+    observation.redis = shards.iter().map(Shard::server).collect();
     if let Some(mut database) = database {
         let names = services::names(observation.jobs.known(), &local);
         observation.postgres = database.look_again(proc, &names).await;
@@ -75,6 +68,24 @@ pub async fn observe(sources: &Sources) -> Observation {
     }
     if let (Some(earlier), Some(later)) = (earlier, later) {
         cores_used(&mut observation, &local, &earlier, &later);
+    }
+    observation
+}
+
+/// What the looks at all shards say, and what was given.
+pub(crate) fn of_jobs(
+    sources: &Sources,
+    looks: Vec<Result<(Snapshot, Snapshot), Missing>>,
+    described: Described,
+) -> Observation {
+    let mut observation = Observation {
+        cut: cut(&looks),
+        jobs: all_jobs(looks, described),
+        ..Observation::default()
+    };
+    observation.services = services::services(&sources.services, observation.jobs.known());
+    if !sources.pushed_queues.is_empty() {
+        observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
     }
     observation
 }
@@ -119,15 +130,28 @@ impl Shard {
     }
 }
 
+/// Which of two looks was at everything, processes included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Described {
+    First,
+    Second,
+}
+
 /// Of all shards, or of none: a part of the jobs is not the jobs.
-fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>) -> Fact<Jobs> {
+fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>, described: Described) -> Fact<Jobs> {
     let looks: Vec<_> = match looks.into_iter().collect() {
         Ok(looks) => looks,
         Err(missing) => return Fact::Unknown(missing),
     };
     let (firsts, seconds): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
     match (join(firsts), join(seconds)) {
-        (Some(first), Some(second)) => jobs::jobs(&first, &second),
+        (Some(first), Some(second)) => {
+            let described = match described {
+                Described::First => &first,
+                Described::Second => &second,
+            };
+            jobs::jobs(described, &first, &second)
+        }
         _ => Fact::NotAsked,
     }
 }
@@ -140,15 +164,17 @@ fn cut(looks: &[Result<(Snapshot, Snapshot), Missing>]) -> Vec<String> {
 }
 
 /// Sidekiq's processes that say to run on this machine, by identity.
-fn local_processes(proc: &Path, shards: &[Shard]) -> BTreeMap<String, u32> {
+pub(crate) fn local_processes<'a>(
+    proc: &Path,
+    snapshots: impl Iterator<Item = &'a Snapshot>,
+) -> BTreeMap<String, u32> {
     let Some(hostname) = machine::hostname(proc) else { return BTreeMap::new() };
-    let snapshots = shards.iter().filter_map(|shard| Some(&shard.seen.as_ref().ok()?.1));
     let processes = snapshots.filter_map(|snapshot| snapshot.processes.as_ref().ok()).flatten();
     let local = processes.filter(|process| process.hostname == hostname);
     local.map(|process| (process.identity.clone(), process.pid)).collect()
 }
 
-fn cores_used(
+pub(crate) fn cores_used(
     observation: &mut Observation,
     local: &BTreeMap<String, u32>,
     earlier: &Counters,

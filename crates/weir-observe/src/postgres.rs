@@ -3,7 +3,7 @@
 //! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
 //! - `session`: one connection that only asks, each question in a read-only transaction with limits
 //!   of its own, in the simple protocol, so that a pooler in between does not mind;
-//! - `settings`, `activity`, `locks`, `cache`, `host`: what is asked, and what the answers mean;
+//! - `settings`, `activity`, `locks`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
 //! - `titles`: who holds its connections when there is none left to ask by.
 
 mod activity;
@@ -14,6 +14,7 @@ mod host;
 mod locks;
 mod session;
 mod settings;
+mod statements;
 mod titles;
 mod tls;
 
@@ -53,6 +54,8 @@ pub struct PostgresLimits {
     pub sessions_max: u32,
     /// Waits for locks that are looked at.
     pub lock_waits_max: u32,
+    /// Kinds of statements that are looked at, where `pg_stat_statements` is there; 0: nobody asks.
+    pub statements_max: u32,
 }
 
 impl Default for PostgresLimits {
@@ -64,20 +67,21 @@ impl Default for PostgresLimits {
             // More sessions than anybody sets max_connections to.
             sessions_max: 20_000,
             lock_waits_max: 500,
+            statements_max: 0,
         }
     }
 }
 
 /// A database, as far as it could be seen.
 #[derive(Debug)]
-pub(crate) struct Database<'a> {
-    source: &'a PostgresSource,
+pub(crate) struct Database {
+    source: PostgresSource,
     seen: Result<(Session, Fact<Blocks>), Missing>,
 }
 
-impl<'a> Database<'a> {
+impl Database {
     /// The first look: counters only.
-    pub(crate) async fn look(source: &'a PostgresSource, proc: Option<&Path>) -> Self {
+    pub(crate) async fn look(source: &PostgresSource, proc: Option<&Path>) -> Self {
         let seen = match Session::open(&source.endpoint, &source.limits).await {
             Ok(mut session) => {
                 let blocks = cache::blocks(&mut session).await;
@@ -91,7 +95,7 @@ impl<'a> Database<'a> {
                 Err(missing)
             }
         };
-        Self { source, seen }
+        Self { source: source.clone(), seen }
     }
 
     /// The second: all there is. `names` are services by the number of a process on this machine.
@@ -105,12 +109,19 @@ impl<'a> Database<'a> {
             Err(missing) => return Fact::Unknown(missing.clone()),
         };
         let local = host::local(session, proc).await;
-        let backends = activity::backends(session).await.map(|mut backends| {
+        let (backends, waits) = activity::backends(session).await;
+        let backends = backends.map(|mut backends| {
             activity::name(&mut backends, local.as_ref(), proc, names);
             backends
         });
+        let statements = statements::statements(session).await;
         let (settings, pending_restart) = settings::settings(session).await;
         let blocks = cache::blocks(session).await;
+        let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
+        // A database that is asked little needs more than one window to say something.
+        if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
+            *before = blocks;
+        }
         let given = self.source.memory_bytes.map(|memory_bytes| DatabaseHost { memory_bytes });
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
         Fact::Known(Postgres {
@@ -118,9 +129,16 @@ impl<'a> Database<'a> {
             pending_restart,
             connections: connections(backends),
             host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
-            cache_hit_ratio: cache::hit_ratio(before, blocks),
+            cache_hit_ratio,
             lock_waits,
+            waits,
+            statements,
         })
+    }
+
+    /// Questions that it was asked up to now.
+    pub(crate) fn questions(&self) -> u64 {
+        self.seen.as_ref().map_or(0, |(session, _)| session.questions())
     }
 
     /// Leaves it.
@@ -129,6 +147,11 @@ impl<'a> Database<'a> {
             session.close().await;
         }
     }
+}
+
+/// One that does not answer.
+pub(crate) fn late(source: &PostgresSource, after: Duration) -> Missing {
+    error::unreachable(&source.endpoint, &PostgresError::Deadline(after))
 }
 
 /// With every slot taken it can't be asked; on this machine it can be seen.

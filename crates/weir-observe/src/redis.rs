@@ -1,8 +1,13 @@
 //! What a Redis says of itself, in the advisor's words.
 
-use weir_advisor::observation::{Fact, Missing, Obstacle, Persistence, RedisServer, SlowCommand};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::observation::{
+    CommandRate, Fact, Missing, Obstacle, Persistence, RedisOperations, RedisServer, SlowCommand,
+};
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot};
+use weir_sidekiq::{CommandLook, ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot};
 
 /// Fewer keys than this say nothing of what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
@@ -19,6 +24,9 @@ pub(crate) fn server(name: &str, snapshot: &Snapshot) -> Fact<RedisServer> {
         evicted_keys: look.evicted_keys,
         persistence: persistence(look),
         latest_fork: look.latest_fork,
+        clients: look.clients,
+        operations: look.operations,
+        lately: Fact::NotAsked,
         slow_commands: known(&look.slow_commands, "Redis' slow log", |slow| {
             slow.iter().map(|it| slow_command(it, snapshot.at)).collect()
         }),
@@ -27,6 +35,42 @@ pub(crate) fn server(name: &str, snapshot: &Snapshot) -> Fact<RedisServer> {
             Some(keys) => known(keys, "who else uses this Redis", cache_like_share),
         },
     })
+}
+
+/// What it did between two looks at everything; not known after a restart, which begins its counts anew.
+pub(crate) fn lately(earlier: &Snapshot, later: &Snapshot) -> Fact<RedisOperations> {
+    let look = |snapshot: &Snapshot| snapshot.server.clone()?.ok();
+    let (Some(before), Some(now)) = (look(earlier), look(later)) else { return Fact::NotAsked };
+    let window = later.at.since(earlier.at);
+    if window.is_zero() || now.operations < before.operations {
+        return Fact::NotAsked;
+    }
+    let seconds = window.as_secs_f64();
+    Fact::Known(RedisOperations {
+        per_second: (now.operations - before.operations) as f64 / seconds,
+        evicted_per_second: now.evicted_keys.saturating_sub(before.evicted_keys) as f64 / seconds,
+        commands: commands(&before, &now, window),
+    })
+}
+
+fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<CommandRate> {
+    let (Ok(before), Ok(now)) = (&before.commands, &now.commands) else { return Vec::new() };
+    let before: BTreeMap<&str, _> = before.iter().map(|it| (it.name.as_str(), it)).collect();
+    let rate = |now: &CommandLook| {
+        // One that is new among those that are kept was called before as well: nobody knows how often.
+        let before = before.get(now.name.as_str())?;
+        let calls = now.calls.checked_sub(before.calls).filter(|calls| *calls > 0)?;
+        let took = now.took.saturating_sub(before.took);
+        Some(CommandRate {
+            command: now.name.to_ascii_uppercase().replace('|', " "),
+            per_second: calls as f64 / window.as_secs_f64(),
+            mean: took.checked_div(u32::try_from(calls).unwrap_or(u32::MAX)).unwrap_or_default(),
+            share: took.as_secs_f64() / window.as_secs_f64(),
+        })
+    };
+    let mut rates: Vec<_> = now.iter().filter_map(rate).collect();
+    rates.sort_by(|one, other| other.share.total_cmp(&one.share));
+    rates
 }
 
 fn persistence(look: &ServerLook) -> Persistence {
@@ -87,6 +131,29 @@ mod tests {
         assert_eq!(share(100, 90, 60), 0.6);
         assert_eq!(share(100, 90, 0), 0.0);
         assert_eq!(share(49, 49, 49), 0.0);
+    }
+
+    #[test]
+    fn commands_of_two_looks_give_rates_and_shares_of_redis_time() {
+        let look = |name: &str, calls, micros| CommandLook {
+            name: name.to_owned(),
+            calls,
+            took: Duration::from_micros(micros),
+        };
+        let server = |commands| ServerLook { commands: Ok(commands), ..ServerLook::default() };
+        let before =
+            server(vec![look("get", 100, 1_000), look("brpop", 7, 70), look("idle", 5, 5)]);
+        let now = server(vec![
+            look("config|get", 2, 90),
+            look("get", 300, 11_000),
+            look("brpop", 9, 10_070),
+            look("idle", 5, 5),
+        ]);
+        let rates = commands(&before, &now, Duration::from_secs(10));
+        let shown: Vec<_> = rates.iter().map(|it| (it.command.as_str(), it.per_second)).collect();
+        assert_eq!(shown, [("GET", 20.0), ("BRPOP", 0.2)]);
+        assert_eq!(rates[0].mean, Duration::from_micros(50));
+        assert!((rates[0].share - 0.001).abs() < 1e-12);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use self::job::JobSummary;
 pub use self::limits::Limits;
 pub use self::look::Scope;
 pub use self::questions::READ_ONLY_ACL;
-pub use self::server::{ServerLook, SlowCommand};
+pub use self::server::{CommandLook, ServerLook, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
     ForeignKeys, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,

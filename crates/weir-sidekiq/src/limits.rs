@@ -27,6 +27,8 @@ pub struct Limits {
     pub keys_sample: usize,
     /// Entries of the slow log.
     pub slow_commands: usize,
+    /// Commands of others whose counts are kept: those that took most time.
+    pub operations_max: usize,
     /// Commands of one round trip: between two, Redis serves others.
     pub commands_per_round: usize,
     /// Commands of one look.
@@ -55,6 +57,7 @@ impl Default for Limits {
             set_sample: 100,
             keys_sample: 200,
             slow_commands: 32,
+            operations_max: 50,
             // 50 commands of 40 jobs are below 10 ms, which no fetch notices.
             commands_per_round: 50,
             commands_max: 20_000,

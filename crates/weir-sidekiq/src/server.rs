@@ -23,6 +23,10 @@ pub struct ServerLook {
     pub evicted_keys: u64,
     /// `connected_clients`.
     pub clients: u64,
+    /// `total_commands_processed`.
+    pub operations: u64,
+    /// `INFO commandstats`, what took most time first; as many as `operations_max` allows.
+    pub commands: Read<Vec<CommandLook>>,
     /// `aof_enabled`.
     pub append_only: bool,
     /// `aof_last_write_status` is ok.
@@ -39,6 +43,36 @@ pub struct ServerLook {
     pub slow_commands: Read<Vec<SlowCommand>>,
 }
 
+/// What Redis has counted of one command since its statistics were reset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLook {
+    /// `lrange`, `config|get`.
+    pub name: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// How long all of that took.
+    pub took: Duration,
+}
+
+impl CommandLook {
+    /// Of the text of `INFO commandstats`: `cmdstat_get:calls=7,usec=30,..`; at most `max`.
+    pub(crate) fn parse(info: &str, max: usize) -> Vec<Self> {
+        let line = |line: &str| {
+            let (name, fields) = line.trim().strip_prefix("cmdstat_")?.split_once(':')?;
+            let number = |wanted: &str| {
+                let field = fields.split(',').find_map(|field| field.strip_prefix(wanted))?;
+                field.parse::<u64>().ok()
+            };
+            let (calls, micros) = (number("calls=")?, number("usec=")?);
+            Some(Self { name: name.to_owned(), calls, took: Duration::from_micros(micros) })
+        };
+        let mut commands: Vec<_> = info.lines().filter_map(line).collect();
+        commands.sort_by_key(|command| std::cmp::Reverse(command.took));
+        commands.truncate(max);
+        commands
+    }
+}
+
 /// An entry of the slow log, without the command's arguments: they hold jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCommand {
@@ -48,6 +82,13 @@ pub struct SlowCommand {
     pub took: Duration,
     /// When.
     pub at: Timestamp,
+}
+
+/// One that tells nothing.
+impl Default for ServerLook {
+    fn default() -> Self {
+        Self::parse("")
+    }
 }
 
 impl ServerLook {
@@ -70,6 +111,8 @@ impl ServerLook {
             maxmemory_policy: text("maxmemory_policy"),
             evicted_keys: number("evicted_keys"),
             clients: number("connected_clients"),
+            operations: number("total_commands_processed"),
+            commands: Ok(Vec::new()),
             append_only: field("aof_enabled") == Some("1"),
             last_append_ok: ok("aof_last_write_status"),
             last_snapshot_ok: ok("rdb_last_bgsave_status"),
@@ -95,5 +138,24 @@ mod tests {
         assert_eq!(server.maxmemory_policy, "noeviction");
         assert!(server.append_only && server.last_snapshot_ok && !server.last_append_ok);
         assert_eq!(server.latest_fork, Duration::from_micros(250));
+    }
+
+    #[test]
+    fn commands_are_counted_by_their_time_and_what_is_no_count_is_left_out() {
+        let info = "# Commandstats\r\ncmdstat_get:calls=7,usec=30,usec_per_call=4.29\r\n\
+                    cmdstat_config|get:calls=1,usec=90,usec_per_call=90.00,rejected_calls=0\r\n\
+                    cmdstat_odd:calls=x,usec=1\r\ncmdstat_llen:calls=2,usec=1\r\n";
+        let commands = CommandLook::parse(info, 2);
+        let names: Vec<&str> = commands.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["config|get", "get"]);
+        assert_eq!((commands[1].calls, commands[1].took), (7, Duration::from_micros(30)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,80}") {
+            let _ = CommandLook::parse(&format!("cmdstat_{text}"), 10);
+            let _ = ServerLook::parse(&text);
+        }
     }
 }

@@ -24,6 +24,17 @@ use crate::parent;
 /// Bytes of one whole answer; streams are not held.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// What the address of a socket begins with.
+const UNIX: &str = "unix:";
+
+/// Weir has answered that it won't.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    message: String,
+}
+
 /// A connection to a running Weir.
 #[derive(Debug)]
 pub(crate) struct AdminClient {
@@ -49,9 +60,13 @@ impl AdminClient {
 
     async fn connect_to_socket(target: &Target) -> anyhow::Result<Self> {
         let path = Settings::in_data_dir(&parent::data_dir(&target.settings)?).admin_socket();
-        let short = ShortPath::to(&path)
+        Self::at_socket(&path).await
+    }
+
+    async fn at_socket(path: &Path) -> anyhow::Result<Self> {
+        let short = ShortPath::to(path)
             .and_then(|short| std::os::unix::net::UnixStream::connect(short.as_path()));
-        let stream = short.map_err(|error| not_running(&path, &error))?;
+        let stream = short.map_err(|error| not_running(path, &error))?;
         stream.set_nonblocking(true)?;
         let stream = TokioIo::new(UnixStream::from_std(stream)?);
         let (connection, driver) = http1::handshake(stream).await?;
@@ -60,22 +75,44 @@ impl AdminClient {
     }
 
     async fn connect_to_url(url: &str, token_env: Option<&str>) -> anyhow::Result<Self> {
-        let uri: Uri = url.parse().with_context(|| format!("--url {url}"))?;
-        let authority = uri.authority().ok_or_else(|| anyhow!("--url {url} names no host"))?;
-        if uri.scheme_str() != Some("http") {
-            bail!("--url takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");
-        }
+        let context = || format!("--url {url}");
+        Self::check(url).with_context(context)?;
         let variable = token_env.unwrap_or_default();
         let token = environment::variable(variable).with_context(|| {
             format!("--token-env: the environment variable {variable} is not set")
         })?;
+        Self::at(url, Some(Secret::new(token))).await
+    }
+
+    /// Whether that is an address at all: `http://HOST:PORT`, or `unix:PATH`.
+    pub(crate) fn check(url: &str) -> anyhow::Result<()> {
+        if url.strip_prefix(UNIX).is_some_and(|path| !path.is_empty()) {
+            return Ok(());
+        }
+        let uri: Uri = url.parse()?;
+        if uri.authority().is_none() {
+            bail!("it names no host");
+        }
+        if uri.scheme_str() != Some("http") {
+            bail!("it takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");
+        }
+        Ok(())
+    }
+
+    /// At an address that was checked.
+    pub(crate) async fn at(url: &str, token: Option<Secret>) -> anyhow::Result<Self> {
+        if let Some(path) = url.strip_prefix(UNIX) {
+            return Self::at_socket(Path::new(path)).await;
+        }
+        let uri: Uri = url.parse()?;
+        let authority = uri.authority().ok_or_else(|| anyhow!("{url} names no host"))?;
         let address = (authority.host(), authority.port_u16().unwrap_or(7420));
         let stream = TcpStream::connect(address)
             .await
             .with_context(|| format!("no Weir answers at {url}; is it running there?"))?;
         let (connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         drive(driver);
-        Ok(Self { connection, host: authority.to_string(), token: Some(Secret::new(token)) })
+        Ok(Self { connection, host: authority.to_string(), token })
     }
 
     /// Reads an answer.
@@ -205,11 +242,12 @@ async fn refused(response: Response<Incoming>) -> anyhow::Error {
         }
         Err(_) => String::from_utf8_lossy(&body).trim().to_owned(),
     };
-    match (status, text) {
+    let message = match (status, text) {
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-            anyhow!("Weir refused the token; it must be the value of console.token")
+            "Weir refused the token; it must be the value of console.token".to_owned()
         }
-        (status, text) if text.is_empty() => anyhow!("Weir answered {status}"),
-        (_, text) => anyhow!("{text}"),
-    }
+        (status, text) if text.is_empty() => format!("Weir answered {status}"),
+        (_, text) => text,
+    };
+    Refused { status, message }.into()
 }

@@ -4,6 +4,7 @@ mod cores;
 mod end;
 mod gems;
 mod jobs;
+mod observer;
 mod pages;
 mod realtime;
 mod shedding;
@@ -38,12 +39,14 @@ pub(crate) use self::cores::Addresses;
 use self::cores::{Cores, Sockets};
 use self::gems::Gems;
 use self::jobs::{Door, Jobs};
+use self::observer::Observer;
 use self::pages::Pages;
 use self::realtime::Realtime;
 use self::workers::{RecyclingMetrics, Served, Workers};
 use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
 use crate::holds::Holds;
+use crate::measured::Measured;
 use crate::part::Part;
 use crate::process_metrics::ProcessMetrics;
 use crate::restart_admin::Restart;
@@ -64,6 +67,8 @@ pub(crate) struct Weir {
     realtime: Option<Realtime>,
     /// None: not wanted in this process.
     gems: Option<Gems>,
+    /// None: nothing is observed, or not by this process yet.
+    observer: Option<Observer>,
     /// What the cores pass on to apps.
     apps: Arc<Apps>,
     /// Apps whose workers take connections themselves.
@@ -136,6 +141,7 @@ impl Weir {
             cores: None,
             realtime: None,
             gems: None,
+            observer: None,
             access_log: None,
             reported: Arc::default(),
             orders: Orders::default(),
@@ -311,8 +317,14 @@ impl Weir {
             let stopping = self.draining.clone();
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
-        let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         let front = self.front_for_operators(settings);
+        let apps = Part::Front.is_among(&only).then(|| front.clone());
+        let measured = Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps);
+        self.http.spawn(measured.clone().run(self.http.clone()));
+        if Part::Console.is_among(&only) {
+            self.observer = Observer::start(settings, &self.clock, &measured, &mut registry)?;
+        }
+        let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
             settings,
@@ -321,6 +333,8 @@ impl Weir {
             realtime: realtime.map(Realtime::for_operators),
             gems: self.gems.as_ref().map(Gems::for_operators),
             front,
+            observed: self.observer.as_ref().map(Observer::observed),
+            measured,
             restart: Restart {
                 orders: self.orders.clone(),
                 deadline: settings.supervisor.replace_deadline,
@@ -460,6 +474,7 @@ impl Weir {
 
     /// Ends everything, in order (a store that is still being opened has promised nothing, and is
     /// not waited for):
+    /// 0. nothing is observed any more, which nobody waits for;
     /// 1. nobody new at the front and at realtime; what runs is finished, at most for `deadline`
     ///    (zero: cut off at once);
     /// 2. as soon as nobody publishes any more, histories are saved for the next process;
@@ -473,6 +488,9 @@ impl Weir {
         let (clock, began) = (self.clock.clone(), self.clock.now());
         let time_left = || deadline.saturating_sub(clock.now().since(began));
         self.draining.cancel();
+        if let Some(observer) = self.observer.take() {
+            observer.finish().await;
+        }
         let cores = self.stop_cores(deadline).await;
         // Those of them that took all of the time leave some for the store.
         let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };

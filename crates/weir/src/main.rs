@@ -25,6 +25,8 @@ mod gems_admin;
 mod holds;
 mod http;
 mod logging;
+mod measured;
+mod observed;
 mod output;
 mod parent;
 mod part;

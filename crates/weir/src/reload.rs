@@ -125,6 +125,7 @@ fn changed_for_restart<'a>(old: &'a Loaded, new: &'a Loaded) -> impl Iterator<It
         ("console.password", before.password != after.password),
         ("console.token", before.token != after.token),
         ("gems.postgres.url", gems.url != gems_after.url),
+        ("observe", old.settings.observe.secrets() != new.settings.observe.secrets()),
         ("gems.postgres.password", gems.settings.password != gems_after.settings.password),
     ];
     let secrets = secrets.into_iter().filter(|(_, differs)| *differs).map(|(path, _)| path);

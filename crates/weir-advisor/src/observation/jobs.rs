@@ -22,6 +22,12 @@ pub struct Jobs {
     pub retries: JobSet,
     /// Failed jobs that nobody will try again.
     pub dead: JobSet,
+    /// Jobs finished since ever, failed ones included.
+    pub processed: u64,
+    /// Jobs failed since ever.
+    pub failed: u64,
+    /// Jobs finished per second between two looks.
+    pub processed_per_second: Fact<f64>,
 }
 
 /// One queue.
@@ -155,6 +161,32 @@ impl Jobs {
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<&Queue> {
         self.queues.iter().find(|queue| queue.name == name)
+    }
+
+    /// Threads of the processes that take jobs.
+    #[must_use]
+    pub fn threads(&self) -> u32 {
+        self.serving().map(JobProcess::concurrency).sum()
+    }
+
+    /// Jobs in hand.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        self.processes.iter().map(|process| process.busy).sum()
+    }
+
+    /// How long the oldest job of any queue has waited.
+    #[must_use]
+    pub fn latency_max(&self) -> Duration {
+        self.queues.iter().map(|queue| queue.latency).max().unwrap_or_default()
+    }
+
+    /// All queues together; none: one of them was not looked at twice.
+    #[must_use]
+    pub fn flow(&self) -> Option<Flow> {
+        let flows: Option<Vec<&Flow>> =
+            self.queues.iter().map(|queue| queue.flow.known()).collect();
+        Flow::total(flows?)
     }
 
     /// Jobs that wait in all queues.

@@ -22,6 +22,43 @@ pub struct Postgres {
     pub cache_hit_ratio: Fact<f64>,
     /// Sessions that wait for others.
     pub lock_waits: Fact<Vec<LockWait>>,
+    /// What busy sessions wait for. Of some databases nobody asks.
+    pub waits: Fact<Vec<SessionWait>>,
+    /// The statements that took most time. Not asked for where `pg_stat_statements` is not there.
+    pub statements: Fact<Vec<StatementTimes>>,
+}
+
+/// Busy sessions that wait for the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SessionWait {
+    /// `pg_stat_activity.wait_event_type`: "IO", "Lock", "`LWLock`".
+    pub kind: String,
+    /// `wait_event`: "`DataFileRead`".
+    pub event: String,
+    /// Sessions.
+    pub count: u32,
+}
+
+/// One kind of statement since the statistics were reset (`pg_stat_statements`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StatementTimes {
+    /// Without any value that somebody has written.
+    pub text: String,
+    /// How often it was executed.
+    pub calls: u64,
+    /// How long all of that took.
+    pub total: Duration,
+    /// Of the time of all statements of the database: from 0 to 1.
+    pub share: f64,
+}
+
+impl StatementTimes {
+    /// How long one took on average.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let calls = u32::try_from(self.calls).unwrap_or(u32::MAX);
+        self.total.checked_div(calls).unwrap_or_default()
+    }
 }
 
 /// Settings that matter for a job system.
@@ -80,6 +117,19 @@ pub enum SessionState {
     IdleInTransaction,
     /// NULL to who lacks `pg_monitor`.
     Hidden,
+}
+
+impl SessionState {
+    /// As labels name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Idle => "idle",
+            Self::IdleInTransaction => "idle_in_transaction",
+            Self::Hidden => "hidden",
+        }
+    }
 }
 
 /// A session that waits for another.

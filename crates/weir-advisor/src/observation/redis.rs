@@ -27,8 +27,48 @@ pub struct RedisServer {
     pub latest_fork: Duration,
     /// The newest entries of its slow log.
     pub slow_commands: Fact<Vec<SlowCommand>>,
+    /// `connected_clients`.
+    pub clients: u64,
+    /// Commands since its start (`total_commands_processed`).
+    pub operations: u64,
+    /// What it did between two looks.
+    pub lately: Fact<RedisOperations>,
     /// Of a bounded sample of keys, those that are not Sidekiq's and expire. From 0 to 1.
     pub cache_like_share: Fact<f64>,
+}
+
+/// What a server did between two looks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RedisOperations {
+    /// Commands per second.
+    pub per_second: f64,
+    /// Keys thrown away per second.
+    pub evicted_per_second: f64,
+    /// By command, what took most time first.
+    pub commands: Vec<CommandRate>,
+}
+
+impl RedisOperations {
+    /// How long one command took on average; none: there was none.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let calls: f64 = self.commands.iter().map(|command| command.per_second).sum();
+        let busy: f64 = self.commands.iter().map(|command| command.share).sum();
+        (calls > 0.0).then(|| Duration::try_from_secs_f64(busy / calls).unwrap_or_default())
+    }
+}
+
+/// One command between two looks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommandRate {
+    /// `LRANGE`.
+    pub command: String,
+    /// Calls per second.
+    pub per_second: f64,
+    /// How long one took on average.
+    pub mean: Duration,
+    /// Of Redis' time, which is one thread's: from 0 to 1.
+    pub share: f64,
 }
 
 /// What Redis says under "Persistence".

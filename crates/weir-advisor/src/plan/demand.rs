@@ -2,7 +2,7 @@
 //!
 //! Source: Little's law. Jobs in hand are their rate times the seconds of a thread that each takes.
 
-use crate::observation::Queue;
+use crate::observation::{Jobs, Queue};
 
 use super::QueueDemand;
 
@@ -29,6 +29,17 @@ pub fn demand(queue: &Queue) -> QueueDemand {
     let arrivals_per_second = arrivals.max(in_hand / service_seconds);
     let name = queue.name.clone();
     QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None }
+}
+
+/// Of all queues that were ever pushed to, those with most to do first: one that only a process names is
+/// misspelt, or none yet.
+#[must_use]
+pub fn demands(jobs: &Jobs) -> Vec<QueueDemand> {
+    let pushed = jobs.queues.iter().filter(|queue| queue.pushed);
+    let mut demands: Vec<QueueDemand> = pushed.map(demand).collect();
+    let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
+    demands.sort_by(|one, other| need(other).total_cmp(&need(one)));
+    demands
 }
 
 #[cfg(test)]

@@ -30,6 +30,22 @@ pub enum Claim {
     TargetsKept,
 }
 
+impl Claim {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::ConnectionsFit => "pools fit the database",
+            Self::EveryQueueFirst => "each queue stands first somewhere",
+            Self::GuaranteedSlots => "mail and the clock have threads of their own",
+            Self::SchedulerOnce => "one process serves the scheduler",
+            Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
+            Self::MemoryFits => "memory is enough",
+            Self::TargetsKept => "of 20 jobs 19 wait no longer than they may",
+        }
+    }
+}
+
 /// A rule, and whether it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {

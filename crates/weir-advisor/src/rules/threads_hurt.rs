@@ -1,7 +1,7 @@
 //! More threads than the database can use make everything slower: goodput, as measured, says so.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Goodput, Jobs, Observation};
+use crate::observation::{Goodput, Observation, Throughput};
 use crate::wording::rate;
 
 pub(crate) const NAME: &str = "threads-hurt";
@@ -10,26 +10,24 @@ pub(crate) const NAME: &str = "threads-hurt";
 const EQUAL_SHARE: f64 = 0.95;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let (Some(levels), Some(jobs)) = (observation.goodput.known(), observation.jobs.known()) else {
-        return Vec::new();
-    };
-    let Some(best) =
-        levels.iter().max_by(|one, other| one.jobs_per_second.total_cmp(&other.jobs_per_second))
-    else {
-        return Vec::new();
-    };
-    let equal = |level: &&Goodput| level.jobs_per_second >= EQUAL_SHARE * best.jobs_per_second;
-    // The smallest of those that are as good leaves the most for web requests.
-    let Some(enough) = levels.iter().filter(equal).min_by_key(|level| level.threads) else {
-        return Vec::new();
-    };
-    let above = |level: &&Goodput| level.threads > enough.threads && !equal(level);
-    let worse = levels.iter().filter(above).max_by_key(|level| level.threads);
-    worse.map(|worse| found(jobs, enough, worse)).into_iter().collect()
+    let measured = observation.goodput.known().map(Vec::as_slice).unwrap_or_default();
+    measured.iter().filter_map(judge).collect()
 }
 
-fn found(jobs: &Jobs, enough: &Goodput, worse: &Goodput) -> Finding {
-    let threads: u32 = jobs.serving().map(|process| process.concurrency()).sum();
+fn judge(throughput: &Throughput) -> Option<Finding> {
+    let levels = &throughput.levels;
+    let rate = |level: &&Goodput| level.jobs_per_second;
+    let best = levels.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+    let equal = |level: &&Goodput| level.jobs_per_second >= EQUAL_SHARE * best.jobs_per_second;
+    // The smallest of those that are as good leaves the most for web requests.
+    let enough = levels.iter().filter(equal).min_by_key(|level| level.threads)?;
+    let above = |level: &&Goodput| level.threads > enough.threads && !equal(level);
+    let worse = levels.iter().filter(above).max_by_key(|level| level.threads);
+    worse.map(|worse| found(throughput, enough, worse))
+}
+
+fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding {
+    let threads = throughput.threads_now;
     let evidence = format!(
         "{} threads worked off {}, {} threads only {}; {threads} run now",
         enough.threads,
@@ -39,11 +37,11 @@ fn found(jobs: &Jobs, enough: &Goodput, worse: &Goodput) -> Finding {
     );
     let too_many = threads >= worse.threads;
     let severity = if too_many { Severity::Warning } else { Severity::Notice };
-    let finding = Finding::new(NAME, severity, "Sidekiq threads", evidence)
-        .leads_to("Adding threads will hurt: the database is the limit.");
+    let finding = Finding::new(NAME, severity, format!("threads of {}", throughput.of), evidence)
+        .leads_to("Adding threads will hurt: what they share, mostly the database, is the limit.");
     if too_many {
         let line = format!("-c: {} in all", enough.threads);
-        finding.change_and_restart("the command lines of Sidekiq's processes", line)
+        finding.change_and_restart(throughput.place.as_str(), line)
     } else {
         finding
     }
@@ -62,26 +60,28 @@ mod tests {
     fn too_many_threads_are_told_how_many_are_enough() {
         let mut observation = healthy::observation();
         let levels = vec![level(15, 19.6), level(20, 20.0), level(30, 12.0)];
-        *observation.goodput.known_mut() = levels;
+        observation.goodput.known_mut()[0].levels = levels;
         let finding = check(&observation).remove(0);
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.evidence.ends_with("30 run now"));
         assert_eq!(finding.change.unwrap().line, "-c: 15 in all");
-        observation.jobs.known_mut().processes.remove(0);
+        observation.goodput.known_mut()[0].threads_now = 20;
         assert_eq!(check(&observation)[0].severity, Severity::Notice);
     }
 
     #[test]
     fn nine_tenths_of_the_best_is_not_enough() {
         let mut observation = healthy::observation();
-        *observation.goodput.known_mut() = vec![level(10, 18.0), level(20, 20.0), level(30, 12.0)];
+        observation.goodput.known_mut()[0].levels =
+            vec![level(10, 18.0), level(20, 20.0), level(30, 12.0)];
         assert_eq!(check(&observation).remove(0).change.unwrap().line, "-c: 20 in all");
     }
 
     #[test]
     fn more_threads_that_do_more_are_fine() {
         let mut observation = healthy::observation();
-        *observation.goodput.known_mut() = vec![level(15, 10.0), level(30, 20.0), level(60, 19.5)];
+        observation.goodput.known_mut()[0].levels =
+            vec![level(15, 10.0), level(30, 20.0), level(60, 19.5)];
         assert_eq!(check(&observation), []);
         observation.goodput.known_mut().clear();
         assert_eq!(check(&observation), []);

@@ -8,6 +8,7 @@ use weir_jobs::handle::HandleError;
 
 use crate::console::Console;
 use crate::live::{Latest, Reading, Served};
+use crate::observed::Observed;
 
 /// A reading older than this isn't shown as live.
 const FRESH: Duration = Duration::from_secs(3);
@@ -38,6 +39,7 @@ pub(crate) async fn fresh(console: &Console) -> Result<Reading, HandleError> {
     let realtime = deps.realtime.as_ref().map(|realtime| realtime.read(before));
     let before = earlier.and_then(|reading| reading.front.as_ref());
     let front = deps.front.as_ref().map(|front| front.read(before));
-    let parts = Served { jobs, realtime, front };
+    let observed = deps.observed.as_ref().map(Observed::read);
+    let parts = Served { jobs, realtime, front, observed };
     Ok(Reading::new(deps.clock.now(), deps.jobs.as_ref(), parts))
 }

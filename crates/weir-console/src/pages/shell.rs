@@ -27,6 +27,10 @@ pub(crate) enum Section {
     Apps,
     Switches,
     Gems,
+    Doctor,
+    Plan,
+    Postgres,
+    Redis,
     Login,
     None,
 }
@@ -135,6 +139,10 @@ fn entries(console: &Console, reading: Option<&Reading>) -> Vec<Entry> {
     if console.deps.gems.is_some() {
         entries.push(entry(Section::Gems, "/gems", "Gems", None));
     }
+    if console.deps.observed.is_some() {
+        let found = reading.and_then(|reading| reading.observed.as_ref()?.findings());
+        entries.extend(observed_entries(found));
+    }
     entries
 }
 
@@ -156,6 +164,16 @@ fn realtime_entries(reading: Option<&realtime::Reading>) -> [Entry; 4] {
         entry(Section::Channels, "/channels", "Channels", None),
         entry(Section::Apps, "/apps", "Apps", None),
         entry(Section::Switches, "/switches", "Switches", None),
+    ]
+}
+
+fn observed_entries(findings: Option<u64>) -> [Entry; 4] {
+    let findings = findings.map(|findings| ("doctor_findings", findings));
+    [
+        entry(Section::Doctor, "/doctor", "Doctor", findings),
+        entry(Section::Plan, "/plan", "Plan", None),
+        entry(Section::Postgres, "/postgres", "Postgres", None),
+        entry(Section::Redis, "/redis", "Redis", None),
     ]
 }
 

@@ -69,7 +69,12 @@ fn judged(change: impl FnOnce(&mut Server)) -> Verdict {
         limits: &server.limits,
         jobs_url: "tcp://127.0.0.1:7419",
     };
-    judge(&Facts { jobs: Some(jobs), realtime: server.realtime.as_ref(), front: None })
+    judge(&Facts {
+        jobs: Some(jobs),
+        realtime: server.realtime.as_ref(),
+        front: None,
+        observed: None,
+    })
 }
 
 #[track_caller]
@@ -107,13 +112,14 @@ fn check_realtime(expected: &[(Level, &str)], change: impl FnOnce(&mut Reading))
 
 #[test]
 fn what_is_not_served_is_not_judged() {
-    let alone = judge(&Facts { jobs: None, realtime: None, front: None });
+    let alone = judge(&Facts { jobs: None, realtime: None, front: None, observed: None });
     assert_eq!(alone.headline(), "Nothing is served here but this console");
     let mut realtime = calm_realtime();
-    let well = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None });
+    let well = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None, observed: None });
     assert_eq!(well.headline(), "Realtime is well: 5 connections");
     realtime.switches_off = 1;
-    let switched_off = judge(&Facts { jobs: None, realtime: Some(&realtime), front: None });
+    let switched_off =
+        judge(&Facts { jobs: None, realtime: Some(&realtime), front: None, observed: None });
     assert_eq!(switched_off.findings.len(), 1);
 }
 
@@ -472,7 +478,8 @@ fn check_front(expected: &[(Level, &str)], change: impl FnOnce(&mut front::App))
     let mut app = calm_app();
     change(&mut app);
     let reading = front::Reading { apps: vec![app], ..front::Reading::default() };
-    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&reading) });
+    let verdict =
+        judge(&Facts { jobs: None, realtime: None, front: Some(&reading), observed: None });
     let found: Vec<(Level, &str)> =
         verdict.findings.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
     assert_eq!(found, expected);
@@ -522,12 +529,13 @@ fn what_happened_to_an_app_within_a_minute() {
     tally.add(at(1_000), &[before]);
     tally.add(at(1_001), std::slice::from_ref(&app));
     let reading = front::Reading { apps: vec![app], minutes: tally.minutes() };
-    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&reading) });
+    let verdict =
+        judge(&Facts { jobs: None, realtime: None, front: Some(&reading), observed: None });
     let found: Vec<&str> = verdict.findings.iter().map(|finding| finding.what.as_str()).collect();
     let refused = "shop is overloaded: 0 requests wait, 5 requests refused in a minute";
     assert_eq!(found, [refused, "2 workers of shop evicted in the last minute: stuck"]);
     let calm = front::Reading { apps: vec![calm_app()], ..front::Reading::default() };
-    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&calm) });
+    let verdict = judge(&Facts { jobs: None, realtime: None, front: Some(&calm), observed: None });
     assert_eq!(verdict.headline(), "The front is well: 1 worker");
 }
 

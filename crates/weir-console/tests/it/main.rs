@@ -6,6 +6,7 @@ mod front;
 mod gems;
 mod guarding;
 mod live;
+mod observed;
 mod pages;
 mod paging;
 mod queue;

@@ -22,6 +22,7 @@ use weir_base::secret::Secret;
 use weir_console::front::{Front, Operated};
 use weir_console::gems::Index;
 use weir_console::live::Live;
+use weir_console::observed::{Observed, Watched};
 use weir_console::settings::Settings;
 use weir_console::{Deps, Histories, Jobs, Realtime, Routes, router};
 use weir_jobs::handle::Handle;
@@ -110,6 +111,17 @@ impl Site {
         let directory = site._directory.path().to_owned();
         let history = history::Settings { directory, ..history::Settings::default() };
         site.deps.front = Some(Front::new(apps, &history));
+        site.router = router(site.deps.clone());
+        site
+    }
+
+    /// With looks at a Sidekiq, too.
+    pub(crate) fn with_observed(watched: Arc<dyn Watched>) -> Self {
+        let mut site = Self::open();
+        let directory = site._directory.path().to_owned();
+        let history = history::Settings { directory, ..history::Settings::default() };
+        let kept = Duration::from_secs(86_400);
+        site.deps.observed = Some(Observed::new(watched, &history, kept));
         site.router = router(site.deps.clone());
         site
     }
@@ -217,6 +229,7 @@ fn deps(
         realtime: None,
         front: None,
         gems: None,
+        observed: None,
     }
 }
 

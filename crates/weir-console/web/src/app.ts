@@ -14,7 +14,8 @@ setUpCopying();
 setUpSelection();
 setUpTail();
 
-if (document.querySelector("[data-live]")) {
+// Counts may come to be known later than the page.
+if (document.querySelector("[data-live], [data-fragment], [data-chart]")) {
   openStream((tick) => {
     chartsTick(tick);
     fragmentsTick();

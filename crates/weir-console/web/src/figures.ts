@@ -3,7 +3,7 @@
 const counts = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
 
-export type Unit = "rate" | "count" | "duration";
+export type Unit = "rate" | "count" | "duration" | "bytes";
 
 export function formatCount(value: number): string {
   return counts.format(value);
@@ -13,6 +13,7 @@ export function formatCount(value: number): string {
 export function formatValue(value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return "–";
   if (unit === "duration") return formatDuration(value);
+  if (unit === "bytes") return formatBytes(value);
   if (unit === "rate") return `${value < 10 ? round(value, 1) : short.format(value)}/s`;
   return value < 10_000 ? formatCount(value) : short.format(value);
 }
@@ -20,6 +21,7 @@ export function formatValue(value: number | null | undefined, unit: Unit): strin
 /** A value on an axis. */
 export function formatAxis(value: number, unit: Unit): string {
   if (unit === "duration") return formatDuration(value);
+  if (unit === "bytes") return formatBytes(value);
   return value !== 0 && Math.abs(value) < 1 ? round(value, 2) : short.format(value);
 }
 
@@ -30,6 +32,13 @@ export function formatDuration(seconds: number): string {
   if (seconds < 5400) return `${round(seconds / 60, 1)} min`;
   if (seconds < 129_600) return `${round(seconds / 3600, 1)} h`;
   return `${round(seconds / 86_400, 1)} d`;
+}
+
+export function formatBytes(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = bytes < 1 ? 0 : Math.min(Math.floor(Math.log2(bytes) / 10), units.length - 1);
+  const value = bytes / 1024 ** at;
+  return `${round(value, value < 10 ? 1 : 0)} ${units[at]}`;
 }
 
 function round(value: number, digits: number): string {

@@ -20,6 +20,7 @@ export interface Tick {
   connections?: number;
   /** Requests that wait for a worker, where apps are served. */
   front_waiting?: number;
+  doctor_findings?: number;
   verdict: { class: string; word: string; headline: string; criticals: number };
 }
 

@@ -26,7 +26,7 @@ use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
 use super::relay::{self, Kind, Relay};
 use super::request_body::RequestBody;
-use super::{Prepared, Proxy, answer, gzip};
+use super::{Prepared, Proxy, answer, gzip, inside};
 use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
@@ -108,8 +108,11 @@ impl Proxy {
             if let Some((answer, exchange, slot)) =
                 self.ask(&mut prepared, slot, connection).await?
             {
-                let service = app.now().since(prepared.since);
+                let answered = app.now();
+                let service = answered.since(prepared.since);
                 app.metrics.answered(answer.status, service);
+                let outside = answered.since(arrived);
+                app.metrics.compared(outside, inside::said(&answer.headers));
                 let timing = self.timing(&slot, prepared.since.since(arrived), service);
                 let mut response = self.pass_on(answer, exchange, slot);
                 if let Some(gzip) =

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio_postgres::SimpleQueryRow;
-use weir_advisor::observation::{Fact, SessionState, Sessions};
+use weir_advisor::observation::{Fact, SessionState, SessionWait, Sessions};
 
 use super::error;
 use super::host::Local;
@@ -23,7 +23,8 @@ const WHAT: &str = "Postgres' sessions";
 /// NULL; of those it is what has a user and a database. Statements are not read: they hold what
 /// people write.
 const QUESTION: &str = "SELECT pid, usename, datname, application_name, host(client_addr) AS address, \
-    client_port, state, query = '<insufficient privilege>' AS hidden, \
+    client_port, state, wait_event_type, wait_event, \
+    query = '<insufficient privilege>' AS hidden, \
     greatest(extract(epoch FROM clock_timestamp() - state_change), 0)::bigint AS seconds \
     FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (backend_type = 'client backend' \
     OR (backend_type IS NULL AND datname IS NOT NULL AND usename IS NOT NULL)) LIMIT ";
@@ -38,12 +39,36 @@ pub(super) struct Backend {
     pub(super) since: Duration,
 }
 
-pub(super) async fn backends(session: &mut Session) -> Fact<Vec<Backend>> {
+/// All of them, and what the busy ones wait for.
+pub(super) async fn backends(
+    session: &mut Session,
+) -> (Fact<Vec<Backend>>, Fact<Vec<SessionWait>>) {
     let question = format!("{QUESTION}{}", session.limits().sessions_max);
     match session.ask(&question).await {
-        Ok(rows) => Fact::Known(rows.iter().filter_map(backend).collect()),
-        Err(error) => Fact::Unknown(error::missing(WHAT, &error)),
+        Ok(rows) => {
+            let busy = rows.iter().filter(|row| row.get("state") == Some("active"));
+            let waits = busy.filter_map(|row| {
+                Some((row.get("wait_event_type")?.to_owned(), row.get("wait_event")?.to_owned()))
+            });
+            (Fact::Known(rows.iter().filter_map(backend).collect()), Fact::Known(counted(waits)))
+        }
+        Err(error) => {
+            let missing = error::missing(WHAT, &error);
+            (Fact::Unknown(missing.clone()), Fact::Unknown(missing))
+        }
     }
+}
+
+/// Most first. Postgres names some hundred events.
+fn counted(events: impl Iterator<Item = (String, String)>) -> Vec<SessionWait> {
+    let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
+    for event in events {
+        *counts.entry(event).or_default() += 1;
+    }
+    let wait = |((kind, event), count)| SessionWait { kind, event, count };
+    let mut waits: Vec<_> = counts.into_iter().map(wait).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.count));
+    waits
 }
 
 fn backend(row: &SimpleQueryRow) -> Option<Backend> {
@@ -147,6 +172,14 @@ mod tests {
         assert_eq!(service("", "app", "shop", address), "app@shop from 10.0.0.5");
         assert_eq!(service("", "app", "shop", None), "app@shop");
         assert_eq!(service("sidekiq 7.3.9 shop [2 of 5 busy]", "app", "shop", address), "sidekiq");
+    }
+
+    #[test]
+    fn waits_are_counted_by_what_for() {
+        let event = |kind: &str, event: &str| (kind.to_owned(), event.to_owned());
+        let events = [event("IO", "DataFileRead"), event("Lock", "tuple"), event("Lock", "tuple")];
+        let waits = counted(events.into_iter());
+        assert_eq!((waits[0].event.as_str(), waits[0].count, waits.len()), ("tuple", 2, 2));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) struct Session {
     driver: JoinSet<()>,
     limits: PostgresLimits,
     port: u16,
+    questions: u64,
 }
 
 impl Session {
@@ -48,7 +49,7 @@ impl Session {
             Ok(client) => client,
             Err(_) => Err(PostgresError::Deadline(limits.connect_timeout)),
         }?;
-        Ok(Self { client, driver, limits: *limits, port: endpoint.port() })
+        Ok(Self { client, driver, limits: *limits, port: endpoint.port(), questions: 0 })
     }
 
     /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
@@ -63,6 +64,11 @@ impl Session {
         self.port
     }
 
+    /// Asked up to now.
+    pub(super) const fn questions(&self) -> u64 {
+        self.questions
+    }
+
     pub(super) const fn limits(&self) -> &PostgresLimits {
         &self.limits
     }
@@ -73,6 +79,7 @@ impl Session {
         &mut self,
         question: &str,
     ) -> Result<Vec<SimpleQueryRow>, PostgresError> {
+        self.questions += 1;
         let PostgresLimits { statement_timeout, lock_timeout, .. } = self.limits;
         // SET LOCAL, not SET: behind a pooler the connection is somebody else's a moment later.
         let text = format!(

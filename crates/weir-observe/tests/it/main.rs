@@ -11,3 +11,4 @@ mod postgres_server;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
 mod redis_server;
+mod watch;

@@ -9,7 +9,7 @@ use weir_base::clock::Timestamp;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::questions::{Command, Question, Told};
-use crate::server::{ServerLook, SlowCommand};
+use crate::server::{CommandLook, ServerLook, SlowCommand};
 use crate::snapshot::{ForeignKeys, Read};
 
 use super::Looking;
@@ -25,10 +25,12 @@ impl Looking<'_> {
             Question::new(Command::Info, &[]),
             Question::new(Command::ConfigGet, &["save"]),
             Question::new(Command::SlowlogGet, &[&entries]),
+            Question::new(Command::Info, &["commandstats"]),
         ];
         let mut answers = self.ask(&questions).await?.into_iter();
         let mut next = || answers.next().expect("a connection answers each question or fails");
-        let (info, save, slow) = (next(), next(), next());
+        let (info, save, slow, commands) = (next(), next(), next(), next());
+        let operations_max = self.limits.operations_max;
         Ok(info.and_then(Told::read::<String>).map(|info| ServerLook {
             snapshots: save.and_then(Told::read).map(|settings: BTreeMap<String, String>| {
                 settings.get("save").is_some_and(|rules| !rules.trim().is_empty())
@@ -36,6 +38,9 @@ impl Looking<'_> {
             slow_commands: slow
                 .and_then(Told::read)
                 .map(|entries: Vec<Value>| entries.into_iter().filter_map(slow_command).collect()),
+            commands: commands
+                .and_then(Told::read::<String>)
+                .map(|commands| CommandLook::parse(&commands, operations_max)),
             ..ServerLook::parse(&info)
         }))
     }

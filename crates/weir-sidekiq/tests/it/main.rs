@@ -11,5 +11,6 @@ mod connections;
 mod cost;
 mod limits;
 mod real_sidekiq;
+#[allow(dead_code, reason = "the tests of weir start one where another was")]
 mod redis_server;
 mod versions;

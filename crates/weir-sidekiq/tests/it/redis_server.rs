@@ -25,9 +25,21 @@ impl RedisServer {
 
     /// With arguments that may need the server's folder and port.
     pub(crate) fn start_with(arguments: impl Fn(&Path, u16) -> Vec<String>) -> Option<Self> {
+        Self::try_start(free_port, arguments)
+    }
+
+    /// Where one was before.
+    pub(crate) fn start_at(port: u16) -> Option<Self> {
+        Self::try_start(|| port, |_, _| Vec::new())
+    }
+
+    fn try_start(
+        port: impl Fn() -> u16,
+        arguments: impl Fn(&Path, u16) -> Vec<String>,
+    ) -> Option<Self> {
         for _ in 0..STARTS_MAX {
             let folder = tempfile::tempdir().unwrap();
-            let port = free_port();
+            let port = port();
             let mut command = Command::new("redis-server");
             command.args(arguments(folder.path(), port));
             command.args(["--bind", "127.0.0.1", "--save", "", "--unixsocket", "redis.sock"]);

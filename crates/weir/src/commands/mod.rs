@@ -11,7 +11,6 @@ mod plan;
 mod realtime;
 mod reference;
 mod restart;
-mod services;
 mod sidekiq;
 mod sources;
 mod status;

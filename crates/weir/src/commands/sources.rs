@@ -143,7 +143,10 @@ impl PostgresArguments {
     }
 }
 
-fn password_of(name: Option<&str>, path: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+pub(super) fn password_of(
+    name: Option<&str>,
+    path: Option<&Path>,
+) -> anyhow::Result<Option<Secret>> {
     match (name, path) {
         (Some(name), _) => from_environment(name).map(Some),
         (None, Some(path)) => from_file(path).map(Some),

@@ -18,6 +18,8 @@ use super::tcp_listener;
 use crate::config::Settings;
 use crate::gems::Operated;
 use crate::http::{self, Endpoint};
+use crate::measured::{self, Measured};
+use crate::observed::{self, Observed};
 use crate::parent::ADMIN;
 use crate::part::Part;
 use crate::realtime_admin;
@@ -36,6 +38,9 @@ pub(super) struct Pages<'a> {
     pub(super) realtime: Option<realtime_admin::Realtime>,
     pub(super) gems: Option<Operated>,
     pub(super) front: workers_admin::Front,
+    /// None: nothing is observed.
+    pub(super) observed: Option<Observed>,
+    pub(super) measured: Measured,
     pub(super) restart: Restart,
     pub(super) facts: Facts,
     pub(super) live: Live,
@@ -45,11 +50,24 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self { settings, clock, jobs, realtime, gems, front, restart, facts, live, registry } =
-            self;
+        let Self {
+            settings,
+            clock,
+            jobs,
+            realtime,
+            gems,
+            front,
+            observed,
+            measured,
+            restart,
+            facts,
+            live,
+            registry,
+        } = self;
         let jobs_url = facts.jobs_url(settings);
         let apps =
             Part::Front.is_among(&facts.only).then(|| Arc::new(front::Operated(front.clone())));
+        let watched = observed.clone();
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let open = status::open_routes(jobs.clone(), index);
         let metrics = status::metrics_route(Arc::new(registry));
@@ -61,7 +79,9 @@ impl Pages<'_> {
             restart,
             facts,
             settings.admin.body_bytes_max,
-        );
+        )
+        .merge(observed::json::router(observed))
+        .merge(measured::router(measured));
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
@@ -77,6 +97,7 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
+            observed: watched.map(|observed| console_observed(observed, settings)),
             front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };
@@ -110,6 +131,12 @@ fn console_realtime(
 ) -> weir_console::Realtime {
     let realtime_admin::Realtime { hub, switches } = operated;
     weir_console::Realtime::new(hub, switches, &settings.history)
+}
+
+/// What the console shows of what is observed, with charts beside those of the whole.
+fn console_observed(observed: Observed, settings: &Settings) -> weir_console::observed::Observed {
+    let kept = settings.observe.history_kept;
+    weir_console::observed::Observed::new(Arc::new(observed), &settings.history, kept)
 }
 
 /// With the port that the system chose, where it was to choose.

@@ -2,6 +2,7 @@
 
 mod front;
 mod gems;
+mod observe;
 mod programs;
 mod realtime;
 mod routes;
@@ -33,6 +34,7 @@ pub(super) fn mistakes(settings: &Settings, report: &mut Report) {
     realtime::mistakes(settings, report);
     front::mistakes(settings, report);
     gems::mistakes(settings, report);
+    observe::mistakes(settings, report);
     workers::mistakes(settings, report);
     if limits.buffered_bytes_max < limits.line_bytes_max {
         let message =

@@ -154,6 +154,17 @@ impl<'a> Keys<'a> {
         self.read(key, "size", field, show, |value| to_size(value, &range));
     }
 
+    pub(crate) fn optional_size(
+        &mut self,
+        key: Key,
+        range: RangeInclusive<u64>,
+        field: &mut Option<u64>,
+    ) {
+        let show =
+            |field: &Option<u64>| field.map_or_else(none, |size| quoted(&units::format_size(size)));
+        self.read(key, "size", field, show, |value| to_size(value, &range).map(Some));
+    }
+
     pub(crate) fn duration(
         &mut self,
         key: Key,

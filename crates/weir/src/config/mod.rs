@@ -2,7 +2,8 @@
 //! environment.
 //!
 //! - [`keys`]: how one key is defined and read; everything else follows from those definitions.
-//! - [`jobs`], [`console`], [`front`], [`realtime`], [`gems`], [`workers`], [`process`]: the sections.
+//! - [`jobs`], [`console`], [`front`], [`realtime`], [`gems`], [`observe`], [`workers`], [`process`]: the
+//!   sections.
 //! - [`checks`]: what no single key can tell.
 //! - [`reference`]: docs/reference/settings.md and the commented file of `weir init`.
 
@@ -17,6 +18,8 @@ pub(crate) mod keys;
 mod launch;
 mod limits;
 pub(crate) mod mistakes;
+mod observe;
+mod pools;
 mod process;
 mod realtime;
 pub(crate) mod reference;
@@ -45,6 +48,8 @@ pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 pub(crate) use self::launch::Recycling;
 use self::mistakes::{Mistake, Mistakes};
+pub(crate) use self::observe::Observe;
+pub(crate) use self::pools::pool;
 pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
 pub(crate) use self::realtime::Realtime;
 use self::report::{Report, Value};
@@ -63,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) front: Front,
     pub(crate) realtime: Realtime,
     pub(crate) gems: Gems,
+    pub(crate) observe: Observe,
     /// Processes that work off jobs, by the names of their groups.
     pub(crate) workers: BTreeMap<String, JobWorkers>,
     pub(crate) console: weir_console::settings::Settings,
@@ -82,6 +88,7 @@ impl Default for Settings {
             front: Front::default(),
             realtime: Realtime::default(),
             gems: Gems::default(),
+            observe: Observe::default(),
             workers: BTreeMap::new(),
             console: weir_console::settings::Settings::default(),
             history: weir_base::history::Settings::default(),
@@ -256,7 +263,9 @@ fn read_all(keys: &mut Keys<'_>, settings: &mut Settings) {
     keys.section("history", |keys| process::read_history(keys, &mut settings.history));
     keys.section("admin", |keys| settings.admin.read(keys));
     keys.section("supervisor", |keys| settings.supervisor.read(keys));
-    keys.later(&["budget", "observe"]);
+    settings.observe.is_enabled = keys.is_set("observe");
+    keys.section("observe", |keys| settings.observe.read(keys));
+    keys.later(&["budget"]);
 }
 
 impl Settings {

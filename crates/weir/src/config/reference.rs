@@ -44,7 +44,9 @@ pub(crate) fn commented_file() -> String {
             // One that is there must be complete, or switches something on.
             let is_whole =
                 section.contains("NAME") || section.contains("[]") || section.ends_with(".tls");
-            let is_switch = section == "gems" || section.starts_with("gems.");
+            let is_switch = ["gems", "observe"].iter().any(|switch| {
+                section.strip_prefix(switch).is_some_and(|it| it.is_empty() || it.starts_with('.'))
+            });
             let commented = if is_whole || is_switch { "# " } else { "" };
             let _ = write!(file, "\n{commented}{}\n", heading(&section));
         }
@@ -58,6 +60,7 @@ pub(crate) fn commented_file() -> String {
                 ("none", "number") => "10",
                 ("none", "address") => "\"127.0.0.1:8081\"",
                 ("none", "text") => "\"TEXT\"",
+                ("none", "size") => "\"4GiB\"",
                 ("none", _) => "\"PATH\"",
                 (default, _) => default,
             };

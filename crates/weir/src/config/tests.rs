@@ -126,13 +126,11 @@ ffmpeg = 2
 [[jobs.cron]]
 schedule = "0 3 * * *"
 [budget]
-[observe]
 "#;
     insta::assert_snapshot!(mistakes(text), @r"
     weir.toml:2:7: jobs.resources is not in this version of Weir yet
     weir.toml:4:8: jobs.cron is not in this version of Weir yet
     weir.toml:6:2: budget is not in this version of Weir yet
-    weir.toml:7:2: observe is not in this version of Weir yet
     ");
 }
 
@@ -602,6 +600,14 @@ fn whole(section: &str, name: &str) -> String {
             _ => format!("{upstream}{heading}"),
         };
     }
+    if section.starts_with("observe") {
+        let redis = "[[observe.redis]]\nurl = \"redis://127.0.0.1\"\n";
+        return match section {
+            "observe.redis[]" => redis.to_owned(),
+            "observe.postgres" => format!("{heading}\nurl = \"postgres://127.0.0.1/app\""),
+            _ => format!("{redis}{heading}"),
+        };
+    }
     let shop = "[[front.apps]]\nname = \"shop\"\ncommand = [\"app\", \"{socket}\"]\n";
     match section.strip_prefix("front.apps[]") {
         Some("") => return shop.to_owned(),
@@ -1028,4 +1034,83 @@ fn a_password_in_the_url_of_postgres_comes_from_elsewhere() {
     assert!(loaded.settings.gems.postgres.settings.url.has_password());
     let shown = loaded.values.iter().find(|value| value.path == "gems.postgres.url");
     assert_eq!(shown.expect("a value").shown, "(set)");
+}
+
+#[test]
+fn what_is_observed_is_reached_as_doctor_reaches_it() {
+    let text = r#"
+[observe]
+interval = "5s"
+pools = ["web=2x5"]
+pushes = ["default", "push"]
+[[observe.redis]]
+url = "redis://weir@10.0.0.1:7000/3"
+password = { env = "PASSWORD" }
+[[observe.redis]]
+url = "redis+sentinel://10.0.0.2/mymaster"
+sentinel_user = "guard"
+sentinel_password = { env = "PASSWORD" }
+[observe.postgres]
+url = "postgres://weir@db.example/app?sslmode=verify-full"
+password = { env = "PASSWORD" }
+memory = "4GiB"
+[observe.limits]
+metrics_queues_max = 7
+statements_max = 0
+"#;
+    let observe = settings(text).observe;
+    assert!(observe.is_enabled);
+    assert_eq!((observe.pace.interval, observe.labels.metrics_queues_max), (units::SECOND * 5, 7));
+    let sources = observe.sources();
+    let names: Vec<_> = sources.redis.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["10.0.0.1:7000/3", "mymaster (Sentinel)"]);
+    let password = Some(Secret::new("correct horse".to_owned()));
+    assert_eq!(sources.redis[0].password, password);
+    let postgres = sources.postgres.expect("a source");
+    assert_eq!((postgres.memory_bytes, postgres.limits.statements_max), (Some(4 << 30), 0));
+    assert_eq!(postgres.endpoint.password, password);
+    assert_eq!(sources.services[0].connections(), 10);
+    assert_eq!(sources.pushed_queues, ["default", "push"]);
+    assert!(!settings("").observe.is_enabled);
+    let other = text.replacen("password = { env = \"PASSWORD\" }\n", "", 1);
+    assert!(settings(&other).observe.secrets() != observe.secrets());
+    assert!(settings(text).observe.secrets() == observe.secrets());
+}
+
+#[test]
+fn mistakes_about_what_is_observed_say_what_to_write() {
+    assert_eq!(
+        mistakes("[observe]\n"),
+        "weir.toml:1:1: observe: names nothing to look at; add [[observe.redis]] with url = \"redis://127.0.0.1:6379/0\", or [observe.postgres]"
+    );
+    let text = r#"
+[observe]
+interval = "10m"
+pools = ["web"]
+[[observe.redis]]
+url = "redis://:hunter2@localhost"
+[[observe.redis]]
+url = "redis://localhost"
+password = "in the file"
+cert = "tests.rs"
+[[observe.redis]]
+password = { env = "NO_SUCH" }
+[observe.postgres]
+url = "postgres://u:hunter2@localhost/x"
+[observe.limits]
+queues_max = 0
+"#;
+    let told = mistakes(text);
+    assert!(!told.contains("hunter2"), "{told}");
+    insta::assert_snapshot!(told, @r#"
+    weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5
+    weir.toml:6:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
+    weir.toml:7:1: observe.redis[1].key: cert and key go together
+    weir.toml:9:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }
+    weir.toml:11:1: observe.redis[2].url is missing
+    weir.toml:12:12: observe.redis[2].password: the environment variable NO_SUCH is not set
+    weir.toml:14:7: observe.postgres.url: Postgres address "postgres://***@localhost/x": it holds a password; give it by the environment or a file
+    weir.toml:15:1: observe.limits.retry_max: must not be below observe.interval
+    weir.toml:16:14: observe.limits.queues_max: must be from 1 to 1000000
+    "#);
 }

@@ -3,13 +3,13 @@ use crate::weir::Site;
 #[test]
 fn check_reports_every_mistake_with_its_place() {
     let site = Site::new("");
-    site.write("[jobs]\nlisten = \"7419\"\nfsink = \"always\"\n[observe]\n");
+    site.write("[jobs]\nlisten = \"7419\"\nfsink = \"always\"\n[budget]\n");
     insta::assert_snapshot!(site.shown(&["check"]), @r#"
     exit: 1
     -- stdout
     weir.toml:2:10: jobs.listen: "7419" has no port; write for example "127.0.0.1:7419"
     weir.toml:3:1: jobs.fsink is not a setting
-    weir.toml:4:2: observe is not in this version of Weir yet
+    weir.toml:4:2: budget is not in this version of Weir yet
     -- stderr
     3 mistakes in weir.toml
     "#);

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod healthy;
+mod observe;
 mod page;
 mod plan;
 mod postgres;
@@ -17,6 +18,7 @@ mod redis_server;
 mod set_aside;
 mod sidekiq;
 mod walk;
+mod weir_parts;
 
 use std::process::{Command, Output};
 

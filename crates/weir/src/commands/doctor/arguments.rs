@@ -7,25 +7,28 @@ use clap::{ArgGroup, Args};
 use weir_observe::Sources;
 use weir_sidekiq::Limits;
 
-use crate::commands::services;
+use super::weir::{WeirArguments, WeirSource};
 use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::config::pool;
 use crate::config::units::{parse_duration, parse_size};
 
 /// `weir doctor`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").required(true).multiple(true).args(["redis", "postgres"]))]
+#[command(group = ArgGroup::new("source").required(true).multiple(true).args(["redis", "postgres", "weir"]))]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     redis: RedisArguments,
     #[command(flatten)]
     postgres: PostgresArguments,
+    #[command(flatten)]
+    weir: WeirArguments,
     /// Memory that the database may use, where it runs elsewhere or shares its machine
     /// [default: what others leave of this machine, if it runs here]
     #[arg(long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
     /// What opens connections to the database and is no Sidekiq, or has another pool than it has
     /// threads: `web=2x5` are two processes with a pool of five each
-    #[arg(long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = services::parse)]
+    #[arg(long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
     pools: Vec<weir_advisor::observation::Service>,
     /// Queues that the application pushes to: those that nobody serves are found before their first
     /// job
@@ -46,6 +49,11 @@ pub(crate) struct DoctorArguments {
 }
 
 impl DoctorArguments {
+    /// A running Weir; none: not asked.
+    pub(super) fn weir(&self) -> anyhow::Result<Option<WeirSource>> {
+        self.weir.source()
+    }
+
     /// What to look at.
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
         Ok(Sources {

@@ -6,17 +6,19 @@ mod arguments;
 mod nagios;
 mod report;
 mod watch;
+mod weir;
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use weir_advisor::{Advice, Observation, Severity, advise};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::DoctorArguments;
+use self::weir::WeirSource;
 use crate::admin_client::block_on;
 use crate::exit::Exit;
+use crate::observed::json::document;
 use crate::output;
 
 /// Steps of the bar that is shown between the two looks.
@@ -33,15 +35,15 @@ pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
 }
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
-    let sources = arguments.sources()?;
+    let places = Places { sources: arguments.sources()?, weir: arguments.weir()? };
     block_on(async {
         if arguments.watch {
-            return Box::pin(watch::run(&sources)).await;
+            return Box::pin(watch::run(&places)).await;
         }
-        let observation = look(&sources).await;
+        let observation = look(&places).await;
         let advice = advise(&observation);
         if arguments.json {
-            output::json(&as_json(&observation, &advice))?;
+            output::json(&document(&observation, &advice))?;
         } else if arguments.nagios {
             output::raw(&nagios::lines(&observation, &advice));
             return Ok(Exit::Monitored(nagios::state(&advice)));
@@ -52,14 +54,32 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     })
 }
 
+/// Where doctor looks.
+#[derive(Debug)]
+struct Places {
+    sources: Sources,
+    weir: Option<WeirSource>,
+}
+
+impl Places {
+    /// Both looks; a running Weir is asked once.
+    async fn look(&self) -> Observation {
+        let mut observation = observe(&self.sources).await;
+        if let Some(weir) = &self.weir {
+            weir.fill(&mut observation).await;
+        }
+        observation
+    }
+}
+
 /// Both looks, with a bar on a terminal: they take longer than people wait without one.
-async fn look(sources: &Sources) -> Observation {
-    let steps = sources.window.as_millis() / PROGRESS_STEP.as_millis();
+async fn look(places: &Places) -> Observation {
+    let steps = places.sources.window.as_millis() / PROGRESS_STEP.as_millis();
     let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
     if let Ok(style) = ProgressStyle::with_template("looking twice {wide_bar} {eta}") {
         bar.set_style(style);
     }
-    let mut looking = Box::pin(observe(sources));
+    let mut looking = Box::pin(places.look());
     let mut step = tokio::time::interval(PROGRESS_STEP);
     let observation = loop {
         tokio::select! {
@@ -80,17 +100,6 @@ fn print(advice: &Advice) {
         return;
     }
     output::raw(&report::text(advice, output::is_coloured(&std::io::stdout())));
-}
-
-fn as_json(observation: &Observation, advice: &Advice) -> serde_json::Value {
-    let drain_seconds = advice.verdict.until_all_is_empty().map(|left| left.as_secs());
-    json!({
-        "line": advice.verdict.to_string(),
-        "verdict": advice.verdict,
-        "drain_seconds": drain_seconds,
-        "findings": advice.findings,
-        "observation": observation,
-    })
 }
 
 /// A warning is a problem, a notice is none; what could not be seen is neither.

@@ -8,9 +8,8 @@ use console::Term;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
 use weir_advisor::{Advice, Drain, Observation, advise, wording};
-use weir_observe::{Sources, observe};
 
-use super::report;
+use super::{Places, report};
 use crate::exit::Exit;
 use crate::output;
 
@@ -21,14 +20,14 @@ const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[J";
 const QUEUES_MAX: usize = 15;
 
 /// Looks, shows and looks again, until it is interrupted.
-pub(super) async fn run(sources: &Sources) -> anyhow::Result<Exit> {
+pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
     let term = Term::stdout();
     let _screen = term.is_term().then(Screen::enter);
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     let mut last = None;
     loop {
         let observation = tokio::select! {
-            observation = observe(sources) => observation,
+            observation = places.look() => observation,
             interrupted = &mut interrupted => {
                 interrupted?;
                 // Whoever asks a page that was left gets the state that it showed.
@@ -36,7 +35,7 @@ pub(super) async fn run(sources: &Sources) -> anyhow::Result<Exit> {
             }
         };
         let advice = advise(&observation);
-        let page = page(&observation, &advice, sources, output::is_coloured(&std::io::stdout()));
+        let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
         show(&term, &page)?;
         last = Some(advice);
     }
@@ -76,10 +75,10 @@ impl Drop for Screen {
 fn page(
     observation: &Observation,
     advice: &Advice,
-    sources: &Sources,
+    places: &Places,
     coloured: bool,
 ) -> Vec<String> {
-    let window = wording::duration(sources.window);
+    let window = wording::duration(places.sources.window);
     let mut page = vec![format!("weir doctor, every {window}; Ctrl-C ends"), String::new()];
     page.push(output::printable(&advice.verdict.to_string()));
     if let Some(jobs) = observation.jobs.known() {

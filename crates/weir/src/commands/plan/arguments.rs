@@ -9,8 +9,8 @@ use weir_advisor::plan::{QueueDemand, Storage};
 use weir_observe::Sources;
 use weir_sidekiq::Limits;
 
-use crate::commands::services;
 use crate::commands::sources::{PostgresArguments, RedisArguments};
+use crate::config::pool;
 use crate::config::units::{parse_duration, parse_size};
 
 /// `weir plan`.
@@ -145,7 +145,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn streaming(text: &str) -> Result<Service, String> {
-    services::parse(&format!("streaming={text}"))
+    pool(&format!("streaming={text}"))
         .map_err(|_| "write PROCESSESxPOOL, for example 1x10".to_owned())
 }
 

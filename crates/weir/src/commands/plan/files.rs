@@ -6,10 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout};
+use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words};
 
 use super::arguments::PlanArguments;
-use super::difference::queue_words;
 use crate::commands::confirm::confirm;
 use crate::output;
 

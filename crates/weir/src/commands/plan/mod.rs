@@ -3,14 +3,13 @@
 
 mod arguments;
 mod check;
-mod difference;
 mod files;
 mod report;
 mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
-use weir_advisor::plan::{Impossible, Plan, Wanted, plan};
+use weir_advisor::plan::{Impossible, Plan, Wanted, difference, plan};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::PlanArguments;
@@ -45,7 +44,7 @@ fn give(
     wanted: &Wanted,
     plan: &Plan,
 ) -> anyhow::Result<Exit> {
-    let difference = difference::lines(observation, plan);
+    let difference = difference(observation, plan);
     if arguments.json {
         output::json(&json!({ "wanted": wanted, "plan": plan, "difference": difference }))?;
     } else {

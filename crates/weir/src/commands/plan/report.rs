@@ -1,7 +1,7 @@
 //! A plan as people read it.
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Claim, Plan, Proof, Setting, Wanted};
+use weir_advisor::plan::{Plan, Proof, Setting, Wanted};
 use weir_advisor::wording;
 
 use crate::output;
@@ -91,21 +91,9 @@ fn setting(setting: &Setting) -> Vec<String> {
 pub(super) fn proofs(proofs: &[Proof]) -> String {
     let line = |proof: &Proof| {
         let mark = if proof.holds { "holds " } else { "BROKEN" };
-        format!("{mark}  {}: {}\n", rule(proof.claim), output::printable(&proof.figures))
+        format!("{mark}  {}: {}\n", proof.claim.words(), output::printable(&proof.figures))
     };
     proofs.iter().map(line).collect()
-}
-
-const fn rule(claim: Claim) -> &'static str {
-    match claim {
-        Claim::ConnectionsFit => "pools fit the database",
-        Claim::EveryQueueFirst => "each queue stands first somewhere",
-        Claim::GuaranteedSlots => "mail and the clock have threads of their own",
-        Claim::SchedulerOnce => "one process serves the scheduler",
-        Claim::PoolsCoverThreads => "no thread waits for a connection of its own process",
-        Claim::MemoryFits => "memory is enough",
-        Claim::TargetsKept => "of 20 jobs 19 wait no longer than they may",
-    }
 }
 
 /// With an empty line before.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use weir_advisor::observation::{Jobs, Observation};
-use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demand};
+use weir_advisor::observation::Observation;
+use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demands};
 use weir_base::hint;
 
 use super::arguments::PlanArguments;
@@ -52,10 +52,8 @@ fn queues(
     }
     let mut queues = arguments.queues.clone();
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
-    let mut seen: Vec<QueueDemand> = observation.jobs.known().map(pushed).unwrap_or_default();
+    let mut seen = observation.jobs.known().map(demands).unwrap_or_default();
     seen.retain(|queue| !is_given(&queue.name));
-    let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
-    seen.sort_by(|one, other| need(other).total_cmp(&need(one)));
     queues.extend(seen);
     if queues.is_empty() {
         bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
@@ -76,9 +74,4 @@ fn aim(queues: &mut [QueueDemand], name: &str, wait: Duration) -> anyhow::Result
         Some(meant) => bail!("--target {name}: there is no such queue; did you mean {meant:?}?"),
         None => bail!("--target {name}: there is no such queue; there are {}", names.join(", ")),
     }
-}
-
-/// A queue that only a process names is a misspelt one, or none yet.
-fn pushed(jobs: &Jobs) -> Vec<QueueDemand> {
-    jobs.queues.iter().filter(|queue| queue.pushed).map(demand).collect()
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use weir_advisor::observation::{JobProcess, Observation, Ordering, PostgresSettings};
-use weir_advisor::plan::{Plan, WorkerLayout, postgres_size};
+use crate::observation::{JobProcess, Observation, Ordering, PostgresSettings};
+
+use super::postgres::size as postgres_size;
+use super::{Plan, WorkerLayout};
 
 /// Lines that begin with `-` (runs now, no more then) and `+` (then).
-pub(super) fn lines(observation: &Observation, plan: &Plan) -> Vec<String> {
+#[must_use]
+pub fn difference(observation: &Observation, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(jobs) = observation.jobs.known() {
         let now = counted(jobs.processes.iter().map(|process| (running(process), 1)));
@@ -59,7 +62,8 @@ fn planned(worker: &WorkerLayout) -> String {
 }
 
 /// As Sidekiq takes them: of queues by chance each has the weight 1.
-pub(super) fn queue_words(worker: &WorkerLayout) -> Vec<String> {
+#[must_use]
+pub fn queue_words(worker: &WorkerLayout) -> Vec<String> {
     let by_chance = matches!(worker.ordering, Ordering::Random | Ordering::Weighted);
     let word = |queue: &String| if by_chance { format!("{queue},1") } else { queue.clone() };
     worker.queues.iter().map(word).collect()

@@ -1,0 +1,85 @@
+//! Of Sidekiq.
+
+use std::collections::BTreeMap;
+
+use super::Figures;
+use super::admitted::Names;
+use crate::advice::Advice;
+use crate::flow::{Drain, Flow};
+use crate::observation::{JobSet, Jobs, Observation, Queue};
+
+pub(super) fn add(
+    figures: &mut Figures,
+    observation: &Observation,
+    advice: &Advice,
+    names: &mut Names,
+) {
+    let Some(jobs) = observation.jobs.known() else {
+        names.admit([]);
+        return;
+    };
+    add_queues(figures, jobs, names);
+    let unserved = (!advice.verdict.unserved.is_empty()).then_some(f64::INFINITY);
+    if let Some(seconds) = unserved.or_else(|| advice.verdict.drain.and_then(seconds)) {
+        figures.add("drain_seconds", &[], seconds);
+    }
+    for (name, set) in
+        [("scheduled", &jobs.scheduled), ("retries", &jobs.retries), ("dead", &jobs.dead)]
+    {
+        add_set(figures, name, set);
+    }
+    figures.add("jobs_processed", &[], jobs.processed as f64);
+    figures.add("jobs_failed", &[], jobs.failed as f64);
+    let quiet = jobs.processes.iter().filter(|process| process.quiet).count();
+    figures.add("processes", &["serving"], (jobs.processes.len() - quiet) as f64);
+    figures.add("processes", &["quiet"], quiet as f64);
+    figures.add("processes", &["ghost"], jobs.ghosts.len() as f64);
+    figures.add("threads", &[], f64::from(jobs.threads()));
+    figures.add("threads_busy", &[], jobs.busy() as f64);
+}
+
+fn add_set(figures: &mut Figures, name: &str, set: &JobSet) {
+    figures.add("set_size", &[name], set.size as f64);
+    figures.add("set_overdue", &[name], set.overdue as f64);
+}
+
+/// Those that share a label are one.
+fn add_queues(figures: &mut Figures, jobs: &Jobs, names: &mut Names) {
+    names.admit(jobs.queues.iter().map(|queue| queue.name.as_str()));
+    let mut by_label: BTreeMap<&str, Vec<&Queue>> = BTreeMap::new();
+    for queue in &jobs.queues {
+        by_label.entry(names.label(&queue.name)).or_default().push(queue);
+    }
+    for (label, queues) in by_label {
+        add_queue(figures, jobs, label, &queues);
+    }
+}
+
+fn add_queue(figures: &mut Figures, jobs: &Jobs, label: &str, queues: &[&Queue]) {
+    let label = &[label];
+    let sum = |of: fn(&Queue) -> u64| queues.iter().map(|queue| of(queue)).sum::<u64>() as f64;
+    figures.add("queue_size", label, sum(|queue| queue.length));
+    figures.add("queue_in_hand", label, sum(|queue| queue.in_hand));
+    let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
+    figures.add("queue_latency_seconds", label, latency.as_secs_f64());
+    // Of several, the one that is served least.
+    let served_by = queues.iter().map(|queue| jobs.serving_queue(&queue.name).count()).min();
+    figures.add("queue_served_by", label, served_by.unwrap_or_default() as f64);
+    let flows: Option<Vec<&Flow>> = queues.iter().map(|queue| queue.flow.known()).collect();
+    if let Some(flow) = flows.and_then(Flow::total) {
+        figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
+        figures.add("queue_served_per_second", label, flow.served_per_second());
+        if let Some(seconds) = seconds(flow.drain()) {
+            figures.add("queue_drain_seconds", label, seconds);
+        }
+    }
+}
+
+fn seconds(drain: Drain) -> Option<f64> {
+    match drain {
+        Drain::Empty => Some(0.0),
+        Drain::After(left) => Some(left.as_secs_f64()),
+        Drain::Grows => Some(f64::INFINITY),
+        Drain::Stands => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! Goodput by concurrency, from windows of time: what was worked off while so many threads were busy.
+//!
+//! Only windows in which jobs waited count: without a backlog goodput is what comes, whatever the
+//! threads. Threads vary by one or two all the time, so windows are put together by levels, four for
+//! each doubling.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use crate::observation::Goodput;
+
+/// Levels for each doubling of threads: 16, 19, 23, 27, 32.
+const LEVELS_PER_DOUBLING: f64 = 4.0;
+/// Windows that are kept of a level: the newest say how things are.
+const WINDOWS_MAX: usize = 40;
+/// Fewer windows are chance.
+const WINDOWS_MIN: usize = 3;
+/// What was measured before is another system.
+const AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// What was measured, bounded: at most [`WINDOWS_MAX`] windows of each of some hundred levels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Levels(BTreeMap<u32, VecDeque<Window>>);
+
+/// One window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// When it ended.
+    pub at: Timestamp,
+    /// How long it was.
+    pub length: Duration,
+    /// Threads that were busy.
+    pub threads: u32,
+    /// Jobs finished in it.
+    pub jobs: u64,
+}
+
+impl Levels {
+    /// Notes a window in which jobs waited all the time.
+    pub fn note(&mut self, window: Window) {
+        if window.threads == 0 || window.length.is_zero() {
+            return;
+        }
+        let level = self.0.entry(level(window.threads)).or_default();
+        level.push_back(window);
+        if level.len() > WINDOWS_MAX {
+            level.pop_front();
+        }
+        for level in self.0.values_mut() {
+            level.retain(|it| window.at.since(it.at) <= AGE_MAX);
+        }
+        self.0.retain(|_, level| !level.is_empty());
+    }
+
+    /// Each level that was measured often enough, by its threads.
+    #[must_use]
+    pub fn goodput(&self) -> Vec<Goodput> {
+        let enough = self.0.values().filter(|level| level.len() >= WINDOWS_MIN);
+        enough.map(mean).collect()
+    }
+}
+
+fn mean(level: &VecDeque<Window>) -> Goodput {
+    let seconds: f64 = level.iter().map(|window| window.length.as_secs_f64()).sum();
+    let jobs: u64 = level.iter().map(|window| window.jobs).sum();
+    let threads: u64 = level.iter().map(|window| u64::from(window.threads)).sum();
+    let threads = threads.div_ceil(level.len() as u64);
+    Goodput {
+        threads: u32::try_from(threads).unwrap_or(u32::MAX),
+        jobs_per_second: jobs as f64 / seconds,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the logarithm of 32 bits, times four, is below 130"
+)]
+fn level(threads: u32) -> u32 {
+    (f64::from(threads).log2() * LEVELS_PER_DOUBLING).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(second: u64, threads: u32, jobs: u64) -> Window {
+        let at = Timestamp::from_millis(second * 1_000);
+        Window { at, length: Duration::from_secs(10), threads, jobs }
+    }
+
+    #[test]
+    fn windows_of_like_numbers_of_threads_are_one_level() {
+        let mut levels = Levels::default();
+        for second in 0..4 {
+            levels.note(window(second, 24 - u32::from(second == 0), 200));
+            levels.note(window(second, 48, 120));
+        }
+        levels.note(window(5, 96, 900));
+        let goodput = levels.goodput();
+        let found: Vec<_> = goodput.iter().map(|it| (it.threads, it.jobs_per_second)).collect();
+        assert_eq!(found, [(24, 20.0), (48, 12.0)], "one window is chance");
+    }
+
+    #[test]
+    fn what_is_old_or_empty_does_not_count() {
+        let mut levels = Levels::default();
+        (0..3).for_each(|second| levels.note(window(second, 8, 10)));
+        levels.note(window(9, 0, 10));
+        assert_eq!(levels.goodput().len(), 1);
+        levels.note(window(90_000, 64, 10));
+        assert_eq!(levels.goodput(), [], "a day later");
+        (0..1_000).for_each(|second| levels.note(window(90_000 + second, 64, 10)));
+        assert_eq!(levels.0.values().map(VecDeque::len).sum::<usize>(), WINDOWS_MAX);
+    }
+}

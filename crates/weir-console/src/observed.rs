@@ -1,0 +1,237 @@
+//! What the console shows of a Sidekiq, its Redis and its Postgres that Weir looks at: the newest look, and
+//! what doctor says about it. Who looks, and how, whoever joins the parts knows ([`Watched`]).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_advisor::observation::{Jobs, Postgres, RedisServer, SessionState, SourceState};
+use weir_advisor::{Advice, Observation, Severity};
+use weir_base::clock::{Clock, Timestamp};
+use weir_base::history::{self, History};
+
+use crate::figures::as_float;
+
+/// A look, and what is said about it.
+#[derive(Debug)]
+pub struct Looked {
+    /// When it ended.
+    pub at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    pub observation: Observation,
+    pub advice: Advice,
+    /// How each source has answered.
+    pub sources: Vec<SourceState>,
+}
+
+/// Who looks.
+pub trait Watched: fmt::Debug + Send + Sync {
+    /// The newest look. None: there was none yet.
+    fn latest(&self) -> Option<Arc<Looked>>;
+}
+
+/// What is looked at, as far as the console needs it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    watched: Arc<dyn Watched>,
+    /// Behind its charts.
+    pub(crate) history: Arc<History>,
+}
+
+/// What was known at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    /// None: nothing was looked at yet.
+    pub(crate) looked: Option<Arc<Looked>>,
+}
+
+impl Reading {
+    /// Findings that are worth acting on. None: nothing was looked at yet.
+    pub(crate) fn findings(&self) -> Option<u64> {
+        let findings = &self.looked.as_ref()?.advice.findings;
+        let wrong = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        Some(wrong.count() as u64)
+    }
+}
+
+/// The series of its history.
+const COLUMNS: [&str; 29] = [
+    "waiting",
+    "latency_seconds",
+    "arriving_per_second",
+    "served_per_second",
+    "in_hand",
+    "threads",
+    "threads_needed",
+    "retries",
+    "dead",
+    "scheduled",
+    "critical_findings",
+    "warning_findings",
+    "connections",
+    "connections_active",
+    "connections_idle",
+    "connections_idle_in_transaction",
+    "connections_max",
+    "cache_hit_percent",
+    "lock_waits",
+    "lock_wait_seconds",
+    "redis_memory_bytes",
+    "redis_operations_per_second",
+    "redis_operation_seconds",
+    "redis_evicted_per_second",
+    "redis_clients",
+    "redis_fork_seconds",
+    "processes",
+    "cores_idle",
+    "sources_away",
+];
+
+impl Observed {
+    /// `whole` says how the server's history is kept; this one's is in a folder beside it, and reaches
+    /// back for `kept`.
+    #[must_use]
+    pub fn new(watched: Arc<dyn Watched>, whole: &history::Settings, kept: Duration) -> Self {
+        let directory = whole.directory.join("observed");
+        let settings = history::Settings { directory, minutes_kept: kept, ..whole.clone() };
+        Self { watched, history: Arc::new(History::open(&settings, &COLUMNS)) }
+    }
+
+    pub(crate) fn read(&self) -> Reading {
+        Reading { looked: self.watched.latest() }
+    }
+
+    /// The sampler's reading, recorded on a thread that may wait for the disk.
+    pub(crate) async fn sample(&self, clock: &Clock) -> Reading {
+        let (at, reading) = (clock.now(), self.read());
+        if let Some(looked) = &reading.looked {
+            let (history, row) = (Arc::clone(&self.history), row(looked));
+            let recorded = tokio::task::spawn_blocking(move || history.append(at, &row)).await;
+            if let Err(error) = recorded {
+                tracing::error!(%error, "console: a row of what is observed is lost");
+            }
+        }
+        reading
+    }
+}
+
+/// The values of [`COLUMNS`]; NaN: not known.
+fn row(looked: &Looked) -> [f64; COLUMNS.len()] {
+    let Looked { observation, advice, sources, .. } = looked;
+    let found = |severity| {
+        as_float(advice.findings.iter().filter(|it| it.severity == severity).count() as u64)
+    };
+    let away = sources.iter().filter(|source| source.problem.is_some()).count() as u64;
+    let machine = observation.machine.known();
+    let mut row = [f64::NAN; COLUMNS.len()];
+    let mut set = |name: &str, value: f64| row[place(name)] = value;
+    set("critical_findings", found(Severity::Critical));
+    set("warning_findings", found(Severity::Warning));
+    set("sources_away", as_float(away));
+    set("cores_idle", machine.map_or(f64::NAN, |machine| machine.cores_idle));
+    if let Some(jobs) = observation.jobs.known() {
+        set_jobs(&mut set, jobs);
+    }
+    if let Some(postgres) = observation.postgres.known() {
+        set_postgres(&mut set, postgres);
+    }
+    let servers: Option<Vec<&RedisServer>> =
+        observation.redis.iter().map(|server| server.known()).collect();
+    if let Some(servers) = servers.filter(|servers| !servers.is_empty()) {
+        set_redis(&mut set, &servers);
+    }
+    row
+}
+
+fn place(name: &str) -> usize {
+    COLUMNS.iter().position(|column| *column == name).expect("one of the columns")
+}
+
+fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
+    let flow = jobs.flow();
+    set("waiting", as_float(jobs.backlog()));
+    set("latency_seconds", jobs.latency_max().as_secs_f64());
+    set("arriving_per_second", flow.map_or(f64::NAN, |flow| flow.arrivals_per_second));
+    set("served_per_second", flow.map_or(f64::NAN, |flow| flow.served_per_second()));
+    set("in_hand", as_float(jobs.busy()));
+    set("threads", f64::from(jobs.threads()));
+    let needed = weir_advisor::plan::demands(jobs);
+    let needed = needed.iter().map(|it| it.arrivals_per_second * it.service_seconds).sum();
+    set("threads_needed", needed);
+    set("retries", as_float(jobs.retries.size));
+    set("dead", as_float(jobs.dead.size));
+    set("scheduled", as_float(jobs.scheduled.size));
+    set("processes", as_float(jobs.processes.len() as u64));
+}
+
+fn set_postgres(set: &mut impl FnMut(&str, f64), postgres: &Postgres) {
+    if let Some(connections) = postgres.connections.known() {
+        let count = |state| f64::from(connections.in_state(state));
+        set("connections", f64::from(connections.open()));
+        set("connections_active", count(SessionState::Active));
+        set("connections_idle", count(SessionState::Idle));
+        set("connections_idle_in_transaction", count(SessionState::IdleInTransaction));
+    }
+    let settings = postgres.settings.known();
+    set("connections_max", settings.map_or(f64::NAN, |it| f64::from(it.max_connections)));
+    let ratio = postgres.cache_hit_ratio.known();
+    set("cache_hit_percent", ratio.map_or(f64::NAN, |ratio| ratio * 100.0));
+    if let Some(waits) = postgres.lock_waits.known() {
+        set("lock_waits", as_float(waits.len() as u64));
+        let longest = waits.iter().map(|wait| wait.waited).max().unwrap_or_default();
+        set("lock_wait_seconds", longest.as_secs_f64());
+    }
+}
+
+/// All shards together; of times the longest.
+fn set_redis(set: &mut impl FnMut(&str, f64), servers: &[&RedisServer]) {
+    let sum = |of: fn(&RedisServer) -> u64| as_float(servers.iter().map(|it| of(it)).sum());
+    set("redis_memory_bytes", sum(|server| server.used_memory_bytes));
+    set("redis_clients", sum(|server| server.clients));
+    let fork = servers.iter().map(|server| server.latest_fork).max().unwrap_or_default();
+    set("redis_fork_seconds", fork.as_secs_f64());
+    let lately: Option<Vec<_>> = servers.iter().map(|server| server.lately.known()).collect();
+    let Some(lately) = lately else { return };
+    set("redis_operations_per_second", lately.iter().map(|it| it.per_second).sum());
+    set("redis_evicted_per_second", lately.iter().map(|it| it.evicted_per_second).sum());
+    let longest = lately.iter().filter_map(|it| it.mean()).max();
+    set("redis_operation_seconds", longest.map_or(f64::NAN, |mean| mean.as_secs_f64()));
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::advise;
+    use weir_advisor::observation::{Fact, Queue};
+
+    use super::*;
+
+    fn looked(observation: Observation) -> Looked {
+        let advice = advise(&observation);
+        let (at, took) = (Timestamp::from_millis(7_000), Duration::from_millis(3));
+        Looked { at, took, observation, advice, sources: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_gap_and_not_zero() {
+        let row = row(&looked(Observation::default()));
+        assert!(row[place("waiting")].is_nan() && row[place("connections")].is_nan());
+        assert_eq!(row[place("critical_findings")], 0.0);
+    }
+
+    #[test]
+    fn each_figure_has_its_place() {
+        let queue = Queue { length: 7, latency: Duration::from_secs(9), ..Queue::default() };
+        let jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+        let server = RedisServer { used_memory_bytes: 5, ..RedisServer::default() };
+        let observation = Observation {
+            jobs: Fact::Known(jobs),
+            redis: vec![Fact::Known(server.clone()), Fact::Known(server)],
+            ..Observation::default()
+        };
+        let row = row(&looked(observation));
+        assert_eq!((row[place("waiting")], row[place("latency_seconds")]), (7.0, 9.0));
+        assert_eq!(row[place("redis_memory_bytes")], 10.0);
+        assert!(row[place("arriving_per_second")].is_nan(), "it was not looked at twice");
+    }
+}

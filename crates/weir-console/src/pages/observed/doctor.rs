@@ -1,0 +1,258 @@
+//! What is wrong with what is observed, how long until it is over, and which line to change.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use weir_advisor::observation::{JobProcess, Jobs, Queue, SourceState};
+use weir_advisor::{Drain, Finding, Severity};
+
+use super::super::ranges::{self, Range};
+use super::super::shell::{Section, Shell};
+use super::super::theme::Theme;
+use super::super::{PageError, html};
+use super::{CHART_SOURCE, Wanted, age, latest, shown};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+use crate::observed::Looked;
+
+#[derive(Template)]
+#[template(path = "doctor.html")]
+struct DoctorPage {
+    shell: Shell,
+    live: LivePart,
+    ranges: Vec<Range>,
+    range_seconds: u64,
+    chart_source: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "doctor_live.html")]
+struct LivePart {
+    /// None: nothing was looked at yet.
+    verdict: Option<VerdictPart>,
+    sources: Vec<SourceRow>,
+    findings: Vec<FindingPart>,
+    /// None: Sidekiq is not known.
+    jobs: Option<JobsPart>,
+}
+
+struct VerdictPart {
+    class: &'static str,
+    word: &'static str,
+    cause: String,
+    drain: Option<String>,
+    next: Option<String>,
+    age: String,
+}
+
+struct SourceRow {
+    kind: &'static str,
+    name: String,
+    problem: Option<String>,
+    looks: u64,
+    failures: u64,
+    took: String,
+}
+
+struct FindingPart {
+    class: &'static str,
+    word: &'static str,
+    rule: &'static str,
+    subject: String,
+    evidence: String,
+    consequence: String,
+    change: Option<(String, String, bool)>,
+    next: Option<String>,
+    /// For the button that copies the line.
+    key: usize,
+}
+
+struct JobsPart {
+    queues: Vec<QueueRow>,
+    queues_left_out: usize,
+    processes: Vec<ProcessRow>,
+    processes_left_out: usize,
+}
+
+struct QueueRow {
+    name: String,
+    waiting: u64,
+    oldest: String,
+    come: String,
+    go: String,
+    empty_in: String,
+    served_by: usize,
+    is_wrong: bool,
+}
+
+struct ProcessRow {
+    name: String,
+    busy: String,
+    is_quiet: bool,
+    beat: String,
+    queues: String,
+}
+
+/// `GET /doctor`
+pub(in crate::pages) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let live = LivePart::read(&console)?;
+    let word = wanted.range.unwrap_or_default();
+    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/doctor?range={word}"));
+    Ok(html(&DoctorPage {
+        shell: Shell::new(&console, &visitor, Section::Doctor, "Doctor").refreshed(),
+        live,
+        range_seconds: ranges::chosen_seconds(&ranges),
+        ranges,
+        chart_source: CHART_SOURCE,
+    }))
+}
+
+/// `GET /live/doctor`
+pub(in crate::pages) async fn fragment(
+    State(console): State<Arc<Console>>,
+) -> Result<Response, PageError> {
+    Ok(html(&LivePart::read(&console)?))
+}
+
+impl LivePart {
+    fn read(console: &Console) -> Result<Self, PageError> {
+        let looked = latest(console)?;
+        let Some(looked) = looked.as_deref() else {
+            let (sources, findings) = (Vec::new(), Vec::new());
+            return Ok(Self { verdict: None, sources, findings, jobs: None });
+        };
+        let limits = &console.deps.settings.limits;
+        let findings = looked.advice.findings.iter().enumerate();
+        let jobs = looked.observation.jobs.known();
+        Ok(Self {
+            verdict: Some(VerdictPart::of(console, looked)),
+            sources: looked.sources.iter().map(SourceRow::of).collect(),
+            findings: findings.map(|(key, finding)| FindingPart::of(key, finding)).collect(),
+            jobs: jobs.map(|jobs| JobsPart::of(jobs, limits.page_queues, limits.page_workers)),
+        })
+    }
+}
+
+impl VerdictPart {
+    fn of(console: &Console, looked: &Looked) -> Self {
+        let verdict = &looked.advice.verdict;
+        let (class, word) = verdict.severity.map_or(("calm", "All well"), look_of);
+        Self {
+            class,
+            word,
+            cause: shown(&verdict.cause),
+            drain: verdict.drain.map(until),
+            next: verdict.next.as_deref().map(shown),
+            age: age(console, looked),
+        }
+    }
+}
+
+/// The style's class, and the word: colour never stands alone.
+const fn look_of(severity: Severity) -> (&'static str, &'static str) {
+    match severity {
+        Severity::Critical => ("critical", "Critical"),
+        Severity::Warning => ("warning", "Warning"),
+        Severity::Notice => ("notice", "Notice"),
+        Severity::Unknown => ("notice", "Unknown"),
+    }
+}
+
+fn until(drain: Drain) -> String {
+    match drain {
+        Drain::Empty => "Nothing waits.".to_owned(),
+        Drain::After(left) => {
+            format!("All queues are empty in {}.", figures::duration(left.as_secs_f64()))
+        }
+        Drain::Stands => "What waits neither grows nor shrinks.".to_owned(),
+        Drain::Grows => "The backlog grows.".to_owned(),
+    }
+}
+
+impl SourceRow {
+    fn of(source: &SourceState) -> Self {
+        Self {
+            kind: source.kind.name(),
+            name: shown(&source.name),
+            problem: source.problem.as_ref().map(|missing| shown(&missing.reason)),
+            looks: source.looks,
+            failures: source.failures,
+            took: figures::duration(source.took.as_secs_f64()),
+        }
+    }
+}
+
+impl FindingPart {
+    fn of(key: usize, finding: &Finding) -> Self {
+        let (class, word) = look_of(finding.severity);
+        let change = finding.change.as_ref();
+        Self {
+            class,
+            word,
+            rule: finding.rule,
+            subject: shown(&finding.subject),
+            evidence: shown(&finding.evidence),
+            consequence: shown(&finding.consequence),
+            change: change.map(|it| (shown(&it.place), shown(&it.line), it.restart)),
+            next: finding.next.as_deref().map(shown),
+            key,
+        }
+    }
+}
+
+impl JobsPart {
+    fn of(jobs: &Jobs, queues_max: usize, processes_max: usize) -> Self {
+        let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
+        queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
+        let shown_queues = queues.iter().take(queues_max);
+        let processes = jobs.processes.iter().take(processes_max);
+        Self {
+            queues: shown_queues.map(|queue| QueueRow::of(jobs, queue)).collect(),
+            queues_left_out: queues.len().saturating_sub(queues_max),
+            processes: processes.map(ProcessRow::of).collect(),
+            processes_left_out: jobs.processes.len().saturating_sub(processes_max),
+        }
+    }
+}
+
+impl QueueRow {
+    fn of(jobs: &Jobs, queue: &Queue) -> Self {
+        let flow = queue.flow.known();
+        let served_by = jobs.serving_queue(&queue.name).count();
+        let unknown = || "–".to_owned();
+        Self {
+            name: shown(&queue.name),
+            waiting: queue.length,
+            oldest: figures::duration(queue.latency.as_secs_f64()),
+            come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
+            go: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
+            empty_in: flow.map_or_else(unknown, |flow| match flow.drain() {
+                Drain::Empty => "empty".to_owned(),
+                Drain::After(left) => figures::duration(left.as_secs_f64()),
+                Drain::Stands => "stands".to_owned(),
+                Drain::Grows => "grows".to_owned(),
+            }),
+            served_by,
+            is_wrong: served_by == 0 && queue.length > 0,
+        }
+    }
+}
+
+impl ProcessRow {
+    fn of(process: &JobProcess) -> Self {
+        Self {
+            name: shown(&process.identity),
+            busy: format!("{} of {}", figures::count(process.busy), process.concurrency()),
+            is_quiet: process.quiet,
+            beat: figures::whole_duration(process.beat_age.as_secs_f64()),
+            queues: shown(&process.served().collect::<Vec<_>>().join(", ")),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The application's database: who holds its connections, what sessions wait for, what takes its time.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use weir_advisor::observation::{
+    Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
+};
+
+use super::super::ranges::{self, Range};
+use super::super::shell::{Section, Shell};
+use super::super::theme::Theme;
+use super::super::{PageError, html};
+use super::{CHART_SOURCE, Gap, Wanted, age, latest, shown};
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+
+#[derive(Template)]
+#[template(path = "postgres.html")]
+struct PostgresPage {
+    shell: Shell,
+    live: LivePart,
+    ranges: Vec<Range>,
+    range_seconds: u64,
+    chart_source: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "postgres_live.html")]
+struct LivePart {
+    /// None: nothing was looked at yet.
+    age: Option<String>,
+    /// It is among what is observed.
+    is_asked: bool,
+    gaps: Vec<Gap>,
+    tiles: Vec<Tile>,
+    ledger: Vec<LedgerRow>,
+    waits: Vec<(String, String, u32)>,
+    locks: Vec<LockRow>,
+    statements: Vec<StatementRow>,
+    settings: Vec<(&'static str, String)>,
+    pending: Vec<String>,
+}
+
+pub(super) struct Tile {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) is_bad: bool,
+}
+
+struct LedgerRow {
+    service: String,
+    open: u32,
+    active: u32,
+    idle: u32,
+    in_transaction: u32,
+    hidden: u32,
+    longest_in_transaction: Option<String>,
+}
+
+struct LockRow {
+    waiting: String,
+    blocking: String,
+    relation: String,
+    waited: String,
+}
+
+struct StatementRow {
+    text: String,
+    calls: u64,
+    mean: String,
+    total: String,
+    share: String,
+}
+
+/// `GET /postgres`
+pub(in crate::pages) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let live = LivePart::read(&console)?;
+    let word = wanted.range.unwrap_or_default();
+    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/postgres?range={word}"));
+    Ok(html(&PostgresPage {
+        shell: Shell::new(&console, &visitor, Section::Postgres, "Postgres").refreshed(),
+        live,
+        range_seconds: ranges::chosen_seconds(&ranges),
+        ranges,
+        chart_source: CHART_SOURCE,
+    }))
+}
+
+/// `GET /live/postgres`
+pub(in crate::pages) async fn fragment(
+    State(console): State<Arc<Console>>,
+) -> Result<Response, PageError> {
+    Ok(html(&LivePart::read(&console)?))
+}
+
+impl LivePart {
+    fn read(console: &Console) -> Result<Self, PageError> {
+        let looked = latest(console)?;
+        let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
+        let nothing = Postgres::default();
+        let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
+        let missing = [
+            asked.and_then(Fact::missing),
+            postgres.settings.missing(),
+            postgres.connections.missing(),
+            postgres.cache_hit_ratio.missing(),
+            postgres.lock_waits.missing(),
+            postgres.statements.missing(),
+        ];
+        let connections = postgres.connections.known();
+        let slice = |waits: &Fact<Vec<_>>| waits.known().cloned().unwrap_or_default();
+        Ok(Self {
+            age: looked.as_ref().map(|looked| age(console, looked)),
+            is_asked: asked.is_none_or(|fact| !matches!(fact, Fact::NotAsked)),
+            gaps: missing.into_iter().flatten().map(Gap::of).collect(),
+            tiles: tiles(postgres),
+            ledger: connections.map(ledger).unwrap_or_default(),
+            waits: slice(&postgres.waits)
+                .into_iter()
+                .map(|wait| (shown(&wait.kind), shown(&wait.event), wait.count))
+                .collect(),
+            locks: postgres.lock_waits.known().into_iter().flatten().map(LockRow::of).collect(),
+            statements: postgres
+                .statements
+                .known()
+                .into_iter()
+                .flatten()
+                .map(StatementRow::of)
+                .collect(),
+            settings: postgres.settings.known().map(settings).unwrap_or_default(),
+            pending: postgres.pending_restart.iter().map(|name| shown(name)).collect(),
+        })
+    }
+}
+
+fn tiles(postgres: &Postgres) -> Vec<Tile> {
+    let unknown = || "–".to_owned();
+    let settings = postgres.settings.known();
+    let open = postgres.connections.known().map(Connections::open);
+    let ceiling =
+        settings.map(|it| it.max_connections.saturating_sub(it.superuser_reserved_connections));
+    let is_full = open.zip(ceiling).is_some_and(|(open, ceiling)| open * 10 > ceiling * 9);
+    let stuck = postgres.connections.known().map(|it| it.in_state(SessionState::IdleInTransaction));
+    let waits = postgres.lock_waits.known().map(Vec::len);
+    let tile = |name, value: Option<String>, is_bad| Tile {
+        name,
+        value: value.unwrap_or_else(unknown),
+        is_bad,
+    };
+    let of = |count: u32| figures::count(u64::from(count));
+    vec![
+        tile("Connections", open.map(of), is_full),
+        tile("Of at most", ceiling.map(of), false),
+        tile("Idle in transaction", stuck.map(of), stuck.is_some_and(|stuck| stuck > 0)),
+        tile("Cache hits", postgres.cache_hit_ratio.known().map(|it| figures::percent(*it)), false),
+        tile("Waits for locks", waits.map(figures::number), waits.is_some_and(|waits| waits > 0)),
+    ]
+}
+
+/// Most first.
+fn ledger(connections: &Connections) -> Vec<LedgerRow> {
+    let row = |service: &str| {
+        let of = |state| connections.of(service, state);
+        let own = connections.sessions.iter().filter(|it| it.service == service);
+        let stuck = own.clone().find(|it| it.state == SessionState::IdleInTransaction);
+        LedgerRow {
+            service: shown(service),
+            open: own.map(|sessions| sessions.count).sum(),
+            active: of(SessionState::Active),
+            idle: of(SessionState::Idle),
+            in_transaction: of(SessionState::IdleInTransaction),
+            hidden: of(SessionState::Hidden),
+            longest_in_transaction: stuck.map(|it| figures::duration(it.longest.as_secs_f64())),
+        }
+    };
+    connections.services().into_iter().map(row).collect()
+}
+
+impl LockRow {
+    fn of(wait: &LockWait) -> Self {
+        Self {
+            waiting: shown(&wait.waiting_service),
+            blocking: format!("{} (pid {})", shown(&wait.blocking_service), wait.blocking_pid),
+            relation: wait.relation.as_deref().map_or_else(|| "–".to_owned(), shown),
+            waited: figures::duration(wait.waited.as_secs_f64()),
+        }
+    }
+}
+
+impl StatementRow {
+    fn of(statement: &StatementTimes) -> Self {
+        Self {
+            text: shown(&statement.text),
+            calls: statement.calls,
+            mean: figures::duration(statement.mean().as_secs_f64()),
+            total: figures::duration(statement.total.as_secs_f64()),
+            share: figures::percent(statement.share),
+        }
+    }
+}
+
+fn settings(settings: &PostgresSettings) -> Vec<(&'static str, String)> {
+    vec![
+        ("shared_buffers", figures::bytes(settings.shared_buffers_bytes)),
+        ("effective_cache_size", figures::bytes(settings.effective_cache_size_bytes)),
+        ("work_mem", figures::bytes(settings.work_mem_bytes)),
+        ("max_connections", settings.max_connections.to_string()),
+        ("random_page_cost", settings.random_page_cost.to_string()),
+    ]
+}

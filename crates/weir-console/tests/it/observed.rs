@@ -1,0 +1,319 @@
+//! The pages of what is observed, over looks that are made up.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use weir_advisor::flow::Flow;
+use weir_advisor::observation::{
+    Capsule, CommandRate, Connections, Fact, JobProcess, Jobs, LockWait, Missing, Obstacle,
+    Postgres, PostgresSettings, Queue, RedisOperations, RedisServer, SessionState, SessionWait,
+    Sessions, SlowCommand, SourceKind, SourceState, StatementTimes, WeightedQueue,
+};
+use weir_advisor::{Observation, advise};
+use weir_base::clock::Timestamp;
+use weir_base::shutdown::Shutdown;
+use weir_console::observed::{Looked, Watched};
+use weir_console::sampler::Sampler;
+
+use crate::site::{Site, eventually};
+
+const HOSTILE: &str = "<script>alert(1)</script>\u{202e}'\"";
+
+/// Looks that a test has made up.
+#[derive(Debug, Default)]
+struct Looks(Mutex<Option<Arc<Looked>>>);
+
+impl Watched for Looks {
+    fn latest(&self) -> Option<Arc<Looked>> {
+        self.0.lock().expect("a look").clone()
+    }
+}
+
+impl Looks {
+    fn of(observation: Observation) -> Arc<Self> {
+        let (at, took) = (Timestamp::from_millis(1_000_000), Duration::from_millis(12));
+        let advice = advise(&observation);
+        let problem = observation.jobs.missing().cloned();
+        let source = SourceState {
+            kind: SourceKind::Redis,
+            name: "127.0.0.1:6379".to_owned(),
+            looks: 9,
+            failures: u64::from(problem.is_some()),
+            problem,
+            spared: 0,
+            questions: 300,
+            took,
+        };
+        let looked = Looked { at, took, observation, advice, sources: vec![source] };
+        Arc::new(Self(Mutex::new(Some(Arc::new(looked)))))
+    }
+}
+
+fn jobs(queue: &str) -> Jobs {
+    let flow = Flow {
+        window: Duration::from_secs(15),
+        before: 60_600,
+        after: 60_000,
+        arrivals_per_second: 4.0,
+    };
+    let late = Queue {
+        name: queue.to_owned(),
+        pushed: true,
+        length: 60_000,
+        latency: Duration::from_secs(7_200),
+        flow: Fact::Known(flow),
+        ..Queue::default()
+    };
+    let unserved = Queue {
+        name: "mailers".to_owned(),
+        pushed: true,
+        length: 40,
+        latency: Duration::from_secs(3_700),
+        flow: Fact::Known(Flow { before: 40, after: 40, ..flow }),
+        ..Queue::default()
+    };
+    let served = ["mailer", queue].map(|name| WeightedQueue { name: name.to_owned(), weight: 0 });
+    let capsule = Capsule { concurrency: 25, queues: served.into(), ..Capsule::default() };
+    let process = JobProcess {
+        identity: "web:7:0123456789ab".to_owned(),
+        busy: 24,
+        capsules: vec![capsule],
+        ..JobProcess::default()
+    };
+    Jobs { queues: vec![late, unserved], processes: vec![process], ..Jobs::default() }
+}
+
+fn postgres() -> Postgres {
+    let sessions = |service: &str, state, count| Sessions {
+        service: service.to_owned(),
+        state,
+        count,
+        longest: Duration::from_secs(75),
+    };
+    Postgres {
+        settings: Fact::Known(PostgresSettings {
+            max_connections: 100,
+            superuser_reserved_connections: 3,
+            shared_buffers_bytes: 128 << 20,
+            effective_cache_size_bytes: 4 << 30,
+            work_mem_bytes: 4 << 20,
+            random_page_cost: 4.0,
+        }),
+        connections: Fact::Known(Connections {
+            sessions: vec![
+                sessions("web", SessionState::Idle, 60),
+                sessions("web", SessionState::IdleInTransaction, 2),
+                sessions(HOSTILE, SessionState::Active, 5),
+            ],
+        }),
+        cache_hit_ratio: Fact::Known(0.87),
+        lock_waits: Fact::Known(vec![LockWait {
+            waiting_service: "sidekiq push".to_owned(),
+            blocking_service: "web".to_owned(),
+            blocking_pid: 4_711,
+            relation: Some("accounts".to_owned()),
+            waited: Duration::from_secs(62),
+        }]),
+        waits: Fact::Known(vec![SessionWait {
+            kind: "IO".to_owned(),
+            event: "DataFileRead".to_owned(),
+            count: 3,
+        }]),
+        statements: Fact::Known(vec![StatementTimes {
+            text: "SELECT * FROM statuses WHERE id = $1".to_owned(),
+            calls: 1_000,
+            total: Duration::from_secs(50),
+            share: 0.61,
+        }]),
+        ..Postgres::default()
+    }
+}
+
+fn redis() -> RedisServer {
+    let lately = RedisOperations {
+        per_second: 1_234.0,
+        evicted_per_second: 0.0,
+        commands: vec![CommandRate {
+            command: "BRPOP".to_owned(),
+            per_second: 1_000.0,
+            mean: Duration::from_micros(7),
+            share: 0.007,
+        }],
+    };
+    let slow = SlowCommand {
+        command: "LRANGE".to_owned(),
+        took: Duration::from_millis(120),
+        age: Duration::from_secs(5),
+    };
+    RedisServer {
+        name: HOSTILE.to_owned(),
+        used_memory_bytes: 512 << 20,
+        maxmemory_policy: "noeviction".to_owned(),
+        lately: Fact::Known(lately),
+        slow_commands: Fact::Known(vec![slow]),
+        ..RedisServer::default()
+    }
+}
+
+fn observation(queue: &str) -> Observation {
+    Observation {
+        jobs: Fact::Known(jobs(queue)),
+        redis: vec![Fact::Known(redis())],
+        postgres: Fact::Known(postgres()),
+        ..Observation::default()
+    }
+}
+
+#[tokio::test]
+async fn doctor_says_what_is_wrong_and_which_line_to_change_and_the_overview_its_verdict() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let mut browser = site.browser();
+    let page = browser.get("/doctor").await;
+    for text in [
+        "did you mean &#34;mailers&#34;?",
+        "unserved-queue",
+        "-q mailers",
+        ">push</span>",
+        "60,000",
+        "24 of 25",
+        "127.0.0.1:6379",
+    ] {
+        page.assert_shows(text);
+    }
+    let overview = browser.get("/").await;
+    overview.assert_shows("queue mailers: 40 jobs wait");
+    overview.assert_shows("href=\"/doctor\"");
+    assert_eq!(browser.get("/live/doctor").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn postgres_shows_its_ledger_waits_locks_and_statements() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let mut browser = site.browser();
+    let page = browser.get("/postgres").await;
+    for text in [
+        "<dd>67</dd>",
+        "<dd>97</dd>",
+        "for 1 min 15 s",
+        "DataFileRead",
+        "web (pid 4711)",
+        "accounts",
+        "SELECT * FROM statuses WHERE id = $1",
+        "50 ms",
+        "61 %",
+        "87 %",
+        "128.0 MiB",
+    ] {
+        page.assert_shows(text);
+    }
+}
+
+#[tokio::test]
+async fn redis_shows_memory_commands_and_how_long_each_takes() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let page = site.browser().get("/redis").await;
+    for text in ["512.0 MiB", "1,234/s", "BRPOP", "7 µs", "LRANGE", "120 ms", "noeviction"] {
+        page.assert_shows(text);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let mut browser = site.browser();
+    let page = browser.get("/plan?cores=4&memory_gib=8&max_connections=200").await;
+    for text in
+        ["pools fit the database", "Holds", "shared_buffers = ", "maxmemory-policy", "- 1 x "]
+    {
+        page.assert_shows(text);
+    }
+    let small = browser.get("/plan?cores=4&memory_gib=8&max_connections=20").await;
+    small.assert_shows("There is no such plan");
+    small.assert_shows("Broken");
+    let wrong = browser.get("/plan?cores=many").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    wrong.assert_shows("Cores: &#34;many&#34; is no number");
+}
+
+#[tokio::test]
+async fn names_of_others_are_escaped_on_every_page() {
+    let site = Site::with_observed(Looks::of(observation(HOSTILE)));
+    let mut browser = site.browser();
+    for path in ["/", "/doctor", "/plan", "/postgres", "/redis"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}");
+        assert!(!page.text.contains("<script>alert"), "{path}");
+        assert!(!page.text.contains('\u{202e}'), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
+    let missing = Missing {
+        what: "Postgres' slow statements".to_owned(),
+        obstacle: Obstacle::NotSupported,
+        reason: "relation does not exist".to_owned(),
+        remedy: Some("CREATE EXTENSION pg_stat_statements;".to_owned()),
+    };
+    let away = Missing {
+        what: "Redis 127.0.0.1:6379".to_owned(),
+        obstacle: Obstacle::Unreachable,
+        reason: "Connection refused".to_owned(),
+        remedy: None,
+    };
+    let postgres = Postgres { statements: Fact::Unknown(missing), ..postgres() };
+    let observation = Observation {
+        jobs: Fact::Unknown(away.clone()),
+        redis: vec![Fact::Unknown(away)],
+        postgres: Fact::Known(postgres),
+        ..Observation::default()
+    };
+    let site = Site::with_observed(Looks::of(observation));
+    let mut browser = site.browser();
+    browser.get("/postgres").await.assert_shows("CREATE EXTENSION pg_stat_statements;");
+    browser.get("/redis").await.assert_shows("Connection refused");
+    let doctor = browser.get("/doctor").await;
+    doctor.assert_shows("not seen");
+    doctor.assert_shows("Unknown");
+    browser.get("/plan").await.assert_shows("Redis 127.0.0.1:6379 is not known");
+}
+
+#[tokio::test]
+async fn before_the_first_look_and_where_nothing_is_observed_pages_say_so() {
+    let site = Site::with_observed(Arc::new(Looks::default()));
+    let mut browser = site.browser();
+    for path in ["/doctor", "/postgres", "/redis"] {
+        browser.get(path).await.assert_shows("Nothing was looked at yet");
+    }
+    browser.get("/plan").await.assert_shows("No queue was seen yet");
+    let site = Site::open();
+    let mut browser = site.browser();
+    assert!(!browser.get("/").await.text.contains("href=\"/doctor\""));
+    for path in
+        ["/doctor", "/plan", "/postgres", "/redis", "/observed/chart?series=waiting&seconds=9"]
+    {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        page.assert_shows("othing is observed by this Weir");
+    }
+}
+
+#[tokio::test]
+async fn what_was_seen_is_remembered() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let address = "/observed/chart?series=waiting,redis_memory_bytes&seconds=60&points=1";
+    let mut browser = site.browser();
+    let chart: serde_json::Value = eventually(async || {
+        site.clock.advance(Duration::from_secs(1));
+        let page = browser.get(address).await;
+        let chart: serde_json::Value = serde_json::from_str(&page.text).ok()?;
+        chart["means"][0][0].is_number().then_some(chart)
+    })
+    .await;
+    assert_eq!(chart["means"][0][0].as_f64(), Some(60_040.0));
+    assert_eq!(chart["means"][1][0].as_f64(), Some(f64::from(512 << 20)));
+    shutdown.request();
+}

@@ -1,0 +1,161 @@
+//! Looks again and again: each look is the second of the one before it.
+//!
+//! A source keeps its connection from look to look. One that fails leaves its facts unknown, with what it
+//! said, and is left alone for a while, longer each time; no other source waits for it for longer than
+//! [`Pace::look_timeout`].
+
+mod database;
+mod goodput;
+mod patience;
+mod shard;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use weir_advisor::levels::Levels;
+use weir_advisor::observation::{Fact, Missing, Observation, SourceState};
+use weir_base::clock::{Clock, Timestamp};
+use weir_sidekiq::Snapshot;
+
+use self::database::WatchedDatabase;
+use self::shard::WatchedShard;
+use crate::machine::{self, Counters};
+use crate::observe::{self, Described, Sources};
+use crate::{redis, services};
+
+/// How often, and how long at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From the beginning of one look to that of the next.
+    pub interval: Duration,
+    /// What a look at one source may take.
+    pub look_timeout: Duration,
+    /// The longest that a source is left alone after failures.
+    pub retry_max: Duration,
+}
+
+/// What one look at everything has shown.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// When it ended.
+    pub at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// What was seen.
+    pub observation: Observation,
+    /// How each source has answered.
+    pub sources: Vec<SourceState>,
+}
+
+/// Who looks.
+#[derive(Debug)]
+pub struct Watcher {
+    /// `window` has no meaning here: looks are as far apart as they come.
+    sources: Sources,
+    pace: Pace,
+    clock: Clock,
+    shards: Vec<WatchedShard>,
+    database: Option<WatchedDatabase>,
+    earlier: Option<Counters>,
+    levels: Levels,
+}
+
+/// Both looks at one shard.
+type Looked = Result<(Snapshot, Snapshot), Missing>;
+
+impl Watcher {
+    /// Nothing is looked at yet. `random` spreads the tries of several watchers.
+    #[must_use]
+    pub fn new(sources: Sources, pace: Pace, clock: Clock, random: &mut fastrand::Rng) -> Self {
+        let names = unique(sources.redis.iter().map(ToString::to_string));
+        let of = |(endpoint, name)| WatchedShard::new(endpoint, name, pace, random.fork());
+        let shards: Vec<_> = sources.redis.iter().zip(names).map(of).collect();
+        let database = sources.postgres.as_ref();
+        let database = database.map(|source| WatchedDatabase::new(source, pace, random.fork()));
+        Self { shards, database, earlier: None, levels: Levels::default(), sources, pace, clock }
+    }
+
+    /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
+    pub async fn round(&mut self) -> Round {
+        let began = self.clock.now();
+        let looks = self.look_at_shards().await;
+        let proc = self.sources.proc.clone();
+        let proc = proc.as_deref();
+        let redis = self.shards.iter().zip(&looks).map(|(shard, look)| server(shard, look));
+        let redis = redis.collect();
+        let seconds = || looks.iter().flatten().map(|(_, second)| second);
+        let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
+        let mut observation = observe::of_jobs(&self.sources, looks, Described::Second);
+        observation.redis = redis;
+        if let Some(database) = &mut self.database {
+            let names = services::names(observation.jobs.known(), &local);
+            observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
+        }
+        self.look_at_machine(proc, &local, &mut observation);
+        let at = self.clock.now();
+        observation.goodput = goodput::of_sidekiq(&mut self.levels, &observation, at);
+        let sources = self.shards.iter().map(WatchedShard::state);
+        let sources = sources.chain(self.database.as_ref().map(WatchedDatabase::state));
+        Round { at, took: at.since(began), sources: sources.cloned().collect(), observation }
+    }
+
+    /// Leaves the database: its slot is free then, without a line in its log.
+    pub async fn close(self) {
+        if let Some(database) = self.database {
+            database.close().await;
+        }
+    }
+
+    /// All at the same time: one that is slow holds up no other.
+    async fn look_at_shards(&mut self) -> Vec<Looked> {
+        let mut looking = JoinSet::new();
+        for (place, mut shard) in std::mem::take(&mut self.shards).into_iter().enumerate() {
+            let (limits, pace, clock) = (self.sources.limits, self.pace, self.clock.clone());
+            looking.spawn(async move {
+                let looked = shard.look(&limits, pace, &clock).await;
+                (place, shard, looked)
+            });
+        }
+        let mut looked = looking.join_all().await;
+        looked.sort_by_key(|(place, ..)| *place);
+        let (shards, looks) = looked.into_iter().map(|(_, shard, looked)| (shard, looked)).unzip();
+        self.shards = shards;
+        looks
+    }
+
+    fn look_at_machine(
+        &mut self,
+        proc: Option<&Path>,
+        local: &std::collections::BTreeMap<String, u32>,
+        observation: &mut Observation,
+    ) {
+        let Some(proc) = proc else { return };
+        let Some(later) = Counters::read(proc, local.values().copied()) else { return };
+        if let Some(earlier) = self.earlier.replace(later.clone()) {
+            observation.machine = machine::machine(proc, Some(&earlier), Some(&later));
+            observe::cores_used(observation, local, &earlier, &later);
+        }
+    }
+}
+
+/// Two services of one name may be watched by different Sentinels.
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        let same =
+            unique.iter().filter(|it| **it == name || it.starts_with(&format!("{name} ("))).count();
+        unique.push(if same == 0 { name } else { format!("{name} ({})", same + 1) });
+    }
+    unique
+}
+
+fn server(shard: &WatchedShard, look: &Looked) -> Fact<weir_advisor::observation::RedisServer> {
+    match look {
+        Ok((earlier, later)) => redis::server(&shard.state().name, later).map(|mut server| {
+            server.lately = redis::lately(earlier, later);
+            server
+        }),
+        Err(missing) => Fact::Unknown(missing.clone()),
+    }
+}

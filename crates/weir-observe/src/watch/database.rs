@@ -1,0 +1,113 @@
+//! The application's database, from look to look.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use weir_advisor::observation::{Fact, Missing, Obstacle, Postgres, SourceKind, SourceState};
+use weir_base::clock::Clock;
+
+use super::Pace;
+use super::patience::Patience;
+use crate::postgres::{self, Database, PostgresSource};
+
+#[derive(Debug)]
+pub(super) struct WatchedDatabase {
+    source: PostgresSource,
+    patience: Patience,
+    held: Option<Database>,
+}
+
+impl WatchedDatabase {
+    pub(super) fn new(source: &PostgresSource, pace: Pace, random: fastrand::Rng) -> Self {
+        let name = source.endpoint.to_string();
+        let patience = Patience::new(SourceKind::Postgres, name, pace, random);
+        Self { source: source.clone(), patience, held: None }
+    }
+
+    /// `names` are services by the number of a process on this machine.
+    pub(super) async fn look(
+        &mut self,
+        proc: Option<&Path>,
+        names: &BTreeMap<u32, String>,
+        pace: Pace,
+        clock: &Clock,
+    ) -> Fact<Postgres> {
+        let began = clock.now();
+        if let Some(missing) = self.patience.spared(began) {
+            return Fact::Unknown(missing);
+        }
+        let asked_before = self.held.as_ref().map_or(0, Database::questions);
+        let looking = Self::once(self.held.take(), &self.source, proc, names);
+        let (held, seen) = match tokio::time::timeout(pace.look_timeout, looking).await {
+            Ok((database, seen)) => (Some(database), seen),
+            Err(_) => (None, Fact::Unknown(postgres::late(&self.source, pace.look_timeout))),
+        };
+        let asked = held.as_ref().map_or(asked_before, Database::questions);
+        self.patience.count(asked.saturating_sub(asked_before));
+        let problem = problem(&seen);
+        // A connection that has broken does not mend.
+        self.held = held.filter(|_| problem.is_none());
+        self.patience.note(began, clock.now(), problem);
+        seen
+    }
+
+    async fn once(
+        held: Option<Database>,
+        source: &PostgresSource,
+        proc: Option<&Path>,
+        names: &BTreeMap<u32, String>,
+    ) -> (Database, Fact<Postgres>) {
+        let mut database = match held {
+            Some(database) => database,
+            None => Database::look(source, proc).await,
+        };
+        let seen = database.look_again(proc, names).await;
+        (database, seen)
+    }
+
+    pub(super) async fn close(self) {
+        if let Some(held) = self.held {
+            held.close().await;
+        }
+    }
+
+    pub(super) const fn state(&self) -> &SourceState {
+        self.patience.state()
+    }
+}
+
+/// What it did not answer. What it has refused, or does not have, is an answer.
+fn problem(seen: &Fact<Postgres>) -> Option<Missing> {
+    let Some(postgres) = seen.known() else { return seen.missing().cloned() };
+    let parts = [
+        postgres.settings.missing(),
+        postgres.connections.missing(),
+        postgres.cache_hit_ratio.missing(),
+        postgres.lock_waits.missing(),
+        postgres.statements.missing(),
+    ];
+    let away = |missing: &&Missing| missing.obstacle == Obstacle::Unreachable;
+    parts.into_iter().flatten().find(away).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(obstacle: Obstacle) -> Missing {
+        Missing { what: "x".to_owned(), obstacle, reason: String::new(), remedy: None }
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer_and_silence_is_none() {
+        let with = |obstacle| {
+            let lock_waits = Fact::Unknown(missing(obstacle));
+            problem(&Fact::Known(Postgres { lock_waits, ..Postgres::default() }))
+        };
+        assert_eq!(with(Obstacle::NotAllowed), None);
+        assert_eq!(with(Obstacle::NotSupported), None);
+        assert_eq!(with(Obstacle::Unreachable), Some(missing(Obstacle::Unreachable)));
+        let full = Fact::Unknown(missing(Obstacle::SlotsExhausted));
+        assert_eq!(problem(&full), Some(missing(Obstacle::SlotsExhausted)));
+    }
+}

@@ -1,0 +1,95 @@
+//! What Sidekiq works off with how many threads, while jobs wait.
+
+use std::time::Duration;
+
+use weir_advisor::levels::{Levels, Window};
+use weir_advisor::observation::{Fact, Jobs, Observation, Throughput};
+use weir_base::clock::Timestamp;
+
+/// Of all threads, so many must be busy: otherwise goodput is what comes.
+const BUSY_SHARE_MIN: f64 = 0.9;
+
+pub(super) fn of_sidekiq(
+    levels: &mut Levels,
+    observation: &Observation,
+    now: Timestamp,
+) -> Fact<Vec<Throughput>> {
+    let Some(jobs) = observation.jobs.known() else { return Fact::NotAsked };
+    if let Some(window) = window(jobs, now) {
+        levels.note(window);
+    }
+    let levels = levels.goodput();
+    if levels.is_empty() {
+        return Fact::NotAsked;
+    }
+    Fact::Known(vec![Throughput {
+        of: "Sidekiq".to_owned(),
+        threads_now: jobs.threads(),
+        place: "the command lines of Sidekiq's processes".to_owned(),
+        levels,
+    }])
+}
+
+/// None: jobs did not wait all the time.
+fn window(jobs: &Jobs, at: Timestamp) -> Option<Window> {
+    let (threads, flow) = (jobs.threads(), jobs.flow()?);
+    let waited = flow.before.min(flow.after) >= u64::from(threads);
+    let are_busy = jobs.busy() as f64 >= BUSY_SHARE_MIN * f64::from(threads);
+    let per_second = *jobs.processed_per_second.known()?;
+    (waited && are_busy).then(|| Window {
+        at,
+        length: flow.window,
+        threads,
+        jobs: counted(per_second, flow.window),
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate of jobs is no negative, and a cast of a float stays within 64 bits"
+)]
+fn counted(per_second: f64, length: Duration) -> u64 {
+    (per_second * length.as_secs_f64()).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::Flow;
+    use weir_advisor::observation::{Capsule, JobProcess, Queue};
+
+    use super::*;
+
+    fn observation(before: u64, after: u64, busy: u64) -> Observation {
+        let length = Duration::from_secs(15);
+        let flow = Flow { window: length, before, after, arrivals_per_second: 0.0 };
+        let queue = Queue { flow: Fact::Known(flow), length: after, ..Queue::default() };
+        let capsules = vec![Capsule { concurrency: 10, ..Capsule::default() }];
+        let process = JobProcess { busy, capsules, ..JobProcess::default() };
+        let jobs = Jobs {
+            queues: vec![queue],
+            processes: vec![process],
+            processed_per_second: Fact::Known(20.0),
+            ..Jobs::default()
+        };
+        Observation { jobs: Fact::Known(jobs), ..Observation::default() }
+    }
+
+    fn goodput(before: u64, after: u64, busy: u64) -> Fact<Vec<Throughput>> {
+        let mut levels = Levels::default();
+        let observation = observation(before, after, busy);
+        let looks = (0..3).map(|second| {
+            of_sidekiq(&mut levels, &observation, Timestamp::from_millis(second * 15_000))
+        });
+        looks.last().unwrap()
+    }
+
+    #[test]
+    fn only_windows_in_which_jobs_waited_for_busy_threads_count() {
+        let known = goodput(900, 600, 10);
+        let throughput = &known.known().unwrap()[0];
+        assert_eq!((throughput.threads_now, throughput.levels[0].jobs_per_second), (10, 20.0));
+        assert_eq!(goodput(900, 5, 10), Fact::NotAsked, "it ran empty");
+        assert_eq!(goodput(900, 600, 8), Fact::NotAsked, "threads were idle");
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether a source is asked, and what came of it.
+
+use std::time::Duration;
+
+use weir_advisor::observation::{Missing, SourceKind, SourceState};
+use weir_base::backoff::Backoff;
+use weir_base::clock::Timestamp;
+
+use super::Pace;
+
+/// One source's past.
+#[derive(Debug)]
+pub(super) struct Patience {
+    state: SourceState,
+    backoff: Backoff,
+    not_before: Option<Timestamp>,
+}
+
+impl Patience {
+    pub(super) fn new(kind: SourceKind, name: String, pace: Pace, random: fastrand::Rng) -> Self {
+        let state = SourceState {
+            kind,
+            name,
+            problem: None,
+            looks: 0,
+            failures: 0,
+            spared: 0,
+            questions: 0,
+            took: Duration::ZERO,
+        };
+        let retry_max = pace.retry_max.max(pace.interval);
+        Self { state, backoff: Backoff::new(pace.interval, retry_max, random), not_before: None }
+    }
+
+    /// What it said when it was last asked, if it is to be left alone.
+    pub(super) fn spared(&mut self, now: Timestamp) -> Option<Missing> {
+        if self.not_before.is_none_or(|not_before| now >= not_before) {
+            return None;
+        }
+        self.state.spared += 1;
+        self.state.problem.clone()
+    }
+
+    /// It was asked. None: it has answered.
+    pub(super) fn note(&mut self, began: Timestamp, now: Timestamp, problem: Option<Missing>) {
+        self.state.looks += 1;
+        self.state.took = now.since(began);
+        self.not_before = match &problem {
+            Some(_) => Some(now + self.backoff.next_delay()),
+            None => {
+                self.backoff.reset();
+                None
+            }
+        };
+        self.state.failures += u64::from(problem.is_some());
+        self.state.problem = problem;
+    }
+
+    /// It was sent so many questions.
+    pub(super) const fn count(&mut self, questions: u64) {
+        self.state.questions = self.state.questions.saturating_add(questions);
+    }
+
+    pub(super) const fn state(&self) -> &SourceState {
+        &self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::observation::Obstacle;
+
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis(second * 1_000)
+    }
+
+    #[test]
+    fn a_source_that_fails_is_left_alone_longer_each_time_and_no_longer_than_allowed() {
+        let seconds = Duration::from_secs;
+        let pace =
+            Pace { interval: seconds(10), look_timeout: seconds(5), retry_max: seconds(100) };
+        let random = fastrand::Rng::with_seed(1);
+        let mut patience = Patience::new(SourceKind::Redis, "r".to_owned(), pace, random);
+        let (obstacle, reason) = (Obstacle::Unreachable, "refused".to_owned());
+        let missing = Missing { what: "Redis".to_owned(), obstacle, reason, remedy: None };
+        assert_eq!(patience.spared(at(0)), None);
+        let mut tries = Vec::new();
+        for second in 0..1_000 {
+            if patience.spared(at(second)).is_none() {
+                tries.push(second);
+                patience.note(at(second), at(second), Some(missing.clone()));
+            } else {
+                assert_eq!(patience.state().problem, Some(missing.clone()));
+            }
+        }
+        let gaps: Vec<u64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps[0] <= 10 && gaps[5..].iter().all(|gap| (50..=100).contains(gap)), "{gaps:?}");
+        let state = patience.state();
+        assert_eq!((state.looks, state.failures), (tries.len() as u64, tries.len() as u64));
+        assert_eq!(state.looks + state.spared, 1_000);
+
+        patience.note(at(1_000), at(1_002), None);
+        assert_eq!((patience.spared(at(1_002)), patience.state().took), (None, seconds(2)));
+        assert_eq!(patience.state().problem, None);
+        patience.note(at(1_003), at(1_003), Some(missing));
+        assert_eq!(patience.spared(at(1_014)), None, "it begins anew");
+    }
+}

@@ -1,0 +1,100 @@
+//! One Redis, from look to look.
+
+use std::time::Duration;
+
+use weir_advisor::observation::{Missing, SourceKind, SourceState};
+use weir_base::clock::Clock;
+use weir_sidekiq::{Address, Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
+
+use super::patience::Patience;
+use super::{Looked, Pace};
+use crate::redis;
+
+/// Between the two looks that a Redis begins with: nothing is known of its flows before the second.
+const FIRST_WINDOW: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct WatchedShard {
+    endpoint: Endpoint,
+    patience: Patience,
+    /// Where Sentinels say who is the master, that may be another one by the next look.
+    connection: Option<Connection>,
+    earlier: Option<Snapshot>,
+}
+
+impl WatchedShard {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        name: String,
+        pace: Pace,
+        random: fastrand::Rng,
+    ) -> Self {
+        let patience = Patience::new(SourceKind::Redis, name, pace, random);
+        Self { endpoint: endpoint.clone(), patience, connection: None, earlier: None }
+    }
+
+    pub(super) async fn look(&mut self, limits: &Limits, pace: Pace, clock: &Clock) -> Looked {
+        let began = clock.now();
+        if let Some(missing) = self.patience.spared(began) {
+            return Err(missing);
+        }
+        let first_window = FIRST_WINDOW.min(pace.interval);
+        let deadline = pace.look_timeout.saturating_add(first_window);
+        let looked = tokio::time::timeout(deadline, self.twice(limits, first_window)).await;
+        let looked = looked.unwrap_or_else(|_| {
+            let (name, after) = (self.endpoint.to_string(), pace.look_timeout);
+            Err(SidekiqError::Deadline { name, after })
+        });
+        let looked = looked.map_err(|error| self.unreachable(&error));
+        if looked.is_err() {
+            (self.connection, self.earlier) = (None, None);
+        }
+        self.patience.note(began, clock.now(), looked.as_ref().err().cloned());
+        looked
+    }
+
+    async fn twice(
+        &mut self,
+        limits: &Limits,
+        first_window: Duration,
+    ) -> Result<(Snapshot, Snapshot), SidekiqError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.endpoint, limits).await?,
+        };
+        let earlier = match self.earlier.take() {
+            Some(earlier) => earlier,
+            None => {
+                let earlier = self.once(&mut connection, limits).await?;
+                tokio::time::sleep(first_window).await;
+                earlier
+            }
+        };
+        let later = self.once(&mut connection, limits).await?;
+        self.connection = Some(connection).filter(|_| !self.has_sentinels());
+        self.earlier = Some(later.clone());
+        Ok((earlier, later))
+    }
+
+    async fn once(
+        &mut self,
+        connection: &mut Connection,
+        limits: &Limits,
+    ) -> Result<Snapshot, SidekiqError> {
+        let snapshot = connection.look(Scope::Everything, limits).await?;
+        self.patience.count(snapshot.commands as u64);
+        Ok(snapshot)
+    }
+
+    fn has_sentinels(&self) -> bool {
+        matches!(self.endpoint.address, Address::Sentinel(_))
+    }
+
+    fn unreachable(&self, error: &SidekiqError) -> Missing {
+        redis::unreachable(&format!("Redis {}", self.endpoint), error)
+    }
+
+    pub(super) const fn state(&self) -> &SourceState {
+        self.patience.state()
+    }
+}

@@ -1,0 +1,84 @@
+//! What a running Weir tells doctor of its own parts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use weir_advisor::observation::{Fact, Missing, Observation, Obstacle};
+use weir_base::secret::Secret;
+
+use crate::admin_client::{AdminClient, Refused};
+use crate::commands::sources;
+use crate::measured::Parts;
+
+/// How long it may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How to get at a running Weir.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Weir")]
+pub(crate) struct WeirArguments {
+    /// A running Weir, for what it measures: http://HOST:PORT of its console, or unix:PATH of weir.sock in
+    /// its data_dir
+    #[arg(long, value_name = "URL")]
+    weir: Option<String>,
+    /// Environment variable that holds its console.token
+    #[arg(long, value_name = "NAME", requires = "weir")]
+    weir_token_env: Option<String>,
+    /// File that holds its console.token
+    #[arg(long, value_name = "FILE", requires = "weir", conflicts_with = "weir_token_env")]
+    weir_token_file: Option<PathBuf>,
+}
+
+/// A running Weir, to be asked.
+#[derive(Debug)]
+pub(super) struct WeirSource {
+    url: String,
+    token: Option<Secret>,
+}
+
+impl WeirArguments {
+    pub(super) fn source(&self) -> anyhow::Result<Option<WeirSource>> {
+        let Some(url) = self.weir.clone() else { return Ok(None) };
+        AdminClient::check(&url).with_context(|| format!("--weir {url}"))?;
+        let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
+        Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))
+    }
+}
+
+impl WeirSource {
+    /// Fills in what it tells; what it does not is unknown.
+    pub(super) async fn fill(&self, observation: &mut Observation) {
+        let asked = tokio::time::timeout(PATIENCE, self.ask()).await;
+        let late =
+            || anyhow::anyhow!("no answer within {PATIENCE:?}; it is overloaded, or far away");
+        match asked.unwrap_or_else(|_| Err(late())) {
+            Ok(parts) => parts.fill(observation),
+            Err(error) => {
+                let missing = self.missing(&error);
+                observation.requests = Fact::Unknown(missing.clone());
+                observation.own_queues = Fact::Unknown(missing.clone());
+                observation.goodput = Fact::Unknown(missing);
+            }
+        }
+    }
+
+    async fn ask(&self) -> anyhow::Result<Parts> {
+        AdminClient::at(&self.url, self.token.clone()).await?.get("/v1/measured").await
+    }
+
+    fn missing(&self, error: &anyhow::Error) -> Missing {
+        let status = error.downcast_ref::<Refused>().map(|refused| refused.status.as_u16());
+        let (obstacle, remedy) = match status {
+            Some(401 | 403) => (
+                Obstacle::NotAllowed,
+                Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
+            ),
+            Some(404) => (Obstacle::NotSupported, Some("weir upgrade, to a version that measures")),
+            _ => (Obstacle::Unreachable, None),
+        };
+        let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));
+        Missing { what, obstacle, reason, remedy: remedy.map(str::to_owned) }
+    }
+}

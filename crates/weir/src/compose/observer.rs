@@ -1,0 +1,146 @@
+//! Looks at what `[observe]` names, on a thread of its own: reading `/proc` of a machine with thousands of
+//! processes takes milliseconds in which a thread does nothing else.
+
+use std::collections::BTreeMap;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use weir_advisor::observation::SourceState;
+use weir_base::clock::Clock;
+use weir_observe::{Round, Watcher};
+
+use crate::config::{Observe, Settings};
+use crate::measured::Measured;
+use crate::observed::Observed;
+use crate::observed::metrics::ObservedMetrics;
+
+/// What Postgres gets at most to be told good-bye.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Who looks, and what was seen.
+#[derive(Debug)]
+pub(super) struct Observer {
+    observed: Observed,
+    stop: CancellationToken,
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Observer {
+    /// Begins to look. None: nothing is to be observed.
+    pub(super) fn start(
+        settings: &Settings,
+        clock: &Clock,
+        measured: &Measured,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Option<Self>> {
+        if !settings.observe.is_enabled {
+            return Ok(None);
+        }
+        let (observed, stop) = (Observed::default(), CancellationToken::new());
+        let metrics = ObservedMetrics::new(observed.clone(), settings.observe.labels);
+        registry.register_collector(Box::new(metrics));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let watcher = watcher(&settings.observe, clock);
+        let interval = settings.observe.pace.interval;
+        tracing::info!(?interval, "observing what [observe] names");
+        let seen = Seen { observed: observed.clone(), measured: measured.clone() };
+        let looking = look(watcher, interval, seen, stop.clone());
+        let (says_ended, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("weir-observe".to_owned()).spawn(move || {
+            runtime.block_on(looking);
+            drop(says_ended);
+        });
+        let thread = thread.context("the thread that observes")?;
+        Ok(Some(Self { observed, stop, thread, ended }))
+    }
+
+    pub(super) fn observed(&self) -> Observed {
+        self.observed.clone()
+    }
+
+    /// Ends at once: a look that is under way is given up, and nothing depends on it.
+    pub(super) async fn finish(self) {
+        self.stop.cancel();
+        let _ = self.ended.await;
+        if self.thread.join().is_err() {
+            tracing::error!("observing had ended by itself; that is a mistake in Weir");
+        }
+    }
+}
+
+/// Where it goes, and what is known without a look.
+struct Seen {
+    observed: Observed,
+    measured: Measured,
+}
+
+fn watcher(observe: &Observe, clock: &Clock) -> Watcher {
+    Watcher::new(observe.sources(), observe.pace, clock.clone(), &mut fastrand::Rng::new())
+}
+
+/// Looks until `stop`.
+async fn look(mut watcher: Watcher, interval: Duration, seen: Seen, stop: CancellationToken) {
+    let mut told = Told::default();
+    loop {
+        let mut round = tokio::select! {
+            () = stop.cancelled() => break,
+            round = watcher.round() => round,
+        };
+        told.of(&round);
+        seen.measured.parts().fill(&mut round.observation);
+        let pause = pause(interval, round.took);
+        seen.observed.publish(round);
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+    let _ = tokio::time::timeout(GOODBYE, watcher.close()).await;
+}
+
+/// What is left of the interval. Two looks that follow each other at once would have nothing between them
+/// to compare: a look that took long is followed by half a pause at least.
+fn pause(interval: Duration, took: Duration) -> Duration {
+    interval.saturating_sub(took).max(interval / 2)
+}
+
+/// What the log has been told of the sources: a line for each change.
+#[derive(Debug, Default)]
+struct Told(BTreeMap<String, bool>);
+
+impl Told {
+    fn of(&mut self, round: &Round) {
+        for SourceState { kind, name, problem, .. } in &round.sources {
+            let source = format!("{} {name}", kind.name());
+            let was_seen = self.0.insert(source.clone(), problem.is_none());
+            match problem {
+                Some(missing) if was_seen != Some(false) => {
+                    tracing::warn!(source, why = missing.reason, "observe: a source is not seen");
+                }
+                None if was_seen == Some(false) => {
+                    tracing::info!(source, "observe: the source is seen again");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_took_long_is_followed_by_a_pause_all_the_same() {
+        let seconds = Duration::from_secs;
+        for (took, left) in [(0, 10), (3, 7), (6, 5), (10, 5), (60, 5)] {
+            assert_eq!(pause(seconds(10), seconds(took)), seconds(left), "{took}");
+        }
+    }
+}

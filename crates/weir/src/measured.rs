@@ -1,0 +1,126 @@
+//! What a running Weir measures of its own parts for doctor: where the time of requests goes, what workers
+//! of jobs work off at which concurrency, and the queues of the job store.
+//!
+//! `GET measured` tells it to `weir doctor --weir`; the observer of `[observe]` reads it in the process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use tokio::time::MissedTickBehavior;
+use weir_advisor::observation::{Fact, Observation, OwnQueue, RequestPath, Throughput};
+use weir_base::clock::Clock;
+use weir_base::shutdown::Shutdown;
+use weir_jobs::handle::Handle;
+
+use self::goodput::OfJobs;
+use self::paths::OfRequests;
+use crate::workers_admin::Front;
+
+mod goodput;
+mod paths;
+
+/// How often is measured.
+const STEP: Duration = Duration::from_secs(10);
+
+/// All of it. What is not served here is not there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Parts {
+    /// Over the last five minutes.
+    pub(crate) requests: Option<Vec<RequestPath>>,
+    pub(crate) goodput: Option<Vec<Throughput>>,
+    pub(crate) own_queues: Option<Vec<OwnQueue>>,
+}
+
+impl Parts {
+    /// Into what else was seen. Nothing is asked for that is not served.
+    pub(crate) fn fill(self, observation: &mut Observation) {
+        let Self { requests, goodput, own_queues } = self;
+        observation.requests = requests.map_or(Fact::NotAsked, Fact::Known);
+        observation.own_queues = own_queues.map_or(Fact::NotAsked, Fact::Known);
+        let seen = std::mem::take(&mut observation.goodput);
+        // Sidekiq's comes from Redis.
+        let of_sidekiq = seen.known().cloned().unwrap_or_default();
+        let all: Vec<_> = of_sidekiq.into_iter().chain(goodput.unwrap_or_default()).collect();
+        observation.goodput = if all.is_empty() { seen } else { Fact::Known(all) };
+    }
+}
+
+/// Who measures. Cheap to clone; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    clock: Clock,
+    jobs: Option<Handle>,
+    /// None: no apps are served here.
+    front: Option<Front>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    requests: OfRequests,
+    jobs: OfJobs,
+}
+
+impl Measured {
+    pub(crate) fn new(clock: &Clock, jobs: Option<Handle>, front: Option<Front>) -> Self {
+        Self(Arc::new(Inner { clock: clock.clone(), jobs, front, kept: Mutex::default() }))
+    }
+
+    /// Measures until the end.
+    pub(crate) async fn run(self, shutdown: Shutdown) {
+        let mut steps = tokio::time::interval(STEP);
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.requested() => return,
+                _ = steps.tick() => {}
+            }
+            tokio::select! {
+                () = shutdown.requested() => return,
+                () = self.measure() => {}
+            }
+        }
+    }
+
+    async fn measure(&self) {
+        let Inner { clock, jobs, front, .. } = &*self.0;
+        if let Some(front) = front {
+            self.kept().requests.note(clock.now(), front.rows());
+        }
+        if let Some(jobs) = jobs {
+            // One that does not answer says so elsewhere.
+            let asked = tokio::join!(jobs.overview(), jobs.queues(), jobs.workers());
+            if let (Ok(overview), Ok(queues), Ok(workers)) = asked {
+                self.kept().jobs.note(clock.now(), overview, queues, workers);
+            }
+        }
+    }
+
+    /// As it is now.
+    pub(crate) fn parts(&self) -> Parts {
+        let kept = self.kept();
+        Parts {
+            requests: self.0.front.is_some().then(|| kept.requests.paths()),
+            goodput: self.0.jobs.is_some().then(|| kept.jobs.goodput()),
+            own_queues: self.0.jobs.is_some().then(|| kept.jobs.queues()),
+        }
+    }
+
+    /// Nobody waits while it is held.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The route.
+pub(crate) fn router(measured: Measured) -> Router {
+    let answer = async |State(measured): State<Measured>| Json(measured.parts());
+    Router::new().route("/measured", get(answer)).with_state(measured)
+}

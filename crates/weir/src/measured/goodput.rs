@@ -1,0 +1,135 @@
+//! What workers of jobs work off at which concurrency, and how Weir's own queues stand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::levels::{Levels, Window};
+use weir_advisor::observation::{OwnQueue, Throughput};
+use weir_base::clock::Timestamp;
+use weir_jobs::view::{Overview, Queue, Worker};
+
+/// What was seen of the job server.
+#[derive(Debug, Default)]
+pub(super) struct OfJobs {
+    levels: Levels,
+    before: Option<(Timestamp, Overview)>,
+    queues: Vec<OwnQueue>,
+}
+
+impl OfJobs {
+    pub(super) fn note(
+        &mut self,
+        at: Timestamp,
+        overview: Overview,
+        queues: Vec<Queue>,
+        workers: Vec<Worker>,
+    ) {
+        if let Some((from, before)) = &self.before
+            && let Some(window) = window(*from, before, at, &overview)
+        {
+            self.levels.note(window);
+        }
+        let fetchers = fetchers(&workers);
+        self.queues = queues.into_iter().map(|queue| own(queue, &fetchers)).collect();
+        self.before = Some((at, overview));
+    }
+
+    pub(super) fn goodput(&self) -> Vec<Throughput> {
+        let levels = self.levels.goodput();
+        let Some((_, overview)) = self.before.as_ref().filter(|_| !levels.is_empty()) else {
+            return Vec::new();
+        };
+        vec![Throughput {
+            of: "Weir's workers".to_owned(),
+            threads_now: u32::try_from(overview.working).unwrap_or(u32::MAX),
+            place: "the command lines of the workers ([workers.NAME])".to_owned(),
+            levels,
+        }]
+    }
+
+    pub(super) fn queues(&self) -> Vec<OwnQueue> {
+        self.queues.clone()
+    }
+}
+
+/// None: jobs did not wait all the time, or a restart has begun the counts anew.
+fn window(from: Timestamp, before: &Overview, at: Timestamp, now: &Overview) -> Option<Window> {
+    let waited = before.enqueued.min(now.enqueued) >= before.working.max(now.working).max(1);
+    let threads = u32::try_from(before.working.midpoint(now.working)).ok()?;
+    let jobs = now.processed_total.checked_sub(before.processed_total)?;
+    waited.then_some(Window { at, length: at.since(from), threads, jobs })
+}
+
+/// Workers that run, by the queues that they asked for last.
+fn fetchers(workers: &[Worker]) -> BTreeMap<&str, u32> {
+    let mut fetchers = BTreeMap::new();
+    let running = workers.iter().filter(|worker| worker.state == "running");
+    for queue in running.flat_map(|worker| &worker.queues) {
+        *fetchers.entry(queue.as_str()).or_default() += 1;
+    }
+    fetchers
+}
+
+fn own(queue: Queue, fetchers: &BTreeMap<&str, u32>) -> OwnQueue {
+    OwnQueue {
+        length: queue.depth,
+        latency: Duration::try_from_secs_f64(queue.latency_seconds).unwrap_or_default(),
+        is_paused: queue.paused,
+        fetchers: fetchers.get(queue.name.as_str()).copied().unwrap_or_default(),
+        arrivals_per_second: queue.pushed_per_second,
+        served_per_second: queue.processed_per_second,
+        name: queue.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overview(working: u64, enqueued: u64, processed_total: u64) -> Overview {
+        Overview { working, enqueued, processed_total, ..Overview::default() }
+    }
+
+    #[test]
+    fn goodput_is_measured_while_jobs_wait() {
+        let mut jobs = OfJobs::default();
+        let mut processed = 0;
+        for (step, threads) in [10, 10, 10, 10, 40, 40, 40, 40, 40].into_iter().enumerate() {
+            processed += if threads == 10 { 300 } else { 100 };
+            let at = Timestamp::from_millis(step as u64 * 10_000);
+            jobs.note(at, overview(threads, 5_000, processed), Vec::new(), Vec::new());
+        }
+        let throughput = jobs.goodput().remove(0);
+        assert_eq!(throughput.threads_now, 40);
+        let of = |threads| {
+            let mut levels = throughput.levels.iter();
+            levels.find(|level| level.threads == threads).map(|level| level.jobs_per_second)
+        };
+        assert_eq!((of(10), of(40)), (Some(30.0), Some(10.0)));
+    }
+
+    #[test]
+    fn windows_without_a_backlog_or_over_a_restart_tell_nothing() {
+        let at = |second: u64| Timestamp::from_millis(second * 1_000);
+        let window = |before: Overview, now: Overview| window(at(0), &before, at(10), &now);
+        assert!(window(overview(10, 50, 0), overview(10, 50, 9)).is_some());
+        assert_eq!(window(overview(10, 50, 0), overview(10, 9, 9)), None);
+        assert_eq!(window(overview(10, 50, 10), overview(10, 50, 9)), None);
+    }
+
+    #[test]
+    fn a_queue_knows_who_asks_for_it() {
+        let worker = |state: &str| Worker {
+            state: state.to_owned(),
+            queues: vec!["push".to_owned()],
+            ..Worker::default()
+        };
+        let queue = |name: &str| Queue { name: name.to_owned(), depth: 7, ..Queue::default() };
+        let mut jobs = OfJobs::default();
+        let workers = vec![worker("running"), worker("quiet")];
+        let queues = vec![queue("push"), queue("pull")];
+        jobs.note(Timestamp::from_millis(0), overview(0, 0, 0), queues, workers);
+        let fetchers: Vec<u32> = jobs.queues().iter().map(|queue| queue.fetchers).collect();
+        assert_eq!(fetchers, [1, 0]);
+    }
+}

@@ -1,0 +1,38 @@
+//! What is observed all the time (`[observe]`): the newest look, and what is said about it.
+//!
+//! One thread looks (`compose/observer.rs`), everybody else reads: metrics, the console, the admin API.
+//! Nobody waits for a source.
+
+pub(crate) mod json;
+pub(crate) mod metrics;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_advisor::advise;
+use weir_console::observed::{Looked, Watched};
+use weir_observe::Round;
+
+/// Where the newest look is left. Cheap to clone; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observed(Arc<Mutex<Option<Arc<Looked>>>>);
+
+impl Observed {
+    /// The newest look, with what is to be said about it. None: there was none yet.
+    pub(crate) fn latest(&self) -> Option<Arc<Looked>> {
+        // Held for a moment, for a pointer.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn publish(&self, round: Round) {
+        let Round { at, took, observation, sources } = round;
+        let advice = advise(&observation);
+        let looked = Looked { at, took, observation, advice, sources };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(looked));
+    }
+}
+
+impl Watched for Observed {
+    fn latest(&self) -> Option<Arc<Looked>> {
+        Self::latest(self)
+    }
+}

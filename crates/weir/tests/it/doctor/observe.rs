@@ -1,0 +1,171 @@
+//! `[observe]`: `weir up` beside a Sidekiq that knows nothing of it.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::postgres_server::PostgresServer;
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, push};
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir};
+
+/// Everything that a test waits for comes with a look; a source that fails is asked again soon.
+const PACE: &str = "interval = \"1s\"\npools = [\"web=2x5\"]\npushes = [\"default\", \"fasp\"]\n\
+                    [observe.limits]\nretry_max = \"2s\"\nlook_timeout = \"20s\"\n";
+
+fn settings(redis: u16, postgres: &str) -> String {
+    format!("[observe]\n{PACE}[[observe.redis]]\nurl = \"redis://127.0.0.1:{redis}/0\"\n{postgres}")
+}
+
+fn metrics(console: SocketAddr) -> String {
+    let (status, text) = get(console, "/metrics", "");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    text
+}
+
+/// The value of a series as it stands in the text: `queue_size{queue="push"}`.
+fn value(text: &str, series: &str) -> Option<f64> {
+    let name = format!("weir_observe_{series} ");
+    text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|value| value.parse().ok())
+}
+
+fn wait_for_value(console: SocketAddr, series: &str, wanted: f64) {
+    wait_until(&format!("{series} is {wanted}"), || {
+        value(&metrics(console), series) == Some(wanted)
+    });
+}
+
+fn doctor(weir: &Weir) -> Value {
+    let (status, text) = get(weir.console(), "/v1/doctor", "");
+    assert_eq!(status, "HTTP/1.1 200 OK", "{text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
+    let Some(redis) = RedisServer::start() else { return };
+    let Some(postgres) = PostgresServer::start(&["max_connections=40"]) else { return };
+    redis.run(&[&["CONFIG", "SET", "appendonly", "yes"]]);
+    let queues = ["-c", "3", "-q", "default", "-q", "mailer"];
+    let Some(_sidekiq) = Sidekiq::start(&redis, &queues) else { return };
+    push(&redis, "default", "Wait", 43, 5.0);
+    push(&redis, "mailers", "Wait", 7, 3_700.0);
+    let _web = postgres.client("postgres", "puma");
+    let url = postgres.url("postgres");
+    let database = format!("[observe.postgres]\nurl = \"{url}\"\n");
+    let weir = Site::new(&settings(redis.port, &database)).start();
+    let console = weir.console();
+
+    // Three threads have taken three of the 43.
+    wait_for_value(console, "threads_busy", 3.0);
+    wait_for_value(console, "queue_size{queue=\"default\"}", 40.0);
+    let text = metrics(console);
+    let shard = format!("redis=\"127.0.0.1:{}\"", redis.port);
+    for (series, wanted) in [
+        ("queue_size{queue=\"mailers\"}".to_owned(), 7.0),
+        ("queue_served_by{queue=\"mailers\"}".to_owned(), 0.0),
+        ("queue_served_by{queue=\"default\"}".to_owned(), 1.0),
+        ("processes{state=\"serving\"}".to_owned(), 1.0),
+        ("threads".to_owned(), 3.0),
+        ("connections{service=\"web\",state=\"idle\"}".to_owned(), 1.0),
+        ("connections_max".to_owned(), 40.0),
+        ("findings{severity=\"critical\"}".to_owned(), 1.0),
+        ("rule_findings{rule=\"unserved-queue\",severity=\"critical\"}".to_owned(), 1.0),
+        (format!("redis_persisting{{{shard}}}"), 1.0),
+        (format!("source_up{{source=\"redis\",name=\"127.0.0.1:{}\"}}", redis.port), 1.0),
+        ("left_out{limit=\"metrics_queues_max\"}".to_owned(), 0.0),
+    ] {
+        assert_eq!(value(&text, &series), Some(wanted), "{series}\n{text}");
+    }
+    let latency = value(&text, "queue_latency_seconds{queue=\"mailers\"}").expect("a latency");
+    assert!((3_700.0..3_800.0).contains(&latency), "{latency}");
+    assert!(value(&text, &format!("redis_memory_bytes{{{shard}}}")).expect("memory") > 100_000.0);
+    assert!(value(&text, &format!("redis_operations_total{{{shard}}}")).expect("commands") > 50.0);
+
+    let said = doctor(&weir);
+    let line = said["line"].as_str().expect("a line");
+    assert!(line.contains("did you mean \"mailers\"?"), "{line}");
+    assert_eq!(said["observation"]["jobs"]["known"]["queues"].as_array().map(Vec::len), Some(3));
+    assert_eq!(said["sources"].as_array().map(Vec::len), Some(2));
+    for page in ["/doctor", "/plan", "/postgres", "/redis"] {
+        let (status, text) = get(console, page, "");
+        assert_eq!(status, "HTTP/1.1 200 OK", "{page}: {text}");
+    }
+    let (_, overview) = get(console, "/", "");
+    assert!(overview.contains("queue mailers: 7 jobs wait"), "{overview}");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
+    let Some(redis) = RedisServer::start() else { return };
+    let Some(postgres) = PostgresServer::start(&[]) else { return };
+    push(&redis, "default", "Wait", 4, 5.0);
+    let port = redis.port;
+    let database = format!("[observe.postgres]\nurl = \"{}\"\n", postgres.url("postgres"));
+    let mut weir = Site::new(&settings(port, &database)).start();
+    let console = weir.console();
+    let up = format!("source_up{{source=\"redis\",name=\"127.0.0.1:{port}\"}}");
+    wait_for_value(console, "queue_size{queue=\"default\"}", 4.0);
+
+    drop(redis);
+    wait_for_value(console, &up, 0.0);
+    weir.wait_for_log("a source is not seen");
+    let text = metrics(console);
+    assert!(!text.contains("weir_observe_queue_size{"), "unknown is not zero:\n{text}");
+    let failures = up.replace("source_up", "source_failures_total");
+    assert!(value(&text, &failures).expect("a count") >= 1.0);
+    assert!(value(&text, "connections_max").is_some(), "the others are seen:\n{text}");
+    assert_eq!(value(&text, "findings{severity=\"unknown\"}"), Some(1.0), "{text}");
+    let said = doctor(&weir);
+    let findings = said["findings"].as_array().expect("findings");
+    let unseen = findings.iter().find(|finding| finding["rule"] == "unseen").expect("it is said");
+    assert_eq!(unseen["subject"], format!("Redis 127.0.0.1:{port}"));
+
+    let Some(_again) = RedisServer::start_at(port) else { return };
+    wait_for_value(console, &up, 1.0);
+    weir.wait_for_log("the source is seen again");
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_source_that_never_answers_holds_up_neither_the_others_nor_the_end() {
+    let Some(postgres) = PostgresServer::start(&[]) else { return };
+    // It takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let database = format!("[observe.postgres]\nurl = \"{}\"\n", postgres.url("postgres"));
+    let settings =
+        settings(port, &database).replace("look_timeout = \"20s\"", "look_timeout = \"1s\"");
+    let weir = Site::new(&settings).start();
+    let up = format!("source_up{{source=\"redis\",name=\"127.0.0.1:{port}\"}}");
+    wait_for_value(weir.console(), &up, 0.0);
+    assert!(value(&metrics(weir.console()), "connections_max").is_some());
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn where_nothing_is_observed_nothing_is_said() {
+    let weir = Weir::start();
+    let (status, text) = get(weir.console(), "/v1/doctor", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(text.contains("[observe]"), "{text}");
+    assert!(!metrics(weir.console()).contains("weir_observe_"));
+    assert!(get(weir.console(), "/doctor", "").0.contains("404"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn it_needs_no_job_server_of_weirs_own() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "default", "Wait", 4, 5.0);
+    let site = Site::new(&settings(redis.port, ""));
+    let weir = site.start_with(|command| {
+        command.args(["--only", "console"]);
+    });
+    wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
+    assert!(!weir.serves("jobs"));
+    assert!(weir.stop().success());
+}

@@ -1,0 +1,127 @@
+//! `weir doctor --weir`: what a running Weir measures of its own parts.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{code, json, run};
+use crate::faktory::Client;
+use crate::http::get;
+use crate::process::wait_until;
+use crate::weir::{Site, Weir, program};
+
+/// Answers after a third of a second and says that it took 20 ms: as one behind a queue of its own.
+const SLOW_APP: &str = r#"
+import http.server, os, socket, sys, time
+class App(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        time.sleep(0.3)
+        self.send_response(200)
+        self.send_header("X-Runtime", "0.020000")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def address_string(self):
+        return "unix"
+    def log_message(self, *arguments):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+    def get_request(self):
+        request, _ = self.socket.accept()
+        return request, ("unix", 0)
+Server(sys.argv[1], App).serve_forever()
+"#;
+
+fn socket(weir: &Weir) -> String {
+    format!("unix:{}", weir.data_dir().join("weir.sock").display())
+}
+
+#[test]
+fn where_the_time_goes_between_app_and_client_is_told() {
+    let site = Site::new(
+        "[[front.apps]]\nname = \"shop\"\nworkers = 1\nconcurrency = 8\n\
+         command = [\"python3\", \"app.py\", \"{socket}\"]\n[front]\nlisten = \"127.0.0.1:0\"\n",
+    );
+    std::fs::write(site.path().join("app.py"), SLOW_APP).expect("written");
+    let weir = site.start();
+    let (front, source) = (weir.front(), socket(&weir));
+    wait_until("the app serves", || get(front, "/", "").0 == "HTTP/1.1 200 OK");
+    let arguments = ["--weir", &source, "--window", "1ms"];
+    // Enough for a percentile, after Weir has measured what was before.
+    let mut advice = Value::Null;
+    wait_until("it is found", || {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = (0..8).map(|_| scope.spawn(|| get(front, "/", ""))).collect();
+            asked.into_iter().for_each(|asked| drop(asked.join().expect("an answer")));
+        });
+        advice = json(&arguments);
+        advice["findings"].as_array().is_some_and(|it| !it.is_empty())
+    });
+    let finding = &advice["findings"][0];
+    assert_eq!(
+        (finding["rule"].as_str(), finding["subject"].as_str()),
+        (Some("inside-outside"), Some("app shop"))
+    );
+    let evidence = finding["evidence"].as_str().expect("evidence");
+    assert!(
+        evidence.starts_with("the app says 2") || evidence.starts_with("the app says 1"),
+        "{evidence}"
+    );
+    assert!(evidence.contains("for a free worker") && evidence.contains("elsewhere"), "{evidence}");
+    let output = run(&arguments);
+    assert_eq!(code(&output), 1);
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_queue_of_weirs_own_that_nobody_asks_for_is_found() {
+    let weir = Site::new("").start();
+    let mut client = Client::connect(weir.jobs());
+    client.ask(r#"PUSH {"jid":"it-job-0001","jobtype":"Hello","args":[],"queue":"pull"}"#);
+    let seen = || json(&["--weir", &socket(&weir), "--window", "1ms"]);
+    wait_until("the queue is seen", || {
+        let queues = &seen()["observation"]["own_queues"]["known"];
+        queues.as_array().is_some_and(|it| it.iter().any(|queue| queue["name"] == "pull"))
+    });
+    let queue = &seen()["observation"]["own_queues"]["known"][0];
+    assert_eq!((queue["length"].as_u64(), queue["fetchers"].as_u64()), (Some(1), Some(0)));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_weir_that_is_away_or_refuses_is_unknown_with_what_is_missing() {
+    let missing = |output: &Output| {
+        assert_eq!(code(output), 2, "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let away = missing(&run(&["--weir", "http://127.0.0.1:1", "--window", "1ms"]));
+    assert!(away.contains("UNKNOWN  Weir http://127.0.0.1:1  [unseen]"), "{away}");
+    assert_eq!(away.matches("UNKNOWN").count(), 1, "said once: {away}");
+    for url in ["127.0.0.1:7420", "https://127.0.0.1:7420", "unix:"] {
+        let output = run(&["--weir", url]);
+        assert_eq!(code(&output), 2);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains("--weir"), "{error}");
+    }
+
+    let site = Site::new("");
+    std::fs::write(site.path().join("token"), "0123456789abcdef0123").expect("written");
+    site.write(
+        "[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\n\
+         listen = \"127.0.0.1:0\"\ntoken = { file = \"token\" }\npassword = { file = \"token\" }\n",
+    );
+    let weir = site.start();
+    let url = format!("http://{}", weir.console());
+    let refused = missing(&run(&["--weir", &url, "--window", "1ms"]));
+    assert!(refused.contains("Weir refused the token"), "{refused}");
+    assert!(refused.contains("--weir-token-env"), "{refused}");
+    let file = weir.site.path().join("token").display().to_string();
+    let mut command = program();
+    command.args(["doctor", "--weir", &url, "--weir-token-file", &file, "--window", "1ms"]);
+    let output = crate::process::output_of(&mut command);
+    assert_eq!((code(&output), String::from_utf8_lossy(&output.stdout).as_ref()), (0, ""));
+    assert!(weir.stop().success());
+}

@@ -1,0 +1,209 @@
+//! deploy/grafana, made from the metrics' definitions; and every metric that a dashboard or an alert
+//! rule names, against what there is.
+
+mod known;
+mod panels;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use weir_advisor::figures::metric::{Kind, METRICS, Metric, Unit};
+
+use self::panels::{PANELS, Panel};
+
+const DASHBOARD: &str = "deploy/grafana/weir-observe.json";
+const RULES: &str = "deploy/prometheus";
+/// Grafana's grid is 24 wide: two panels beside each other.
+const PANEL_WIDTH: usize = 12;
+const PANEL_HEIGHT: usize = 8;
+
+/// Whether the dashboard is what would be written, and every metric is one.
+pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut problems = unshown();
+    let text = fs::read_to_string(root.join(DASHBOARD)).unwrap_or_default();
+    if text != made() {
+        problems
+            .push(format!("{DASHBOARD} is out of date: cargo run -p xtask -- dashboards write"));
+    }
+    let known = known::Known::read(root)?;
+    let mut files = vec![root.join(DASHBOARD)];
+    files.extend(files_of(&root.join(RULES))?);
+    let mut used = 0;
+    for file in &files {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let names = known::names(&text);
+        used += names.len();
+        let unknown = names.into_iter().filter(|name| !known.has(name));
+        let shown = file.strip_prefix(root).unwrap_or(file).display();
+        problems.extend(unknown.map(|name| format!("{shown}: there is no metric {name}")));
+    }
+    if problems.is_empty() {
+        println!("dashboards: {} panels, {used} names of metrics, all there", PANELS.len());
+    }
+    Ok(problems)
+}
+
+/// Writes the dashboard anew.
+pub(crate) fn write(root: &Path) -> anyhow::Result<Vec<String>> {
+    fs::write(root.join(DASHBOARD), made()).context(DASHBOARD)?;
+    println!("dashboards: {DASHBOARD} written");
+    Ok(Vec::new())
+}
+
+fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut files: Vec<_> =
+        entries.map(|entry| entry.map(|it| it.path())).collect::<Result<_, _>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// A metric that no panel shows, or two do.
+fn unshown() -> Vec<String> {
+    let shown = |metric: &Metric| {
+        PANELS.iter().flat_map(|panel| panel.metrics).filter(|name| **name == metric.name).count()
+    };
+    let wrong = METRICS.iter().filter(|metric| shown(metric) != 1);
+    wrong
+        .map(|metric| format!("{DASHBOARD}: {} stands on {} panels", metric.name, shown(metric)))
+        .collect()
+}
+
+fn made() -> String {
+    let mut panels = Vec::new();
+    let (mut y, mut row, mut place) = (0, "", 0);
+    for panel in &PANELS {
+        if panel.row != row {
+            // A row that is half full leaves its other half free.
+            y += if place % 2 == 1 { PANEL_HEIGHT } else { 0 };
+            (row, place) = (panel.row, 0);
+            panels.push(row_of(panels.len(), row, y));
+            y += 1;
+        }
+        panels.push(panel_of(panels.len(), panel, (place % 2) * PANEL_WIDTH, y));
+        y += if place % 2 == 1 { PANEL_HEIGHT } else { 0 };
+        place += 1;
+    }
+    let dashboard = json!({
+        "uid": "weir-observe",
+        "title": "Weir: what is observed",
+        "description": "Sidekiq, its Redis and its Postgres, as a Weir with [observe] sees them. Made by cargo run -p xtask -- dashboards write.",
+        "tags": ["weir"],
+        "schemaVersion": 39,
+        "editable": true,
+        "refresh": "30s",
+        "time": { "from": "now-3h", "to": "now" },
+        "templating": { "list": [datasource(), instance()] },
+        "panels": panels,
+    });
+    let text = serde_json::to_string_pretty(&dashboard).unwrap_or_default();
+    format!("{text}\n")
+}
+
+fn datasource() -> Value {
+    json!({ "name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus" })
+}
+
+fn instance() -> Value {
+    json!({
+        "name": "instance",
+        "label": "Weir",
+        "type": "query",
+        "datasource": source(),
+        "query": "label_values(weir_observe_look_timestamp_seconds, instance)",
+        "refresh": 2,
+        "multi": true,
+        "includeAll": true,
+        "allValue": ".*",
+        "current": { "text": "All", "value": "$__all" },
+    })
+}
+
+fn source() -> Value {
+    json!({ "type": "prometheus", "uid": "${datasource}" })
+}
+
+fn row_of(id: usize, title: &str, y: usize) -> Value {
+    let place = json!({ "x": 0, "y": y, "w": 2 * PANEL_WIDTH, "h": 1 });
+    json!({ "id": id + 1, "type": "row", "title": title, "gridPos": place, "collapsed": false, "panels": [] })
+}
+
+fn panel_of(id: usize, panel: &Panel, x: usize, y: usize) -> Value {
+    let metrics: Vec<&Metric> = panel.metrics.iter().map(|name| metric(name)).collect();
+    let targets =
+        metrics.iter().enumerate().map(|(at, metric)| target(at, metric, metrics.len() > 1));
+    let words: Vec<&str> = metrics.iter().map(|metric| metric.help).collect();
+    json!({
+        "id": id + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": words.join(". "),
+        "datasource": source(),
+        "gridPos": { "x": x, "y": y, "w": PANEL_WIDTH, "h": PANEL_HEIGHT },
+        "fieldConfig": { "defaults": { "unit": unit(metrics[0]), "min": 0 }, "overrides": [] },
+        "options": { "legend": { "displayMode": "table", "placement": "right", "calcs": ["lastNotNull", "max"] } },
+        "targets": targets.collect::<Vec<_>>(),
+    })
+}
+
+fn metric(name: &str) -> &'static Metric {
+    let found = METRICS.iter().find(|metric| metric.name == name);
+    found.unwrap_or_else(|| panic!("a panel names {name}, which is no metric"))
+}
+
+fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
+    let series = format!("{}{{instance=~\"$instance\"}}", metric.series());
+    let expression = match metric.kind {
+        Kind::Gauge => series,
+        Kind::Counter => format!("rate({series}[$__rate_interval])"),
+    };
+    let labels: Vec<String> =
+        metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect();
+    let own = metric.name.replace('_', " ");
+    let legend = match (labels.is_empty(), has_others) {
+        (true, _) => own,
+        (false, true) => format!("{own} {}", labels.join(" ")),
+        (false, false) => labels.join(" "),
+    };
+    let letter = char::from(b'A' + u8::try_from(at).unwrap_or_default());
+    json!({ "refId": letter.to_string(), "expr": expression, "legendFormat": legend, "datasource": source() })
+}
+
+/// As Grafana names units.
+fn unit(metric: &Metric) -> &'static str {
+    match (metric.kind, metric.unit) {
+        (Kind::Counter, _) | (Kind::Gauge, Unit::PerSecond) => "cps",
+        (_, Unit::Seconds) => "s",
+        (_, Unit::Bytes) => "bytes",
+        (_, Unit::Share) => "percentunit",
+        (_, Unit::Count | Unit::Yes) => "short",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_on_one_panel() {
+        assert_eq!(unshown(), [] as [String; 0]);
+    }
+
+    #[test]
+    fn counters_are_shown_as_rates_and_panels_do_not_overlap() {
+        let dashboard: Value = serde_json::from_str(&made()).expect("JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let mut places = std::collections::BTreeSet::new();
+        for panel in panels {
+            let place = &panel["gridPos"];
+            assert!(places.insert((place["y"].as_u64(), place["x"].as_u64())), "{panel}");
+        }
+        let text = made();
+        assert!(
+            text.contains("rate(weir_observe_jobs_processed_total{instance=~\\\"$instance\\\"}[")
+        );
+        assert!(!text.contains("rate(weir_observe_queue_size"));
+    }
+}

@@ -1,0 +1,57 @@
+//! What stands where.
+
+/// A chart.
+pub(super) struct Panel {
+    pub(super) row: &'static str,
+    pub(super) title: &'static str,
+    /// Of one unit.
+    pub(super) metrics: &'static [&'static str],
+}
+
+const fn panel(row: &'static str, title: &'static str, metrics: &'static [&'static str]) -> Panel {
+    Panel { row, title, metrics }
+}
+
+const DOCTOR: &str = "Doctor";
+const QUEUES: &str = "Queues";
+const PROCESSES: &str = "Sidekiq's processes";
+const POSTGRES: &str = "Postgres";
+const REDIS: &str = "Redis";
+const MACHINE: &str = "The machine";
+const OBSERVER: &str = "The looks themselves";
+
+pub(super) static PANELS: [Panel; 33] = [
+    panel(DOCTOR, "Findings by severity", &["findings"]),
+    panel(DOCTOR, "Findings by rule", &["rule_findings"]),
+    panel(QUEUES, "Time until all is worked off", &["drain_seconds"]),
+    panel(QUEUES, "Time until a queue is empty", &["queue_drain_seconds"]),
+    panel(QUEUES, "Jobs that wait", &["queue_size"]),
+    panel(QUEUES, "How long the oldest has waited", &["queue_latency_seconds"]),
+    panel(QUEUES, "Jobs that come", &["queue_arriving_per_second"]),
+    panel(QUEUES, "Jobs that are worked off", &["queue_served_per_second"]),
+    panel(QUEUES, "Jobs in hand", &["queue_in_hand"]),
+    panel(QUEUES, "Processes that serve a queue", &["queue_served_by"]),
+    panel(QUEUES, "Scheduled, retries, dead", &["set_size", "set_overdue"]),
+    panel(QUEUES, "Jobs finished and failed", &["jobs_processed", "jobs_failed"]),
+    panel(PROCESSES, "Threads, and those that are busy", &["threads", "threads_busy"]),
+    panel(PROCESSES, "Processes", &["processes"]),
+    panel(POSTGRES, "Connections by service and state", &["connections"]),
+    panel(POSTGRES, "Ceiling of connections", &["connections_max", "connections_reserved"]),
+    panel(POSTGRES, "How long in one state", &["connection_state_seconds"]),
+    panel(POSTGRES, "Blocks found in shared buffers", &["cache_hit_ratio"]),
+    panel(POSTGRES, "What busy sessions wait for", &["session_waits", "lock_waits"]),
+    panel(POSTGRES, "Longest wait for a lock", &["lock_wait_seconds"]),
+    panel(REDIS, "Memory", &["redis_memory_bytes", "redis_memory_max_bytes"]),
+    panel(REDIS, "Commands", &["redis_operations", "redis_evicted_keys"]),
+    panel(REDIS, "How long a command takes", &["redis_operation_seconds"]),
+    panel(REDIS, "How long the last fork took", &["redis_fork_seconds"]),
+    panel(REDIS, "Connections", &["redis_clients"]),
+    panel(REDIS, "Snapshots and files are fine", &["redis_persisting"]),
+    panel(MACHINE, "Cores", &["machine_cores", "machine_cores_idle"]),
+    panel(MACHINE, "Memory of it", &["machine_memory_bytes", "machine_memory_available_bytes"]),
+    panel(OBSERVER, "Sources that are seen", &["source_up", "left_out"]),
+    panel(OBSERVER, "Looks, and those that failed", &["source_looks", "source_failures"]),
+    panel(OBSERVER, "Commands and questions", &["source_questions"]),
+    panel(OBSERVER, "How long a look takes", &["source_look_seconds", "look_seconds"]),
+    panel(OBSERVER, "When the last look ended", &["look_timestamp_seconds"]),
+];
