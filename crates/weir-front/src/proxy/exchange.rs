@@ -20,6 +20,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
+use weir_base::clock::Timestamp;
 use weir_net::server::Body;
 
 use super::deadlines::Deadlines;
@@ -105,31 +106,37 @@ impl Proxy {
                     None => continue,
                 },
             };
-            if let Some((answer, exchange, slot)) =
-                self.ask(&mut prepared, slot, connection).await?
-            {
-                let answered = app.now();
-                let service = answered.since(prepared.since);
-                app.metrics.answered(answer.status, service);
-                let outside = answered.since(arrived);
-                app.metrics.compared(outside, inside::said(&answer.headers));
-                let timing = self.timing(&slot, prepared.since.since(arrived), service);
-                let mut response = self.pass_on(answer, exchange, slot);
-                if let Some(gzip) =
-                    app.limits.gzip.filter(|_| prepared.parts.method != Method::HEAD)
-                {
-                    let is_accepted = gzip::is_accepted(&prepared.parts.headers);
-                    response = gzip::apply(&gzip, is_accepted, response);
-                }
-                if let Some(timing) = timing {
-                    response.extensions_mut().insert(timing);
-                }
-                return Ok(response);
+            if let Some(answered) = self.ask(&mut prepared, slot, connection).await? {
+                return Ok(self.respond(&prepared, arrived, answered));
             }
             // The others may have ended with that one.
             may_reuse = false;
         }
         Err(Failed::Unreachable)
+    }
+
+    /// Counts a worker's answer, and passes it on. `arrived`: when the request did.
+    fn respond(
+        &self,
+        prepared: &Prepared,
+        arrived: Timestamp,
+        (answer, exchange, slot): (Answer, Exchange, Slot),
+    ) -> Response<Body> {
+        let Prepared { app, parts, since, .. } = prepared;
+        let now = app.now();
+        let service = now.since(*since);
+        app.metrics.answered(answer.status, service);
+        app.metrics.compared(now.since(arrived), inside::said(&answer.headers));
+        let timing = self.timing(&slot, since.since(arrived), service);
+        let mut response = self.pass_on(answer, exchange, slot);
+        if let Some(gzip) = app.limits.gzip.filter(|_| parts.method != Method::HEAD) {
+            let is_accepted = gzip::is_accepted(&parts.headers);
+            response = gzip::apply(&gzip, is_accepted, response);
+        }
+        if let Some(timing) = timing {
+            response.extensions_mut().insert(timing);
+        }
+        response
     }
 
     /// For the access log, if there is one.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hyper::HeaderMap;
+use hyper::header::{HeaderMap, HeaderName};
 
-const NAME: &str = "x-runtime";
+const NAME: HeaderName = HeaderName::from_static("x-runtime");
 
 pub(super) fn said(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get(NAME)?.to_str().ok()?.parse().ok()?;
@@ -17,12 +17,8 @@ mod tests {
 
     #[test]
     fn seconds_are_read_and_nothing_else_is() {
-        let of = |value: &str| {
-            said(&HeaderMap::from_iter([(
-                NAME.parse().expect("a name"),
-                value.parse().expect("a value"),
-            )]))
-        };
+        let of =
+            |value: &str| said(&HeaderMap::from_iter([(NAME, value.parse().expect("a value"))]));
         assert_eq!(of("0.020000"), Some(Duration::from_millis(20)));
         for value in ["", "-1", "NaN", "inf", "20ms", "1e300"] {
             assert_eq!(of(value), None, "{value}");
