@@ -64,8 +64,9 @@ fn after_an_upgrade_join_idle_still_selects_and_repairs_and_starts_workers() {
     until(|| get(weir.console(), "/metrics", "").1.contains(repaired));
     turns(&weir);
     // The present parent closes the door of one that dies, and opens that of its successor.
-    kill(*pids(&weir).first().expect("a worker"));
-    until(|| states(&weir) == vec!["serving"; 3]);
+    let killed = *pids(&weir).first().expect("a worker");
+    kill(killed);
+    until(|| states(&weir) == vec!["serving"; 3] && !pids(&weir).contains(&killed));
     turns(&weir);
     // One that is to end gets nothing more, one that was added helps where all are busy.
     write(&weir.site, 4, "keeps", "selection = \"join-idle\"\nclaim_timeout = \"50ms\"\n");
