@@ -59,31 +59,32 @@ pub(crate) struct Front {
 pub(crate) struct Groups {
     /// The names of those that work off jobs.
     of_jobs: BTreeSet<String>,
-    /// The signals at which they say what they are doing: most servers die of any other.
-    dump_signals: BTreeMap<String, String>,
+    /// Those with a signal at which they say what they are doing.
+    with_dump: BTreeSet<String>,
 }
 
 impl Groups {
     pub(crate) fn of(settings: &Settings) -> Self {
         let apps = settings.front.apps.iter().filter_map(|app| {
-            let signal = app.processes.as_ref()?.launch.dump_signal.clone()?;
-            Some((app.settings.name.clone(), signal))
+            let launch = &app.processes.as_ref()?.launch;
+            launch.dump_signal.is_some().then(|| app.settings.name.clone())
         });
         let of_jobs = settings.workers.iter();
-        let of_jobs =
-            of_jobs.filter_map(|(name, own)| Some((name.clone(), own.launch.dump_signal.clone()?)));
+        let of_jobs = of_jobs.filter(|(_, own)| own.launch.dump_signal.is_some());
+        let of_jobs = of_jobs.map(|(name, _)| name.clone());
         Self {
             of_jobs: settings.workers.keys().cloned().collect(),
-            dump_signals: apps.chain(of_jobs).collect(),
+            with_dump: apps.chain(of_jobs).collect(),
         }
     }
 
-    fn dump_signal(&self, group: &str) -> Result<String, Problem> {
-        self.dump_signals.get(group).cloned().ok_or_else(|| {
-            let error = format!("{group} has no dump_signal");
-            let hint = "set it, or name a signal; most servers die of one that they don't know";
-            Problem::new(StatusCode::CONFLICT, error, hint)
-        })
+    fn check_dump(&self, group: &str) -> Result<(), Problem> {
+        if self.with_dump.contains(group) {
+            return Ok(());
+        }
+        let error = format!("{group} has no dump_signal");
+        let hint = "set it, or name a signal; most servers die of one that they don't know";
+        Err(Problem::new(StatusCode::CONFLICT, error, hint))
     }
 }
 
@@ -316,7 +317,7 @@ impl Front {
 
     /// Whether there is such a signal.
     pub(crate) fn can_dump(&self, group: &str) -> bool {
-        self.groups.dump_signals.contains_key(group)
+        self.groups.with_dump.contains(group)
     }
 
     pub(crate) async fn follow(&self, order: Order) -> Result<(), Problem> {
@@ -348,9 +349,13 @@ impl Front {
             Order::Restart { app: group, worker: Some(slot) } => Command::Restart { group, slot },
             Order::Scale { app: group, processes } => Command::Scale { group, processes },
             Order::Signal { app, worker, signal } => {
-                let signal = signal.map_or_else(|| self.groups.dump_signal(&app), Ok)?;
                 let generation = self.generation(&app, worker)?;
-                Command::Signal { generation, signal }
+                if let Some(signal) = signal {
+                    Command::Signal { generation, signal }
+                } else {
+                    self.groups.check_dump(&app)?;
+                    Command::Dump { generation }
+                }
             }
         };
         self.ask(command).await

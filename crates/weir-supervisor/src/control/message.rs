@@ -36,6 +36,8 @@ pub enum Command {
     Scale { group: String, processes: u32 },
     /// Sends a signal, by its name.
     Signal { generation: u64, signal: String },
+    /// Asks a worker for a dump, by the signal that its command was started with.
+    Dump { generation: u64 },
     /// Asks a worker for a dump, if its group has a dump signal, kills it and starts anew.
     Evict { generation: u64, reason: String },
     /// Nothing of this group is started any more; what runs goes on.

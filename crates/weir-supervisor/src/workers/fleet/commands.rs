@@ -75,6 +75,7 @@ impl Fleet {
                 Ok(())
             }
             Command::Signal { generation, signal } => self.send_signal(generation, &signal),
+            Command::Dump { generation } => self.dump(generation),
             Command::Evict { generation, reason } => self.evict(generation, reason, now),
             Command::Pause { group } => {
                 let group = self.find(&group)?;
@@ -132,6 +133,15 @@ impl Fleet {
         self.find_generation(generation)?;
         let signal: WorkerSignal = signal.parse().map_err(|error| format!("{error}"))?;
         self.signal(generation, signal.0);
+        Ok(())
+    }
+
+    fn dump(&mut self, generation: u64) -> Result<(), Refusal> {
+        self.find_generation(generation)?;
+        let process = self.processes.get(&generation);
+        let signal = process.and_then(|process| process.dump_signal);
+        let none = "it was started when there was no dump_signal; replace it, or name a signal";
+        self.signal(generation, signal.ok_or(none)?.0);
         Ok(())
     }
 

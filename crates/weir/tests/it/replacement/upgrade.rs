@@ -203,20 +203,21 @@ fn an_app_that_was_taken_out_and_put_back_has_its_workers_again() {
     assert!(weir.stop().success());
 }
 
-/// Says by which signal it is asked to end.
+/// Says what signals it is sent.
 const SLEEPER: &str = "trap 'echo INT >> told; exit 0' INT; trap 'echo QUIT >> told; exit 0' QUIT; \
-                       trap 'echo TERM >> told; exit 0' TERM; echo at work; \
+                       trap 'echo TERM >> told; exit 0' TERM; trap 'echo USR1 >> told' USR1; \
+                       trap 'echo USR2 >> told' USR2; echo at work; \
                        while :; do sleep 0.01; done";
 
 #[test]
-fn a_worker_is_asked_to_end_by_the_signal_of_the_command_that_it_runs() {
+fn a_worker_is_sent_the_signals_of_the_command_that_it_runs() {
     let weir = start();
     let folder = weir.site.path().display().to_string();
     let told = || fs::read_to_string(weir.site.path().join("told")).unwrap_or_default();
-    let group = |signal: &str| {
+    let group = |(stop, dump)| {
         format!(
             "[workers.sleeper]\nready_line = \"at work\"\nfolder = \"{folder}\"\n\
-             stop_signal = \"{signal}\"\ncommand = [\"sh\", \"-c\", \"{SLEEPER}\"]\n"
+             stop_signal = \"{stop}\"\ndump_signal = \"{dump}\"\ncommand = [\"sh\", \"-c\", \"{SLEEPER}\"]\n"
         )
     };
     let upgrade = |more: &str| {
@@ -229,15 +230,18 @@ fn a_worker_is_asked_to_end_by_the_signal_of_the_command_that_it_runs() {
         let listed = weir.site.ok(&["workers", "list", "--json", "--data-dir", "data"]);
         listed.contains("\"state\": \"running\"")
     };
-    upgrade(&group("INT"));
+    upgrade(&group(("INT", "USR1")));
     wait_until("it runs", runs);
-    upgrade(&group("QUIT"));
+    upgrade(&group(("QUIT", "USR2")));
+    weir.site.ok(&["workers", "dump", "sleeper", "0", "--data-dir", "data"]);
+    wait_until("it was sent something", || !told().is_empty());
+    assert_eq!(told(), "USR1\n");
     weir.site.ok(&["workers", "restart", "sleeper", "--data-dir", "data"]);
-    wait_until("the first has ended", || !told().is_empty());
-    assert_eq!(told(), "INT\n");
+    wait_until("the first has ended", || told().len() > "USR1\n".len());
+    assert_eq!(told(), "USR1\nINT\n");
     // Without the group nothing says any more by which signal.
     upgrade("");
-    wait_until("the second has ended", || told().len() > "INT\n".len());
-    assert_eq!(told(), "INT\nQUIT\n");
+    wait_until("the second has ended", || told().len() > "USR1\nINT\n".len());
+    assert_eq!(told(), "USR1\nINT\nQUIT\n");
     assert!(weir.stop().success());
 }
