@@ -105,15 +105,16 @@ fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
 
 /// Whether `If-None-Match` names the tag. Old clients leave out its quotes.
 fn is_known(request: &HeaderMap, etag: &str) -> bool {
-    let bare = |tag: &str| {
-        let tag = tag.trim_ascii();
-        tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"').to_owned()
-    };
-    let etag = bare(etag);
     let lists = request.get_all(header::IF_NONE_MATCH).into_iter();
     let mut tags =
         lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(bare);
-    tags.any(|tag| tag == "*" || tag == etag)
+    tags.any(|tag| tag == "*" || tag == bare(etag))
+}
+
+/// A tag without what may be left out.
+fn bare(tag: &str) -> &str {
+    let tag = tag.trim_ascii();
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
 /// The answer with bytes that are at hand.

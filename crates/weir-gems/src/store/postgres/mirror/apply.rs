@@ -51,9 +51,10 @@ pub(super) async fn apply(
     let mut stored = changed::stored(transaction, &taken).await?;
     applied.clashing = clashes::leave_out(transaction, &mut taken, &stored).await?;
     let mut changing = Vec::new();
-    for Taken { gem, name, wanted, .. } in taken {
+    for Taken { gem, name, wanted, origin } in taken {
         let changes = Changes::between(&stored.remove(&gem.id).unwrap_or_default(), wanted, now);
-        if !changes.is_empty() {
+        // A new gem has an info even when none of its releases is taken.
+        if !changes.is_empty() || origin.is_none() {
             applied.count(&changes);
             changing.push(Changing { gem, name, changes });
         }

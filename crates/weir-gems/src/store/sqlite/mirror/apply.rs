@@ -112,20 +112,25 @@ impl<'a> Work<'a> {
                 .prepare_cached("INSERT OR REPLACE INTO origins VALUES (?1, ?2)")?
                 .execute([gem.id, upstream])?;
         }
-        self.releases(gem, &noted.name, releases)?;
+        let stored = known.map(|gem| stored(self.connection, gem.id)).transpose()?;
+        self.releases(gem, &noted.name, stored, releases)?;
         self.settle(upstream, &noted, None)
     }
 
+    /// `stored` is None of a gem that is new: it has an info even when none of its releases is
+    /// taken.
     fn releases(
         &mut self,
         gem: rows::Gem,
         name: &GemName,
+        stored: Option<Vec<StoredRelease>>,
         wanted: Vec<Release>,
     ) -> Result<(), StoreError> {
-        let stored = stored(self.connection, gem.id)?;
+        let is_new = stored.is_none();
+        let stored = stored.unwrap_or_default();
         let wanted = self.without_clashes(name, &stored, wanted)?;
         let changes = Changes::between(&stored, wanted, self.now);
-        if changes.is_empty() {
+        if changes.is_empty() && !is_new {
             return Ok(());
         }
         self.done.count(&changes);

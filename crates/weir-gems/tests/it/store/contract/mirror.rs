@@ -207,6 +207,12 @@ pub(crate) async fn of_new_releases_the_first_has_the_file(store: impl MirrorSto
     let applied = store.apply("one", again, NOW).await.unwrap();
     assert_eq!((applied.added, applied.yanked, applied.clashing), (0, 0, 1));
     assert_consistent(&store).await;
+    // One of which nothing can be taken is still a gem of the upstream.
+    let gems = vec![gem("b-1.0", 1, &["1.0"]), gem("b", 1, &["1.0-1.0"])];
+    let applied = store.apply("one", gems, NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.added, applied.clashing), (2, 1, 1));
+    assert_eq!(&store.info("b").await.unwrap().unwrap().content[..], b"---\n");
+    assert_consistent(&store).await;
 }
 
 /// More than any store's page of anything that is small in tests.
