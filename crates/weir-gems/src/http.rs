@@ -37,6 +37,7 @@ use self::failure::Failure;
 pub use self::route::Endpoint;
 use self::route::Route;
 use self::specs::SpecLists;
+use crate::downloads::Downloads;
 use crate::files::Files;
 use crate::metrics::GemsMetrics;
 use crate::mirror::MirrorDoor;
@@ -70,6 +71,7 @@ pub struct Gems<S> {
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
     /// For operators.
     dependents: DependentsIndex,
+    downloads: Downloads,
 }
 
 impl<S> fmt::Debug for Gems<S> {
@@ -104,6 +106,7 @@ impl<S: Store> Gems<S> {
             specs: SpecLists::default(),
             mirror: OnceLock::new(),
             dependents: DependentsIndex::default(),
+            downloads: Downloads::default(),
         })
     }
 
@@ -131,6 +134,10 @@ impl<S: Store> Gems<S> {
     /// are taken. Once; false: there is one already.
     pub fn attach_mirror(&self, mirror: Arc<dyn MirrorDoor>) -> bool {
         self.mirror.set(mirror).is_ok()
+    }
+
+    pub(crate) fn downloads(&self) -> &Downloads {
+        &self.downloads
     }
 
     pub(crate) fn dependents_index(&self) -> &DependentsIndex {

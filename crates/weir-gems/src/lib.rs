@@ -7,11 +7,13 @@
 //! - [`store`]: what is kept, and how it changes; [`import_file`]: many releases from elsewhere;
 //! - [`webhooks`]: servers elsewhere are told of pushes and yanks;
 //! - [`mirror`]: gems of other indexes;
-//! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files;
+//! - `http`: requests, from [`Gems::answer`] on; `files`: the folder of `.gem` files; `downloads`:
+//!   how often they were asked for;
 //! - [`keys`], [`settings`], `metrics`;
 //! - for operators: [`view`], what they may see; [`operations`], what they can do.
 
 pub mod dependency_api;
+mod downloads;
 mod files;
 mod http;
 pub mod import_file;

@@ -47,10 +47,11 @@ pub(crate) enum Limit {
     GemBytesMax,
     /// Any limit that a package's contents run into.
     Package,
+    DownloadsWaitingMax,
 }
 
 impl Limit {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::DependencyNamesMax,
         Self::DependencyAnswerBytesMax,
         Self::PushesMax,
@@ -58,6 +59,7 @@ impl Limit {
         Self::FormBytesMax,
         Self::GemBytesMax,
         Self::Package,
+        Self::DownloadsWaitingMax,
     ];
 
     const fn name(self) -> &'static str {
@@ -69,6 +71,7 @@ impl Limit {
             Self::FormBytesMax => "form_bytes_max",
             Self::GemBytesMax => "gem_bytes_max",
             Self::Package => "package",
+            Self::DownloadsWaitingMax => "downloads_waiting_max",
         }
     }
 }
@@ -93,7 +96,7 @@ const fn status_index(status: StatusCode) -> usize {
 pub struct GemsMetrics {
     endpoints: [EndpointMetrics; Endpoint::COUNT],
     dependency_names: Histogram,
-    limits: [Counter; 7],
+    limits: [Counter; 8],
 }
 
 #[derive(Clone, Debug)]

@@ -81,13 +81,17 @@ impl<S: Store> Gems<S> {
         let Some(info) = self.store().info(name).await? else { return Ok(None) };
         let text = String::from_utf8_lossy(&info.content);
         let lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
+        let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
+        let full_names: Vec<_> = lines.iter().rev().map(full_name).collect();
+        let counts = self.store().downloads(&full_names).await?;
         let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-        for line in lines.iter().rev().take(releases_max) {
-            let file = self.store().file(&format!("{name}-{}", line.identity)).await?;
-            releases.push(ReleaseView { bytes: file.map(|file| file.bytes), ..line.view() });
+        let newest = lines.iter().rev().zip(&full_names).zip(&counts).take(releases_max);
+        for ((line, full_name), downloads) in newest {
+            let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
+            releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });
         }
-        let releases_total = lines.len();
-        let view = || GemView { name: name.to_owned(), releases, releases_total };
+        let (releases_total, downloads) = (lines.len(), counts.iter().sum());
+        let view = || GemView { name: name.to_owned(), releases, releases_total, downloads };
         Ok((releases_total > 0).then(view))
     }
 
@@ -107,6 +111,22 @@ impl<S: Store> Gems<S> {
     /// The store's.
     pub async fn latest(&self, changes_max: usize) -> Result<Vec<ChangeView>, StoreError> {
         Ok(latest::changes(&self.store().text(TextKind::Versions).await?, changes_max))
+    }
+
+    /// Keeps what was downloaded since the last time. What can't be kept now waits for the next time.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn keep_downloads(&self) -> Result<(), StoreError> {
+        let counts = self.downloads().take();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let kept = self.store().add_downloads(counts.clone()).await;
+        if kept.is_err() {
+            self.downloads().put_back(counts);
+        }
+        kept
     }
 
     /// Takes a release out of all lists, for good.

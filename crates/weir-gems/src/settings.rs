@@ -6,7 +6,7 @@ use crate::import_file::ImportLimits;
 use crate::package::PackageLimits;
 
 /// How gems are served. Replaced as a whole when the settings are reloaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GemsSettings {
     /// What every path begins with: `/gems-index`. Empty: nothing, it has an address of its own.
     pub mount: String,
@@ -15,6 +15,8 @@ pub struct GemsSettings {
     pub files_url: Option<String>,
     /// Whether `/gems/NAME` is a page for people.
     pub public_pages: bool,
+    /// How often counts of downloads are kept. A crash loses those since the last time.
+    pub downloads_interval: Duration,
     pub limits: GemsLimits,
 }
 
@@ -31,8 +33,22 @@ pub struct GemsLimits {
     pub body_timeout: Duration,
     /// Bytes of a body that is no gem: 413.
     pub form_bytes_max: usize,
+    /// Releases whose downloads are counted in memory, until they are kept; others are not counted.
+    pub downloads_waiting_max: usize,
     pub package: PackageLimits,
     pub import: ImportLimits,
+}
+
+impl Default for GemsSettings {
+    fn default() -> Self {
+        Self {
+            mount: String::new(),
+            files_url: None,
+            public_pages: false,
+            downloads_interval: Duration::from_secs(10),
+            limits: GemsLimits::default(),
+        }
+    }
 }
 
 impl Default for GemsLimits {
@@ -45,6 +61,8 @@ impl Default for GemsLimits {
             pushes_max: 8,
             body_timeout: Duration::from_secs(30),
             form_bytes_max: 1 << 20,
+            // Some 10 MB.
+            downloads_waiting_max: 100_000,
             package: PackageLimits::default(),
             import: ImportLimits::default(),
         }

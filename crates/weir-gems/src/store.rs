@@ -199,6 +199,18 @@ pub trait Store: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<Report, StoreError>> + Send;
 
+    /// Adds to how often files were downloaded, by full name; each comes once.
+    fn add_downloads(
+        &self,
+        counts: Vec<(String, u64)>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// How often the files of these full names were downloaded, in their order.
+    fn downloads(
+        &self,
+        full_names: &[String],
+    ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send;
+
     /// Keeps a key.
     fn add_key(&self, key: NewKey) -> impl Future<Output = Result<Key, StoreError>> + Send;
 

@@ -40,6 +40,8 @@ pub struct GemView {
     /// Not all, if there are more than were asked for.
     pub releases: Vec<ReleaseView>,
     pub releases_total: usize,
+    /// Downloads of all of them, here.
+    pub downloads: u64,
 }
 
 /// A release that is not yanked.
@@ -56,6 +58,8 @@ pub struct ReleaseView {
     pub rubygems: Option<String>,
     /// Length of its file; None: it was imported, and its file is elsewhere.
     pub bytes: Option<u64>,
+    /// How often its file was downloaded here.
+    pub downloads: u64,
 }
 
 /// What a release needs.

@@ -6,13 +6,14 @@ use std::io;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{self, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use weir_net::server::Body;
 
 use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
+use crate::metrics::Limit;
 use crate::store::{Store, StoreError, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
@@ -28,7 +29,15 @@ impl<S: Store> Gems<S> {
         };
         let file = self.open(full_name, stored).await?;
         let described = described(&stored);
-        Ok(described.answer(&call.request.headers, |range| body::of_file(file, range)))
+        let answer = described.answer(&call.request.headers, |range| body::of_file(file, range));
+        // Parts are of who has some of it already.
+        if call.request.method == Method::GET && answer.status() == StatusCode::OK {
+            let waiting_max = call.settings.limits.downloads_waiting_max;
+            if !self.downloads.count(full_name, waiting_max) {
+                self.metrics.limit_hit(Limit::DownloadsWaitingMax);
+            }
+        }
+        Ok(answer)
     }
 
     /// What is here, or an upstream has.

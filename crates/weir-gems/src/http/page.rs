@@ -124,8 +124,14 @@ mod tests {
             ruby: Some(">= 2.7".to_owned()),
             rubygems: None,
             bytes: None,
+            downloads: 0,
         };
-        let gem = GemView { name: "a&b".to_owned(), releases: vec![release], releases_total: 2 };
+        let gem = GemView {
+            name: "a&b".to_owned(),
+            releases: vec![release],
+            releases_total: 2,
+            downloads: 7,
+        };
         let page = write(&gem);
         for text in [
             "<h1>a&amp;b</h1>",

@@ -29,6 +29,7 @@ impl<'a> ReleaseLine<'a> {
             ruby: self.requirement("ruby"),
             rubygems: self.requirement("rubygems"),
             bytes: None,
+            downloads: 0,
         }
     }
 

@@ -86,6 +86,14 @@ impl Store for EitherStore {
         ask!(self, verify, repair, now)
     }
 
+    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
+        ask!(self, add_downloads, counts)
+    }
+
+    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
+        ask!(self, downloads, full_names)
+    }
+
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {
         ask!(self, add_key, key)
     }

@@ -12,6 +12,7 @@
 mod analyze;
 mod columns;
 mod connect;
+mod downloads;
 mod failure;
 mod import;
 mod index;
@@ -257,6 +258,14 @@ impl Store for PostgresStore {
 
     async fn verify(&self, repair: Repair, now: Timestamp) -> Result<Report, StoreError> {
         verify::verify(&self.0, repair, now).await
+    }
+
+    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(downloads::add(it, counts))).await
+    }
+
+    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
+        ask!(self, downloads::of, full_names)
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {

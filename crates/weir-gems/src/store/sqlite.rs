@@ -6,6 +6,7 @@
 //! a snapshot of a text is compared with the file at each use.
 
 mod connections;
+mod downloads;
 mod import;
 mod index;
 mod key_rows;
@@ -229,6 +230,14 @@ impl Store for SqliteStore {
             Repair::Fix => inner.write(|transaction| verify::fix(transaction, now)),
         })
         .await
+    }
+
+    async fn add_downloads(&self, counts: Vec<(String, u64)>) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| downloads::add(it, &counts))).await
+    }
+
+    async fn downloads(&self, full_names: &[String]) -> Result<Vec<u64>, StoreError> {
+        self.0.read(|connection| downloads::of(connection, full_names))
     }
 
     async fn add_key(&self, key: NewKey) -> Result<Key, StoreError> {

@@ -14,6 +14,7 @@ macro_rules! suite {
             an_import_adds_what_is_not_there
             an_import_takes_a_gem_that_comes_twice
             pages_go_over_all_gems
+            downloads_add_up
             names_that_no_gem_has_are_not_found
             a_rebaseline_says_the_same_in_fewer_lines
             keys_are_found_by_their_digests

@@ -1,5 +1,6 @@
 //! The index of gems, as a part of the whole.
 
+mod downloads;
 mod mirror;
 mod webhooks;
 
@@ -18,6 +19,7 @@ use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore}
 use weir_gems::webhooks::WebhookMetrics;
 use weir_gems::{Files, GemsMetrics, GemsParts};
 
+use self::downloads::Downloads;
 use self::mirror::Mirroring;
 use self::webhooks::Webhooks;
 use crate::config::{self, Settings, StoreKind};
@@ -31,6 +33,7 @@ pub(super) struct Gems {
     switches: Switchboard,
     mount: Option<Arc<str>>,
     webhooks: Webhooks,
+    downloads: Downloads,
     /// None: it has no upstreams.
     mirror: Option<Mirroring>,
 }
@@ -64,7 +67,8 @@ impl Gems {
         });
         let mirror = Mirroring::open(settings, &index, files, clock, registry).await?;
         let mount = settings.gems.mount().map(Arc::from);
-        Ok(Self { index, settings: in_force, switches, mount, webhooks, mirror })
+        let downloads = Downloads::new(Arc::clone(&index), Arc::clone(&in_force));
+        Ok(Self { index, settings: in_force, switches, mount, webhooks, downloads, mirror })
     }
 
     /// Where it is, of these listeners.
@@ -91,6 +95,7 @@ impl Gems {
     /// From now on webhooks are sent, and upstreams are looked at.
     pub(super) fn start(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         self.webhooks.start();
+        self.downloads.start();
         match &mut self.mirror {
             Some(mirror) => mirror.start(data_dir),
             None => Ok(()),
@@ -113,7 +118,8 @@ impl Gems {
                 mirror.finish(time_left).await;
             }
         };
-        tokio::join!(self.webhooks.finish(time_left), mirror);
+        let downloads = self.downloads.finish(time_left);
+        tokio::join!(self.webhooks.finish(time_left), downloads, mirror);
     }
 }
 

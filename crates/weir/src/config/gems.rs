@@ -17,6 +17,7 @@ pub(crate) use self::mirror::Mirror;
 pub(crate) use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::tls;
+use super::units::{DAY, SECOND};
 
 /// Where gems are served, and where they are kept.
 #[derive(Clone, Debug)]
@@ -146,6 +147,11 @@ impl Gems {
                 "Whether /gems/NAME is a page about the gem, for everybody who reaches the index.",
             ),
             &mut self.settings.public_pages,
+        );
+        keys.duration(
+            Key::live("downloads_interval", "How often counts of downloads are written. A crash loses those since the last time; with files_url there are none."),
+            SECOND..=DAY,
+            &mut self.settings.downloads_interval,
         );
         if let Some(problem) = self.settings.files_url.as_deref().and_then(files_url_problem) {
             keys.mistake_at("files_url", &problem);

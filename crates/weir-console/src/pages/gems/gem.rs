@@ -66,6 +66,7 @@ pub(crate) async fn page(
     if shown < total {
         summary.push_str(&format!("; the newest {shown} are shown"));
     }
+    summary.push_str(&format!(" · {}", figures::counted(gem.downloads, "download")));
     let name = visible(&gem.name).into_owned();
     Ok(html(&GemPage {
         shell: Shell::new(&console, &visitor, Section::Gems, name.clone()),

@@ -4,19 +4,19 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{mirror, webhook_rows};
+use super::{downloads, mirror, webhook_rows};
 use crate::store::StoreError;
 
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 3] = [FIRST, mirror::TABLES, webhook_rows::TABLES];
+const STEPS: [&str; 4] = [FIRST, mirror::TABLES, webhook_rows::TABLES, downloads::TABLES];
 
 const FIRST: &str = "
 CREATE TABLE gems (

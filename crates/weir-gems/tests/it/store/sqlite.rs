@@ -16,7 +16,7 @@ async fn whatever_is_mirrored_a_client_that_fetches_tails_knows_it() {
 }
 
 #[tokio::test]
-async fn a_store_of_the_first_format_gets_the_tables_of_mirrors_and_webhooks() {
+async fn a_store_of_the_first_format_gets_all_later_tables() {
     let (folder, store) = sqlite();
     store.push(new("shop", "1"), NOW).await.unwrap();
     drop(store);
@@ -24,6 +24,7 @@ async fn a_store_of_the_first_format_gets_the_tables_of_mirrors_and_webhooks() {
         folder.path(),
         "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
          DROP TABLE webhook_events; DROP TABLE webhook_endpoints; DROP TABLE webhook_log;
+         DROP TABLE downloads;
          PRAGMA user_version = 1",
     );
     let store = SqliteStore::open(&settings(&folder), NOW).unwrap();

@@ -3,6 +3,7 @@
 use clap::Args;
 use weir_gems::view::{GemView, ReleaseView};
 
+use super::count;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
 use crate::config::units;
@@ -34,8 +35,11 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Fine);
     }
     let rows: Vec<Vec<String>> = gem.releases.iter().map(row).collect();
-    output::table(&["VERSION", "PLATFORM", "FILE", "SHA256", "NEEDS"], &rows);
-    output::note(&format!("{} of {}", gem.releases.len(), gem.releases_total));
+    let head = ["VERSION", "PLATFORM", "FILE", "DOWNLOADS", "SHA256", "NEEDS"];
+    output::table(&head, &rows);
+    let GemView { releases, releases_total, downloads, .. } = &gem;
+    let downloads = count(*downloads, "download");
+    output::note(&format!("{} of {releases_total}; {downloads}", releases.len()));
     Ok(Exit::Fine)
 }
 
@@ -52,6 +56,7 @@ fn row(release: &ReleaseView) -> Vec<String> {
         release.number.clone(),
         release.platform.clone(),
         release.bytes.map_or_else(|| "elsewhere".to_owned(), units::about_size),
+        release.downloads.to_string(),
         release.sha256.chars().take(SHA256_SHOWN).collect(),
         needs.join("; "),
     ]

@@ -17,6 +17,7 @@ const DISK: RangeInclusive<u64> = 1 << 10..=1 << 44;
 pub(super) fn read(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
     read_dependencies(keys, limits);
     read_bodies(keys, limits);
+    read_downloads(keys, limits);
     read_package(keys, &mut limits.package);
     keys.size(
         Key::live("import_line_bytes_max", "Bytes of one line of an imported file, which is a gem with its versions. The largest gem of rubygems.org takes 1.5MB."),
@@ -61,6 +62,15 @@ fn read_bodies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
         ),
         MEMORY,
         &mut limits.form_bytes_max,
+    );
+}
+
+/// What is counted in memory.
+fn read_downloads(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
+    keys.number(
+        Key::live("downloads_waiting_max", "Releases whose downloads are counted in memory until they are written; others are not counted."),
+        COUNT,
+        &mut limits.downloads_waiting_max,
     );
 }
 

@@ -1,0 +1,63 @@
+//! How often each `.gem` file was asked for: counted in memory, and kept by the store every few seconds
+//! ([`crate::Gems::keep_downloads`]). A crash loses what was counted since; nothing waits for a count.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Counts that are not kept yet.
+#[derive(Debug, Default)]
+pub(crate) struct Downloads {
+    /// std: held to add one. By full name.
+    waiting: Mutex<HashMap<String, u64>>,
+}
+
+impl Downloads {
+    /// One more; at most for so many releases, until they are kept. False: it is not counted.
+    pub(crate) fn count(&self, full_name: &str, waiting_max: usize) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.get_mut(full_name) {
+            *count += 1;
+            return true;
+        }
+        let has_room = waiting.len() < waiting_max;
+        if has_room {
+            waiting.insert(full_name.to_owned(), 1);
+        }
+        has_room
+    }
+
+    /// What is to be kept now.
+    pub(crate) fn take(&self) -> Vec<(String, u64)> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *waiting).into_iter().collect()
+    }
+
+    /// What could not be kept waits on.
+    pub(crate) fn put_back(&self, counts: Vec<(String, u64)>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for (full_name, count) in counts {
+            *waiting.entry(full_name).or_default() += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_bounded_and_not_lost_by_a_store_that_fails() {
+        let downloads = Downloads::default();
+        let counted = ["a-1", "b-1", "a-1", "c-1"].map(|name| downloads.count(name, 2));
+        assert_eq!(counted, [true, true, true, false]);
+        let mut taken = downloads.take();
+        taken.sort_unstable();
+        assert_eq!(taken, [("a-1".to_owned(), 2), ("b-1".to_owned(), 1)]);
+        assert!(downloads.take().is_empty());
+        downloads.count("a-1", 2);
+        downloads.put_back(taken);
+        let mut taken = downloads.take();
+        taken.sort_unstable();
+        assert_eq!(taken, [("a-1".to_owned(), 3), ("b-1".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,4 @@
+CREATE TABLE downloads (
+    full_name TEXT COLLATE "C" PRIMARY KEY,
+    count BIGINT NOT NULL
+);

@@ -1,0 +1,56 @@
+//! The task that keeps counts of downloads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use weir_base::shutdown::Shutdown;
+use weir_gems::settings::GemsSettings;
+
+use crate::gems::Index;
+
+/// Counts of downloads.
+#[derive(Debug)]
+pub(super) struct Downloads {
+    index: Arc<Index>,
+    settings: Arc<ArcSwap<GemsSettings>>,
+    ending: Shutdown,
+}
+
+impl Downloads {
+    /// They are counted, and not kept until it starts.
+    pub(super) fn new(index: Arc<Index>, settings: Arc<ArcSwap<GemsSettings>>) -> Self {
+        Self { index, settings, ending: Shutdown::new() }
+    }
+
+    pub(super) fn start(&self) {
+        let (index, settings) = (Arc::clone(&self.index), Arc::clone(&self.settings));
+        let ending = self.ending.clone();
+        self.ending.spawn(async move {
+            while !ending.is_requested() {
+                tokio::select! {
+                    () = tokio::time::sleep(settings.load().downloads_interval) => {}
+                    () = ending.requested() => {}
+                }
+                keep(&index).await;
+            }
+        });
+    }
+
+    /// Keeps what was counted up to now, at most for `time_left`.
+    pub(super) async fn finish(self, time_left: Duration) {
+        let kept = async {
+            self.ending.drain(time_left).await;
+            keep(&self.index).await;
+        };
+        if tokio::time::timeout(time_left, kept).await.is_err() {
+            tracing::warn!("downloads of the last seconds were not counted: no time is left");
+        }
+    }
+}
+
+async fn keep(index: &Index) {
+    if let Err(error) = index.keep_downloads().await {
+        tracing::warn!(%error, "downloads were not kept; they are the next time");
+    }
+}
