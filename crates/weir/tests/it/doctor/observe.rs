@@ -84,18 +84,23 @@ fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
     assert!(value(&text, &format!("redis_memory_bytes{{{shard}}}")).expect("memory") > 100_000.0);
     assert!(value(&text, &format!("redis_operations_total{{{shard}}}")).expect("commands") > 50.0);
 
-    let said = doctor(&weir);
+    assert_said_everywhere(&weir);
+    assert!(weir.stop().success());
+}
+
+/// By the admin API as `weir doctor --json` says it, on the pages, on the first one.
+fn assert_said_everywhere(weir: &Weir) {
+    let said = doctor(weir);
     let line = said["line"].as_str().expect("a line");
     assert!(line.contains("did you mean \"mailers\"?"), "{line}");
     assert_eq!(said["observation"]["jobs"]["known"]["queues"].as_array().map(Vec::len), Some(3));
     assert_eq!(said["sources"].as_array().map(Vec::len), Some(2));
     for page in ["/doctor", "/plan", "/postgres", "/redis"] {
-        let (status, text) = get(console, page, "");
+        let (status, text) = get(weir.console(), page, "");
         assert_eq!(status, "HTTP/1.1 200 OK", "{page}: {text}");
     }
-    let (_, overview) = get(console, "/", "");
+    let (_, overview) = get(weir.console(), "/", "");
     assert!(overview.contains("queue mailers: 7 jobs wait"), "{overview}");
-    assert!(weir.stop().success());
 }
 
 #[test]
