@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::postgres_server::PostgresServer;
@@ -172,5 +173,24 @@ fn it_needs_no_job_server_of_weirs_own() {
     });
     wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
     assert!(!weir.serves("jobs"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_restart_takes_new_settings_and_goes_on() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "default", "Wait", 4, 5.0);
+    let before = settings(redis.port, "");
+    let mut weir = Site::new(&before).start();
+    wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
+    let after = before.replace("[observe.limits]\n", "[observe.limits]\nmetrics_queues_max = 0\n");
+    weir.site.write(&format!(
+        "{after}[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\nlisten = \"127.0.0.1:0\"\n"
+    ));
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("observe.limits.metrics_queues_max changed: needs `weir restart`");
+    weir.site.ok(&["restart", "--data-dir", "data"]);
+    wait_for_value(weir.console(), "queue_size{queue=\"other\"}", 4.0);
+    wait_for_value(weir.console(), "left_out{limit=\"metrics_queues_max\"}", 1.0);
     assert!(weir.stop().success());
 }
