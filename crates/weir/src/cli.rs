@@ -150,6 +150,8 @@ pub(crate) enum Template {
     Default,
     /// A web app whose processes Weir runs
     Front,
+    /// A Sidekiq that stays as it is, to be looked at
+    Observe,
     /// What a server that others reach should set
     Production,
 }

@@ -318,12 +318,7 @@ impl Weir {
             self.workers.spawn(shedding::run(Arc::clone(&self.apps), jobs.handle(), stopping));
         }
         let front = self.front_for_operators(settings);
-        let apps = Part::Front.is_among(&only).then(|| front.clone());
-        let measured = Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps);
-        self.http.spawn(measured.clone().run(self.http.clone()));
-        if Part::Console.is_among(&only) {
-            self.observer = Observer::start(settings, &self.clock, &measured, &mut registry)?;
-        }
+        let measured = self.begin_to_look(settings, &only, &front, &mut registry)?;
         let (jobs, realtime) = (self.jobs.as_ref(), self.realtime.as_ref());
         registry.register_collector(Box::new(WorkersMetrics(front.clone())));
         let pages = Pages {
@@ -344,6 +339,23 @@ impl Weir {
             registry,
         };
         pages.serve(&mut inherited, &self.http)
+    }
+
+    /// Measures Weir's own parts, and looks at what is observed.
+    fn begin_to_look(
+        &mut self,
+        settings: &Settings,
+        only: &[Part],
+        front: &workers_admin::Front,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Measured> {
+        let apps = Part::Front.is_among(only).then(|| front.clone());
+        let measured = Measured::new(&self.clock, self.jobs.as_ref().map(Jobs::handle), apps);
+        self.http.spawn(measured.clone().run(self.http.clone()));
+        if Part::Console.is_among(only) {
+            self.observer = Observer::start(settings, &self.clock, &measured, registry)?;
+        }
+        Ok(measured)
     }
 
     /// Up to now they spoke to the process before.

@@ -124,3 +124,69 @@ pub(crate) fn router(measured: Measured) -> Router {
     let answer = async |State(measured): State<Measured>| Json(measured.parts());
     Router::new().route("/measured", get(answer)).with_state(measured)
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::{Severity, advise};
+    use weir_base::clock::Timestamp;
+    use weir_jobs::view::Overview;
+
+    use super::*;
+
+    /// Threads, and what they work off in ten seconds while jobs wait.
+    fn parts(windows: &[(u64, u64)]) -> Parts {
+        let (mut jobs, mut processed_total) = (OfJobs::default(), 0);
+        for (step, (working, done)) in windows.iter().enumerate() {
+            processed_total += done;
+            let overview = Overview {
+                working: *working,
+                enqueued: 9_000,
+                processed_total,
+                ..Overview::default()
+            };
+            let at = Timestamp::from_millis(step as u64 * 10_000);
+            jobs.note(at, overview, Vec::new(), Vec::new());
+        }
+        Parts { goodput: Some(jobs.goodput()), own_queues: Some(jobs.queues()), requests: None }
+    }
+
+    #[test]
+    fn threads_that_work_off_less_than_fewer_did_hurt() {
+        let falls = [
+            (10, 300),
+            (10, 300),
+            (10, 300),
+            (10, 300),
+            (40, 100),
+            (40, 100),
+            (40, 100),
+            (40, 100),
+            (40, 100),
+        ];
+        let mut observation = Observation::default();
+        parts(&falls).fill(&mut observation);
+        let findings = advise(&observation).findings;
+        assert_eq!((findings.len(), findings[0].rule), (1, "threads-hurt"));
+        assert_eq!(findings[0].severity, Severity::Warning);
+        let evidence = "10 threads worked off 30.0/s, 40 threads only 10.0/s; 40 run now";
+        assert_eq!(findings[0].evidence, evidence);
+
+        let rises: Vec<_> = falls.iter().map(|(threads, _)| (*threads, threads * 30)).collect();
+        let mut observation = Observation::default();
+        parts(&rises).fill(&mut observation);
+        assert_eq!(advise(&observation).findings, []);
+    }
+
+    #[test]
+    fn what_redis_has_told_of_sidekiq_stays_beside_it() {
+        let of_sidekiq = Throughput { of: "Sidekiq".to_owned(), ..Throughput::default() };
+        let goodput = Fact::Known(vec![of_sidekiq.clone()]);
+        let mut observation = Observation { goodput, ..Observation::default() };
+        let mut parts = parts(&[(10, 300); 5]);
+        parts.clone().fill(&mut observation);
+        assert_eq!(observation.goodput.known().map(Vec::len), Some(2));
+        (parts.goodput, observation.goodput) = (None, Fact::Known(vec![of_sidekiq]));
+        parts.fill(&mut observation);
+        assert_eq!(observation.goodput.known().map(Vec::len), Some(1));
+    }
+}

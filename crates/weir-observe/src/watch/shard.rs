@@ -46,9 +46,6 @@ impl WatchedShard {
             Err(SidekiqError::Deadline { name, after })
         });
         let looked = looked.map_err(|error| self.unreachable(&error));
-        if looked.is_err() {
-            (self.connection, self.earlier) = (None, None);
-        }
         self.patience.note(began, clock.now(), looked.as_ref().err().cloned());
         looked
     }
@@ -58,11 +55,13 @@ impl WatchedShard {
         limits: &Limits,
         first_window: Duration,
     ) -> Result<(Snapshot, Snapshot), SidekiqError> {
-        let mut connection = match self.connection.take() {
+        // Whatever fails on the way leaves neither.
+        let (connection, earlier) = (self.connection.take(), self.earlier.take());
+        let mut connection = match connection {
             Some(connection) => connection,
             None => Connection::open(&self.endpoint, limits).await?,
         };
-        let earlier = match self.earlier.take() {
+        let earlier = match earlier {
             Some(earlier) => earlier,
             None => {
                 let earlier = self.once(&mut connection, limits).await?;

@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::output;
 
 const FRONT: &str = include_str!("init/front.toml");
+const OBSERVE: &str = include_str!("init/observe.toml");
 const PRODUCTION: &str = include_str!("init/production.toml");
 
 pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
@@ -47,6 +48,7 @@ pub(super) fn text(template: Template) -> String {
     match template {
         Template::Default => reference::commented_file(),
         Template::Front => FRONT.to_owned(),
+        Template::Observe => OBSERVE.to_owned(),
         Template::Production => PRODUCTION.to_owned(),
     }
 }
@@ -64,7 +66,9 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, "a secret of enough characters\n").expect("written");
         }
-        for template in [Template::Default, Template::Front, Template::Production] {
+        for template in
+            [Template::Default, Template::Front, Template::Observe, Template::Production]
+        {
             let source = Source::of(&folder.path().join("weir.toml"), &text(template), None);
             let loaded = config::parse(&source, &|_| None);
             let loaded = loaded.unwrap_or_else(|mistakes| panic!("{mistakes}"));

@@ -50,38 +50,24 @@ pub(super) struct Pages<'a> {
 impl Pages<'_> {
     /// Serves them until `http` ends.
     pub(super) fn serve(self, inherited: &mut Inherited, http: &Shutdown) -> anyhow::Result<()> {
-        let Self {
-            settings,
-            clock,
-            jobs,
-            realtime,
-            gems,
-            front,
-            observed,
-            measured,
-            restart,
-            facts,
-            live,
-            registry,
-        } = self;
+        let Self { settings, clock, jobs, realtime, gems, facts, live, .. } = self;
         let jobs_url = facts.jobs_url(settings);
-        let apps =
-            Part::Front.is_among(&facts.only).then(|| Arc::new(front::Operated(front.clone())));
-        let watched = observed.clone();
+        let has_apps = Part::Front.is_among(&facts.only);
+        let apps = has_apps.then(|| Arc::new(front::Operated(self.front.clone())));
         let index = gems.as_ref().map(|gems| Arc::clone(&gems.index));
         let open = status::open_routes(jobs.clone(), index);
-        let metrics = status::metrics_route(Arc::new(registry));
+        let metrics = status::metrics_route(Arc::new(self.registry));
         let api = status::api(
             jobs.clone(),
             realtime.clone(),
             gems.clone(),
-            front,
-            restart,
+            self.front,
+            self.restart,
             facts,
             settings.admin.body_bytes_max,
         )
-        .merge(observed::json::router(observed))
-        .merge(measured::router(measured));
+        .merge(observed::json::router(self.observed.clone()))
+        .merge(measured::router(self.measured));
 
         let on_socket =
             Router::new().nest("/v1", api.clone()).merge(open.clone()).merge(metrics.clone());
@@ -97,7 +83,7 @@ impl Pages<'_> {
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
-            observed: watched.map(|observed| console_observed(observed, settings)),
+            observed: self.observed.map(|observed| console_observed(observed, settings)),
             front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };

@@ -68,3 +68,55 @@ fn write(encoder: MetricEncoder<'_>, figure: &Figure) -> Result<(), std::fmt::Er
         Kind::Counter => ConstCounter::new(figure.value).encode(encoder),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use weir_advisor::Observation;
+    use weir_advisor::observation::{Fact, Jobs, Queue};
+    use weir_base::clock::Timestamp;
+    use weir_observe::Round;
+
+    use super::*;
+
+    fn scraped(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).expect("written to memory");
+        text
+    }
+
+    #[test]
+    fn there_is_nothing_before_the_first_look_and_no_name_breaks_a_line() {
+        let (observed, mut registry) = (Observed::default(), Registry::default());
+        let limits = LabelLimits { metrics_queues_max: 2, metrics_services_max: 2 };
+        let metrics = ObservedMetrics::new(observed.clone(), limits);
+        registry.register_collector(Box::new(metrics));
+        assert_eq!(scraped(&registry), "# EOF\n");
+        let names = ["a\"b\\c\nweir_observe_threads 9", "push", "late"];
+        let queue = |name: &str| Queue { name: name.to_owned(), length: 7, ..Queue::default() };
+        let jobs = Jobs { queues: names.map(queue).into(), ..Jobs::default() };
+        observed.publish(Round {
+            at: Timestamp::from_millis(7_000),
+            took: Duration::from_millis(9),
+            observation: Observation { jobs: Fact::Known(jobs), ..Observation::default() },
+            sources: Vec::new(),
+        });
+        let text = scraped(&registry);
+        for line in [
+            r#"weir_observe_queue_size{queue="a\"b\\c\nweir_observe_threads 9"} 7.0"#,
+            r#"weir_observe_queue_size{queue="late"} 7.0"#,
+            r#"weir_observe_queue_size{queue="other"} 7.0"#,
+            r#"weir_observe_left_out{limit="metrics_queues_max"} 1.0"#,
+            "weir_observe_threads 0.0",
+            "weir_observe_jobs_processed_total 0.0",
+            "weir_observe_look_timestamp_seconds 7.0",
+        ] {
+            assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
+        }
+        let heads = text.lines().filter(|line| line.starts_with("# TYPE weir_observe_queue_size "));
+        assert_eq!(heads.count(), 1, "the values of a metric stand together");
+    }
+}

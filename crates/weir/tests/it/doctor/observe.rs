@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::postgres_server::PostgresServer;
@@ -84,18 +85,23 @@ fn a_sidekiq_that_knows_nothing_of_it_is_monitored() {
     assert!(value(&text, &format!("redis_memory_bytes{{{shard}}}")).expect("memory") > 100_000.0);
     assert!(value(&text, &format!("redis_operations_total{{{shard}}}")).expect("commands") > 50.0);
 
-    let said = doctor(&weir);
+    assert_said_everywhere(&weir);
+    assert!(weir.stop().success());
+}
+
+/// By the admin API as `weir doctor --json` says it, on the pages, on the first one.
+fn assert_said_everywhere(weir: &Weir) {
+    let said = doctor(weir);
     let line = said["line"].as_str().expect("a line");
     assert!(line.contains("did you mean \"mailers\"?"), "{line}");
     assert_eq!(said["observation"]["jobs"]["known"]["queues"].as_array().map(Vec::len), Some(3));
     assert_eq!(said["sources"].as_array().map(Vec::len), Some(2));
     for page in ["/doctor", "/plan", "/postgres", "/redis"] {
-        let (status, text) = get(console, page, "");
+        let (status, text) = get(weir.console(), page, "");
         assert_eq!(status, "HTTP/1.1 200 OK", "{page}: {text}");
     }
-    let (_, overview) = get(console, "/", "");
+    let (_, overview) = get(weir.console(), "/", "");
     assert!(overview.contains("queue mailers: 7 jobs wait"), "{overview}");
-    assert!(weir.stop().success());
 }
 
 #[test]
@@ -167,5 +173,24 @@ fn it_needs_no_job_server_of_weirs_own() {
     });
     wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
     assert!(!weir.serves("jobs"));
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn a_restart_takes_new_settings_and_goes_on() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "default", "Wait", 4, 5.0);
+    let before = settings(redis.port, "");
+    let mut weir = Site::new(&before).start();
+    wait_for_value(weir.console(), "queue_size{queue=\"default\"}", 4.0);
+    let after = before.replace("[observe.limits]\n", "[observe.limits]\nmetrics_queues_max = 0\n");
+    weir.site.write(&format!(
+        "{after}[jobs]\nlisten = \"127.0.0.1:0\"\nstore = \"memory\"\n[console]\nlisten = \"127.0.0.1:0\"\n"
+    ));
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("observe.limits.metrics_queues_max changed: needs `weir restart`");
+    weir.site.ok(&["restart", "--data-dir", "data"]);
+    wait_for_value(weir.console(), "queue_size{queue=\"other\"}", 4.0);
+    wait_for_value(weir.console(), "left_out{limit=\"metrics_queues_max\"}", 1.0);
     assert!(weir.stop().success());
 }
