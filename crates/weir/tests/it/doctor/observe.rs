@@ -96,9 +96,16 @@ fn assert_said_everywhere(weir: &Weir) {
     assert!(line.contains("did you mean \"mailers\"?"), "{line}");
     assert_eq!(said["observation"]["jobs"]["known"]["queues"].as_array().map(Vec::len), Some(3));
     assert_eq!(said["sources"].as_array().map(Vec::len), Some(2));
-    for page in ["/doctor", "/plan", "/postgres", "/redis"] {
+    for (page, shows) in [
+        ("/doctor", "-q mailers"),
+        ("/plan", "pools fit the database"),
+        ("/postgres", "CREATE EXTENSION pg_stat_statements"),
+        ("/postgres", ">web</span>"),
+        ("/redis", "INFO"),
+    ] {
         let (status, text) = get(weir.console(), page, "");
         assert_eq!(status, "HTTP/1.1 200 OK", "{page}: {text}");
+        assert!(text.contains(shows), "{page} does not show {shows}: {text}");
     }
     let (_, overview) = get(weir.console(), "/", "");
     assert!(overview.contains("queue mailers: 7 jobs wait"), "{overview}");
