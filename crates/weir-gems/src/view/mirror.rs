@@ -78,7 +78,7 @@ pub enum PhaseView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookView {
     pub read: ReadView,
-    /// Names that have changed, or that differed.
+    /// Names that were brought up to date, those that were left from earlier included.
     pub names: u64,
     /// Versions that came, went, and say something else than before.
     pub added: u64,
@@ -175,7 +175,7 @@ impl LookView {
                 Read::Tail(_) => ReadView::Tail,
                 Read::Whole(_) => ReadView::Whole,
             },
-            names: read.names(),
+            names: work.applied.gems,
             added: work.applied.added,
             yanked: work.applied.yanked,
             changed: work.applied.changed,
