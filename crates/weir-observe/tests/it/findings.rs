@@ -90,7 +90,7 @@ async fn mail_behind_pushes_starves_and_the_backlog_is_counted() {
     let (_, advice) = look(&redis).await;
     assert_eq!(rules(&advice), ["starving-queue", "backlog", "backlog-made-of"]);
     assert_eq!(advice.findings[1].next.as_deref(), Some("weir sidekiq set-aside push"));
-    assert!(advice.findings[2].evidence.contains("far.example (100 %)"));
+    assert!(advice.findings[2].evidence.contains("100 % are for far.example"));
 }
 
 #[tokio::test]
