@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep, sleep_until};
 use weir_front::{AppLimits, Gzip};
 
 use crate::door::{Door, Worker, get, status};
@@ -408,4 +409,30 @@ async fn a_body_of_many_small_pieces_is_kept_as_one() {
     let _client = door.send(&post).await;
     // Room for it doubles as it grows.
     door.until("weir_front_app_buffered_bytes{app=\"app\"}", 1_024).await;
+}
+
+/// Tried again if the machine was too busy for the times to be as they are meant.
+#[tokio::test]
+async fn a_worker_has_its_whole_time_from_the_end_of_an_upload_on() {
+    let service_timeout = Duration::from_millis(400);
+    let limits = AppLimits { service_timeout, ..unbuffered() };
+    for _ in 0..20 {
+        let worker = Worker::listen().await;
+        let door = Door::open(limits.clone(), &[&worker]);
+        let mut client = door.send(&format!("{POST}Content-Length: 10\r\n\r\nfirst")).await;
+        let began = Instant::now();
+        let mut connection = worker.accept().await;
+        connection.until("first").await;
+        sleep(Duration::from_millis(300)).await;
+        let ended = Instant::now();
+        client.write("later").await;
+        connection.until("later").await;
+        sleep_until(began + service_timeout + Duration::from_millis(150)).await;
+        connection.answer("stored").await;
+        if ended.elapsed() < service_timeout - Duration::from_millis(50) {
+            assert_eq!(client.status_and("stored").await, 200);
+            return;
+        }
+    }
+    panic!("this machine is too busy for any of 20 tries");
 }

@@ -23,6 +23,8 @@ def answer(connection):
         name = head.split(b" ")[1].removeprefix(b"/until/")
         while not os.path.exists(name):
             time.sleep(0.01)
+    if head.startswith(b"GET /events/"):
+        events(connection, head.split(b" ")[1].removeprefix(b"/events/"))
     if head.startswith(b"GET /grow "):
         grown.append(os.urandom(1 << 20) * 100)
     body = b"%d" % os.getpid()
@@ -36,6 +38,17 @@ def answer(connection):
     except OSError:
         pass
     connection.close()
+
+
+def events(connection, last):
+    """One at once, another when there is a file of that name."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    connection.sendall(b"data: %d\n\n" % os.getpid())
+    while not os.path.exists(last):
+        time.sleep(0.01)
+    connection.sendall(b"data: last\n\n")
+    connection.close()
+    raise SystemExit
 
 
 grown = []

@@ -1,6 +1,8 @@
 //! An app whose workers Weir starts itself: a small server in Python, three times.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -155,10 +157,47 @@ fn who_shares_a_stuck_worker_is_served_and_nobody_new_gets_there() {
     assert!(weir.stop().success());
 }
 
+/// A stream of events whose first has come.
+fn listen(front: SocketAddr, path: &str) -> BufReader<TcpStream> {
+    let mut client = TcpStream::connect(front).expect("connects");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).expect("written");
+    let mut stream = BufReader::new(client);
+    read_event(&mut stream);
+    stream
+}
+
+/// What the next event says.
+fn read_event(stream: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    while !line.starts_with("data: ") {
+        line.clear();
+        assert!(stream.read_line(&mut line).expect("read") > 0, "ended without an event");
+    }
+    line
+}
+
+#[test]
+fn a_stream_of_events_does_not_keep_a_stuck_worker() {
+    let weir = start_workers(1, "concurrency = 2\nevict_after = \"300ms\"\n");
+    let (front, before) = (weir.front(), serving(&weir));
+    let mut stream = listen(front, "/events/never");
+    assert_eq!(get(front, "/stuck", "").0, "HTTP/1.1 502 Bad Gateway");
+    until(|| !serving(&weir).is_empty());
+    assert!(serving(&weir).is_disjoint(&before));
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("its end");
+    assert!(!rest.contains("data: "), "{rest}");
+    assert_eq!(listed(&weir)["evictions"], 1);
+    assert!(weir.stop().success());
+}
+
 #[test]
 fn a_worker_whose_old_request_ends_after_all_gets_requests_again() {
     let weir = start_workers(1, "concurrency = 2\nevict_after = \"5s\"\n");
     let (front, before) = (weir.front(), serving(&weir));
+    let mut stream = listen(front, "/events/enough");
     let worker = |weir: &Weir| listed(weir)["workers"][0].clone();
     let ask = || std::thread::spawn(move || get(front, "/until/enough", "").0);
     let old = ask();
@@ -173,6 +212,7 @@ fn a_worker_whose_old_request_ends_after_all_gets_requests_again() {
     for client in [old, bystander] {
         assert_eq!(client.join().expect("a client"), "HTTP/1.1 200 OK");
     }
+    assert_eq!(read_event(&mut stream), "data: last\n");
     assert_eq!(serving(&weir), before);
     until(|| worker(&weir)["state"] == "serving");
     assert_eq!(listed(&weir)["evictions"], 0);
