@@ -7,13 +7,15 @@ mod jobs;
 mod observer;
 mod pages;
 mod realtime;
+mod reload;
 mod shedding;
+mod stop;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod workers;
 
 use std::collections::BTreeSet;
-use std::future::pending;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -25,7 +27,7 @@ use anyhow::{Context, anyhow, bail};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
-use weir_base::shutdown::{Drained, Shutdown};
+use weir_base::shutdown::Shutdown;
 use weir_base::switchboard::Switchboard;
 use weir_console::live::Live;
 use weir_front::{
@@ -42,6 +44,8 @@ use self::jobs::{Door, Jobs};
 use self::observer::Observer;
 use self::pages::Pages;
 use self::realtime::Realtime;
+pub(crate) use self::watch::Joined;
+use self::watch::ended;
 use self::workers::{RecyclingMetrics, Served, Workers};
 use crate::config::{App, Settings};
 use crate::front::{Front, Publishers};
@@ -111,10 +115,6 @@ pub(crate) struct Unopened {
     histories: Option<Place>,
     jobs_and_pages: Place,
 }
-
-/// A part that ended by itself, and how.
-#[derive(Debug)]
-pub(crate) struct Joined(pub(crate) String);
 
 impl Weir {
     /// Makes ready what can be before anything is served: what is wrong with the settings shows here,
@@ -392,176 +392,10 @@ impl Weir {
             orders: self.orders.clone(),
         }
     }
-
-    /// Resolves when a part has ended by itself, which none should.
-    pub(crate) async fn joined(&mut self) -> Joined {
-        let jobs = async {
-            match &mut self.jobs {
-                Some(jobs) => jobs.ended().await,
-                None => pending().await,
-            }
-        };
-        let gems = async {
-            match &self.gems {
-                Some(gems) => gems.ended().await,
-                None => pending().await,
-            }
-        };
-        Joined(tokio::select! {
-            why = jobs => why,
-            why = ended(&mut self.cores) => why,
-            why = gems => why,
-        })
-    }
-
-    /// The parts that do not answer within `patience`, if only "busy". (The pages are on the thread
-    /// that asks.)
-    pub(crate) async fn silent(&self, patience: Duration) -> Vec<String> {
-        let jobs = async {
-            match &self.jobs {
-                Some(jobs) if !jobs.answers(patience).await => vec!["the job server".to_owned()],
-                _ => Vec::new(),
-            }
-        };
-        let cores = async {
-            match &self.cores {
-                Some(cores) => cores.silent(patience).await,
-                None => Vec::new(),
-            }
-        };
-        let (mut silent, cores) = tokio::join!(jobs, cores);
-        silent.extend(cores);
-        silent
-    }
-
-    /// Opens the files of logs anew, which may have been moved away.
-    pub(crate) fn reopen_logs(&self) {
-        if let Some(log) = &self.access_log {
-            log.reopen();
-        }
-    }
-
-    /// Puts new settings in force; answers what needs a restart. `only`: the parts that are wanted
-    /// (none: all).
-    pub(crate) async fn reload(
-        &self,
-        settings: &Settings,
-        only: &[Part],
-    ) -> anyhow::Result<Vec<String>> {
-        let mut kept = match &self.jobs {
-            Some(jobs) => jobs.reload(settings).await?,
-            None => Vec::new(),
-        };
-        if let Some(cores) = &self.cores {
-            cores.reload(settings)?;
-        }
-        match &self.realtime {
-            Some(realtime) => realtime.reload(settings),
-            // Its sockets are bound when Weir starts.
-            None if Part::Realtime.is_among(only) && settings.has_front() => {
-                kept.push("realtime.apps".to_owned());
-            }
-            None => {}
-        }
-        kept.extend(self.gems.as_ref().and_then(|gems| gems.reload(settings)));
-        if gems_are_wanted(settings, only) != self.gems.is_some() {
-            kept.push("gems".to_owned());
-        }
-        kept.extend(self.reload_apps(settings));
-        Ok(kept)
-    }
-
-    /// Workers of apps come and go; a new app needs a restart, as do other limits. The processes of
-    /// an app that has some stay, and it stays with them, whatever the settings say now.
-    fn reload_apps(&self, settings: &Settings) -> Option<String> {
-        let mut is_new = false;
-        let has_none = |app: &&App| app.processes.is_none();
-        let is_steered = |app: &&App| self.steered.contains(&app.settings.name);
-        for app in settings.front.apps.iter().filter(|app| has_none(app) && !is_steered(app)) {
-            let AppSettings { name, workers, .. } = &app.settings;
-            is_new |= self.apps.set_workers(name, workers).is_err();
-        }
-        is_new.then(|| "front.apps".to_owned())
-    }
-
-    /// Ends everything, in order (a store that is still being opened has promised nothing, and is
-    /// not waited for):
-    /// 0. nothing is observed any more, which nobody waits for;
-    /// 1. nobody new at the front and at realtime; what runs is finished, at most for `deadline`
-    ///    (zero: cut off at once);
-    /// 2. as soon as nobody publishes any more, histories are saved for the next process;
-    /// 3. jobs last, since requests in hand may have pushed some: nobody new at the job server, over
-    ///    HTTP and at the admin API, live streams end, the store is closed: what was acknowledged is
-    ///    durable, and the next process may open it;
-    /// 4. what the applications' servers are to be told is sent, in what is left of the time; of gems'
-    ///    webhooks only what is on its way, since the next process sends the others; the mirror leaves
-    ///    its work to the next process as it is.
-    pub(crate) async fn stop(mut self, deadline: Duration) -> anyhow::Result<()> {
-        let (clock, began) = (self.clock.clone(), self.clock.now());
-        let time_left = || deadline.saturating_sub(clock.now().since(began));
-        self.draining.cancel();
-        if let Some(observer) = self.observer.take() {
-            observer.finish().await;
-        }
-        let cores = self.stop_cores(deadline).await;
-        // Those of them that took all of the time leave some for the store.
-        let for_jobs = if deadline.is_zero() { deadline } else { time_left().max(JOBS_TIME_MIN) };
-        let jobs = async {
-            match self.jobs {
-                Some(jobs) => jobs.stop(for_jobs).await,
-                None => Ok(()),
-            }
-        };
-        let (jobs, drained) = tokio::join!(jobs, self.http.drain(for_jobs));
-        drop(self.turns);
-        // Whatever is left of them has nobody to speak for any more.
-        self.workers.drain(Duration::ZERO).await;
-        if let Drained::DeadlinePassed { tasks_left } = drained {
-            tracing::warn!(tasks_left, "requests over HTTP cut off");
-        }
-        let (realtime, gems) = (self.realtime, self.gems);
-        tokio::join!(
-            async {
-                if let Some(realtime) = realtime {
-                    realtime.finish(time_left()).await;
-                }
-            },
-            async {
-                if let Some(gems) = gems {
-                    gems.finish(time_left()).await;
-                }
-            },
-        );
-        jobs.and(cores)
-    }
-
-    /// Ends the cores; on the way realtime's histories are handed over.
-    async fn stop_cores(&mut self, deadline: Duration) -> anyhow::Result<()> {
-        let Some(cores) = self.cores.take() else { return Ok(()) };
-        let (pulse, last_request) = (cores.pulse(), cores.last_request_timeout());
-        let mut stopping = Box::pin(cores.stop(deadline));
-        if !deadline.is_zero() {
-            let stopped = tokio::select! {
-                stopped = &mut stopping => Some(stopped),
-                () = self.publishers.leave(last_request) => None,
-            };
-            if let Some(realtime) = self.realtime.as_ref().filter(|realtime| realtime.has_apps()) {
-                realtime.hand_over(&pulse).await;
-            }
-            self.turns.histories = None;
-            if let Some(stopped) = stopped {
-                return stopped;
-            }
-        }
-        stopping.await
-    }
 }
 
 /// How long the parent may take to say which workers there are.
 const WORKERS_PATIENCE: Duration = Duration::from_secs(5);
-/// What the job server has at least to finish commands and to close its store, however long requests
-/// of the front took. Below supervisor.kill_after.
-const JOBS_TIME_MIN: Duration = Duration::from_secs(2);
 
 fn gems_are_wanted(settings: &Settings, only: &[Part]) -> bool {
     settings.gems.is_enabled && Part::Gems.is_among(only)
@@ -585,14 +419,6 @@ fn with_page(app: &App) -> anyhow::Result<AppSettings> {
     let page = app.page().map_err(|why| anyhow!("maintenance_page of {}: {why}", settings.name))?;
     settings.maintenance_page = page.map(Into::into);
     Ok(settings)
-}
-
-/// Resolves when the cores have ended by themselves; never where there are none.
-async fn ended(cores: &mut Option<Cores>) -> String {
-    match cores {
-        Some(cores) => cores.ended().await,
-        None => pending().await,
-    }
 }
 
 fn tcp_listener(inherited: &mut Inherited, part: Part) -> anyhow::Result<Option<TcpListener>> {

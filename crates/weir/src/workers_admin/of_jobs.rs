@@ -2,7 +2,8 @@
 
 use weir_base::clock::Timestamp;
 
-use super::{AppRow, JOBS, Reported, WorkerRow, process_row, rolling, vacancy_row};
+use super::reported::Reported;
+use super::rows::{AppRow, JOBS, WorkerRow, process_row, rolling, vacancy_row};
 
 /// None: they are not run here.
 pub(super) fn row(name: &str, reported: &Reported, now: Timestamp) -> Option<AppRow> {

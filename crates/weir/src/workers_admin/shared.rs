@@ -5,7 +5,8 @@ use weir_front::view::jain_index;
 use weir_supervisor::control::Address;
 use weir_supervisor::selection::busy::State;
 
-use super::{AppRow, Process, Reported, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
+use super::reported::{Process, Reported};
+use super::rows::{AppRow, SOCKETS, WorkerRow, process_row, rolling, vacancy_row};
 use crate::sockets::{Seat, SocketApp};
 
 pub(super) fn row(name: &str, app: &SocketApp, reported: &Reported, now: Timestamp) -> AppRow {

@@ -1,0 +1,71 @@
+//! What the parent has reported of the workers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+use weir_supervisor::control::{GroupState, Report, SlotState, Vacancy, WorkerPhase, WorkerState};
+
+use super::counted::Counted;
+
+/// What the parent has reported.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) groups: BTreeMap<String, GroupState>,
+    pub(crate) slots: BTreeMap<(String, u32), SlotState>,
+    pub(super) workers: BTreeMap<u64, Process>,
+    /// Bytes of their memory when it was measured last.
+    pub(crate) sizes: BTreeMap<u64, u64>,
+    /// Those that are replaced because they have passed a limit, and which.
+    pub(crate) recycled: BTreeMap<u64, String>,
+    pub(crate) counted: Counted,
+}
+
+/// A process, and when it was started.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) state: WorkerState,
+    pub(super) started: Timestamp,
+}
+
+impl Reported {
+    /// How things are, as far as the parent has said, just now.
+    pub(crate) fn note(&mut self, report: &Report, now: Timestamp) {
+        match report {
+            Report::SnapshotBegins => {
+                let Self { sizes, recycled, counted, .. } = std::mem::take(self);
+                *self = Self { sizes, recycled, counted, ..Self::default() };
+            }
+            Report::Group(group) => {
+                self.groups.insert(group.group.clone(), group.clone());
+            }
+            Report::Slot(slot) => {
+                let place = (slot.group.clone(), slot.slot);
+                if slot.vacancy == Some(Vacancy::Removed) {
+                    self.slots.remove(&place);
+                } else {
+                    self.slots.insert(place, slot.clone());
+                }
+            }
+            Report::Worker(worker) => {
+                self.counted.note(worker);
+                self.note_worker(worker, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_worker(&mut self, worker: &WorkerState, now: Timestamp) {
+        match worker.phase {
+            WorkerPhase::Ended { .. } => {
+                self.workers.remove(&worker.generation);
+                self.recycled.remove(&worker.generation);
+            }
+            _ => {
+                let started = now - Duration::from_millis(worker.started_ms_ago);
+                let state = worker.clone();
+                self.workers.insert(worker.generation, Process { state, started });
+            }
+        }
+    }
+}
