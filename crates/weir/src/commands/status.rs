@@ -73,6 +73,10 @@ fn print_jobs(jobs: &Overview, listen: &str) {
 
 fn print_realtime(status: &Status) {
     let Some(realtime) = &status.realtime else { return };
+    if realtime.apps.is_empty() && status.realtime_listen.is_none() {
+        // It would be at the front's address, but nobody asked for it.
+        return;
+    }
     let listen = [&status.front_listen, &status.realtime_listen];
     let listen: Vec<&str> = listen.into_iter().flatten().map(String::as_str).collect();
     output::line(&format!("{:<12} {}", "realtime at", listen.join(", ")));
