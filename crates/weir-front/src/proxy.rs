@@ -10,7 +10,6 @@ mod deadlines;
 mod exchange;
 mod gzip;
 mod head;
-mod inside;
 mod origin;
 mod relay;
 mod request_body;
@@ -20,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Incoming};
+use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
@@ -38,6 +38,7 @@ use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Client, Refusal, Wish};
 use crate::drain::Drain;
+use crate::forwarded_headers::ForwardedHeader;
 use crate::metrics::Failure;
 use crate::rules;
 use crate::upstream::Pool;
@@ -66,7 +67,6 @@ pub struct Proxy {
 /// A request that was judged.
 #[derive(Debug)]
 struct Prepared {
-    app: Arc<App>,
     wish: Wish,
     since: Timestamp,
     parts: Parts,
@@ -74,6 +74,9 @@ struct Prepared {
     forwarded: Forwarded,
     body: RequestBody,
 }
+
+/// Whose it is, too.
+type Judged = (Arc<App>, Box<Prepared>);
 
 impl Proxy {
     /// The part of `core`.
@@ -129,12 +132,12 @@ impl Proxy {
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
         let prepared = self.prepare(parts, body, peer);
-        if let (Some(entry), Ok(prepared)) = (&mut entry, &prepared) {
-            entry.for_app(&prepared.app.name, prepared.forwarded.id.as_bytes());
+        if let (Some(entry), Ok((app, prepared))) = (&mut entry, &prepared) {
+            entry.for_app(&app.name, prepared.forwarded.id());
         }
         async move {
             let answer = match prepared {
-                Ok(prepared) => self.exchange(prepared).await,
+                Ok((app, prepared)) => self.exchange(&app, prepared).await,
                 Err(refused) => *refused,
             };
             match entry {
@@ -157,7 +160,7 @@ impl Proxy {
         parts: Parts,
         body: Incoming,
         peer: Peer,
-    ) -> Result<Box<Prepared>, Box<Response<Body>>> {
+    ) -> Result<Judged, Box<Response<Body>>> {
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -171,10 +174,30 @@ impl Proxy {
             return Err(Box::new(answer::failed(Failed::TooLarge)));
         }
         let since = app.now();
-        let forwarded =
-            Forwarded { origin, start: self.start.at(since), id: RequestId::of(&parts.headers) };
-        let (app, body) = (Arc::clone(app), RequestBody::new(body, bytes_max));
-        Ok(Box::new(Prepared { app, wish, since, parts, target, forwarded, body }))
+        let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
+        let body = RequestBody::new(body, bytes_max);
+        let prepared = Prepared { wish, since, parts, target, forwarded, body };
+        Ok((Arc::clone(app), Box::new(prepared)))
+    }
+
+    /// What a worker of `app` is told, and what is logged of that. What nobody reads is not made.
+    fn forwarded(
+        &self,
+        app: &App,
+        origin: Origin,
+        headers: &HeaderMap,
+        target: &Target,
+        since: Timestamp,
+    ) -> Forwarded {
+        let told = app.forwarded_headers;
+        let wants_start = told.has(ForwardedHeader::XRequestStart);
+        let wants_id = told.has(ForwardedHeader::XRequestId) || self.settings.access_log.is_some();
+        Forwarded {
+            headers: told,
+            origin,
+            start: wants_start.then(|| self.start.at(since)),
+            id: wants_id.then(|| RequestId::of(target, headers)),
+        }
     }
 
     /// Takes over a connection that is to become something else than HTTP.
