@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
@@ -69,9 +69,14 @@ pub struct Proxy {
 struct Prepared {
     wish: Wish,
     since: Timestamp,
-    parts: Parts,
-    target: Target,
-    forwarded: Forwarded,
+    method: Method,
+    /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
+    /// it: the buffer that hyper read it into is free for what comes next.
+    head: Vec<u8>,
+    /// None: the answer goes out as it is. Or whether the client takes it compressed.
+    gzip: Option<bool>,
+    /// Empty: the room of the client's fields, for those of the answer.
+    fields: HeaderMap,
     body: RequestBody,
 }
 
@@ -131,10 +136,7 @@ impl Proxy {
         // Judged here and not in the future, which then holds little but a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
-        let prepared = self.prepare(parts, body, peer);
-        if let (Some(entry), Ok((app, prepared))) = (&mut entry, &prepared) {
-            entry.for_app(&app.name, prepared.forwarded.id());
-        }
+        let prepared = self.prepare(parts, body, peer, entry.as_deref_mut());
         async move {
             let answer = match prepared {
                 Ok((app, prepared)) => self.exchange(&app, prepared).await,
@@ -160,6 +162,7 @@ impl Proxy {
         parts: Parts,
         body: Incoming,
         peer: Peer,
+        entry: Option<&mut Entry>,
     ) -> Result<Judged, Box<Response<Body>>> {
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
@@ -175,8 +178,16 @@ impl Proxy {
         }
         let since = app.now();
         let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
+        if let Some(entry) = entry {
+            entry.for_app(&app.name, forwarded.id());
+        }
+        let head = head::write_start(&parts, &target, &forwarded);
+        let may_be_gzip = app.limits.gzip.is_some() && parts.method != Method::HEAD;
+        let gzip = may_be_gzip.then(|| gzip::is_accepted(&parts.headers));
+        let Parts { method, headers: mut fields, .. } = parts;
+        fields.clear();
         let body = RequestBody::new(body, bytes_max);
-        let prepared = Prepared { wish, since, parts, target, forwarded, body };
+        let prepared = Prepared { wish, since, method, head, gzip, fields, body };
         Ok((Arc::clone(app), Box::new(prepared)))
     }
 

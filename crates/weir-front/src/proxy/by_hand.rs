@@ -33,5 +33,5 @@ pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
         start: Some(start),
         id: Some(RequestId::of(&target, &parts.headers)),
     };
-    Some(head::write(Vec::new(), &parts, &target, &forwarded, BodyHead::None))
+    Some(head::write(&parts, &target, &forwarded, BodyHead::None))
 }

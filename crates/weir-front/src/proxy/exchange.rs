@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -107,7 +106,7 @@ impl Proxy {
                 },
             };
             if let Some(answered) = self.ask(app, &mut prepared, slot, connection).await? {
-                return Ok(self.respond(app, *prepared, arrived, answered));
+                return Ok(self.respond(app, &prepared, arrived, answered));
             }
             // The others may have ended with that one.
             may_reuse = false;
@@ -119,22 +118,19 @@ impl Proxy {
     fn respond(
         &self,
         app: &App,
-        prepared: Prepared,
+        prepared: &Prepared,
         arrived: Timestamp,
-        (answer, mut exchange, slot): (Box<Answer>, Exchange, Slot),
+        (answer, exchange, slot): (Box<Answer>, Exchange, Slot),
     ) -> Response<Body> {
-        let Prepared { parts, since, .. } = prepared;
+        let Prepared { since, gzip, .. } = *prepared;
         let now = app.now();
         let service = now.since(since);
         app.metrics.answered(answer.status, service);
         app.metrics.compared(now.since(arrived), answer.runtime);
         let timing = self.timing(&slot, since.since(arrived), service);
-        let gzip = app.limits.gzip.filter(|_| parts.method != Method::HEAD);
-        let gzip = gzip.map(|gzip| (gzip, gzip::is_accepted(&parts.headers)));
-        exchange.keep_room(parts.headers);
         let mut response = self.pass_on(answer, exchange, slot);
-        if let Some((gzip, is_accepted)) = gzip {
-            response = gzip::apply(&gzip, is_accepted, response);
+        if let (Some(gzip), Some(is_accepted)) = (&app.limits.gzip, gzip) {
+            response = gzip::apply(gzip, is_accepted, response);
         }
         if let Some(timing) = timing {
             response.extensions_mut().insert(timing);
@@ -156,20 +152,22 @@ impl Proxy {
         slot: Slot,
         mut connection: Box<Connection>,
     ) -> Result<Option<(Box<Answer>, Exchange, Slot)>, Failed> {
-        let Prepared { parts, target, forwarded, body, .. } = prepared;
+        let Prepared { method, head, fields, body, .. } = prepared;
         let (framed, length) = body.framed();
         let body_head = match (framed, length) {
             (Framed::Chunked, _) => BodyHead::Chunked,
             (Framed::Length, None | Some(0)) => BodyHead::None,
             (Framed::Length, Some(length)) => BodyHead::Length(length),
         };
-        let buffer = connection.take_buffer();
-        let mut bytes = head::write(buffer, parts, target, forwarded, body_head);
+        connection.make_room(std::mem::take(fields));
+        let mut bytes = connection.take_buffer();
+        bytes.extend_from_slice(head);
+        head::write_end(&mut bytes, method, body_head);
         body.write(&mut bytes, framed);
-        let may_repeat = may_be_repeated(parts, body, &connection);
+        let may_repeat = may_be_repeated(method, body, &connection);
         let since = prepared.since;
         let limits = app.limits.head_limits();
-        let method = parts.method.clone();
+        let method = method.clone();
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
         let mut running = Running::new(exchange, slot);
         match running.answer(app, &self.deadlines).await? {
@@ -235,8 +233,7 @@ pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Box<Connection
 }
 
 /// Idempotent methods: RFC 9110, section 9.2.2. One whose body is gone can't be repeated.
-fn may_be_repeated(request: &Parts, body: &RequestBody, connection: &Connection) -> bool {
-    let method = &request.method;
+fn may_be_repeated(method: &Method, body: &RequestBody, connection: &Connection) -> bool {
     connection.is_reused && body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 

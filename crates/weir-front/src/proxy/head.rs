@@ -172,16 +172,21 @@ pub(super) enum BodyHead<'a> {
     Upgrade(&'a HeaderValue),
 }
 
-/// The bytes of the head that a worker gets: written anew, so it has one meaning. `head` is empty;
-/// it may have been another's before.
+/// The bytes of the head that a worker gets: written anew, so it has one meaning.
 pub(super) fn write(
-    mut head: Vec<u8>,
     parts: &Parts,
     target: &Target,
     forwarded: &Forwarded,
     body: BodyHead<'_>,
 ) -> Vec<u8> {
-    head.reserve(HEAD_BYTES_USUAL);
+    let mut head = write_start(parts, target, forwarded);
+    write_end(&mut head, &parts.method, body);
+    head
+}
+
+/// All of it but what it says of the body.
+pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
     let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     head.extend_from_slice(parts.method.as_str().as_bytes());
     head.push(b' ');
@@ -197,9 +202,13 @@ pub(super) fn write(
         write_cookies(&mut head, &parts.headers);
     }
     forwarded.write(&mut head, target);
-    write_body_head(&mut head, &parts.method, body);
-    head.extend_from_slice(b"\r\n\r\n");
     head
+}
+
+/// What it says of the body, and its end.
+pub(super) fn write_end(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
+    write_body_head(head, method, body);
+    head.extend_from_slice(b"\r\n\r\n");
 }
 
 fn write_body_head(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {

@@ -64,7 +64,7 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
         }
     };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
-    let head = head::write(Vec::new(), &parts, &target, &forwarded, protocol);
+    let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, .. } = upgrade;
     let client = Early { stream, bytes: rest.to_vec() };
     let request = Wanted { method, head, entry };

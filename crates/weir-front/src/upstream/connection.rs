@@ -12,8 +12,6 @@ use crate::address::Address;
 
 /// Bytes of a buffer that an idle connection keeps for its next request.
 const BUFFER_BYTES_KEPT: usize = 4 << 10;
-/// Header fields for which it keeps room.
-const FIELDS_KEPT: usize = 64;
 
 /// A connection to a worker, and what a request on it needs of memory: the next one finds it there.
 /// Nothing of the socket was read that an answer did not take. It goes from hand to hand many times
@@ -46,12 +44,9 @@ impl Connection {
         self.sending.take_buffer()
     }
 
-    /// Keeps the room of these fields for those of the next answer.
-    pub(super) fn keep_room(&mut self, mut fields: HeaderMap) {
-        if fields.capacity() <= FIELDS_KEPT {
-            fields.clear();
-            self.fields = fields;
-        }
+    /// Gives an empty map for the fields of the next answer.
+    pub(crate) fn make_room(&mut self, fields: HeaderMap) {
+        self.fields = fields;
     }
 
     /// An exchange has ended in order: the next one may begin.

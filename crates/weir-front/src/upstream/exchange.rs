@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use hyper::Method;
-use hyper::header::HeaderMap;
 use tokio::io::AsyncWrite;
 
 use super::answer::{self, Answer, BadAnswer, HeadLimits};
@@ -72,11 +71,6 @@ impl Exchange {
     /// What there is of the body; all of it if the exchange is [`Trouble::Unsent`].
     pub(crate) fn into_body(mut self) -> Option<Outgoing> {
         self.connection.sending.take_body()
-    }
-
-    /// Keeps the room of a request's fields for those of the connection's next answer.
-    pub(crate) fn keep_room(&mut self, fields: HeaderMap) {
-        self.connection.keep_room(fields);
     }
 
     /// The head of the answer, while the request is being sent.
