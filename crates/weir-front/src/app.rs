@@ -19,6 +19,7 @@ pub(crate) use self::slot::Slot;
 use self::slot::{Handed, Place};
 use crate::address::Address;
 use crate::dispatch::{Dispatcher, Limits, Load, Permit, Refusal, Slots, Waiting, Wish, WorkerKey};
+use crate::forwarded_headers::ForwardedHeaders;
 use crate::metrics::AppMetrics;
 use crate::rules::{PriorityRule, ShedRule};
 use crate::settings::{AppLimits, AppSettings};
@@ -60,6 +61,8 @@ pub(crate) struct App {
     pub(crate) priorities: Vec<PriorityRule>,
     pub(crate) shed: Vec<ShedRule>,
     pub(crate) maintenance: Maintenance,
+    /// What workers are told of the client and of the way here.
+    pub(crate) forwarded_headers: ForwardedHeaders,
     pub(crate) metrics: AppMetrics,
     /// For bodies of clients that are slower than the workers.
     pub(crate) buffers: Budget,
@@ -85,6 +88,7 @@ impl App {
         });
         let state = Mutex::new(State { dispatcher, workers: HashMap::new() });
         let buffers = Budget::new(limits.buffers_max);
+        let forwarded_headers = ForwardedHeaders::of(&settings.forwarded_headers);
         let AppSettings { name, workers, priorities, shed, maintenance_page, .. } = settings;
         let shed = shed.into_iter().map(ShedRule::new).collect();
         let maintenance = Maintenance::new(maintenance_page);
@@ -94,6 +98,7 @@ impl App {
             priorities,
             shed,
             maintenance,
+            forwarded_headers,
             metrics,
             buffers,
             clock,

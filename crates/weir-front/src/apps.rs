@@ -134,7 +134,7 @@ impl Apps {
         self.apps.is_empty()
     }
 
-    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<App>> {
+    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<App>> {
         self.routes.find(host, path)
     }
 

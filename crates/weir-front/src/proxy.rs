@@ -10,7 +10,6 @@ mod deadlines;
 mod exchange;
 mod gzip;
 mod head;
-mod inside;
 mod origin;
 mod relay;
 mod request_body;
@@ -20,8 +19,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Incoming};
+use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_base::clock::Timestamp;
 use weir_net::server::{Body, CoreIndex, Peer, Refused, Upgrade};
@@ -38,6 +38,7 @@ use crate::app::App;
 use crate::apps::Apps;
 use crate::dispatch::{Client, Refusal, Wish};
 use crate::drain::Drain;
+use crate::forwarded_headers::ForwardedHeader;
 use crate::metrics::Failure;
 use crate::rules;
 use crate::upstream::Pool;
@@ -66,14 +67,21 @@ pub struct Proxy {
 /// A request that was judged.
 #[derive(Debug)]
 struct Prepared {
-    app: Arc<App>,
     wish: Wish,
     since: Timestamp,
-    parts: Parts,
-    target: Target,
-    forwarded: Forwarded,
+    method: Method,
+    /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
+    /// it: the buffer that hyper read it into is free for what comes next.
+    head: Vec<u8>,
+    /// None: the answer goes out as it is. Or whether the client takes it compressed.
+    gzip: Option<bool>,
+    /// Empty: the room of the client's fields, for those of the answer.
+    fields: HeaderMap,
     body: RequestBody,
 }
+
+/// Whose it is, too.
+type Judged = (Arc<App>, Box<Prepared>);
 
 impl Proxy {
     /// The part of `core`.
@@ -128,13 +136,10 @@ impl Proxy {
         // Judged here and not in the future, which then holds little but a pointer to the request.
         let (parts, body) = request.into_parts();
         let mut entry = self.entry(&parts, peer);
-        let prepared = self.prepare(parts, body, peer);
-        if let (Some(entry), Ok(prepared)) = (&mut entry, &prepared) {
-            entry.for_app(&prepared.app.name, prepared.forwarded.id.as_bytes());
-        }
+        let prepared = self.prepare(parts, body, peer, entry.as_deref_mut());
         async move {
             let answer = match prepared {
-                Ok(prepared) => self.exchange(prepared).await,
+                Ok((app, prepared)) => self.exchange(&app, prepared).await,
                 Err(refused) => *refused,
             };
             match entry {
@@ -157,7 +162,8 @@ impl Proxy {
         parts: Parts,
         body: Incoming,
         peer: Peer,
-    ) -> Result<Box<Prepared>, Box<Response<Body>>> {
+        entry: Option<&mut Entry>,
+    ) -> Result<Judged, Box<Response<Body>>> {
         let target = Target::of(&parts)
             .map_err(|refusal| Box::new(answer::text(refusal.status, refusal.text)))?;
         let Some(app) = self.apps.find(target.host(), parts.uri.path()) else {
@@ -171,10 +177,38 @@ impl Proxy {
             return Err(Box::new(answer::failed(Failed::TooLarge)));
         }
         let since = app.now();
-        let forwarded =
-            Forwarded { origin, start: self.start.at(since), id: RequestId::of(&parts.headers) };
-        let (app, body) = (Arc::clone(app), RequestBody::new(body, bytes_max));
-        Ok(Box::new(Prepared { app, wish, since, parts, target, forwarded, body }))
+        let forwarded = self.forwarded(app, origin, &parts.headers, &target, since);
+        if let Some(entry) = entry {
+            entry.for_app(&app.name, forwarded.id());
+        }
+        let head = head::write_start(&parts, &target, &forwarded);
+        let may_be_gzip = app.limits.gzip.is_some() && parts.method != Method::HEAD;
+        let gzip = may_be_gzip.then(|| gzip::is_accepted(&parts.headers));
+        let Parts { method, headers: mut fields, .. } = parts;
+        fields.clear();
+        let body = RequestBody::new(body, bytes_max);
+        let prepared = Prepared { wish, since, method, head, gzip, fields, body };
+        Ok((Arc::clone(app), Box::new(prepared)))
+    }
+
+    /// What a worker of `app` is told, and what is logged of that. What nobody reads is not made.
+    fn forwarded(
+        &self,
+        app: &App,
+        origin: Origin,
+        headers: &HeaderMap,
+        target: &Target,
+        since: Timestamp,
+    ) -> Forwarded {
+        let told = app.forwarded_headers;
+        let wants_start = told.has(ForwardedHeader::XRequestStart);
+        let wants_id = told.has(ForwardedHeader::XRequestId) || self.settings.access_log.is_some();
+        Forwarded {
+            headers: told,
+            origin,
+            start: wants_start.then(|| self.start.at(since)),
+            id: wants_id.then(|| RequestId::of(target, headers)),
+        }
     }
 
     /// Takes over a connection that is to become something else than HTTP.

@@ -41,16 +41,19 @@ impl Routes {
     }
 
     /// `host` as it was sent, with its port.
-    pub(crate) fn find(&self, host: &str, path: &str) -> Option<&Arc<App>> {
-        let host = without_port(host);
+    pub(crate) fn find(&self, host: &[u8], path: &str) -> Option<&Arc<App>> {
+        // Those with a host are first: if there is none, nobody looks at it.
+        let has_hosts = self.routes.first().is_some_and(|route| route.host.is_some());
+        let host = if has_hosts { without_port(host) } else { host };
         let route = self.routes.iter().find(|route| route.matches(host, path))?;
         Some(&route.app)
     }
 }
 
 impl Route {
-    fn matches(&self, host: &str, path: &str) -> bool {
-        let is_host = self.host.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(host));
+    fn matches(&self, host: &[u8], path: &str) -> bool {
+        let own = self.host.as_ref().map(String::as_bytes);
+        let is_host = own.is_none_or(|own| own.eq_ignore_ascii_case(host));
         is_host && is_below(path, &self.path)
     }
 }
@@ -61,14 +64,18 @@ pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     rest.is_some_and(|rest| folder.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-fn without_port(host: &str) -> &str {
-    let end = match host.rfind(':') {
+fn without_port(host: &[u8]) -> &[u8] {
+    let end = match host.iter().rposition(|byte| *byte == b':') {
         // In `[::1]` the last colon is within the address.
-        Some(colon) if !host[colon..].contains(']') => colon,
+        Some(colon) if !host[colon..].contains(&b']') => colon,
         _ => host.len(),
     };
     // A name may end with the root's dot (RFC 3986, section 3.2.2).
-    host[..end].trim_end_matches('.')
+    let mut name = &host[..end];
+    while let [rest @ .., b'.'] = name {
+        name = rest;
+    }
+    name
 }
 
 #[cfg(test)]
@@ -102,7 +109,8 @@ mod tests {
             ("cart", &["shop.example"], &["/cart/", "/basket"]),
             ("api", &[], &["/api"]),
         ]);
-        let find = |host, path| routes.find(host, path).map(|app| app.name.as_str());
+        let find =
+            |host: &str, path| routes.find(host.as_bytes(), path).map(|app| app.name.as_str());
         assert_eq!(find("other.example", "/"), Some("rest"));
         assert_eq!(find("Shop.Example:8080", "/x"), Some("shop"));
         assert_eq!(find("shop.example.", "/cart"), Some("cart"));
@@ -116,8 +124,8 @@ mod tests {
     #[test]
     fn who_is_meant_by_nobody_gets_nothing() {
         let routes = routes(&[("shop", &["shop.example"], &["/shop"])]);
-        assert!(routes.find("other.example", "/shop").is_none());
-        assert!(routes.find("shop.example", "/").is_none());
-        assert!(routes.find("shop.example", "*").is_none());
+        assert!(routes.find(b"other.example", "/shop").is_none());
+        assert!(routes.find(b"shop.example", "/").is_none());
+        assert!(routes.find(b"shop.example", "*").is_none());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::address::Address;
+use crate::forwarded_headers::ForwardedHeader;
 use crate::rules::{PriorityRule, ShedSettings};
 use crate::upstream::HeadLimits;
 
@@ -25,6 +26,8 @@ pub struct AppSettings {
     pub shed: Vec<ShedSettings>,
     /// What whoever asks is shown during maintenance: HTML. None: a page of our own.
     pub maintenance_page: Option<Bytes>,
+    /// What workers are told of the client and of the way here.
+    pub forwarded_headers: Vec<ForwardedHeader>,
     pub limits: AppLimits,
 }
 
@@ -40,6 +43,7 @@ impl AppSettings {
             priorities: Vec::new(),
             shed: Vec::new(),
             maintenance_page: None,
+            forwarded_headers: ForwardedHeader::ALL.to_vec(),
             limits: AppLimits::default(),
         }
     }

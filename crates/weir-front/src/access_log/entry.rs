@@ -62,10 +62,10 @@ impl Entry {
         self.note(|record| record.client = client);
     }
 
-    pub(crate) fn for_app(&mut self, app: &str, request_id: &[u8]) {
+    pub(crate) fn for_app(&mut self, app: &str, request_id: Option<&[u8]>) {
         self.note(|record| {
             record.app = Some(app.to_owned());
-            record.request_id = Some(String::from_utf8_lossy(request_id).into_owned());
+            record.request_id = request_id.map(|id| String::from_utf8_lossy(id).into_owned());
         });
     }
 

@@ -6,6 +6,7 @@ use weir_net::server::{Head, Peer};
 use super::head::{self, BodyHead, Forwarded, RequestId, RequestStart, Target};
 use super::origin::TrustedProxies;
 use super::socket;
+use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 
 /// The head that a worker gets of a client's. None: the client's is refused.
 #[must_use]
@@ -26,6 +27,11 @@ pub fn head_for_worker(bytes: &[u8]) -> Option<Vec<u8>> {
     let peer = Peer { address: Some([127, 0, 0, 1].into()), is_tls: false, listener: 0 };
     let origin = TrustedProxies::default().origin(peer, &parts.headers);
     let start = RequestStart::default().at(Timestamp::from_millis(1));
-    let forwarded = Forwarded { origin, start, id: RequestId::of(&parts.headers) };
+    let forwarded = Forwarded {
+        headers: ForwardedHeaders::of(&ForwardedHeader::ALL),
+        origin,
+        start: Some(start),
+        id: Some(RequestId::of(&target, &parts.headers)),
+    };
     Some(head::write(&parts, &target, &forwarded, BodyHead::None))
 }

@@ -10,13 +10,10 @@
 //! exchange whose client is gone goes on alone ([`Running`]).
 
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::header::{CONTENT_TYPE, HeaderMap};
-use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -27,7 +24,7 @@ use super::deadlines::Deadlines;
 use super::head::{self, BodyHead};
 use super::relay::{self, Kind, Relay};
 use super::request_body::RequestBody;
-use super::{Prepared, Proxy, answer, gzip, inside};
+use super::{Prepared, Proxy, answer, gzip};
 use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
@@ -63,10 +60,9 @@ impl Failed {
 
 impl Proxy {
     /// The answer of a worker, or one that says why there is none.
-    pub(super) async fn exchange(self: &Rc<Self>, prepared: Box<Prepared>) -> Response<Body> {
-        let app = Arc::clone(&prepared.app);
-        let unanswered = Unanswered::new(&app);
-        let tried = self.try_workers(prepared).await;
+    pub(super) async fn exchange(&self, app: &Arc<App>, prepared: Box<Prepared>) -> Response<Body> {
+        let unanswered = Unanswered::new(app);
+        let tried = self.try_workers(app, prepared).await;
         unanswered.finish();
         match tried {
             Ok(response) => response,
@@ -77,11 +73,14 @@ impl Proxy {
         }
     }
 
-    async fn try_workers(&self, mut prepared: Box<Prepared>) -> Result<Response<Body>, Failed> {
-        let app = Arc::clone(&prepared.app);
+    async fn try_workers(
+        &self,
+        app: &Arc<App>,
+        mut prepared: Box<Prepared>,
+    ) -> Result<Response<Body>, Failed> {
         if !prepared.body.is_whole() {
             // Boxed: most requests have no use for its size.
-            Box::pin(prepared.body.read_ahead(&app)).await?;
+            Box::pin(prepared.body.read_ahead(app)).await?;
             prepared.since = app.now();
         }
         let (mut may_reuse, arrived) = (true, prepared.since);
@@ -101,13 +100,13 @@ impl Proxy {
             let idle = if may_reuse { self.pool.idle(&slot.worker) } else { None };
             let connection = match idle {
                 Some(connection) => connection,
-                None => match Box::pin(connect(&app, &slot.worker)).await {
+                None => match Box::pin(connect(app, &slot.worker)).await {
                     Some(connection) => connection,
                     None => continue,
                 },
             };
-            if let Some(answered) = self.ask(&mut prepared, slot, connection).await? {
-                return Ok(self.respond(&prepared, arrived, answered));
+            if let Some(answered) = self.ask(app, &mut prepared, slot, connection).await? {
+                return Ok(self.respond(app, &prepared, arrived, answered));
             }
             // The others may have ended with that one.
             may_reuse = false;
@@ -118,20 +117,20 @@ impl Proxy {
     /// Counts a worker's answer, and passes it on. `arrived`: when the request did.
     fn respond(
         &self,
+        app: &App,
         prepared: &Prepared,
         arrived: Timestamp,
-        (answer, exchange, slot): (Answer, Exchange, Slot),
+        (answer, exchange, slot): (Box<Answer>, Exchange, Slot),
     ) -> Response<Body> {
-        let Prepared { app, parts, since, .. } = prepared;
+        let Prepared { since, gzip, .. } = *prepared;
         let now = app.now();
-        let service = now.since(*since);
+        let service = now.since(since);
         app.metrics.answered(answer.status, service);
-        app.metrics.compared(now.since(arrived), inside::said(&answer.headers));
+        app.metrics.compared(now.since(arrived), answer.runtime);
         let timing = self.timing(&slot, since.since(arrived), service);
         let mut response = self.pass_on(answer, exchange, slot);
-        if let Some(gzip) = app.limits.gzip.filter(|_| parts.method != Method::HEAD) {
-            let is_accepted = gzip::is_accepted(&parts.headers);
-            response = gzip::apply(&gzip, is_accepted, response);
+        if let (Some(gzip), Some(is_accepted)) = (&app.limits.gzip, gzip) {
+            response = gzip::apply(gzip, is_accepted, response);
         }
         if let Some(timing) = timing {
             response.extensions_mut().insert(timing);
@@ -148,23 +147,27 @@ impl Proxy {
     /// Asks one worker. None: the request reached nobody, or may be repeated.
     async fn ask(
         &self,
+        app: &App,
         prepared: &mut Prepared,
         slot: Slot,
-        connection: Connection,
-    ) -> Result<Option<(Answer, Exchange, Slot)>, Failed> {
-        let Prepared { app, parts, target, forwarded, body, .. } = prepared;
+        mut connection: Box<Connection>,
+    ) -> Result<Option<(Box<Answer>, Exchange, Slot)>, Failed> {
+        let Prepared { method, head, fields, body, .. } = prepared;
         let (framed, length) = body.framed();
         let body_head = match (framed, length) {
             (Framed::Chunked, _) => BodyHead::Chunked,
             (Framed::Length, None | Some(0)) => BodyHead::None,
             (Framed::Length, Some(length)) => BodyHead::Length(length),
         };
-        let mut bytes = head::write(parts, target, forwarded, body_head);
+        connection.make_room(std::mem::take(fields));
+        let mut bytes = connection.take_buffer();
+        bytes.extend_from_slice(head);
+        head::write_end(&mut bytes, method, body_head);
         body.write(&mut bytes, framed);
-        let may_repeat = may_be_repeated(parts, body, &connection);
+        let may_repeat = may_be_repeated(method, body, &connection);
         let since = prepared.since;
         let limits = app.limits.head_limits();
-        let method = parts.method.clone();
+        let method = method.clone();
         let exchange = Exchange::new(connection, method, bytes, body.rest.take(), framed, limits);
         let mut running = Running::new(exchange, slot);
         match running.answer(app, &self.deadlines).await? {
@@ -198,14 +201,13 @@ impl Proxy {
 
     pub(super) fn pass_on(
         &self,
-        mut answer: Answer,
+        mut answer: Box<Answer>,
         exchange: Exchange,
         slot: Slot,
     ) -> Response<Body> {
         let reader = exchange.into_reader(&mut answer);
-        let headers = answer.headers;
         let limits = &slot.app().limits;
-        let (patience, kind) = if is_event_stream(&headers) {
+        let (patience, kind) = if answer.is_event_stream {
             let has_own_slot = slot.make_stream();
             (limits.stream_idle_timeout, Kind::Stream { drain: self.drain.clone(), has_own_slot })
         } else {
@@ -214,18 +216,13 @@ impl Proxy {
         let relay = Relay { reader, slot, pool: self.pool.clone(), patience, kind };
         let mut response = Response::new(relay.start());
         *response.status_mut() = answer.status;
-        *response.headers_mut() = headers;
+        *response.headers_mut() = answer.headers;
         response
     }
 }
 
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
-}
-
 /// None: the worker can't be reached, and is left alone for a while.
-pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
+pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Box<Connection>> {
     match timeout(app.limits.connect_timeout, Connection::open(&worker.address)).await {
         Ok(Ok(connection)) => Some(connection),
         Ok(Err(_)) | Err(_) => {
@@ -236,8 +233,7 @@ pub(super) async fn connect(app: &App, worker: &Worker) -> Option<Connection> {
 }
 
 /// Idempotent methods: RFC 9110, section 9.2.2. One whose body is gone can't be repeated.
-fn may_be_repeated(request: &Parts, body: &RequestBody, connection: &Connection) -> bool {
-    let method = &request.method;
+fn may_be_repeated(method: &Method, body: &RequestBody, connection: &Connection) -> bool {
     connection.is_reused && body.is_whole() && method.is_idempotent() && method != Method::TRACE
 }
 
@@ -263,7 +259,7 @@ impl Running {
         &mut self,
         app: &App,
         deadlines: &Deadlines,
-    ) -> Result<Result<Answer, Trouble>, Failed> {
+    ) -> Result<Result<Box<Answer>, Trouble>, Failed> {
         let patience = app.limits.service_timeout;
         let Some((exchange, slot)) = &mut self.exchange else { return Err(Failed::Broken) };
         let mut turn = Turn::new(exchange.sent());
@@ -301,7 +297,7 @@ impl Running {
                 Some(answer) if answer.status == StatusCode::SWITCHING_PROTOCOLS => {}
                 Some(mut answer) => {
                     let mut reader = exchange.into_reader(&mut answer);
-                    if !is_event_stream(&answer.headers) {
+                    if !answer.is_event_stream {
                         let bytes_max = slot.app().limits.answer_buffer_bytes;
                         reader.discard(bytes_max).await;
                     } else if !slot.make_stream() {
@@ -349,11 +345,11 @@ impl Drop for Running {
 }
 
 /// A request without an answer; counted if its client goes before that is over.
-pub(super) struct Unanswered(Option<Arc<App>>);
+pub(super) struct Unanswered<'a>(Option<&'a App>);
 
-impl Unanswered {
-    pub(super) fn new(app: &Arc<App>) -> Self {
-        Self(Some(Arc::clone(app)))
+impl<'a> Unanswered<'a> {
+    pub(super) const fn new(app: &'a App) -> Self {
+        Self(Some(app))
     }
 
     /// It has an answer, be it Weir's own.
@@ -362,9 +358,9 @@ impl Unanswered {
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if let Some(app) = &self.0 {
+        if let Some(app) = self.0 {
             app.metrics.failed(Failure::ClientGone);
         }
     }

@@ -13,6 +13,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, StatusCode, Version};
 
+use self::forwarded::X_REQUEST_ID;
 pub(super) use self::forwarded::{Forwarded, RequestId, RequestStart};
 
 /// Fields that give a message its meaning, whatever `Connection` says.
@@ -28,11 +29,15 @@ pub(super) struct HeadRefusal {
     pub(super) text: &'static str,
 }
 
-/// Whom a request means.
+/// Whom a request means, and what of its head is for us.
 #[derive(Debug)]
 pub(super) struct Target {
     /// As it was sent, with its port; empty if there is none (HTTP/1.0).
     host: HeaderValue,
+    /// Fields that the sender means for the next hop alone.
+    ends_here: Vec<HeaderName>,
+    has_cookies: bool,
+    pub(super) has_request_id: bool,
 }
 
 impl Target {
@@ -48,45 +53,113 @@ impl Target {
         if request.uri.scheme().is_none() && request.uri.authority().is_some() {
             return refuse(StatusCode::BAD_REQUEST, "the request's target is malformed\n");
         }
-        let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
-        let coding = codings.next();
-        if codings.next().is_some()
-            || coding.is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
-        {
-            return refuse(
-                StatusCode::NOT_IMPLEMENTED,
-                "the only transfer coding here is chunked\n",
-            );
-        }
-        let mut hosts = request.headers.get_all(HOST).iter();
-        let host = hosts.next();
-        if hosts.next().is_some() {
-            return refuse(StatusCode::BAD_REQUEST, "a request has one Host\n");
+        let Noticed { coding, host, ends_here, has_cookies, has_request_id } =
+            Noticed::of(&request.headers);
+        match coding {
+            Found::Never => {}
+            Found::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {}
+            Found::Once(_) | Found::Often => {
+                return refuse(
+                    StatusCode::NOT_IMPLEMENTED,
+                    "the only transfer coding here is chunked\n",
+                );
+            }
         }
         // The target's own host goes first (RFC 9112, section 3.2.2).
         let host = match (request.uri.authority(), host) {
+            (_, Found::Often) => {
+                return refuse(StatusCode::BAD_REQUEST, "a request has one Host\n");
+            }
             (Some(authority), _) => HeaderValue::from_str(authority.as_str()).ok(),
-            (None, Some(host)) => Some(host.clone()),
-            (None, None) if request.version == Version::HTTP_10 => {
+            (None, Found::Once(host)) => Some(host.clone()),
+            (None, Found::Never) if request.version == Version::HTTP_10 => {
                 Some(HeaderValue::from_static(""))
             }
-            (None, None) => return refuse(StatusCode::BAD_REQUEST, "the request has no Host\n"),
+            (None, Found::Never) => {
+                return refuse(StatusCode::BAD_REQUEST, "the request has no Host\n");
+            }
         };
         match host {
-            Some(host) if is_host(host.as_bytes()) => Ok(Self { host }),
+            Some(host) if is_host(host.as_bytes()) => {
+                Ok(Self { host, ends_here, has_cookies, has_request_id })
+            }
             _ => refuse(StatusCode::BAD_REQUEST, "the request's Host is malformed\n"),
         }
     }
 
-    pub(super) fn host(&self) -> &str {
-        // It was checked: these are characters of a host.
-        self.host.to_str().unwrap_or_default()
+    pub(super) fn host(&self) -> &[u8] {
+        self.host.as_bytes()
+    }
+}
+
+/// How often a field came.
+enum Found<'a> {
+    Never,
+    Once(&'a HeaderValue),
+    Often,
+}
+
+impl<'a> Found<'a> {
+    fn add(&mut self, value: &'a HeaderValue) {
+        *self = if matches!(self, Self::Never) { Self::Once(value) } else { Self::Often };
+    }
+}
+
+/// The fields that mean something here. One look at each field of a request costs less than looking
+/// these up.
+struct Noticed<'a> {
+    coding: Found<'a>,
+    host: Found<'a>,
+    ends_here: Vec<HeaderName>,
+    has_cookies: bool,
+    has_request_id: bool,
+}
+
+impl<'a> Noticed<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut noticed = Self {
+            coding: Found::Never,
+            host: Found::Never,
+            ends_here: Vec::new(),
+            has_cookies: false,
+            has_request_id: false,
+        };
+        for (name, value) in headers {
+            if name == HOST {
+                noticed.host.add(value);
+            } else if name == TRANSFER_ENCODING {
+                noticed.coding.add(value);
+            } else if name == CONNECTION {
+                name_hop_fields(value, &mut noticed.ends_here);
+            } else if name == COOKIE {
+                noticed.has_cookies = true;
+            } else if name == X_REQUEST_ID {
+                noticed.has_request_id = true;
+            }
+        }
+        noticed
     }
 }
 
 /// The characters of a name or an address with a port (RFC 3986, section 3.2.2); no user.
+const HOST_CHARACTERS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128_u8 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"-._~:[]%!$&'()*+,;=";
+    let mut index = 0;
+    while index < others.len() {
+        table[others[index] as usize] = true;
+        index += 1;
+    }
+    table
+};
+
 fn is_host(text: &[u8]) -> bool {
-    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte))
+    text.iter().all(|byte| HOST_CHARACTERS[usize::from(*byte)])
 }
 
 /// What a worker is told of a body.
@@ -106,38 +179,50 @@ pub(super) fn write(
     forwarded: &Forwarded,
     body: BodyHead<'_>,
 ) -> Vec<u8> {
+    let mut head = write_start(parts, target, forwarded);
+    write_end(&mut head, &parts.method, body);
+    head
+}
+
+/// All of it but what it says of the body.
+pub(super) fn write_start(parts: &Parts, target: &Target, forwarded: &Forwarded) -> Vec<u8> {
     let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
     let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     head.extend_from_slice(parts.method.as_str().as_bytes());
     head.push(b' ');
     head.extend_from_slice(path.as_bytes());
-    head.extend_from_slice(b" HTTP/1.1\r\n");
-    write_field(&mut head, "host", target.host.as_bytes());
-    let ends_here = named_by_connection(&parts.headers);
+    head.extend_from_slice(b" HTTP/1.1");
+    write_known(&mut head, "\r\nhost: ", target.host());
     for (name, value) in &parts.headers {
-        if !is_ours(name.as_str()) && !ends_here.contains(name) && name != COOKIE {
+        if !is_ours(name.as_str()) && !target.ends_here.contains(name) && name != COOKIE {
             write_field(&mut head, name.as_str(), value.as_bytes());
         }
     }
-    write_cookies(&mut head, &parts.headers);
+    if target.has_cookies {
+        write_cookies(&mut head, &parts.headers);
+    }
     forwarded.write(&mut head, target);
-    write_body_head(&mut head, &parts.method, body);
-    head.extend_from_slice(b"\r\n");
     head
+}
+
+/// What it says of the body, and its end.
+pub(super) fn write_end(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
+    write_body_head(head, method, body);
+    head.extend_from_slice(b"\r\n\r\n");
 }
 
 fn write_body_head(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
     let expects_body = [Method::POST, Method::PUT, Method::PATCH].contains(method);
     match body {
-        BodyHead::None if expects_body => write_field(head, "content-length", b"0"),
+        BodyHead::None if expects_body => write_known(head, "\r\ncontent-length: ", b"0"),
         BodyHead::None => {}
         BodyHead::Length(length) => {
-            write_field(head, "content-length", length.to_string().as_bytes());
+            write_known(head, "\r\ncontent-length: ", length.to_string().as_bytes());
         }
-        BodyHead::Chunked => write_field(head, "transfer-encoding", b"chunked"),
+        BodyHead::Chunked => write_known(head, "\r\ntransfer-encoding: ", b"chunked"),
         BodyHead::Upgrade(protocol) => {
-            write_field(head, "connection", b"upgrade");
-            write_field(head, "upgrade", protocol.as_bytes());
+            write_known(head, "\r\nconnection: ", b"upgrade");
+            write_known(head, "\r\nupgrade: ", protocol.as_bytes());
         }
     }
 }
@@ -146,20 +231,26 @@ fn write_body_head(head: &mut Vec<u8>, method: &Method, body: BodyHead<'_>) {
 fn write_cookies(head: &mut Vec<u8>, headers: &HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
     let Some(first) = cookies.next() else { return };
-    head.extend_from_slice(b"cookie: ");
-    head.extend_from_slice(first.as_bytes());
+    write_known(head, "\r\ncookie: ", first.as_bytes());
     for cookie in cookies {
         head.extend_from_slice(b"; ");
         head.extend_from_slice(cookie.as_bytes());
     }
-    head.extend_from_slice(b"\r\n");
 }
 
+/// A field, without the end of its line: the next one begins with it.
 fn write_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    head.extend_from_slice(b"\r\n");
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(b": ");
     head.extend_from_slice(value);
-    head.extend_from_slice(b"\r\n");
+}
+
+/// The same; `start` is all before the value. Inlined, what is constant is copied without a call.
+#[inline(always)]
+fn write_known(head: &mut Vec<u8>, start: &'static str, value: &[u8]) {
+    head.extend_from_slice(start.as_bytes());
+    head.extend_from_slice(value);
 }
 
 /// Fields that no worker gets from a client: they end here, or we write them.
@@ -181,23 +272,16 @@ fn is_ambiguous(name: &str) -> bool {
     name.as_bytes().contains(&b'_')
 }
 
-/// Fields that the sender means for the next hop alone. Those that give a message its meaning end
-/// nowhere.
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let mut names = Vec::new();
-    for value in headers.get_all(CONNECTION) {
-        for token in value.as_bytes().split(|byte| *byte == b',') {
-            let token = token.trim_ascii();
-            let is_plain = [&b"close"[..], b"keep-alive", b"upgrade", b""]
-                .iter()
-                .any(|plain| token.eq_ignore_ascii_case(plain));
-            if is_plain {
-                continue;
-            }
-            names.extend(
-                HeaderName::from_bytes(token).ok().filter(|name| !END_NOWHERE.contains(name)),
-            );
+/// Fields that a value of `Connection` means for the next hop alone. Those that give a message its
+/// meaning end nowhere.
+fn name_hop_fields(value: &HeaderValue, names: &mut Vec<HeaderName>) {
+    for token in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+        let is_plain = [&b"close"[..], b"keep-alive", b"upgrade", b""]
+            .iter()
+            .any(|plain| token.eq_ignore_ascii_case(plain));
+        if !is_plain {
+            let name = HeaderName::from_bytes(token).ok();
+            names.extend(name.filter(|name| !END_NOWHERE.contains(name)));
         }
     }
-    names
 }

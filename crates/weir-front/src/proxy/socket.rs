@@ -22,7 +22,7 @@ use tokio::task::spawn_local;
 use weir_net::server::{Body, Head, Refused, Stream, Upgrade};
 
 use super::exchange::{Failed, Running, Unanswered, connect};
-use super::head::{self, BodyHead, Forwarded, RequestId, Target};
+use super::head::{self, BodyHead, Target};
 use super::{Proxy, answer};
 use crate::access_log::{Entry, Timing};
 use crate::app::{App, Slot};
@@ -49,9 +49,9 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
     };
     let (app, method) = (Arc::clone(app), parts.method.clone());
     let origin = proxy.settings.trusted_proxies.origin(upgrade.peer, &parts.headers);
-    let id = RequestId::of(&parts.headers);
+    let forwarded = proxy.forwarded(&app, origin, &parts.headers, &target, app.now());
     let entry = proxy.entry(&parts, upgrade.peer).map(|mut entry| {
-        entry.for_app(&app.name, id.as_bytes());
+        entry.for_app(&app.name, forwarded.id());
         entry
     });
     let wish = match super::wish(&app, &parts, origin) {
@@ -63,7 +63,6 @@ pub(super) fn start(proxy: &Rc<Proxy>, upgrade: Upgrade<'_>) -> Result<(), Refus
             return Ok(());
         }
     };
-    let forwarded = Forwarded { origin, start: proxy.start.at(app.now()), id };
     let protocol = parts.headers.get(UPGRADE).map_or(BodyHead::None, BodyHead::Upgrade);
     let head = head::write(&parts, &target, &forwarded, protocol);
     let Upgrade { stream, rest, .. } = upgrade;
@@ -197,7 +196,7 @@ fn note(app: &App, ended: io::Result<()>) {
 
 /// A worker's answer, where the rest of it is, and the slot that it holds.
 struct Asked {
-    answer: Answer,
+    answer: Box<Answer>,
     exchange: Exchange,
     slot: Slot,
     timing: Option<Timing>,
@@ -233,8 +232,8 @@ async fn ask(proxy: &Proxy, app: &Arc<App>, wish: Wish, request: Wanted) -> Resu
 async fn agree(
     app: &App,
     mut client: Early,
-    answer: Answer,
-    worker: Connection,
+    answer: Box<Answer>,
+    worker: Box<Connection>,
     slot: Slot,
     drain: Drain,
 ) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! The head of a worker's answer.
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use bytes::Bytes;
-use httparse::{ParserConfig, Status};
+use httparse::{Header, ParserConfig, Status};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 
@@ -25,6 +26,11 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     /// Without what ends at the next hop (RFC 9110, section 7.6.1), unless it switches protocols.
     pub(crate) headers: HeaderMap,
+    /// Its kind is `text/event-stream`.
+    pub(crate) is_event_stream: bool,
+    /// How long the app says that it took: `X-Runtime`, in seconds, as Rack's and Rails' middleware
+    /// writes it.
+    pub(crate) runtime: Option<Duration>,
     pub(super) framing: Framing,
     /// What has come behind the head.
     pub(crate) rest: Bytes,
@@ -45,11 +51,13 @@ pub(crate) enum BadAnswer {
 
 /// Reads the head of the answer to a request with `method` at the start of `bytes`. None: there is
 /// more to come. Interim answers (1xx but 101) are skipped: whatever they announce was decided.
+/// `room`: an empty map that becomes the answer's.
 pub(super) fn read(
     bytes: &[u8],
     method: &Method,
     limits: HeadLimits,
-) -> Result<Option<Answer>, BadAnswer> {
+    room: &mut HeaderMap,
+) -> Result<Option<Box<Answer>>, BadAnswer> {
     let mut start = 0;
     loop {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -73,22 +81,25 @@ pub(super) fn read(
             continue;
         }
         let shared = Bytes::copy_from_slice(text);
-        let mut fields = Fields::with_capacity(head.headers.len());
+        let mut fields = Fields::within(std::mem::take(room), head.headers.len());
         for field in &*head.headers {
             let start = field.value.as_ptr().addr() - text.as_ptr().addr();
-            let value = shared.slice(start..start + field.value.len());
-            fields.add(field.name, value, status == StatusCode::SWITCHING_PROTOCOLS)?;
+            let value = start..start + field.value.len();
+            let is_switch = status == StatusCode::SWITCHING_PROTOCOLS;
+            fields.add(field, || shared.slice(value), is_switch)?;
         }
         let framing = fields.framing(status, method);
         let may_keep = head.version == Some(1) && fields.may_outlive(&framing);
-        let headers = fields.into_headers(status);
-        return Ok(Some(Answer {
+        let rest = shared.slice(length..);
+        return Ok(Some(Box::new(Answer {
             status,
-            headers,
+            is_event_stream: fields.is_event_stream,
+            runtime: fields.runtime,
+            headers: fields.into_headers(status)?,
             framing,
-            rest: shared.slice(length..),
+            rest,
             may_keep,
-        }));
+        })));
     }
 }
 
@@ -96,6 +107,10 @@ pub(super) fn read(
 struct Fields {
     headers: HeaderMap,
     length: Option<u64>,
+    /// The length as it is passed on.
+    length_text: Option<Bytes>,
+    is_event_stream: bool,
+    runtime: Option<Duration>,
     /// The last transfer coding is `chunked`. None: there is no coding.
     is_chunked: Option<bool>,
     wants_close: bool,
@@ -104,31 +119,56 @@ struct Fields {
 }
 
 impl Fields {
-    fn with_capacity(fields: usize) -> Self {
-        let headers = HeaderMap::with_capacity(fields);
-        Self { headers, length: None, is_chunked: None, wants_close: false, named: Vec::new() }
+    /// `headers`: empty, for as many.
+    fn within(mut headers: HeaderMap, fields: usize) -> Self {
+        headers.reserve(fields);
+        Self {
+            headers,
+            length: None,
+            length_text: None,
+            is_event_stream: false,
+            runtime: None,
+            is_chunked: None,
+            wants_close: false,
+            named: Vec::new(),
+        }
     }
 
-    /// `is_switch`: what ends at the next hop is kept.
-    fn add(&mut self, name: &str, value: Bytes, is_switch: bool) -> Result<(), BadAnswer> {
-        let is = |other: &str| name.eq_ignore_ascii_case(other);
+    /// `shared`: the value as it may be kept; `is_switch`: what ends at the next hop is kept.
+    fn add(
+        &mut self,
+        field: &Header<'_>,
+        shared: impl FnOnce() -> Bytes,
+        is_switch: bool,
+    ) -> Result<(), BadAnswer> {
+        let Header { name, value } = *field;
+        // Mostly written like this, and then compared at once.
+        let is = |usual: &str| name == usual || name.eq_ignore_ascii_case(usual);
         let is_for_us = match name.len() {
-            2 => is("te"),
+            2 => is("TE"),
             // Trailers end here.
-            7 => is("upgrade") || is("trailer"),
-            10 if is("connection") => {
-                self.connection(&value);
+            7 => is("Upgrade") || is("Trailer"),
+            10 if is("Connection") => {
+                self.connection(value);
                 true
             }
-            10 => is("keep-alive"),
-            14 if is("content-length") => {
+            10 => is("Keep-Alive"),
+            14 if is("Content-Length") => {
                 // Said once, however often it came.
-                self.add_length(&value)?;
+                self.add_length(value, shared)?;
                 return Ok(());
             }
-            16 => is("proxy-connection"),
-            17 if is("transfer-encoding") => {
-                self.is_chunked = Some(ends_chunked(&value));
+            9 if is("X-Runtime") => {
+                self.runtime = self.runtime.or_else(|| seconds(value));
+                false
+            }
+            12 if is("Content-Type") => {
+                self.is_event_stream |= value.starts_with(b"text/event-stream");
+                false
+            }
+            16 => is("Proxy-Connection"),
+            17 if is("Transfer-Encoding") => {
+                self.is_chunked = Some(ends_chunked(value));
                 true
             }
             _ => false,
@@ -137,7 +177,7 @@ impl Fields {
             return Ok(());
         }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadAnswer::Syntax)?;
-        let value = HeaderValue::from_maybe_shared(value).map_err(|_| BadAnswer::Syntax)?;
+        let value = HeaderValue::from_maybe_shared(shared()).map_err(|_| BadAnswer::Syntax)?;
         self.headers.append(name, value);
         Ok(())
     }
@@ -156,7 +196,11 @@ impl Fields {
     }
 
     /// One length, however often it is said.
-    fn add_length(&mut self, value: &[u8]) -> Result<(), BadAnswer> {
+    fn add_length(
+        &mut self,
+        value: &[u8],
+        shared: impl FnOnce() -> Bytes,
+    ) -> Result<(), BadAnswer> {
         for digits in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             let said = str::from_utf8(digits).ok().filter(|_| !digits.is_empty());
             let said = said.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -166,6 +210,9 @@ impl Fields {
             }
             self.length = Some(said);
         }
+        // Anything but a number as it is usually written is written anew.
+        let is_usual = value.iter().all(u8::is_ascii_digit) && !value.starts_with(b"0");
+        self.length_text = if is_usual { Some(shared()) } else { None };
         Ok(())
     }
 
@@ -188,23 +235,34 @@ impl Fields {
     }
 
     /// What a client gets.
-    fn into_headers(self, status: StatusCode) -> HeaderMap {
-        let Self { mut headers, length, is_chunked, named, .. } = self;
+    fn into_headers(self, status: StatusCode) -> Result<HeaderMap, BadAnswer> {
+        let Self { mut headers, length, length_text, is_chunked, named, .. } = self;
         for name in named {
             headers.remove(name);
         }
         if let (Some(length), None) = (length, is_chunked)
             && !has_no_length(status)
         {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            let value = match length_text {
+                Some(text) => {
+                    HeaderValue::from_maybe_shared(text).map_err(|_| BadAnswer::Length)?
+                }
+                None => HeaderValue::from(length),
+            };
+            headers.insert(CONTENT_LENGTH, value);
         }
-        headers
+        Ok(headers)
     }
 }
 
 /// Answers that have neither a body nor a length (RFC 9110, section 8.6).
 fn has_no_length(status: StatusCode) -> bool {
     status == StatusCode::NO_CONTENT || status == StatusCode::SWITCHING_PROTOCOLS
+}
+
+fn seconds(value: &[u8]) -> Option<Duration> {
+    let seconds: f64 = str::from_utf8(value).ok()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn ends_chunked(codings: &[u8]) -> bool {
@@ -218,11 +276,11 @@ mod tests {
 
     const LIMITS: HeadLimits = HeadLimits { bytes_max: 1_024 };
 
-    fn answer(text: &str) -> Result<Option<Answer>, BadAnswer> {
-        read(text.as_bytes(), &Method::GET, LIMITS)
+    fn answer(text: &str) -> Result<Option<Box<Answer>>, BadAnswer> {
+        read(text.as_bytes(), &Method::GET, LIMITS, &mut HeaderMap::new())
     }
 
-    fn complete(text: &str) -> Answer {
+    fn complete(text: &str) -> Box<Answer> {
         answer(text).expect("an answer").expect("a whole head")
     }
 
@@ -233,6 +291,41 @@ mod tests {
         assert!(matches!(got.framing, Framing::Length(5)));
         let both: Vec<_> = got.headers.get_all("x-a").iter().collect();
         assert_eq!(both, ["1", "2"]);
+    }
+
+    #[test]
+    fn how_long_an_app_says_that_it_took_is_read_and_nothing_else_is() {
+        let of = |value: &str| {
+            complete(&format!("HTTP/1.1 200 OK\r\nx-runtime: {value}\r\n\r\n")).runtime
+        };
+        assert_eq!(of("0.020000"), Some(Duration::from_millis(20)));
+        for value in ["", "-1", "NaN", "inf", "20ms", "1e300"] {
+            assert_eq!(of(value), None, "{value}");
+        }
+        let got = complete("HTTP/1.1 200 OK\r\nX-Runtime: 1\r\n\r\n");
+        assert_eq!(got.headers["x-runtime"], "1", "a client gets it, too");
+    }
+
+    #[test]
+    fn what_is_a_stream_says_its_kind() {
+        let is_stream = |kind: &str| {
+            let got = complete(&format!("HTTP/1.1 200 OK\r\nContent-type: {kind}\r\n\r\n"));
+            assert_eq!(got.headers["content-type"], kind);
+            got.is_event_stream
+        };
+        assert!(is_stream("text/event-stream") && is_stream("text/event-stream; charset=utf-8"));
+        assert!(!is_stream("text/html") && !is_stream("text/event"));
+    }
+
+    #[test]
+    fn a_length_is_passed_on_as_one_number() {
+        let of = |value: &str| {
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {value}\r\n\r\n");
+            complete(&text).headers[CONTENT_LENGTH].to_str().expect("text").to_owned()
+        };
+        for (said, passed_on) in [("7", "7"), ("0", "0"), ("007", "7"), ("70, 70", "70")] {
+            assert_eq!(of(said), passed_on, "{said}");
+        }
     }
 
     #[test]
@@ -282,7 +375,8 @@ mod tests {
     #[test]
     fn an_answer_to_head_has_no_body() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
-        let got = read(text, &Method::HEAD, LIMITS).expect("an answer").expect("a head");
+        let got = read(text, &Method::HEAD, LIMITS, &mut HeaderMap::new());
+        let got = got.expect("an answer").expect("a head");
         assert!(got.framing.is_at_end() && got.may_keep);
         assert_eq!(got.headers[CONTENT_LENGTH], "7");
         let twice = complete("HTTP/1.1 200 OK\r\nContent-Length: 7, 7\r\nTrailer: x\r\n\r\n");

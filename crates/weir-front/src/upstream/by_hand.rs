@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
+use hyper::header::HeaderMap;
 
 use super::answer::{self, Answer, HeadLimits};
 
@@ -10,14 +11,19 @@ const LIMITS: HeadLimits = HeadLimits { bytes_max: 64 << 10 };
 
 /// Reads an answer of which `piece` bytes come at a time. None: it is none, or its head is not
 /// complete. With its body as far as that is sound, and whether it came to its end.
-pub(crate) fn read(bytes: &[u8], method: &Method, piece: usize) -> Option<(Answer, Vec<u8>, bool)> {
+pub(crate) fn read(
+    bytes: &[u8],
+    method: &Method,
+    piece: usize,
+) -> Option<(Box<Answer>, Vec<u8>, bool)> {
     let mut came = 0;
     let mut answer = loop {
         if came == bytes.len() {
             return None;
         }
         came = bytes.len().min(came + piece);
-        if let Some(answer) = answer::read(&bytes[..came], method, LIMITS).ok()? {
+        let mut fields = HeaderMap::new();
+        if let Some(answer) = answer::read(&bytes[..came], method, LIMITS, &mut fields).ok()? {
             break answer;
         }
     };

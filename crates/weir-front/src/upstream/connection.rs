@@ -1,53 +1,66 @@
 //! A connection to a worker.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, ReadBuf};
+use hyper::header::HeaderMap;
 
-use super::scratch;
+use super::sending::Sending;
 use super::socket::Socket;
 use crate::address::Address;
 
-/// A connection to a worker. Nothing of it was read that an answer did not take.
+/// Bytes of a buffer that an idle connection keeps for its next request.
+const BUFFER_BYTES_KEPT: usize = 4 << 10;
+
+/// A connection to a worker, and what a request on it needs of memory: the next one finds it there.
+/// Nothing of the socket was read that an answer did not take. It goes from hand to hand many times
+/// with each request, so it is boxed.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     /// It has carried a request before.
     pub(crate) is_reused: bool,
+    pub(super) sending: Sending,
+    /// The beginning of a head that came in pieces.
+    pub(super) unread: Vec<u8>,
+    /// Empty, for the fields of an answer.
+    pub(super) fields: HeaderMap,
 }
 
 impl Connection {
-    pub(crate) async fn open(address: &Address) -> io::Result<Self> {
-        Ok(Self { socket: Socket::connect(address).await?, is_reused: false })
+    pub(crate) async fn open(address: &Address) -> io::Result<Box<Self>> {
+        Ok(Box::new(Self {
+            socket: Socket::connect(address).await?,
+            is_reused: false,
+            sending: Sending::default(),
+            unread: Vec::new(),
+            fields: HeaderMap::new(),
+        }))
     }
 
-    /// Whether the worker has neither closed it nor sent what nobody asked for. No system call
-    /// unless something has happened to the socket.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        let mut byte = [0; 1];
-        let mut context = Context::from_waker(Waker::noop());
-        let mut into = ReadBuf::new(&mut byte);
-        Pin::new(&mut self.socket).poll_read(&mut context, &mut into).is_pending()
+    /// An empty buffer for a request's head.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.sending.take_buffer()
     }
 
-    /// What has come: None is the end.
-    pub(super) fn poll_read<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        take: impl FnOnce(&[u8]) -> T,
-    ) -> Poll<io::Result<Option<T>>> {
-        scratch::with(|scratch| {
-            let mut into = ReadBuf::new(scratch);
-            let read = Pin::new(&mut self.socket).poll_read(context, &mut into);
-            read.map_ok(|()| Some(into.filled()).filter(|bytes| !bytes.is_empty()).map(take))
-        })
+    /// Gives an empty map for the fields of the next answer.
+    pub(crate) fn make_room(&mut self, fields: HeaderMap) {
+        self.fields = fields;
+    }
+
+    /// An exchange has ended in order: the next one may begin.
+    pub(super) fn rest(&mut self) {
+        let buffer = self.sending.take_buffer();
+        let is_small = buffer.capacity() <= BUFFER_BYTES_KEPT;
+        self.sending = Sending::resting(if is_small { buffer } else { Vec::new() });
+        self.unread = Vec::new();
+        self.is_reused = true;
     }
 
     /// Bytes that have come: none are the end.
     pub(super) fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        self.poll_read(context, Bytes::copy_from_slice).map_ok(Option::unwrap_or_default)
+        let read = self.socket.poll_take(context, Bytes::copy_from_slice);
+        read.map_ok(Option::unwrap_or_default)
     }
 }

@@ -29,59 +29,57 @@ pub(crate) enum Trouble {
 /// before it stopped.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    connection: Connection,
-    sending: Sending,
+    connection: Box<Connection>,
     method: Method,
     limits: HeadLimits,
-    /// The beginning of a head that came in pieces.
-    unread: Vec<u8>,
 }
 
 impl Exchange {
     /// `bytes`: the request's head, and of its body what has come already; `body`: what is to come.
     pub(crate) fn new(
-        connection: Connection,
+        mut connection: Box<Connection>,
         method: Method,
         bytes: Vec<u8>,
         body: Option<Outgoing>,
         framed: Framed,
         limits: HeadLimits,
     ) -> Self {
-        let sending = Sending::new(bytes, body, framed);
-        Self { connection, sending, method, limits, unread: Vec::new() }
+        connection.sending = Sending::new(bytes, body, framed);
+        Self { connection, method, limits }
     }
 
     /// Bytes of the request that have left.
     pub(crate) fn sent(&self) -> u64 {
-        self.sending.total()
+        self.connection.sending.total()
     }
 
     /// Some of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        !self.sending.is_done()
+        !self.connection.sending.is_done()
     }
 
     /// Some of the request's body has not come from the client yet.
     pub(crate) fn is_uploading(&self) -> bool {
-        self.sending.is_uploading()
+        self.connection.sending.is_uploading()
     }
 
     /// Nothing can go on before the client sends more of its body.
     pub(crate) fn waits_for_client(&self) -> bool {
-        self.sending.waits_for_client()
+        self.connection.sending.waits_for_client()
     }
 
     /// What there is of the body; all of it if the exchange is [`Trouble::Unsent`].
-    pub(crate) fn into_body(self) -> Option<Outgoing> {
-        self.sending.into_body()
+    pub(crate) fn into_body(mut self) -> Option<Outgoing> {
+        self.connection.sending.take_body()
     }
 
     /// The head of the answer, while the request is being sent.
     pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Answer, Trouble>> {
-        if let Err(error) = self.sending.poll(&mut self.connection.socket, context) {
+    ) -> Poll<Result<Box<Answer>, Trouble>> {
+        let Connection { socket, sending, .. } = &mut *self.connection;
+        if let Err(error) = sending.poll(socket, context) {
             return Poll::Ready(Err(Trouble::Body(error)));
         }
         loop {
@@ -92,22 +90,26 @@ impl Exchange {
     }
 
     /// None: more is needed.
-    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Answer>, Trouble>> {
-        let Self { connection, unread, method, limits, .. } = self;
-        let read = connection.poll_read(context, |bytes| {
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Box<Answer>>, Trouble>> {
+        let Self { connection, method, limits } = self;
+        let Connection { socket, unread, fields, .. } = &mut **connection;
+        let read = socket.poll_take(context, |bytes| {
             if unread.is_empty() {
-                let answer = answer::read(bytes, method, *limits);
+                let answer = answer::read(bytes, method, *limits, fields);
                 if matches!(answer, Ok(None)) {
                     unread.extend_from_slice(bytes);
                 }
                 return answer;
             }
             unread.extend_from_slice(bytes);
-            answer::read(unread, method, *limits)
+            answer::read(unread, method, *limits, fields)
         });
         Poll::Ready(match ready!(read) {
             Ok(Some(answer)) => answer.map_err(Trouble::Bad),
-            Ok(None) | Err(_) if self.sending.total() > 0 => Err(Trouble::Ended),
+            Ok(None) | Err(_) if self.connection.sending.total() > 0 => Err(Trouble::Ended),
             Ok(None) | Err(_) => Err(Trouble::Unsent),
         })
     }
@@ -116,22 +118,22 @@ impl Exchange {
     pub(crate) fn into_reader(self, answer: &mut Answer) -> AnswerReader {
         let framing = std::mem::replace(&mut answer.framing, super::framing::Framing::EMPTY);
         let rest = std::mem::take(&mut answer.rest);
-        AnswerReader::new(self.connection, self.sending, framing, rest, answer.may_keep)
+        AnswerReader::new(self.connection, framing, rest, answer.may_keep)
     }
 
     /// The socket, after an answer that switches protocols.
-    pub(crate) fn into_connection(self) -> Connection {
+    pub(crate) fn into_connection(self) -> Box<Connection> {
         self.connection
     }
 
     /// Nobody waits for the answer any more: resolves when the worker has given one, or hung up
     /// (None). A body that is not there any more ends where it is, which a worker that reads can see.
-    pub(crate) async fn outlive_client(&mut self) -> Option<Answer> {
-        if !self.sending.is_done() {
+    pub(crate) async fn outlive_client(&mut self) -> Option<Box<Answer>> {
+        if self.is_sending() {
             // A worker that does not listen says nothing either.
             let socket = &mut self.connection.socket;
             let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
-            self.sending.give_up();
+            self.connection.sending.give_up();
         }
         // Whatever it is, it is over.
         poll_fn(|context| self.poll_answer(context)).await.ok()

@@ -16,16 +16,17 @@ pub(crate) struct Pool(Rc<RefCell<HashMap<u64, Idle>>>);
 #[derive(Debug)]
 struct Idle {
     worker: Weak<Worker>,
-    connections: Vec<Connection>,
+    #[expect(clippy::vec_box, reason = "they are boxed wherever they go")]
+    connections: Vec<Box<Connection>>,
 }
 
 impl Pool {
     /// An idle connection to `worker`: the one that was used last, so the others can end.
-    pub(crate) fn idle(&self, worker: &Worker) -> Option<Connection> {
+    pub(crate) fn idle(&self, worker: &Worker) -> Option<Box<Connection>> {
         let mut pool = self.0.borrow_mut();
         let idle = pool.get_mut(&worker.serial)?;
-        while let Some(mut connection) = idle.connections.pop() {
-            if connection.is_quiet() {
+        while let Some(connection) = idle.connections.pop() {
+            if connection.socket.is_quiet() {
                 return Some(connection);
             }
         }
@@ -33,11 +34,10 @@ impl Pool {
     }
 
     /// Keeps a connection whose answer has ended, if fewer than `idle_max` are.
-    pub(crate) fn keep(&self, worker: &Arc<Worker>, mut connection: Connection, idle_max: usize) {
-        if idle_max == 0 || !connection.is_quiet() {
+    pub(crate) fn keep(&self, worker: &Arc<Worker>, connection: Box<Connection>, idle_max: usize) {
+        if idle_max == 0 {
             return;
         }
-        connection.is_reused = true;
         let mut pool = self.0.borrow_mut();
         let idle = pool
             .entry(worker.serial)
@@ -50,7 +50,7 @@ impl Pool {
     /// Lets go of connections that their worker has closed, and of workers that are no more.
     pub(crate) fn forget_closed(&self) {
         self.0.borrow_mut().retain(|_, idle| {
-            idle.connections.retain_mut(Connection::is_quiet);
+            idle.connections.retain(|connection| connection.socket.is_quiet());
             idle.worker.strong_count() > 0 && !idle.connections.is_empty()
         });
     }

@@ -11,7 +11,6 @@ use tokio::io::AsyncWrite;
 use super::chunked::BadChunk;
 use super::connection::Connection;
 use super::framing::Framing;
-use super::sending::Sending;
 
 /// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +29,7 @@ pub(crate) enum ReadError {
 /// all.
 #[derive(Debug)]
 pub(crate) struct AnswerReader {
-    connection: Connection,
-    sending: Sending,
+    connection: Box<Connection>,
     framing: Framing,
     /// Read and not taken.
     rest: Bytes,
@@ -41,13 +39,12 @@ pub(crate) struct AnswerReader {
 
 impl AnswerReader {
     pub(super) fn new(
-        connection: Connection,
-        sending: Sending,
+        connection: Box<Connection>,
         framing: Framing,
         rest: Bytes,
         may_keep: bool,
     ) -> Self {
-        Self { connection, sending, framing, rest, may_keep, has_closed: false }
+        Self { connection, framing, rest, may_keep, has_closed: false }
     }
 
     /// Bytes that are left, if the worker has said.
@@ -74,9 +71,10 @@ impl AnswerReader {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, ReadError>>> {
-        if self.sending.poll(&mut self.connection.socket, context).is_err() {
+        let Connection { socket, sending, .. } = &mut *self.connection;
+        if sending.poll(socket, context).is_err() {
             // The worker has the request all the same: whoever reads on hears what it says.
-            self.sending.give_up();
+            sending.give_up();
             return Poll::Ready(Some(Err(ReadError::Client)));
         }
         loop {
@@ -99,23 +97,23 @@ impl AnswerReader {
 
     /// Bytes of the request that have left.
     pub(crate) fn sent(&self) -> u64 {
-        self.sending.total()
+        self.connection.sending.total()
     }
 
     /// Some of the request is still to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        !self.sending.is_done()
+        !self.connection.sending.is_done()
     }
 
     /// The worker has read all that has come of the request, and there is more to come.
     pub(crate) fn waits_for_client(&self) -> bool {
-        self.sending.waits_for_client()
+        self.connection.sending.waits_for_client()
     }
 
     /// Tells the worker that nobody listens, as far as it can be told while it says nothing.
     pub(crate) async fn hang_up(&mut self) {
-        self.sending.give_up();
-        let socket = &mut self.connection.socket;
+        let Connection { socket, sending, .. } = &mut *self.connection;
+        sending.give_up();
         // A worker that is gone need not be told.
         let _ = poll_fn(|context| Pin::new(&mut *socket).poll_shutdown(context)).await;
     }
@@ -134,8 +132,12 @@ impl AnswerReader {
     }
 
     /// The connection, if the worker will read another request from it.
-    pub(crate) fn into_connection(self) -> Option<Connection> {
-        let is_clean = self.framing.is_at_end() && self.rest.is_empty() && self.sending.is_done();
-        Some(self.connection).filter(|_| is_clean && self.may_keep)
+    pub(crate) fn into_connection(mut self) -> Option<Box<Connection>> {
+        let is_clean = self.framing.is_at_end() && self.rest.is_empty() && !self.is_sending();
+        if !is_clean || !self.may_keep {
+            return None;
+        }
+        self.connection.rest();
+        Some(self.connection)
     }
 }

@@ -54,10 +54,28 @@ pub(super) struct Sending {
     is_refused: bool,
 }
 
+impl Default for Sending {
+    fn default() -> Self {
+        Self::resting(Vec::new())
+    }
+}
+
 impl Sending {
     /// `bytes`: the head, and of the body what has come already.
     pub(super) fn new(bytes: Vec<u8>, body: Option<Outgoing>, framed: Framed) -> Self {
         Self { bytes, sent: 0, total: 0, body, framed, is_refused: false }
+    }
+
+    /// Nothing is on its way; `buffer`: for what is to come.
+    pub(super) fn resting(buffer: Vec<u8>) -> Self {
+        Self::new(buffer, None, Framed::Length)
+    }
+
+    /// Its buffer, emptied.
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        let mut buffer = std::mem::take(&mut self.bytes);
+        buffer.clear();
+        buffer
     }
 
     /// Bytes that have left. With none, no worker knows of the request.
@@ -85,8 +103,8 @@ impl Sending {
         self.body = None;
     }
 
-    pub(super) fn into_body(self) -> Option<Outgoing> {
-        self.body
+    pub(super) fn take_body(&mut self) -> Option<Outgoing> {
+        self.body.take()
     }
 
     /// Sends what can be sent. A worker that takes no more is no error here: its answer says more.

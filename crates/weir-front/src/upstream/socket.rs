@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::scratch;
 use crate::address::Address;
 
 /// A socket to a worker.
@@ -26,6 +27,30 @@ impl Socket {
                 Ok(Self::Tcp(stream))
             }
         }
+    }
+
+    /// Whether the peer has neither closed it nor sent what nobody asked for. No system call unless
+    /// something has happened to the socket.
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut byte = [0; 1];
+        let read = match self {
+            Self::Unix(stream) => stream.try_read(&mut byte),
+            Self::Tcp(stream) => stream.try_read(&mut byte),
+        };
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// What `take` makes of what has come: None is the end.
+    pub(super) fn poll_take<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Poll<io::Result<Option<T>>> {
+        scratch::with(|scratch| {
+            let mut into = ReadBuf::new(scratch);
+            let read = Pin::new(self).poll_read(context, &mut into);
+            read.map_ok(|()| Some(into.filled()).filter(|bytes| !bytes.is_empty()).map(take))
+        })
     }
 }
 

@@ -90,6 +90,20 @@ async fn a_line_says_who_asked_what_and_how_it_went() {
 }
 
 #[tokio::test]
+async fn a_line_has_an_id_though_no_worker_is_told_it() {
+    let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
+    let workers = vec![worker.address()];
+    let app = AppSettings { workers, forwarded_headers: vec![], ..AppSettings::new("app") };
+    let door = logged.door_of(app);
+    let mut client = door.send("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: r-1\r\n\r\n").await;
+    let mut connection = worker.accept().await;
+    assert!(!connection.head().await.contains("x-request-id"));
+    connection.answer("served").await;
+    client.until("served").await;
+    assert_eq!(logged.records(1).await[0]["request_id"], "r-1");
+}
+
+#[tokio::test]
 async fn a_head_without_its_body_is_complete() {
     let (logged, worker) = (Logged::to(LogFormat::Json), Worker::listen().await);
     let door = logged.door(&worker);

@@ -1,6 +1,6 @@
 //! What a worker sees of a request, and what never reaches one.
 
-use weir_front::AppLimits;
+use weir_front::{AppLimits, AppSettings, ForwardedHeader, ProxySettings};
 
 use crate::door::{Door, Worker, get, status};
 
@@ -43,6 +43,47 @@ async fn a_worker_sees_the_request_and_who_sent_it() {
     assert!(head.contains("x-own: 1") && head.contains("content-length: 2"), "{head}");
     assert!(!head.contains("x-hop") && !head.contains("keep-alive"), "{head}");
     client.until("ok").await;
+}
+
+/// What a client says under these names reaches nobody, whether or not Weir has words of its own.
+#[tokio::test]
+async fn a_worker_is_told_what_its_app_wants_and_nothing_that_a_client_made_up() {
+    const FORGED: &str = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\
+        X-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\nX-Forwarded-Port: 99\r\n\
+        Forwarded: for=203.0.113.9\r\nX-Real-IP: 203.0.113.9\r\nX-Request-Start: t=99\r\n\
+        X-Request-Id: abc-1\r\n\r\n";
+    let x_forwarded =
+        ["x-forwarded-for: 127.0.0.1", "x-forwarded-proto: http", "x-forwarded-host: a"];
+    let forwarded = ["forwarded: for=127.0.0.1;proto=http;host=\"a\""];
+    for (headers, expected) in [
+        (vec![], &[][..]),
+        (vec![ForwardedHeader::XForwarded], &x_forwarded),
+        (vec![ForwardedHeader::Forwarded], &forwarded),
+        (vec![ForwardedHeader::XRequestId], &["x-request-id: abc-1"]),
+    ] {
+        let worker = Worker::listen().await;
+        let (workers, forwarded_headers) = (vec![worker.address()], headers);
+        let app = AppSettings { workers, forwarded_headers, ..AppSettings::new("app") };
+        let door = Door::of(app, ProxySettings::default());
+        let _client = door.send(FORGED).await;
+        let head = worker.accept().await.head().await;
+        let told: Vec<&str> = head.lines().skip(2).filter(|line| !line.is_empty()).collect();
+        assert_eq!(told, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_may_be_told_the_time_alone() {
+    let worker = Worker::listen().await;
+    let forwarded_headers = vec![ForwardedHeader::XRequestStart];
+    let workers = vec![worker.address()];
+    let app = AppSettings { workers, forwarded_headers, ..AppSettings::new("app") };
+    let door = Door::of(app, ProxySettings::default());
+    let _client = door.send("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: t=99\r\n\r\n").await;
+    let head = worker.accept().await.head().await;
+    let rest = head.strip_prefix("GET / HTTP/1.1\r\nhost: a\r\nx-request-start: t=1");
+    let digits = rest.and_then(|rest| rest.strip_suffix("\r\n\r\n")).expect("one field more");
+    assert!(digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'), "{head}");
 }
 
 #[tokio::test]

@@ -135,6 +135,10 @@ impl<S: Service> Driven<S> {
                 break;
             }
         }
+        // First that: the limits are shared by all cores, and a look at them costs something.
+        if !self.progress.is_clients_turn() {
+            return Poll::Pending;
+        }
         let Some(deadline) = self.progress.deadline(&core.limits()) else {
             return Poll::Pending;
         };

@@ -16,7 +16,9 @@ pub(super) struct Progress {
     in_hand: Cell<bool>,
     /// Since when there has been no request in hand.
     idle_since: Cell<Instant>,
-    /// The first bytes behind the last request.
+    /// There are bytes behind the last request.
+    has_head_begun: Cell<bool>,
+    /// Since when. None: they came after the last look, so a head that comes at once needs no clock.
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
     /// The kernel has everything that hyper has written.
@@ -55,6 +57,7 @@ impl Progress {
         Self {
             in_hand: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
+            has_head_begun: Cell::new(false),
             head_since: Cell::new(None),
             blocked: Blocked::default(),
             is_flushed: Cell::new(true),
@@ -64,6 +67,7 @@ impl Progress {
 
     pub(super) fn begin_request(&self) {
         self.in_hand.set(true);
+        self.has_head_begun.set(false);
         self.head_since.set(None);
     }
 
@@ -85,13 +89,20 @@ impl Progress {
         if self.is_flushed.get() { self.upgrade.take() } else { None }
     }
 
-    /// None: as long as the service takes.
+    /// Something is to come from the client, or to be taken by it.
+    pub(super) fn is_clients_turn(&self) -> bool {
+        !self.in_hand.get() || self.blocked.since().is_some()
+    }
+
+    /// To be asked whenever something has come. None: as long as the service takes.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, Limit::WriteTimeout)
         } else if self.in_hand.get() {
             return None;
-        } else if let Some(since) = self.head_since.get() {
+        } else if self.has_head_begun.get() {
+            let since = self.head_since.get().unwrap_or_else(Instant::now);
+            self.head_since.set(Some(since));
             (since, limits.head_timeout, Limit::HeadTimeout)
         } else {
             (self.idle_since.get(), limits.idle_timeout, Limit::IdleTimeout)
@@ -102,8 +113,8 @@ impl Progress {
 
 impl Watch for Progress {
     fn read(&self, _bytes: &[u8]) {
-        if !self.in_hand.get() && self.head_since.get().is_none() {
-            self.head_since.set(Some(Instant::now()));
+        if !self.in_hand.get() {
+            self.has_head_begun.set(true);
         }
     }
 
@@ -151,6 +162,7 @@ mod tests {
         assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
         advance(STEP).await;
         progress.read(b"G");
+        assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 10 * STEP)));
         advance(STEP).await;
         progress.read(b"G");
         assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use arc_swap::ArcSwap;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::oneshot;
-use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 use weir_base::clock::Clock;
 
@@ -224,14 +224,15 @@ where
 
     /// None: it did not begin, and `started` says why.
     fn run(self, started: &SyncSender<io::Result<()>>) -> Option<Ended> {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        let mut builder = Builder::new_current_thread();
+        let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime,
             Err(error) => {
                 let _ = started.send(Err(error));
                 return None;
             }
         };
-        LocalSet::new().block_on(&runtime, async {
+        runtime.block_on(async {
             let service = (self.service)(self.index);
             let core = Rc::new(Core::new(service, self.shared, self.stop.graceful.clone()));
             let acceptors: io::Result<Vec<_>> = self

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
+use weir_front::ForwardedHeader;
 
 use super::*;
 
@@ -512,6 +513,23 @@ fn an_app_has_a_name_of_its_own_and_workers_that_can_be_reached() {
     weir.toml:19:8: front.apps[4]: no request ever gets to own: a b, further up, has the same hosts and paths; give one of them others
     weir.toml:21:11: front.apps[4].workers: only where Weir starts the workers: there is no command
     "#);
+}
+
+#[test]
+fn an_app_s_workers_are_told_what_its_settings_name() {
+    let with = |list: &str| {
+        format!(
+            "[[front.apps]]\nname = \"shop\"\nupstreams = [\"127.0.0.1:3000\"]\n\
+             forwarded_headers = {list}\n"
+        )
+    };
+    let told = |text: &str| settings(text).front.apps[0].settings.forwarded_headers.clone();
+    let two = [ForwardedHeader::Forwarded, ForwardedHeader::XRequestId];
+    assert_eq!(told(&with("[\"forwarded\", \"x-request-id\"]")), two);
+    assert_eq!(told(&with("[]")), []);
+    let silent = with("[]").replace("forwarded_headers = []\n", "");
+    assert_eq!(told(&silent), ForwardedHeader::ALL);
+    insta::assert_snapshot!(mistakes(&with("[\"x-forwarded-for\"]")), @r#"weir.toml:4:21: front.apps[0].forwarded_headers: "x-forwarded-for" is no header that Weir writes; it writes "x-forwarded" (X-Forwarded-For, -Proto and -Host), "forwarded", "x-request-start" and "x-request-id""#);
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use weir_base::clock::Timestamp;
 
-use super::{Target, write_field};
+use super::{Target, write_known};
+use crate::forwarded_headers::{ForwardedHeader, ForwardedHeaders};
 use crate::proxy::origin::Origin;
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A longer one is replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -18,9 +19,12 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// What a worker is told. What a client says of itself is no evidence, so all of it is ours.
 #[derive(Debug)]
 pub(in crate::proxy) struct Forwarded {
+    pub(in crate::proxy) headers: ForwardedHeaders,
     pub(in crate::proxy) origin: Origin,
-    pub(in crate::proxy) start: Start,
-    pub(in crate::proxy) id: RequestId,
+    /// None: nobody is told.
+    pub(in crate::proxy) start: Option<Start>,
+    /// None: nobody is told, and nothing is logged.
+    pub(in crate::proxy) id: Option<RequestId>,
 }
 
 /// What names a request in all logs. One that a client sent is kept if it is short and plain.
@@ -31,14 +35,15 @@ pub(in crate::proxy) enum RequestId {
 }
 
 impl RequestId {
-    pub(in crate::proxy) fn of(headers: &HeaderMap) -> Self {
-        match headers.get(X_REQUEST_ID).filter(|id| is_plain(id)) {
+    pub(in crate::proxy) fn of(target: &Target, headers: &HeaderMap) -> Self {
+        let given = if target.has_request_id { headers.get(X_REQUEST_ID) } else { None };
+        match given.filter(|id| is_plain(id)) {
             Some(id) => Self::Given(id.clone()),
             None => Self::New(new_id()),
         }
     }
 
-    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+    fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Given(id) => id.as_bytes(),
             Self::New(id) => id,
@@ -47,63 +52,128 @@ impl RequestId {
 }
 
 impl Forwarded {
+    pub(in crate::proxy) fn id(&self) -> Option<&[u8]> {
+        self.id.as_ref().map(RequestId::as_bytes)
+    }
+
     pub(super) fn write(&self, head: &mut Vec<u8>, target: &Target) {
-        let protocol = if self.origin.is_tls { "https" } else { "http" };
-        if let Some(address) = self.origin.address {
-            head.extend_from_slice(b"x-forwarded-for: ");
-            write_address(head, address);
-            head.extend_from_slice(b"\r\n");
-        }
-        write_field(head, "x-forwarded-proto", protocol.as_bytes());
-        write_field(head, "x-forwarded-host", target.host.as_bytes());
-        write_forwarded(head, self.origin, protocol, target.host.as_bytes());
-        write_field(head, "x-request-start", &self.start);
-        write_field(head, "x-request-id", self.id.as_bytes());
-    }
-}
-
-/// The standard's field (RFC 7239), which newer frameworks read first.
-fn write_forwarded(head: &mut Vec<u8>, origin: Origin, protocol: &str, host: &[u8]) {
-    head.extend_from_slice(b"forwarded: for=");
-    match origin.address {
-        Some(address @ IpAddr::V4(_)) => write_address(head, address),
-        Some(address @ IpAddr::V6(_)) => {
-            head.extend_from_slice(b"\"[");
-            write_address(head, address);
-            head.extend_from_slice(b"]\"");
-        }
-        None => head.extend_from_slice(b"unknown"),
-    }
-    head.extend_from_slice(b";proto=");
-    head.extend_from_slice(protocol.as_bytes());
-    if !host.is_empty() {
-        // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
-        head.extend_from_slice(b";host=\"");
-        head.extend_from_slice(host);
-        head.push(b'"');
-    }
-    head.extend_from_slice(b"\r\n");
-}
-
-/// As it is displayed. Of IPv4 by hand: the formatter takes 60 ns, three times a request.
-fn write_address(head: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(address) => {
-            for (index, octet) in address.octets().into_iter().enumerate() {
-                if index > 0 {
-                    head.push(b'.');
-                }
-                if octet >= 100 {
-                    head.push(b'0' + octet / 100);
-                }
-                if octet >= 10 {
-                    head.push(b'0' + octet / 10 % 10);
-                }
-                head.push(b'0' + octet % 10);
+        let [x_forwarded, forwarded] = [ForwardedHeader::XForwarded, ForwardedHeader::Forwarded]
+            .map(|header| self.headers.has(header));
+        if x_forwarded || forwarded {
+            let hop = Hop::of(self.origin, target.host.as_bytes());
+            if x_forwarded {
+                hop.write_x_forwarded(head);
+            }
+            if forwarded {
+                hop.write_forwarded(head);
             }
         }
-        // Writing to memory can't fail.
-        IpAddr::V6(address) => drop(write!(head, "{address}")),
+        if let Some(start) = &self.start {
+            write_known(head, "\r\nx-request-start: ", start);
+        }
+        if let Some(id) = self.id()
+            && self.headers.has(ForwardedHeader::XRequestId)
+        {
+            write_known(head, "\r\nx-request-id: ", id);
+        }
+    }
+}
+
+/// The way here, as text.
+struct Hop<'a> {
+    address: Option<IpAddr>,
+    client: AddressText,
+    protocol: &'static str,
+    host: &'a [u8],
+}
+
+impl<'a> Hop<'a> {
+    fn of(origin: Origin, host: &'a [u8]) -> Self {
+        let address = origin.address;
+        let client = address.map_or(AddressText::EMPTY, AddressText::of);
+        Self { address, client, protocol: if origin.is_tls { "https" } else { "http" }, host }
+    }
+
+    fn write_x_forwarded(&self, head: &mut Vec<u8>) {
+        if self.address.is_some() {
+            write_known(head, "\r\nx-forwarded-for: ", self.client.as_bytes());
+        }
+        write_known(head, "\r\nx-forwarded-proto: ", self.protocol.as_bytes());
+        write_known(head, "\r\nx-forwarded-host: ", self.host);
+    }
+
+    /// The standard's field (RFC 7239), which newer frameworks read first.
+    fn write_forwarded(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(b"\r\nforwarded: for=");
+        match self.address {
+            Some(IpAddr::V4(_)) => head.extend_from_slice(self.client.as_bytes()),
+            Some(IpAddr::V6(_)) => {
+                head.extend_from_slice(b"\"[");
+                head.extend_from_slice(self.client.as_bytes());
+                head.extend_from_slice(b"]\"");
+            }
+            None => head.extend_from_slice(b"unknown"),
+        }
+        head.extend_from_slice(b";proto=");
+        head.extend_from_slice(self.protocol.as_bytes());
+        if !self.host.is_empty() {
+            // Quoted, for a port's colon is no token; a host has neither quotes nor backslashes.
+            head.extend_from_slice(b";host=\"");
+            head.extend_from_slice(self.host);
+            head.push(b'"');
+        }
+    }
+}
+
+/// The longest that is displayed: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`.
+const ADDRESS_BYTES_MAX: usize = 45;
+
+/// An address as it is displayed.
+struct AddressText {
+    bytes: [u8; ADDRESS_BYTES_MAX],
+    length: usize,
+}
+
+impl AddressText {
+    const EMPTY: Self = Self { bytes: [0; ADDRESS_BYTES_MAX], length: 0 };
+
+    fn of(address: IpAddr) -> Self {
+        let mut text = Self::EMPTY;
+        match address {
+            IpAddr::V4(address) => text.write_octets(address.octets()),
+            IpAddr::V6(address) => {
+                let mut free = &mut text.bytes[..];
+                // There is room for the longest.
+                let _ = write!(free, "{address}");
+                text.length = ADDRESS_BYTES_MAX - free.len();
+            }
+        }
+        text
+    }
+
+    /// By hand: the formatter takes 60 ns.
+    fn write_octets(&mut self, octets: [u8; 4]) {
+        for (index, octet) in octets.into_iter().enumerate() {
+            if index > 0 {
+                self.push(b'.');
+            }
+            if octet >= 100 {
+                self.push(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                self.push(b'0' + octet / 10 % 10);
+            }
+            self.push(b'0' + octet % 10);
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -162,10 +232,13 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_they_are_displayed() {
-        for text in ["0.0.0.0", "9.10.99.100", "255.205.101.1", "2001:db8::7"] {
-            let mut written = Vec::new();
-            write_address(&mut written, text.parse().expect("an address"));
-            assert_eq!(String::from_utf8(written).as_deref(), Ok(text));
+        let longest = "1111:2222:3333:4444:5555:6666:7777:8888";
+        let mapped = "::ffff:255.255.255.255";
+        for text in
+            ["0.0.0.0", "9.10.99.100", "255.205.101.1", "255.255.255.255", "::", longest, mapped]
+        {
+            let written = AddressText::of(text.parse().expect("an address"));
+            assert_eq!(str::from_utf8(written.as_bytes()), Ok(text));
         }
     }
 

@@ -76,6 +76,10 @@ impl Known {
             Key::fixed("maintenance_page", "The HTML file that whoever asks is shown during maintenance, with 503 (weir workers maintenance APP on). None: a plain page of Weir's own."),
             &mut maintenance_page,
         );
+        keys.parsed_texts(
+            Key::fixed("forwarded_headers", "What workers are told of the client and of the way here: \"x-forwarded\" (X-Forwarded-For, -Proto and -Host), \"forwarded\" (RFC 7239), \"x-request-start\", \"x-request-id\". Leave out what the app does not read. What a client sends under these names reaches no worker, whether or not they are written."),
+            &mut app.forwarded_headers,
+        );
         read_counts(keys, &mut app.limits);
         read_buffers(keys, &mut app.limits);
         app.limits.gzip = read_gzip(keys);

@@ -1,0 +1,103 @@
+//! Which header fields Weir writes for an app's workers: who asks, and by which way.
+//!
+//! What a client sends under these names reaches no worker, whether or not they are written.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Fields that a worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`.
+    XForwarded,
+    /// The standard's one field for the same (RFC 7239).
+    Forwarded,
+    XRequestStart,
+    XRequestId,
+}
+
+impl ForwardedHeader {
+    /// What is written by default.
+    pub const ALL: [Self; 4] =
+        [Self::XForwarded, Self::Forwarded, Self::XRequestStart, Self::XRequestId];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::XForwarded => "x-forwarded",
+            Self::Forwarded => "forwarded",
+            Self::XRequestStart => "x-request-start",
+            Self::XRequestId => "x-request-id",
+        }
+    }
+}
+
+/// The text names none of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no header that Weir writes; it writes \"x-forwarded\" (X-Forwarded-For, -Proto and -Host), \"forwarded\", \"x-request-start\" and \"x-request-id\""
+)]
+pub struct ForwardedHeaderError(String);
+
+impl FromStr for ForwardedHeader {
+    type Err = ForwardedHeaderError;
+
+    fn from_str(text: &str) -> Result<Self, ForwardedHeaderError> {
+        let found = Self::ALL.into_iter().find(|header| header.name().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| ForwardedHeaderError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ForwardedHeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// Some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForwardedHeaders(u8);
+
+impl ForwardedHeaders {
+    pub(crate) fn of(headers: &[ForwardedHeader]) -> Self {
+        Self(headers.iter().fold(0, |set, header| set | Self::bit(*header)))
+    }
+
+    pub(crate) const fn has(self, header: ForwardedHeader) -> bool {
+        self.0 & Self::bit(header) != 0
+    }
+
+    const fn bit(header: ForwardedHeader) -> u8 {
+        1 << header as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_as_it_is_written() {
+        for header in ForwardedHeader::ALL {
+            assert_eq!(header.to_string().parse(), Ok(header));
+        }
+        assert_eq!("X-Request-Id".parse(), Ok(ForwardedHeader::XRequestId));
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_known() {
+        let error = "x-forwarded-for".parse::<ForwardedHeader>().expect_err("no name of a group");
+        let text = error.to_string();
+        assert!(text.starts_with("\"x-forwarded-for\" is no header that Weir writes"), "{text}");
+        for header in ForwardedHeader::ALL {
+            assert!(text.contains(&format!("\"{header}\"")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_set_has_what_it_was_made_of() {
+        let set = ForwardedHeaders::of(&[ForwardedHeader::Forwarded, ForwardedHeader::XRequestId]);
+        let has = ForwardedHeader::ALL.map(|header| set.has(header));
+        assert_eq!(has, [false, true, false, true]);
+        assert!(!ForwardedHeaders::of(&[]).has(ForwardedHeader::XForwarded));
+    }
+}
