@@ -53,7 +53,7 @@ async fn index(folder: &std::path::Path, names: Vec<String>) -> Arc<Gems<SqliteS
         releases: vec![release("1.0", ""), release("2.0", "rack:>= 2&< 3,rake:>= 0")],
     });
     let gems: Vec<_> = gems.collect();
-    index.store().import(gems.into_iter(), now).await.expect("imported");
+    index.store().import(gems.into_iter(), &Clock::manual(now)).await.expect("imported");
     let wanted = KeyWanted {
         name: "<ci>".to_owned(),
         scopes: vec![Scope::PushRubygem],

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 use self::connections::Connections;
 use super::{
@@ -213,11 +213,12 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
     where
         I: Iterator<Item = ImportedGem> + Send + 'static,
     {
-        self.blocking(move |inner| import::import(inner, gems, now)).await
+        let clock = clock.clone();
+        self.blocking(move |inner| import::import(inner, gems, &clock)).await
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {

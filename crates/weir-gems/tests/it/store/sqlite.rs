@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
+use weir_base::clock::Clock;
 use weir_gems::store::{Repair, SqliteStore, Store, StoreError, TextKind};
 
 use super::contract::{assert_consistent, mirror};
@@ -129,7 +130,7 @@ async fn an_import_that_breaks_off_leaves_whole_batches() {
         let releases = vec![super::release("1", "")];
         ImportedGem { name: format!("gem{index}").parse().unwrap(), releases }
     });
-    assert!(matches!(store.import(gems, NOW).await, Err(StoreError::Abandoned(_))));
+    assert!(matches!(store.import(gems, &Clock::manual(NOW)).await, Err(StoreError::Abandoned(_))));
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
     // Batches of two.
     assert_eq!(crate::client::read_names(&names).len(), 6);

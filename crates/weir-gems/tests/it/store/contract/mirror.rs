@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_base::clock::Clock;
 use weir_gems::mirror::prefix::{Prefix, PrefixDigest};
 use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
@@ -139,7 +140,7 @@ pub(crate) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore
 pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     let imported = ImportedGem { name: name("imported"), releases: releases(&["1.0"]) };
-    store.import([imported].into_iter(), NOW).await.unwrap();
+    store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
     store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
     let before = store.text(TextKind::Versions).await.unwrap();
     for pending in store.pending("one", 0, 9).await.unwrap() {
@@ -168,7 +169,7 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     };
     assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
     let imported = ImportedGem { name: name("shop"), releases: releases(&["98.0"]) };
-    let done = store.import([imported].into_iter(), NOW).await.unwrap();
+    let done = store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.releases, done.known), (0, 1));
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     // Once it is ours, it is.
