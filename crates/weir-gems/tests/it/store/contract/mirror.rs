@@ -7,8 +7,8 @@ use weir_gems::mirror::prefix::{Prefix, PrefixDigest};
 use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
 use weir_gems::store::mirror::{
-    HookKind, Inbox, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner, Position,
-    Refusal,
+    HookKind, Inbox, LastLooks, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner,
+    Position, Refusal,
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
@@ -161,6 +161,20 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
+pub(crate) async fn when_looks_came_to_something_is_kept(store: impl MirrorStore) {
+    assert_eq!(store.last_looks("one").await.unwrap(), LastLooks::default());
+    let looks = LastLooks { complete: Some(NOW), compared: None };
+    store.keep_looks("one", looks).await.unwrap();
+    assert_eq!(store.last_looks("one").await.unwrap(), looks);
+    // Beside what else is known of it.
+    store.note("one", vec![noted("shop", 1)], Some(position(7))).await.unwrap();
+    let looks = LastLooks { complete: Some(NOW + Duration::from_micros(1)), compared: Some(NOW) };
+    store.keep_looks("one", looks).await.unwrap();
+    assert_eq!(store.last_looks("one").await.unwrap(), looks);
+    assert_eq!(store.position("one").await.unwrap(), Some(position(7)));
+    assert_eq!(store.last_looks("two").await.unwrap(), LastLooks::default());
+}
+
 pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     let refused = store.push(new("shop", "99.0"), NOW).await;
@@ -173,11 +187,11 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     assert_eq!((done.releases, done.known), (0, 1));
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     // Once it is ours, it is.
-    store.disown(vec![name("shop"), name("unknown")], NOW).await.unwrap();
+    store.disown(vec![name("shop"), name("unknown")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, [""; 0]);
     assert_consistent(&store).await;
     store.push(new("shop", "1.0"), NOW).await.unwrap();
-    store.disown(vec![name("shop")], NOW).await.unwrap();
+    store.disown(vec![name("shop")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     let applied = store.apply("one", vec![gem("shop", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(applied.refused, 1);
@@ -236,7 +250,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
     assert_consistent(&store).await;
     // Some stay, some say something else, some go, and one is not the upstream's any more.
-    store.disown(vec![name("gem-0")], NOW).await.unwrap();
+    store.disown(vec![name("gem-0")]).await.unwrap();
     let mut next = all;
     for (number, gem) in next.iter_mut().enumerate() {
         match number % 3 {
@@ -253,7 +267,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_consistent(&store).await;
     // All of them at once, too.
     let names = (0..MANY).map(|number| name(&format!("gem-{number}"))).collect();
-    store.disown(names, NOW).await.unwrap();
+    store.disown(names).await.unwrap();
     assert_eq!(store.text(TextKind::Names).await.unwrap().to_vec(), b"---\n");
     assert_consistent(&store).await;
 }
