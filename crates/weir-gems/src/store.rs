@@ -19,9 +19,10 @@ mod verification;
 pub mod webhooks;
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 pub use self::either::EitherStore;
 pub use self::error::{Conflict, PushError, StoreError, YankError};
@@ -90,6 +91,10 @@ pub struct Imported {
     /// Releases that were here before, yanked ones included, and those of gems that come from an
     /// upstream; they stay as they are.
     pub known: u64,
+    /// How long it took to write the rows of gems and releases, commits included ..
+    pub storing: Duration,
+    /// .. and what follows from them: infos, digests, what the dependency API joins, the lists.
+    pub indexing: Duration,
 }
 
 /// A `.gem` file that is here.
@@ -184,7 +189,7 @@ pub trait Store: Send + Sync + 'static {
     fn import<I>(
         &self,
         gems: I,
-        now: Timestamp,
+        clock: &Clock,
     ) -> impl Future<Output = Result<Imported, StoreError>> + Send
     where
         I: Iterator<Item = ImportedGem> + Send + 'static;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 
-use super::settings::{LoadSettings, Scenario};
+use super::settings::{LoadSettings, Popularity, Scenario};
 use crate::http::{Answer, HttpUrl, Load, REQUEST_BYTES_MAX, ask};
 
 /// One scenario that only reads.
@@ -26,7 +26,9 @@ pub(crate) struct ReadLoad {
 enum Asked {
     /// So many of these names.
     Names {
+        /// Those that are asked for more often come first.
         names: Vec<String>,
+        popularity: Popularity,
         each: usize,
     },
     Nothing,
@@ -36,9 +38,13 @@ impl ReadLoad {
     /// Asks the server what it has.
     pub(crate) fn prepare(url: &HttpUrl, settings: &LoadSettings) -> Result<Self> {
         let names = |each| {
-            let names = names(url, settings)?;
+            let mut names = names(url, settings)?;
             ensure!(names.len() >= each, "the index has only {} names", names.len());
-            Ok(Asked::Names { names, each })
+            let popularity = settings.popularity;
+            if popularity == Popularity::Skewed {
+                Rng::with_seed(settings.seed).shuffle(&mut names);
+            }
+            Ok(Asked::Names { names, popularity, each })
         };
         let length = || {
             let versions = ask::get(url, "/versions", "", settings.timeout)?;
@@ -82,6 +88,17 @@ fn names(url: &HttpUrl, settings: &LoadSettings) -> Result<Vec<String>> {
     Ok(names.filter(|name| (1..=longest).contains(&name.len())).map(str::to_owned).collect())
 }
 
+/// A place among so many names.
+#[expect(clippy::cast_precision_loss, reason = "names are far fewer than 2^52")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is below count")]
+fn place(popularity: Popularity, count: usize, random: &mut Rng) -> usize {
+    match popularity {
+        Popularity::Uniform => random.usize(..count),
+        // The first r of n names have ln r / ln n of all requests.
+        Popularity::Skewed => ((count as f64).powf(random.f64()) as usize).clamp(1, count) - 1,
+    }
+}
+
 impl Load for ReadLoad {
     /// What stands between the two texts.
     type Wanted = String;
@@ -90,8 +107,9 @@ impl Load for ReadLoad {
         let Self { asked, random, .. } = self;
         match asked {
             Asked::Nothing => String::new(),
-            Asked::Names { names, each } => {
-                let drawn = (0..*each).map(|_| names[random.usize(..names.len())].as_str());
+            Asked::Names { names, popularity, each } => {
+                let drawn =
+                    (0..*each).map(|_| names[place(*popularity, names.len(), random)].as_str());
                 drawn.collect::<Vec<_>>().join(",")
             }
         }
@@ -115,5 +133,24 @@ impl Load for ReadLoad {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skewed_load_asks_for_few_names_most_of_the_time_and_for_all_at_some_time() {
+        let shares = |popularity| {
+            let mut random = Rng::with_seed(1);
+            let places: Vec<usize> =
+                (0..40_000).map(|_| place(popularity, 1_000, &mut random)).collect();
+            let share = |below| places.iter().filter(|place| **place < below).count() / 400;
+            (share(10), share(100), places.into_iter().max())
+        };
+        // ln 10 / ln 1000, ln 100 / ln 1000.
+        assert!(matches!(shares(Popularity::Skewed), (31..=36, 64..=69, Some(990..1_000))));
+        assert!(matches!(shares(Popularity::Uniform), (0..=2, 9..=11, Some(990..1_000))));
     }
 }

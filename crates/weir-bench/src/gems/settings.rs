@@ -21,7 +21,7 @@ const CONNECTIONS_OF_AN_OPEN_LOOP: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scenario {
-    /// GET /info/NAME, each name as likely as the others.
+    /// GET /info/NAME.
     Info,
     /// The last bytes of /versions, as Bundler asks for what it does not have yet.
     VersionsTail,
@@ -45,6 +45,16 @@ impl Scenario {
     }
 }
 
+/// How names are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Popularity {
+    /// Each as likely as the others: the worst for whatever keeps what was asked for.
+    Uniform,
+    /// The more popular a name, the more often: the share of each is 1 / its rank (Zipf). Ranks come from the seed.
+    Skewed,
+}
+
 /// How much of what. An operation is a request that was answered as it should be.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadFlags {
@@ -61,6 +71,9 @@ pub(crate) struct LoadFlags {
     /// Scenario dependencies.
     #[arg(long, default_value_t = 20)]
     pub(crate) names_per_request: usize,
+    /// Scenarios info and dependencies.
+    #[arg(long, value_enum, default_value = "uniform")]
+    pub(crate) popularity: Popularity,
     /// Scenario versions-tail: so many bytes.
     #[arg(long, default_value_t = 4_096)]
     pub(crate) tail_bytes: usize,
@@ -86,6 +99,7 @@ pub(crate) struct LoadSettings {
     /// `None`: closed loop.
     pub(crate) requests_per_second: Option<f64>,
     pub(crate) names_per_request: usize,
+    pub(crate) popularity: Popularity,
     pub(crate) tail_bytes: usize,
     #[serde(skip)]
     pub(crate) api_key: String,
@@ -139,6 +153,7 @@ impl LoadFlags {
             duration: Duration::from_secs_f64(self.seconds),
             requests_per_second: self.requests_per_second,
             names_per_request: self.names_per_request,
+            popularity: self.popularity,
             tail_bytes: self.tail_bytes,
             api_key: self.api_key.clone(),
             seed: self.seed,

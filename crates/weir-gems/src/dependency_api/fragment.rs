@@ -113,6 +113,12 @@ impl<'a> Fragment<'a> {
         &self.lists[release.list]
     }
 
+    /// Names that some release depends on. One comes as often as there are lists with it, which is
+    /// seldom as often as there are releases.
+    pub fn needed(&self) -> impl Iterator<Item = &'a str> {
+        self.lists.iter().flatten().map(|(name, _)| *name)
+    }
+
     /// The lists of dependencies, and which of them a release has.
     pub(super) fn lists(&self) -> &[Vec<(&'a str, &'a str)>] {
         &self.lists

@@ -17,6 +17,6 @@ impl<S: Store> Gems<S> {
             return Err(Failure::not_found("This rubygem could not be found."));
         };
         let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
-        Ok(bytes(&call.request.headers, &described, &info.content))
+        Ok(bytes(&call.request.headers, described, &info.content))
     }
 }

@@ -85,7 +85,7 @@ impl<S: Store> Gems<S> {
         };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
-        Ok(bytes(&call.request.headers, &described, &gemspec.into()))
+        Ok(bytes(&call.request.headers, described, &gemspec.into()))
     }
 }
 

@@ -33,7 +33,7 @@ impl<S: Store> Gems<S> {
         };
         let page = write(&gem).into_bytes();
         let described = Described::by(&Digests::of(&page), page.len() as u64, HTML);
-        let mut response = bytes(&call.request.headers, &described, &page.into());
+        let mut response = bytes(&call.request.headers, described, &page.into());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, NOTHING_ELSE);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -13,6 +13,9 @@ use crate::index::digest::Digests;
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
+/// What an answer has at most, and what is added on its way.
+const HEADERS: usize = 12;
+
 /// Clients ask each time whether something has changed.
 pub(super) const REVALIDATE: HeaderValue =
     HeaderValue::from_static("public, max-age=0, must-revalidate");
@@ -48,7 +51,7 @@ impl Described {
 
     /// The answer; `body` gives the bytes of a range.
     pub(super) fn answer(
-        &self,
+        self,
         request: &HeaderMap,
         body: impl FnOnce(Range<u64>) -> Body,
     ) -> Response<Body> {
@@ -56,16 +59,20 @@ impl Described {
             return self.response(StatusCode::NOT_MODIFIED, Body::empty());
         }
         match self.wanted(request) {
-            Wanted::All => self.response(StatusCode::OK, body(0..self.length)),
+            Wanted::All => {
+                let body = body(0..self.length);
+                self.response(StatusCode::OK, body)
+            }
             Wanted::Part(range) => {
                 let content = format!("bytes {}-{}/{}", range.start, range.end - 1, self.length);
                 let mut response = self.response(StatusCode::PARTIAL_CONTENT, body(range));
-                set(&mut response, header::CONTENT_RANGE, &content);
+                set(&mut response, header::CONTENT_RANGE, content);
                 response
             }
             Wanted::Nothing => {
+                let content = format!("bytes */{}", self.length);
                 let mut response = self.response(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty());
-                set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", self.length));
+                set(&mut response, header::CONTENT_RANGE, content);
                 response
             }
         }
@@ -80,25 +87,26 @@ impl Described {
         }
     }
 
-    fn response(&self, status: StatusCode, body: Body) -> Response<Body> {
+    fn response(self, status: StatusCode, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, self.cache.clone());
+        headers.reserve(HEADERS);
+        headers.insert(header::CACHE_CONTROL, self.cache);
         headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         if status != StatusCode::NOT_MODIFIED {
-            headers.insert(header::CONTENT_TYPE, self.kind.clone());
+            headers.insert(header::CONTENT_TYPE, self.kind);
         }
-        set(&mut response, header::ETAG, &self.etag);
-        set(&mut response, REPR_DIGEST, &self.repr_digest);
-        set(&mut response, DIGEST, &self.digest);
+        set(&mut response, header::ETAG, self.etag);
+        set(&mut response, REPR_DIGEST, self.repr_digest);
+        set(&mut response, DIGEST, self.digest);
         response
     }
 }
 
 /// What is set is ASCII without control characters.
-fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
+fn set(response: &mut Response<Body>, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
         response.headers_mut().insert(name, value);
     }
 }
@@ -118,7 +126,7 @@ fn bare(tag: &str) -> &str {
 }
 
 /// The answer with bytes that are at hand.
-pub(super) fn bytes(request: &HeaderMap, described: &Described, content: &Bytes) -> Response<Body> {
+pub(super) fn bytes(request: &HeaderMap, described: Described, content: &Bytes) -> Response<Body> {
     described.answer(request, |range| {
         // They are in memory, so their places fit.
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());

@@ -30,6 +30,8 @@ pub struct RunningDigest {
 #[error("the saved state of the digests can't be read; `weir gems verify --fix` computes it anew")]
 pub struct StateError;
 
+/// Of a SHA-256 in `Digest`: its name and its base64.
+const DIGEST_BYTES: usize = 8 + 44;
 /// The first byte of a saved state.
 const STATE_VERSION: u8 = 1;
 
@@ -43,19 +45,30 @@ impl Digests {
     /// A strong `ETag`: the MD5 in quotes, which Bundler 2.3 compares with its own.
     #[must_use]
     pub fn etag(&self) -> String {
-        format!("\"{}\"", hex::encode(self.md5))
+        let mut quoted = [b'"'; 34];
+        // 32 digits fit between the quotes, and are text.
+        let written = hex::encode_to_slice(self.md5, &mut quoted[1..33]);
+        debug_assert!(written.is_ok());
+        String::from_utf8_lossy(&quoted).into_owned()
     }
 
     /// `Repr-Digest` (RFC 9530).
     #[must_use]
     pub fn repr_digest(&self) -> String {
-        format!("sha-256=:{}:", BASE64_STANDARD.encode(self.sha256))
+        let mut digest = String::with_capacity(DIGEST_BYTES + 2);
+        digest.push_str("sha-256=:");
+        BASE64_STANDARD.encode_string(self.sha256, &mut digest);
+        digest.push(':');
+        digest
     }
 
     /// `Digest` (RFC 3230), its predecessor.
     #[must_use]
     pub fn digest(&self) -> String {
-        format!("sha-256={}", BASE64_STANDARD.encode(self.sha256))
+        let mut digest = String::with_capacity(DIGEST_BYTES);
+        digest.push_str("sha-256=");
+        BASE64_STANDARD.encode_string(self.sha256, &mut digest);
+        digest
     }
 }
 

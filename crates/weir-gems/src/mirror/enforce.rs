@@ -23,13 +23,17 @@ pub enum PolicyChangeError {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// Takes away what an earlier policy let in and this one does not. Before anything is served;
-    /// each look does it, too.
+    /// Takes away what an earlier policy let in and this one does not, and recalls how far earlier
+    /// processes came. Before anything is served; each look does it, too.
     ///
     /// # Errors
     /// The store fails.
     pub async fn prepare(&self) -> Result<(), StoreError> {
-        self.in_force().await.map(drop)
+        drop(self.in_force().await?);
+        for upstream in &self.upstreams {
+            self.recall(upstream).await?;
+        }
+        Ok(())
     }
 
     /// From now on another policy. What it makes private is taken away before this returns.
@@ -76,7 +80,7 @@ impl<S: MirrorStore> Mirror<S> {
                 .collect();
             if !private.is_empty() {
                 tracing::warn!(names = private.len(), "mirrored gems became private and are gone");
-                self.store.disown(private, self.clock.now()).await?;
+                self.store.disown(private).await?;
             }
             next = further;
         }

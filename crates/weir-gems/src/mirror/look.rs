@@ -12,7 +12,8 @@ use super::progress::{Progress, SyncProgress};
 use super::settings::FilesWhen;
 use super::versions::{Look, Read};
 use super::{Mirror, Upstream};
-use crate::store::mirror::MirrorStore;
+use crate::store::StoreError;
+use crate::store::mirror::{LastLooks, MirrorStore};
 
 /// Looks at an upstream one after another while it changes under our eyes.
 const ROUNDS_MAX: u32 = 3;
@@ -107,7 +108,11 @@ impl<S: MirrorStore> Mirror<S> {
             upstream.change_state(|state| state.progress = Some(at.clone()));
             (progress.0)(at);
         };
-        let looked = match self.in_force().await {
+        let in_force = async {
+            self.recall(upstream).await?;
+            self.in_force().await
+        };
+        let looked = match in_force.await {
             Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
             Err(error) => Err(error.into()),
         };
@@ -115,6 +120,31 @@ impl<S: MirrorStore> Mirror<S> {
         let looked = looked.map(|looked| Looked { took, ..looked });
         self.tell(upstream, look, start, &looked).await;
         looked.map_err(|problem| problem.of(&upstream.name))
+    }
+
+    /// What earlier processes kept of their looks; ours go before it.
+    pub(super) async fn recall(&self, upstream: &Upstream) -> Result<(), StoreError> {
+        if upstream.state().last_look.is_some() {
+            return Ok(());
+        }
+        let LastLooks { complete, compared } =
+            self.store.last_looks(upstream.name.as_str()).await?;
+        upstream.change_state(|state| {
+            state.last_success = state.last_success.or(complete);
+            state.last_compared = state.last_compared.or(compared);
+        });
+        upstream.metrics.succeeded(upstream.state().last_success, self.clock.now());
+        Ok(())
+    }
+
+    /// Keeps when looks came to something, for the next process.
+    async fn keep(&self, upstream: &Upstream) {
+        let state = upstream.state();
+        let looks = LastLooks { complete: state.last_success, compared: state.last_compared };
+        let name = upstream.name.as_str();
+        if let Err(error) = self.store.keep_looks(name, looks).await {
+            tracing::warn!(upstream = name, %error, "the time of a look was not kept");
+        }
     }
 
     async fn rounds(
@@ -170,6 +200,9 @@ impl<S: MirrorStore> Mirror<S> {
                 }
             }
         });
+        if looked.is_ok() {
+            self.keep(upstream).await;
+        }
         upstream.metrics.looked(now.since(start), upstream.state().last_success, now);
         let name = upstream.name.as_str();
         match looked {

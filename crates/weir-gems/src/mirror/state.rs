@@ -28,7 +28,7 @@ pub struct UpstreamState {
     /// What is being done; None: nothing.
     pub progress: Option<SyncProgress>,
     pub last_look: Option<Timestamp>,
-    /// When all that it had was here.
+    /// When all that it had was here; kept over restarts, as the next.
     pub last_success: Option<Timestamp>,
     /// When all of `/versions` was compared.
     pub last_compared: Option<Timestamp>,
@@ -49,8 +49,7 @@ pub struct UpstreamState {
 pub const REFUSED_NAMES_MAX: usize = 100;
 
 impl UpstreamState {
-    /// For how long what is here may have been out of date; None: it was never up to date since the
-    /// start.
+    /// For how long what is here may have been out of date; None: it was never up to date.
     #[must_use]
     pub fn staleness(&self, now: Timestamp) -> Option<Duration> {
         self.last_success.map(|at| now.since(at))

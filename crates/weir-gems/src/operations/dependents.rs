@@ -1,7 +1,7 @@
 //! Which gems need a gem: an index in memory, made when somebody first asks, and brought up to date
 //! with what `/versions` says has changed since.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::dependency_api::Fragment;
 use crate::index::text::Text;
@@ -103,8 +103,7 @@ impl Graph {
 
     fn set(&mut self, name: &str, content: &[u8]) -> Result<(), StoreError> {
         let fragment = Fragment::read(content)?;
-        let lists = fragment.releases().flat_map(|release| fragment.dependencies(release));
-        let mut needs: Vec<u32> = lists.map(|(name, _)| self.number(name)).collect();
+        let mut needs: Vec<u32> = fragment.needed().map(|name| self.number(name)).collect();
         needs.sort_unstable();
         needs.dedup();
         self.set_needs(name, &needs);

@@ -3,7 +3,7 @@
 mod mirror;
 
 use tokio::sync::watch;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 use super::webhooks::{Claim, Claimed, EndpointState, Settled, WebhookStore};
 use super::{
@@ -71,11 +71,11 @@ impl Store for EitherStore {
         ask!(self, yank, name, identity, now)
     }
 
-    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
     where
         I: Iterator<Item = ImportedGem> + Send + 'static,
     {
-        ask!(self, import, gems, now)
+        ask!(self, import, gems, clock)
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {

@@ -19,8 +19,8 @@ use weir_base::clock::Timestamp;
 
 pub(crate) use self::changes::{Changes, StoredRelease};
 pub use self::model::{
-    Applied, Hook, HookKind, Inbox, MirrorCounts, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
+    Applied, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
 };
 use super::{Store, StoreError};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -105,10 +105,19 @@ pub trait MirrorStore: Store {
     ) -> impl Future<Output = Result<Origins, StoreError>> + Send;
 
     /// Takes away what came from upstreams under these names. They are local from then on.
-    fn disown(
+    fn disown(&self, names: Vec<GemName>) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// When looks at an upstream last came to something.
+    fn last_looks(
         &self,
-        names: Vec<GemName>,
-        now: Timestamp,
+        upstream: &str,
+    ) -> impl Future<Output = Result<LastLooks, StoreError>> + Send;
+
+    /// Notes the same, for the next process.
+    fn keep_looks(
+        &self,
+        upstream: &str,
+        looks: LastLooks,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// How much of an upstream is known.

@@ -244,11 +244,11 @@ impl Store for PostgresStore {
         Ok(())
     }
 
-    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
     where
         I: Iterator<Item = ImportedGem> + Send + 'static,
     {
-        import::import(&self.0, gems, now).await
+        import::import(&self.0, gems, clock.clone()).await
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {

@@ -3,12 +3,13 @@
 //! Reads run where they are asked for: they touch a page cache, not a network. There are as many
 //! connections as threads that read at once. Writes take turns on one connection, on threads that
 //! may wait for the disk. Another process (an import by command line) may write to the same file:
-//! a snapshot of a text is compared with the file at each use.
+//! what is kept in memory, texts and infos, is compared with the file at each use.
 
 mod connections;
 mod downloads;
 mod import;
 mod index;
+mod info_cache;
 mod key_rows;
 mod locate;
 mod mirror;
@@ -26,11 +27,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 use self::connections::Connections;
+use self::info_cache::InfoCache;
 use super::{
     FragmentPage, Imported, ImportedGem, Info, Key, NewKey, NewRelease, PushError, Pushed, Repair,
     Report, Store, StoreError, StoredFile, TextKind, YankError,
@@ -47,6 +50,8 @@ pub struct SqliteSettings {
     pub reader_cache_bytes: u64,
     /// Memory for pages, in bytes, of the connection that writes.
     pub writer_cache_bytes: u64,
+    /// Memory for infos that were asked for lately, in bytes, over all that read; 0: none is kept.
+    pub info_cache_bytes: u64,
     /// Gems that an import adds in one transaction.
     pub import_batch: usize,
 }
@@ -60,6 +65,8 @@ impl SqliteSettings {
             // Holds the index of 190,000 names: a read of an info costs one page more.
             reader_cache_bytes: 16 << 20,
             writer_cache_bytes: 32 << 20,
+            // Those of some 40,000 gems.
+            info_cache_bytes: 64 << 20,
             import_batch: 2_000,
         }
     }
@@ -72,6 +79,7 @@ pub struct SqliteStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connections: Connections,
+    infos: InfoCache,
     import_batch: usize,
     /// Told when something was pushed or yanked.
     changes: watch::Sender<()>,
@@ -89,6 +97,7 @@ impl SqliteStore {
         let connections = Connections::open(settings)?;
         let store = Self(Arc::new(Inner {
             connections,
+            infos: InfoCache::new(settings.info_cache_bytes),
             import_batch: settings.import_batch,
             changes: watch::Sender::default(),
             versions: ArcSwap::from_pointee(Text::empty(0)),
@@ -96,6 +105,11 @@ impl SqliteStore {
         }));
         store.0.write(|transaction| index::begin_if_missing(transaction, now))?;
         Ok(store)
+    }
+
+    /// Registers the metrics of what is kept in memory.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.0.infos.register(registry);
     }
 
     /// Runs `work` where waiting for the disk holds up nobody else.
@@ -170,7 +184,7 @@ impl Store for SqliteStore {
     }
 
     async fn info(&self, name: &str) -> Result<Option<Info>, StoreError> {
-        self.0.read_once(|connection| read::info(connection, name))
+        self.0.info(name)
     }
 
     async fn fragments(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
@@ -213,11 +227,12 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn import<I>(&self, gems: I, now: Timestamp) -> Result<Imported, StoreError>
+    async fn import<I>(&self, gems: I, clock: &Clock) -> Result<Imported, StoreError>
     where
         I: Iterator<Item = ImportedGem> + Send + 'static,
     {
-        self.blocking(move |inner| import::import(inner, gems, now)).await
+        let clock = clock.clone();
+        self.blocking(move |inner| import::import(inner, gems, &clock)).await
     }
 
     async fn rebaseline(&self, now: Timestamp) -> Result<(), StoreError> {

@@ -30,7 +30,7 @@ pub struct UpstreamView {
     /// None: nothing is being done.
     pub progress: Option<ProgressView>,
     pub last_look_at: Option<f64>,
-    /// When all that it had was here; None: not since the start.
+    /// When all that it had was here; None: never.
     pub last_success_at: Option<f64>,
     /// How long ago that is.
     pub staleness_seconds: Option<f64>,

@@ -26,6 +26,7 @@ macro_rules! suite {
             mirror::digests_are_of_what_is_noted
             mirror::a_gem_becomes_what_its_upstream_says
             mirror::what_is_local_is_never_touched
+            mirror::when_looks_came_to_something_is_kept
             mirror::a_mirrored_name_is_not_pushed_to
             mirror::no_mirrored_release_takes_anothers_file
             mirror::of_new_releases_the_first_has_the_file

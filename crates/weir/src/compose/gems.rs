@@ -47,6 +47,9 @@ impl Gems {
     ) -> anyhow::Result<Self> {
         let config::Gems { settings: in_force, webhooks, .. } = &settings.gems;
         let (store, files) = open(&settings.gems, clock, registry).await?;
+        if let EitherStore::Sqlite(store) = &store {
+            store.register_metrics(registry);
+        }
         let webhooks = Webhooks::new(
             store.clone(),
             webhooks.clone(),

@@ -211,6 +211,11 @@ fn read_sqlite(keys: &mut Keys<'_>, sqlite: &mut SqliteSettings) {
         64 << 10..=1 << 40,
         &mut sqlite.writer_cache_bytes,
     );
+    keys.size(
+        Key::fixed("info_cache_bytes", "Memory for answers to /info that were asked for lately, for all cores together. Each use is checked against the database, so nothing is out of date. 0: none is kept."),
+        0..=1 << 40,
+        &mut sqlite.info_cache_bytes,
+    );
     keys.number(
         Key::fixed("import_batch_gems", "Gems that an import adds in one transaction. More is quicker; pushes wait that much longer meanwhile."),
         1..=1_000_000,

@@ -50,7 +50,7 @@ impl UpstreamRow {
     fn of(upstream: UpstreamView, now: f64) -> Self {
         let at = upstream.last_success_at.map(|at| figures::relative(now, at));
         Self {
-            up_to_date: at.unwrap_or_else(|| "not since the start".to_owned()),
+            up_to_date: at.unwrap_or_else(|| "never yet".to_owned()),
             names: figures::count(upstream.names),
             pending: figures::count(upstream.pending),
             refused: figures::count(upstream.refused),

@@ -59,6 +59,10 @@ impl UpstreamMetrics {
 
     pub(crate) fn looked(&self, took: Duration, last_success: Option<Timestamp>, now: Timestamp) {
         self.seconds.observe(took.as_secs_f64());
+        self.succeeded(last_success, now);
+    }
+
+    pub(crate) fn succeeded(&self, last_success: Option<Timestamp>, now: Timestamp) {
         if let Some(at) = last_success {
             self.last_success.set(signed(at.as_millis() / 1_000));
             self.lag.set(now.since(at).as_secs_f64());

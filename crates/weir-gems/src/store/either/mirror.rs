@@ -8,8 +8,8 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
 };
 
 impl MirrorStore for EitherStore {
@@ -83,8 +83,16 @@ impl MirrorStore for EitherStore {
         ask!(self, origins, from, names_max)
     }
 
-    async fn disown(&self, names: Vec<GemName>, now: Timestamp) -> Result<(), StoreError> {
-        ask!(self, disown, names, now)
+    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
+        ask!(self, disown, names)
+    }
+
+    async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
+        ask!(self, last_looks, upstream)
+    }
+
+    async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
+        ask!(self, keep_looks, upstream, looks)
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {

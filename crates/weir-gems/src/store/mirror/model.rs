@@ -17,6 +17,15 @@ pub struct Position {
     pub etag: Option<String>,
 }
 
+/// When looks at an upstream last came to something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastLooks {
+    /// When all that it had was here; None: never.
+    pub complete: Option<Timestamp>,
+    /// When all of its `/versions` was compared; None: never.
+    pub compared: Option<Timestamp>,
+}
+
 /// What the last line of a name says; None: the name is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {

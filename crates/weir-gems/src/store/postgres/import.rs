@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deadpool_postgres::Transaction;
 use hashbrown::{HashMap, HashSet};
 use tokio::runtime::Handle;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 use super::columns::ReleaseColumns;
 use super::indexing::Indexing;
@@ -18,12 +18,12 @@ use crate::store::{Imported, ImportedGem, StoreError};
 pub(super) async fn import<I>(
     inner: &Arc<Inner>,
     mut gems: I,
-    now: Timestamp,
+    clock: Clock,
 ) -> Result<Imported, StoreError>
 where
     I: Iterator<Item = ImportedGem> + Send + 'static,
 {
-    let (inner, runtime) = (Arc::clone(inner), Handle::current());
+    let (inner, runtime, now) = (Arc::clone(inner), Handle::current(), clock.now());
     // Where gems come from may wait for a disk.
     let importing = tokio::task::spawn_blocking(move || {
         let mut done = Imported::default();
@@ -33,8 +33,13 @@ where
                 runtime.block_on(inner.analyze_if(done.releases > 0))?;
                 return Ok(done);
             }
-            let write = inner.write(Limit::Write, move |it| Box::pin(add(it, batch, now)));
+            let (start, clock) = (clock.now(), &clock);
+            let of_batch = clock.clone();
+            let write =
+                inner.write(Limit::Write, move |it| Box::pin(add(it, batch, now, of_batch)));
             let added: Imported = runtime.block_on(write)?;
+            done.storing += clock.now().since(start).saturating_sub(added.indexing);
+            done.indexing += added.indexing;
             done.gems += added.gems;
             done.releases += added.releases;
             done.known += added.known;
@@ -54,6 +59,7 @@ async fn add(
     transaction: &Transaction<'_>,
     batch: Vec<ImportedGem>,
     now: Timestamp,
+    clock: Clock,
 ) -> Result<Imported, StoreError> {
     let (batch, repeated) = merged(batch);
     let mut done = Imported { known: repeated, ..Imported::default() };
@@ -61,6 +67,7 @@ async fn add(
     keep_new(transaction, &mut adding, &mut done).await?;
     let adding: Vec<_> =
         adding.into_iter().filter(|it| it.is_new || !it.imported.releases.is_empty()).collect();
+    let stored = clock.now();
     let mut before = releases_before(transaction, &adding).await?;
     let mut indexing = Indexing::begin(transaction).await?;
     for Adding { gem, imported, .. } in &adding {
@@ -71,6 +78,7 @@ async fn add(
         indexing.gem(*gem, imported.name.as_str(), new, &all).await?;
     }
     indexing.finish().await?;
+    done.indexing = clock.now().since(stored);
     Ok(done)
 }
 

@@ -25,8 +25,8 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
 };
 
 impl MirrorStore for PostgresStore {
@@ -114,8 +114,20 @@ impl MirrorStore for PostgresStore {
         ask!(self, upstreams::origins, from, names_max)
     }
 
-    async fn disown(&self, names: Vec<GemName>, _now: Timestamp) -> Result<(), StoreError> {
+    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
         self.0.write(Limit::Write, move |it| Box::pin(disown::disown(it, names))).await
+    }
+
+    async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
+        ask!(self, upstreams::last_looks, upstream)
+    }
+
+    async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        let keep = self
+            .0
+            .write(Limit::Write, move |it| Box::pin(upstreams::keep_looks(it, upstream, looks)));
+        keep.await
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {

@@ -1,12 +1,13 @@
 //! Many releases at once: some gems in each transaction, and the index with them.
 
 use rusqlite::Connection;
-use weir_base::clock::Timestamp;
+use weir_base::clock::{Clock, Timestamp};
 
 use super::index::go_on;
 use super::text_rows::Writing;
 use super::{Inner, mirror, rows};
 use crate::index::{names, versions};
+use crate::name::GemName;
 use crate::release::Release;
 use crate::store::derived::Derived;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
@@ -14,14 +15,16 @@ use crate::store::{Imported, ImportedGem, StoreError, TextKind};
 pub(super) fn import(
     inner: &Inner,
     mut gems: impl Iterator<Item = ImportedGem>,
-    now: Timestamp,
+    clock: &Clock,
 ) -> Result<Imported, StoreError> {
+    let now = clock.now();
     let mut done = Imported::default();
     loop {
         let batch: Vec<_> = gems.by_ref().take(inner.import_batch.max(1)).collect();
         if batch.is_empty() {
             return Ok(done);
         }
+        let (start, indexing) = (clock.now(), done.indexing);
         inner.write(|transaction| -> Result<(), StoreError> {
             let mut texts = Texts {
                 versions: go_on(transaction, TextKind::Versions)?,
@@ -32,12 +35,19 @@ pub(super) fn import(
                     // One name never has releases of two sources.
                     done.known += gem.releases.len() as u64;
                 } else {
-                    add(transaction, &mut texts, gem, now, &mut done)?;
+                    let changed = add_rows(transaction, gem, now, &mut done)?;
+                    let stored = clock.now();
+                    changed.map_or(Ok(()), |changed| index(transaction, &mut texts, changed))?;
+                    done.indexing += clock.now().since(stored);
                 }
             }
+            let stored = clock.now();
             texts.versions.finish()?;
-            texts.names.finish()
+            texts.names.finish()?;
+            done.indexing += clock.now().since(stored);
+            Ok(())
         })?;
+        done.storing += clock.now().since(start).saturating_sub(done.indexing - indexing);
     }
 }
 
@@ -46,13 +56,22 @@ struct Texts<'a> {
     names: Writing<'a>,
 }
 
-fn add(
+/// A gem whose releases have changed.
+struct Changed {
+    gem: rows::Gem,
+    is_new: bool,
+    name: GemName,
+    /// In order.
+    added: Vec<Release>,
+}
+
+/// None: all of it was known.
+fn add_rows(
     connection: &Connection,
-    texts: &mut Texts<'_>,
     imported: ImportedGem,
     now: Timestamp,
     done: &mut Imported,
-) -> Result<(), StoreError> {
+) -> Result<Option<Changed>, StoreError> {
     let ImportedGem { name, mut releases } = imported;
     let known = rows::gem(connection, name.as_str())?;
     let gem = match known {
@@ -72,21 +91,30 @@ fn add(
     if let Some(error) = failure {
         return Err(error.into());
     }
-    done.gems += u64::from(known.is_none());
+    let is_new = known.is_none();
+    done.gems += u64::from(is_new);
     done.releases += releases.len() as u64;
     done.known += (before - releases.len()) as u64;
-    if releases.is_empty() && known.is_some() {
-        return Ok(());
-    }
     releases.sort_by(Release::order);
-    let all = match known {
-        Some(_) => &rows::releases(connection, gem.id)?,
-        None => &releases,
+    let is_changed = is_new || !releases.is_empty();
+    Ok(is_changed.then_some(Changed { gem, is_new, name, added: releases }))
+}
+
+/// Writes what follows from a gem's releases.
+fn index(
+    connection: &Connection,
+    texts: &mut Texts<'_>,
+    changed: Changed,
+) -> Result<(), StoreError> {
+    let Changed { gem, is_new, name, added } = changed;
+    let all = match is_new {
+        true => &added,
+        false => &rows::releases(connection, gem.id)?,
     };
     let derived = Derived::of(all);
     derived.store(connection, gem.id, all.len())?;
     texts.versions.append(|text| {
-        let new = releases.iter().map(|release| &release.identity);
+        let new = added.iter().map(|release| &release.identity);
         versions::write_gem(text, name.as_str(), new, derived.digests.md5);
     })?;
     match gem.live == 0 && !all.is_empty() {

@@ -17,8 +17,8 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
 };
 
 /// What the mirror adds to the tables.
@@ -70,6 +70,12 @@ CREATE TABLE hooks (
     due_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX hooks_due ON hooks (due_at);
+";
+
+/// When looks came to something. NULL: never.
+pub(super) const LAST_LOOKS: &str = "
+ALTER TABLE upstreams ADD COLUMN complete_at INTEGER;
+ALTER TABLE upstreams ADD COLUMN compared_at INTEGER;
 ";
 
 impl MirrorStore for SqliteStore {
@@ -153,8 +159,18 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.read(|it| upstreams::origins(it, from, names_max))).await
     }
 
-    async fn disown(&self, names: Vec<GemName>, now: Timestamp) -> Result<(), StoreError> {
-        self.blocking(move |inner| inner.write(|it| apply::disown(it, &names, now))).await
+    async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| apply::disown(it, &names))).await
+    }
+
+    async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
+        self.0.read_once(|connection| upstreams::last_looks(connection, upstream))
+    }
+
+    async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.write(|it| upstreams::keep_looks(it, &upstream, looks)))
+            .await
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {

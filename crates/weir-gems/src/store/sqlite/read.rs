@@ -2,21 +2,29 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::info_cache::Position;
+use super::text_rows::number;
 use crate::index::digest::Digests;
-use crate::store::{FragmentPage, Info, StoreError};
+use crate::store::{FragmentPage, Info, StoreError, TextKind};
 
-pub(super) fn info(connection: &Connection, name: &str) -> Result<Option<Info>, StoreError> {
+/// An info, and how far `/versions` was at the same moment: one question sees one state.
+pub(super) fn info(
+    connection: &Connection,
+    name: &str,
+) -> Result<(Position, Option<Info>), StoreError> {
     let found = connection
         .prepare_cached(
-            "SELECT content, md5, infos.sha256 FROM gems JOIN infos ON infos.gem = gems.id
-             WHERE name = ?1",
+            "SELECT generation, length, content, infos.md5, infos.sha256 FROM texts
+             LEFT JOIN gems ON name = ?1 LEFT JOIN infos ON infos.gem = gems.id WHERE kind = ?2",
         )?
-        .query_row([name], |row| {
-            let content: Vec<u8> = row.get(0)?;
-            let digests = Digests { md5: row.get(1)?, sha256: row.get(2)? };
-            Ok(Info { content: content.into(), digests })
-        })
-        .optional()?;
+        .query_row(params![name, number(TextKind::Versions)], |row| {
+            let position = Position { generation: row.get(0)?, length: row.get(1)? };
+            let Some(content) = row.get::<_, Option<Vec<u8>>>(2)? else {
+                return Ok((position, None));
+            };
+            let digests = Digests { md5: row.get(3)?, sha256: row.get(4)? };
+            Ok((position, Some(Info { content: content.into(), digests })))
+        })?;
     Ok(found)
 }
 

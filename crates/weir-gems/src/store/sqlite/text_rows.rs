@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::info_cache::Position;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
 use crate::store::{StoreError, TextKind};
@@ -109,11 +110,42 @@ pub(super) fn is_current(
     kind: TextKind,
     known: &Text,
 ) -> Result<bool, StoreError> {
-    let (generation, length): (i64, i64) = connection
-        .prepare_cached("SELECT generation, length FROM texts WHERE kind = ?1")?
-        .query_row([number(kind)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Position { generation, length } = position(connection, kind)?;
     let known = (i64::try_from(known.generation), i64::try_from(known.length()));
     Ok((Ok(generation), Ok(length)) == known)
+}
+
+/// How far the text is.
+pub(super) fn position(connection: &Connection, kind: TextKind) -> Result<Position, StoreError> {
+    let position = connection
+        .prepare_cached("SELECT generation, length FROM texts WHERE kind = ?1")?
+        .query_row([number(kind)], |row| {
+            Ok(Position { generation: row.get(0)?, length: row.get(1)? })
+        })?;
+    Ok(position)
+}
+
+/// What was appended from a state to a length that it had later. None: it was begun anew since.
+pub(super) fn between(
+    connection: &Connection,
+    kind: TextKind,
+    from: Position,
+    to: i64,
+) -> Result<Option<String>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT content, generation FROM texts JOIN pieces ON pieces.kind = texts.kind
+         WHERE texts.kind = ?1 AND start >= ?2 AND start < ?3 ORDER BY start",
+    )?;
+    let mut rows = statement.query(params![number(kind), from.length, to])?;
+    let mut text = Vec::new();
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(1)? != from.generation {
+            return Ok(None);
+        }
+        text.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
+    }
+    let is_whole = i64::try_from(text.len()) == Ok(to - from.length);
+    Ok(String::from_utf8(text).ok().filter(|_| is_whole))
 }
 
 /// The text as it is; of what is `known` only the rest is read.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
+use weir_base::clock::Clock;
 use weir_base::shutdown::Shutdown;
 use weir_gems::mirror::HooksDone;
 use weir_gems::package::sample::Sample;
@@ -234,7 +235,7 @@ async fn publish(origin: &Origin, part: usize) {
             ..release(&format!("{part}.0"), "")
         }],
     });
-    origin.store().import(gems, NOW).await.unwrap();
+    origin.store().import(gems, &Clock::manual(NOW)).await.unwrap();
 }
 
 async fn storm(replica: &Replica, part: usize) {

@@ -55,8 +55,12 @@ async fn is_a_mirror<S: MirrorStore>(store: S, again: impl FnOnce() -> S) {
     // A webhook that came is worked off by who comes next, which goes on where the last one was.
     origin.store().push(new("shop", "2.0"), NOW).await.unwrap();
     assert_eq!(replica.hook(ADD, "", spec("shop", "2.0", &token())).await, StatusCode::OK);
+    let known_since = replica.state().await.upstreams[0].last_success;
+    assert!(known_since.is_some());
     drop(replica);
     let replica = setup().policy("private acme-*").start_on(Index::on(again()).await);
+    replica.mirror.prepare().await.unwrap();
+    assert_eq!(replica.state().await.upstreams[0].last_success, known_since);
     assert_eq!(replica.state().await.hooks_waiting, 1);
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap().done, 1);
     assert_eq!(replica.state().await.upstreams[0].requests, 2);

@@ -5,6 +5,7 @@ pub(crate) mod webhooks;
 
 use std::time::Duration;
 
+use weir_base::clock::Clock;
 use weir_gems::index::digest::Digests;
 use weir_gems::store::{
     Conflict, ImportedGem, KeySettings, NewKey, PushError, Repair, Scope, Store, TextKind,
@@ -155,7 +156,7 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     let gems =
         [gem("a", &["2", "1", "1-java"]), gem("b", &["1.0", "1.1", "2.0"]), gem("c", &["1"])];
     let again = gems.clone();
-    let done = store.import(gems.into_iter(), NOW).await.unwrap();
+    let done = store.import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (2, 5, 2));
     assert_consistent(&store).await;
     let versions = store.text(TextKind::Versions).await.unwrap();
@@ -163,7 +164,7 @@ pub(super) async fn an_import_adds_what_is_not_there(store: impl Store) {
     // What was pushed stays what it is, and what was yanked stays away.
     assert_eq!(b.versions, ["1.0", "2.0"].map(str::to_owned).into());
     assert_eq!(store.file("a-1").await.unwrap(), None);
-    let done = store.import(again.into_iter(), NOW).await.unwrap();
+    let done = store.import(again.into_iter(), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (0, 0, 7));
     let same = store.text(TextKind::Versions).await.unwrap();
     assert_eq!(same.digests, versions.digests);
@@ -175,7 +176,7 @@ pub(super) async fn an_import_takes_a_gem_that_comes_twice(store: impl Store) {
         releases: versions.iter().map(|version| release(version, "")).collect(),
     };
     let gems = [gem("a", &["1", "1"]), gem("a", &["1", "2"]), gem("b", &[]), gem("a", &["3"])];
-    let done = store.import(gems.into_iter(), NOW).await.unwrap();
+    let done = store.import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.gems, done.releases, done.known), (2, 3, 2));
     let info = store.info("a").await.unwrap().unwrap();
     assert_eq!(versions_of_info(&info.content), ["1", "2", "3"]);

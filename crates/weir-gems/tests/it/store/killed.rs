@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use weir_base::clock::Clock;
 use weir_gems::store::webhooks::{Change, Claim, WebhookStore};
 use weir_gems::store::{ImportedGem, SqliteSettings, SqliteStore, Store};
 
@@ -49,7 +50,7 @@ async fn work(store: impl WebhookStore) {
             name: format!("gem{number}-{index}").parse().unwrap(),
             releases: vec![release("1", "rack:>= 0"), release("2", "")],
         });
-        store.import(gems, NOW).await.unwrap();
+        store.import(gems, &Clock::manual(NOW)).await.unwrap();
         println!("imported {number}");
         if number % 3 == 2 {
             let name = format!("gem{number}-0").parse().unwrap();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_base::clock::Clock;
 use weir_gems::index::digest::Digests;
 use weir_gems::index::text::Text;
 use weir_gems::store::{ImportedGem, Store, TextKind};
@@ -99,7 +100,7 @@ async fn step(store: &impl Store, random: &mut fastrand::Rng, model: &mut Model)
         8 => {
             let releases = VERSIONS[..3].iter().map(|version| release(version, "")).collect();
             let gem = ImportedGem { name: name.parse().unwrap(), releases };
-            store.import([gem].into_iter(), NOW).await.unwrap();
+            store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
             for version in &VERSIONS[..3] {
                 model.entry((name, version)).or_insert(true);
             }

@@ -2,11 +2,16 @@
 
 use std::path::Path;
 
+use prometheus_client::registry::Registry;
 use rusqlite::Connection;
-use weir_gems::store::{Repair, SqliteStore, Store, StoreError, TextKind};
+use weir_base::clock::Clock;
+use weir_gems::store::{
+    ImportedGem, Repair, SqliteSettings, SqliteStore, Store, StoreError, TextKind,
+};
 
 use super::contract::{assert_consistent, mirror};
-use super::{NOW, identity, model, new, settings, sqlite};
+use super::{NOW, identity, model, new, release, settings, sqlite};
+use crate::client::versions_of_info;
 
 suite!(|| Some(sqlite()));
 
@@ -51,6 +56,77 @@ async fn what_another_process_writes_is_seen() {
     other.rebaseline(NOW).await.unwrap();
     assert_consistent(&store).await;
     assert_consistent(&other).await;
+}
+
+/// A figure of what is kept in memory.
+fn figure(registry: &Registry, name: &str) -> u64 {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    let name = format!("weir_gems_info_cache_{name} ");
+    text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_info_in_memory_is_what_the_file_has_whoever_writes() {
+    let (folder, store) = sqlite();
+    let mut registry = Registry::default();
+    store.register_metrics(&mut registry);
+    let nothing_kept = SqliteSettings { info_cache_bytes: 0, ..settings(&folder) };
+    let other = SqliteStore::open(&nothing_kept, NOW).unwrap();
+    store.push(new("tool", "1"), NOW).await.unwrap();
+    store.push(new("shop", "1"), NOW).await.unwrap();
+    let gem = ImportedGem { name: "shop".parse().unwrap(), releases: vec![release("4", "")] };
+    for step in 0..7_u32 {
+        match step {
+            0 => {}
+            1 => drop(other.push(new("shop", "2"), NOW).await.unwrap()),
+            2 => other.yank(&"shop".parse().unwrap(), &identity("1"), NOW).await.unwrap(),
+            3 => other.rebaseline(NOW).await.unwrap(),
+            4 => drop(store.push(new("shop", "3"), NOW).await.unwrap()),
+            5 => drop(other.import([gem.clone()].into_iter(), &Clock::manual(NOW)).await.unwrap()),
+            _ => {
+                damage(folder.path(), "UPDATE releases SET ruby = '> 3' WHERE gem = 2");
+                assert!(other.verify(Repair::Fix, NOW).await.unwrap().is_fixed);
+            }
+        }
+        let hits = figure(&registry, "hits_total");
+        for _ in 0..2 {
+            for name in ["shop", "tool"] {
+                let (ours, theirs) = (store.info(name).await, other.info(name).await);
+                assert_eq!(ours.unwrap(), theirs.unwrap(), "{name} after step {step}");
+            }
+        }
+        // Once more each; and tool, as long as /versions only grows.
+        let only_grows = [1, 2, 4, 5].contains(&step);
+        let hits = figure(&registry, "hits_total") - hits;
+        assert_eq!(hits, if only_grows { 3 } else { 2 }, "step {step}");
+    }
+    assert_eq!(store.info("nobody").await.unwrap(), None);
+    assert_consistent(&store).await;
+}
+
+#[tokio::test]
+async fn infos_take_no_more_memory_than_they_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes_max = 16 << 10;
+    let limited = SqliteSettings { info_cache_bytes: bytes_max, ..settings(&folder) };
+    let store = SqliteStore::open(&limited, NOW).unwrap();
+    let mut registry = Registry::default();
+    store.register_metrics(&mut registry);
+    for number in 0..80 {
+        let name = format!("gem-{number}");
+        store.push(new(&name, "1"), NOW).await.unwrap();
+        assert_eq!(versions_of_info(&store.info(&name).await.unwrap().unwrap().content), ["1"]);
+        assert!(figure(&registry, "bytes") <= bytes_max);
+    }
+    assert!(figure(&registry, "evictions_total") > 0);
+    // One that would push out too many others.
+    let releases = (0..20).map(|number| release(&number.to_string(), "")).collect();
+    let gem = ImportedGem { name: "large".parse().unwrap(), releases };
+    store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let hits = figure(&registry, "hits_total");
+    assert_eq!(store.info("large").await.unwrap(), store.info("large").await.unwrap());
+    assert_eq!(figure(&registry, "hits_total"), hits);
 }
 
 #[tokio::test]
@@ -122,14 +198,13 @@ async fn a_file_that_is_not_ours_or_from_the_future_is_left_alone() {
 
 #[tokio::test]
 async fn an_import_that_breaks_off_leaves_whole_batches() {
-    use weir_gems::store::ImportedGem;
     let (_folder, store) = sqlite();
     let gems = (0..10).map(|index: u32| {
         assert!(index < 7, "the source breaks off");
-        let releases = vec![super::release("1", "")];
+        let releases = vec![release("1", "")];
         ImportedGem { name: format!("gem{index}").parse().unwrap(), releases }
     });
-    assert!(matches!(store.import(gems, NOW).await, Err(StoreError::Abandoned(_))));
+    assert!(matches!(store.import(gems, &Clock::manual(NOW)).await, Err(StoreError::Abandoned(_))));
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
     // Batches of two.
     assert_eq!(crate::client::read_names(&names).len(), 6);

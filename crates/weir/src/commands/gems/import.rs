@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -20,6 +21,9 @@ use crate::output;
 
 /// Bytes that are read at once: lines of large gems have megabytes.
 const READ_BYTES: usize = 1 << 20;
+
+/// What takes as long is worth telling.
+const LONG: Duration = Duration::from_secs(1);
 
 /// `weir gems import`.
 #[derive(Debug, Args)]
@@ -42,7 +46,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let store = store::open(&settings, &clock).await?;
     let gems = ImportFile::new(input, settings.gems.settings.limits.import, now);
     let failure = Failure::default();
-    let done = store.import(until_failure(gems, failure.clone()), now).await?;
+    let done = store.import(until_failure(gems, failure.clone()), &clock).await?;
     bar.finish_and_clear();
     report(arguments, done)?;
     match failure.take() {
@@ -54,12 +58,22 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn report(arguments: &Arguments, done: Imported) -> anyhow::Result<()> {
-    let Imported { gems, releases, known } = done;
+    let Imported { gems, releases, known, storing, indexing } = done;
     if arguments.json {
-        return output::json(&json!({ "gems": gems, "releases": releases, "known": known }));
+        return output::json(&json!({
+            "gems": gems,
+            "releases": releases,
+            "known": known,
+            "storing_seconds": storing.as_secs_f64(),
+            "indexing_seconds": indexing.as_secs_f64(),
+        }));
     }
     let (gems, releases) = (count(gems, "new gem"), count(releases, "release"));
     output::line(&format!("{releases} imported, {gems}; {known} were known already"));
+    if storing + indexing >= LONG {
+        let (storing, indexing) = (storing.as_secs_f64(), indexing.as_secs_f64());
+        output::line(&format!("rows stored in {storing:.1} s, index built in {indexing:.1} s"));
+    }
     Ok(())
 }
 

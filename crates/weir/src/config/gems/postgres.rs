@@ -116,12 +116,12 @@ fn read_limits(keys: &mut Keys<'_>, limits: &mut PostgresLimits) {
     wait(
         "text_timeout",
         text_timeout,
-        "How long reading the whole of /versions may take, which a process does once.",
+        "How long reading the whole of /versions may take, which a process does once; also what a mirror has noted of an upstream, which each reconciliation reads.",
     );
     wait(
         "write_timeout",
         write_timeout,
-        "How long a push or a yank may take with its wait for others that write; also one batch of an import.",
+        "How long a push or a yank may take with its wait for others that write; also one batch of an import or of a mirror, and putting webhooks of upstreams into the inbox.",
     );
     wait(
         "maintenance_timeout",

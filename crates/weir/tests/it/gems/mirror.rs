@@ -83,7 +83,8 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
     wait_until("it is told", || status(&mirror)["upstreams"][0]["last_error"].is_string());
     let seen = status(&mirror);
     assert_eq!(seen["upstreams"][0]["names"], 2, "{seen}");
-    assert_eq!(seen["upstreams"][0]["staleness_seconds"], Value::Null, "not since the start");
+    // As of the process before.
+    assert!(seen["upstreams"][0]["staleness_seconds"].is_f64(), "{seen}");
     let asked = mirror.site.shown(&["gems", "mirror"]);
     assert!(asked.starts_with("exit: 2\n-- stdout\none: cannot connect"), "{asked}");
     assert!(mirror.stop().success());

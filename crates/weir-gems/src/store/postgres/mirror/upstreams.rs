@@ -1,10 +1,11 @@
 //! Upstreams as rows, and which gems came from them.
 
 use deadpool_postgres::Transaction;
+use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{MirrorCounts, Origins, Position};
+use crate::store::mirror::{LastLooks, MirrorCounts, Origins, Position};
 use crate::store::postgres::pool::Lease;
 
 /// The number of an upstream, of which nothing may have been noted yet.
@@ -52,6 +53,36 @@ pub(super) async fn set_position(
         .await?;
     transaction
         .execute(&statement, &[&upstream, &signed(length), &digest_state, &overlap, &etag])
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn last_looks(lease: &Lease, upstream: &str) -> Result<LastLooks, StoreError> {
+    let statement = lease
+        .prepare_cached("SELECT complete_at, compared_at FROM upstreams WHERE name = $1")
+        .await?;
+    let Some(row) = lease.query_opt(&statement, &[&upstream]).await? else {
+        return Ok(LastLooks::default());
+    };
+    let at = |column: usize| -> Result<Option<Timestamp>, StoreError> {
+        let micros: Option<i64> = row.try_get(column)?;
+        Ok(micros.map(|micros| Timestamp::from_micros(unsigned(micros))))
+    };
+    Ok(LastLooks { complete: at(0)?, compared: at(1)? })
+}
+
+pub(super) async fn keep_looks(
+    transaction: &Transaction<'_>,
+    upstream: String,
+    looks: LastLooks,
+) -> Result<(), StoreError> {
+    let upstream = id_or_new(transaction, &upstream).await?;
+    let micros = |at: Option<Timestamp>| at.map(|at| signed(at.as_micros()));
+    let statement = transaction
+        .prepare_cached("UPDATE upstreams SET complete_at = $2, compared_at = $3 WHERE id = $1")
+        .await?;
+    transaction
+        .execute(&statement, &[&upstream, &micros(looks.complete), &micros(looks.compared)])
         .await?;
     Ok(())
 }

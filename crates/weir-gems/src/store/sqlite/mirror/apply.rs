@@ -25,19 +25,15 @@ pub(super) fn apply(
     now: Timestamp,
 ) -> Result<Applied, StoreError> {
     let upstream = id_or_new(connection, upstream)?;
-    let mut work = Work::begin(connection, now)?;
+    let mut work = Work::begin(connection)?;
     for gem in gems {
-        work.gem(upstream, gem)?;
+        work.gem(upstream, gem, now)?;
     }
     work.finish()
 }
 
-pub(super) fn disown(
-    connection: &Connection,
-    gems: &[GemName],
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let mut work = Work::begin(connection, now)?;
+pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), StoreError> {
+    let mut work = Work::begin(connection)?;
     for name in gems {
         let Some(gem) = rows::gem(connection, name.as_str())? else { continue };
         if origin(connection, gem.id)?.is_none() {
@@ -60,7 +56,6 @@ pub(super) fn disown(
 /// The texts that list all gems, while gems change.
 struct Work<'a> {
     connection: &'a Connection,
-    now: Timestamp,
     versions: Writing<'a>,
     names: Writing<'a>,
     /// A name in the middle of `/names` has gone.
@@ -69,10 +64,9 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn begin(connection: &'a Connection, now: Timestamp) -> Result<Self, StoreError> {
+    fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
         Ok(Self {
             connection,
-            now,
             versions: go_on(connection, TextKind::Versions)?,
             names: go_on(connection, TextKind::Names)?,
             has_gone: false,
@@ -89,7 +83,12 @@ impl<'a> Work<'a> {
         Ok(self.done)
     }
 
-    fn gem(&mut self, upstream: i64, mirrored: MirroredGem) -> Result<(), StoreError> {
+    fn gem(
+        &mut self,
+        upstream: i64,
+        mirrored: MirroredGem,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let MirroredGem { noted, releases } = mirrored;
         let known = rows::gem(self.connection, noted.name.as_str())?;
         let from = match known {
@@ -105,7 +104,7 @@ impl<'a> Work<'a> {
         let gem = match known {
             Some(gem) => gem,
             None if releases.is_empty() => return self.settle(upstream, &noted, None),
-            None => rows::add_gem(self.connection, &noted.name, self.now)?,
+            None => rows::add_gem(self.connection, &noted.name, now)?,
         };
         if from != Some(upstream) {
             self.connection
@@ -113,7 +112,7 @@ impl<'a> Work<'a> {
                 .execute([gem.id, upstream])?;
         }
         let stored = known.map(|gem| stored(self.connection, gem.id)).transpose()?;
-        self.releases(gem, &noted.name, stored, releases)?;
+        self.releases(gem, &noted.name, stored, releases, now)?;
         self.settle(upstream, &noted, None)
     }
 
@@ -125,11 +124,12 @@ impl<'a> Work<'a> {
         name: &GemName,
         stored: Option<Vec<StoredRelease>>,
         wanted: Vec<Release>,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let is_new = stored.is_none();
         let stored = stored.unwrap_or_default();
         let wanted = self.without_clashes(name, &stored, wanted)?;
-        let changes = Changes::between(&stored, wanted, self.now);
+        let changes = Changes::between(&stored, wanted, now);
         if changes.is_empty() && !is_new {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl<'a> Work<'a> {
             replace(self.connection, gem.id, release)?;
         }
         for identity in &changes.yank {
-            yank(self.connection, gem.id, identity, self.now)?;
+            yank(self.connection, gem.id, identity, now)?;
         }
         self.index(gem, name.as_str(), &changes.line, &changes.live)
     }

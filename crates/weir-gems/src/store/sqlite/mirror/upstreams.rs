@@ -1,10 +1,12 @@
 //! Upstreams as rows, and which gems came from them.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{MirrorCounts, Origins, Position};
+use crate::store::mirror::{LastLooks, MirrorCounts, Origins, Position};
+use crate::store::sqlite::rows::Time;
 
 /// The number of an upstream; None: nothing was noted of it.
 pub(super) fn id(connection: &Connection, upstream: &str) -> rusqlite::Result<Option<i64>> {
@@ -54,6 +56,31 @@ pub(super) fn set_position(
             "UPDATE upstreams SET length = ?2, state = ?3, overlap = ?4, etag = ?5 WHERE id = ?1",
         )?
         .execute(params![upstream, signed(*length), digest_state, overlap, etag])?;
+    Ok(())
+}
+
+pub(super) fn last_looks(connection: &Connection, upstream: &str) -> Result<LastLooks, StoreError> {
+    let found = connection
+        .prepare_cached("SELECT complete_at, compared_at FROM upstreams WHERE name = ?1")?
+        .query_row([upstream], |row| {
+            let at = |column: usize| -> rusqlite::Result<Option<Timestamp>> {
+                Ok(row.get::<_, Option<Time>>(column)?.map(|at| at.0))
+            };
+            Ok(LastLooks { complete: at(0)?, compared: at(1)? })
+        })
+        .optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+pub(super) fn keep_looks(
+    connection: &Connection,
+    upstream: &str,
+    looks: LastLooks,
+) -> Result<(), StoreError> {
+    let upstream = id_or_new(connection, upstream)?;
+    connection
+        .prepare_cached("UPDATE upstreams SET complete_at = ?2, compared_at = ?3 WHERE id = ?1")?
+        .execute(params![upstream, looks.complete.map(Time), looks.compared.map(Time)])?;
     Ok(())
 }
 

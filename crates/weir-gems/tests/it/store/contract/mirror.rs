@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use weir_base::clock::Clock;
 use weir_gems::mirror::prefix::{Prefix, PrefixDigest};
 use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
 use weir_gems::store::mirror::{
-    HookKind, Inbox, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner, Position,
-    Refusal,
+    HookKind, Inbox, LastLooks, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner,
+    Position, Refusal,
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
@@ -139,7 +140,7 @@ pub(crate) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore
 pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     let imported = ImportedGem { name: name("imported"), releases: releases(&["1.0"]) };
-    store.import([imported].into_iter(), NOW).await.unwrap();
+    store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
     store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
     let before = store.text(TextKind::Versions).await.unwrap();
     for pending in store.pending("one", 0, 9).await.unwrap() {
@@ -160,6 +161,20 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
+pub(crate) async fn when_looks_came_to_something_is_kept(store: impl MirrorStore) {
+    assert_eq!(store.last_looks("one").await.unwrap(), LastLooks::default());
+    let looks = LastLooks { complete: Some(NOW), compared: None };
+    store.keep_looks("one", looks).await.unwrap();
+    assert_eq!(store.last_looks("one").await.unwrap(), looks);
+    // Beside what else is known of it.
+    store.note("one", vec![noted("shop", 1)], Some(position(7))).await.unwrap();
+    let looks = LastLooks { complete: Some(NOW + Duration::from_micros(1)), compared: Some(NOW) };
+    store.keep_looks("one", looks).await.unwrap();
+    assert_eq!(store.last_looks("one").await.unwrap(), looks);
+    assert_eq!(store.position("one").await.unwrap(), Some(position(7)));
+    assert_eq!(store.last_looks("two").await.unwrap(), LastLooks::default());
+}
+
 pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     let refused = store.push(new("shop", "99.0"), NOW).await;
@@ -168,15 +183,15 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     };
     assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
     let imported = ImportedGem { name: name("shop"), releases: releases(&["98.0"]) };
-    let done = store.import([imported].into_iter(), NOW).await.unwrap();
+    let done = store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
     assert_eq!((done.releases, done.known), (0, 1));
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     // Once it is ours, it is.
-    store.disown(vec![name("shop"), name("unknown")], NOW).await.unwrap();
+    store.disown(vec![name("shop"), name("unknown")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, [""; 0]);
     assert_consistent(&store).await;
     store.push(new("shop", "1.0"), NOW).await.unwrap();
-    store.disown(vec![name("shop")], NOW).await.unwrap();
+    store.disown(vec![name("shop")]).await.unwrap();
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     let applied = store.apply("one", vec![gem("shop", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(applied.refused, 1);
@@ -235,7 +250,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
     assert_consistent(&store).await;
     // Some stay, some say something else, some go, and one is not the upstream's any more.
-    store.disown(vec![name("gem-0")], NOW).await.unwrap();
+    store.disown(vec![name("gem-0")]).await.unwrap();
     let mut next = all;
     for (number, gem) in next.iter_mut().enumerate() {
         match number % 3 {
@@ -252,7 +267,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     assert_consistent(&store).await;
     // All of them at once, too.
     let names = (0..MANY).map(|number| name(&format!("gem-{number}"))).collect();
-    store.disown(names, NOW).await.unwrap();
+    store.disown(names).await.unwrap();
     assert_eq!(store.text(TextKind::Names).await.unwrap().to_vec(), b"---\n");
     assert_consistent(&store).await;
 }

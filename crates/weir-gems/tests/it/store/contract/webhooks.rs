@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_base::clock::Clock;
 use weir_base::clock::Timestamp;
 use weir_gems::store::webhooks::{Change, Claim, Claimed, Settled, WebhookStore};
 use weir_gems::store::{ImportedGem, PushError};
@@ -45,7 +46,7 @@ pub(crate) async fn an_event_is_kept_with_its_change(store: impl WebhookStore) {
     store.yank(&"shop".parse().unwrap(), &identity("1.0-java"), later).await.unwrap();
     assert!(store.yank(&"shop".parse().unwrap(), &identity("9"), NOW).await.is_err());
     let gem = ImportedGem { name: "i".parse().unwrap(), releases: vec![release("1", "")] };
-    store.import([gem].into_iter(), NOW).await.unwrap();
+    store.import([gem].into_iter(), &Clock::manual(NOW)).await.unwrap();
     let state = &store.webhook_endpoints().await.unwrap()[0];
     assert_eq!((state.name.as_str(), state.waiting, state.oldest_at), ("a", 2, Some(NOW)));
     let claimed = claim(&store, "a", "me", NOW).await.unwrap();

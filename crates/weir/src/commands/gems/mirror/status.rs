@@ -50,7 +50,7 @@ fn print(view: &MirrorView) {
 fn row(upstream: &UpstreamView) -> Vec<String> {
     let up_to_date = match upstream.staleness_seconds {
         Some(ago) => format!("{} ago", seconds(ago)),
-        None => "not since the start".to_owned(),
+        None => "never yet".to_owned(),
     };
     vec![
         upstream.name.clone(),
