@@ -29,7 +29,7 @@ use crate::access_log::Timing;
 use crate::app::{App, Slot, Worker};
 use crate::dispatch::Refusal;
 use crate::metrics::Failure;
-use crate::upstream::{Answer, Connection, Exchange, Framed, Trouble};
+use crate::upstream::{Answer, AnswerReader, Connection, Exchange, Framed, Trouble};
 
 /// Why a request has no worker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,19 +205,30 @@ impl Proxy {
         exchange: Exchange,
         slot: Slot,
     ) -> Response<Body> {
-        let reader = exchange.into_reader(&mut answer);
+        let mut reader = exchange.into_reader(&mut answer);
+        let body = match reader.take_whole() {
+            Some(whole) => {
+                relay::let_go(reader, &slot, &self.pool);
+                Body::from(whole)
+            }
+            None => self.relay(reader, slot, answer.is_event_stream),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        response
+    }
+
+    /// A body that is still to come, or some of it.
+    fn relay(&self, reader: AnswerReader, slot: Slot, is_event_stream: bool) -> Body {
         let limits = &slot.app().limits;
-        let (patience, kind) = if answer.is_event_stream {
+        let (patience, kind) = if is_event_stream {
             let has_own_slot = slot.make_stream();
             (limits.stream_idle_timeout, Kind::Stream { drain: self.drain.clone(), has_own_slot })
         } else {
             (limits.body_timeout, Kind::Answer)
         };
-        let relay = Relay { reader, slot, pool: self.pool.clone(), patience, kind };
-        let mut response = Response::new(relay.start());
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = answer.headers;
-        response
+        Relay { reader, slot, pool: self.pool.clone(), patience, kind }.start()
     }
 }
 

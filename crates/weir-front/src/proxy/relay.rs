@@ -48,11 +48,7 @@ pub(super) enum Kind {
 
 impl Relay {
     /// The body for the client.
-    pub(super) fn start(mut self) -> Body {
-        if let Some(whole) = self.reader.take_whole() {
-            self.let_go();
-            return Body::from(whole);
-        }
+    pub(super) fn start(self) -> Body {
         let length = self.reader.length();
         let channel = Channel::default();
         let body = RelayBody { channel: channel.clone(), bytes_left: length };
@@ -61,10 +57,7 @@ impl Relay {
     }
 
     fn let_go(self) {
-        let Self { reader, slot, pool, .. } = self;
-        if let Some(connection) = reader.into_connection() {
-            pool.keep(&slot.worker, connection, slot.app().limits.keep_alive());
-        }
+        let_go(self.reader, &self.slot, &self.pool);
     }
 
     async fn run(mut self, channel: Channel) {
@@ -145,6 +138,13 @@ impl Relay {
                 }
             }
         }
+    }
+}
+
+/// The answer has come to its end: the connection may serve another request.
+pub(super) fn let_go(reader: AnswerReader, slot: &Slot, pool: &Pool) {
+    if let Some(connection) = reader.into_connection() {
+        pool.keep(&slot.worker, connection, slot.app().limits.keep_alive());
     }
 }
 

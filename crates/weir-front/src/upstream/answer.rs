@@ -183,6 +183,10 @@ impl Fields {
     }
 
     fn connection(&mut self, value: &[u8]) {
+        // What most say, and nothing new.
+        if value == b"keep-alive" {
+            return;
+        }
         for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if token.eq_ignore_ascii_case(b"close") {
                 self.wants_close = true;
