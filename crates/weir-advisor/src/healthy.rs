@@ -83,7 +83,13 @@ fn queue(name: &str) -> Queue {
         pushed: true,
         length: 3,
         latency: Duration::from_millis(200),
-        flow: Fact::Known(Flow { window, before: 2, after: 3, arrivals_per_second: 2.0 }),
+        flow: Fact::Known(Flow {
+            window,
+            before: 2,
+            after: 3,
+            arrivals_per_second: 2.0,
+            deviation: None,
+        }),
         ..Queue::default()
     }
 }

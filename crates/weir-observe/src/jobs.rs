@@ -122,6 +122,7 @@ fn queue(
         before: before.map_or(0, |queue| queue.length),
         after: newest.length,
         arrivals_per_second: arrivals(&newest.newest, from, to),
+        deviation: None,
     };
     let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
     let sample = samples.into_iter().find(|sample| !sample.is_empty());
@@ -149,8 +150,7 @@ fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
 
 fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
-    let mut flow =
-        Flow { window, before: before.size, after: after.size, arrivals_per_second: 0.0 };
+    let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
     // How many come and go is not known; the change itself is the least.
     flow.arrivals_per_second = flow.net_per_second().max(0.0);
     let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));

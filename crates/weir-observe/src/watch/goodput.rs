@@ -62,7 +62,7 @@ mod tests {
 
     fn observation(before: u64, after: u64, busy: u64) -> Observation {
         let length = Duration::from_secs(15);
-        let flow = Flow { window: length, before, after, arrivals_per_second: 0.0 };
+        let flow = Flow { window: length, before, after, ..Flow::default() };
         let queue = Queue { flow: Fact::Known(flow), length: after, ..Queue::default() };
         let capsules = vec![Capsule { concurrency: 10, ..Capsule::default() }];
         let process = JobProcess { busy, capsules, ..JobProcess::default() };
