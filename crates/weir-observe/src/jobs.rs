@@ -51,6 +51,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
                 processed: second.processed.clone().unwrap_or_default(),
                 failed: second.failed.clone().unwrap_or_default(),
                 processed_per_second: processed_per_second(first, second),
+                failed_share: failed_share(first, second),
             }
         },
     )
@@ -63,6 +64,19 @@ fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
     match (&first.processed, &second.processed) {
         (Ok(before), Ok(now)) if seconds > 0.0 => {
             Fact::Known(now.saturating_sub(*before) as f64 / seconds)
+        }
+        _ => Fact::NotAsked,
+    }
+}
+
+fn failed_share(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
+    let more = |of: fn(&Snapshot) -> &weir_sidekiq::Read<u64>| {
+        let (before, now) = (of(first).as_ref().ok()?, of(second).as_ref().ok()?);
+        Some(now.saturating_sub(*before) as f64)
+    };
+    match (more(|it| &it.processed), more(|it| &it.failed)) {
+        (Some(processed), Some(failed)) if processed > 0.0 => {
+            Fact::Known((failed / processed).min(1.0))
         }
         _ => Fact::NotAsked,
     }

@@ -18,6 +18,7 @@ mod redis;
 mod redis_server;
 mod set_aside;
 mod sidekiq;
+mod threads_hurt;
 mod walk;
 mod weir_parts;
 
