@@ -26,6 +26,8 @@ mod questions;
 mod server;
 mod shards;
 mod snapshot;
+#[doc(hidden)]
+pub mod text;
 mod time;
 
 pub use self::backlog::{Backlog, SetAside, backlog_of, is_backlog, served_last};
