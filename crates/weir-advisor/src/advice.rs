@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::finding::{Finding, Severity};
-use crate::flow::{Drain, Flow};
+use crate::flow::Drain;
+use crate::forecast::{Between, Forecast};
 use crate::observation::{Jobs, Observation, Queue};
 use crate::rules::RULES;
 use crate::wording;
@@ -28,6 +29,8 @@ pub struct Verdict {
     pub cause: String,
     /// When all that waits and is served is worked off; none when it was not measured.
     pub drain: Option<Drain>,
+    /// Where that may lie by chance; none where that is within a tenth.
+    pub between: Option<Between>,
     /// Queues that wait and that no process serves: they never get empty.
     pub unserved: Vec<String>,
     /// What to do next: a command or a line.
@@ -56,30 +59,30 @@ pub fn advise(observation: &Observation) -> Advice {
 }
 
 fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
-    let (drain, unserved) = match observation.jobs.known() {
-        Some(jobs) => drain(jobs),
-        None => (None, Vec::new()),
-    };
+    let (drain, between, unserved) = observation.jobs.known().map(drain).unwrap_or_default();
     let Some(worst) = findings.first() else {
         let cause = "nothing is wrong".to_owned();
-        return Verdict { severity: None, cause, drain, unserved, next: None };
+        return Verdict { severity: None, cause, drain, between, unserved, next: None };
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
     let change = worst.change.as_ref();
     let change = || change.map(|change| format!("in {}: {}", change.place, change.line));
     let next = worst.next.clone().or_else(change);
-    Verdict { severity: Some(worst.severity), cause, drain, unserved, next }
+    Verdict { severity: Some(worst.severity), cause, drain, between, unserved, next }
 }
 
 /// When what is served is worked off, and what is not served.
-fn drain(jobs: &Jobs) -> (Option<Drain>, Vec<String>) {
+fn drain(jobs: &Jobs) -> (Option<Drain>, Option<Between>, Vec<String>) {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
         waiting.partition(|queue| jobs.serving_queue(&queue.name).next().is_some());
-    let none_served = if unserved.is_empty() { Drain::Empty } else { Drain::Stands };
-    let flows: Option<Vec<&Flow>> = served.iter().map(|queue| queue.flow.known()).collect();
-    let drain = flows.map(|flows| Flow::total(flows).map_or(none_served, |it| it.drain()));
-    (drain, unserved.into_iter().map(|queue| queue.name.clone()).collect())
+    let unserved: Vec<_> = unserved.into_iter().map(|queue| queue.name.clone()).collect();
+    if served.is_empty() {
+        let drain = if unserved.is_empty() { Drain::Empty } else { Drain::Stands };
+        return (Some(drain), None, unserved);
+    }
+    let forecast = Forecast::of(jobs);
+    (forecast.all, forecast.between, unserved)
 }
 
 impl std::fmt::Display for Verdict {
@@ -88,7 +91,8 @@ impl std::fmt::Display for Verdict {
         match self.drain {
             Some(Drain::After(left)) if self.severity.is_some() => {
                 let which = if self.unserved.is_empty() { "all" } else { "the other" };
-                write!(formatter, "; {which} queues are empty in {}", wording::duration(left))?;
+                let left = wording::about(left, self.between);
+                write!(formatter, "; {which} queues are empty in {left}")?;
             }
             Some(Drain::Grows) if self.severity.is_some() => {
                 formatter.write_str("; the backlog grows")?;
@@ -105,6 +109,7 @@ impl std::fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::Flow;
     use crate::healthy;
     use crate::observation::Fact;
 
@@ -130,7 +135,13 @@ mod tests {
         queue.length = 194_000;
         queue.latency = Duration::from_secs(14 * 3_600);
         let window = Duration::from_secs(10);
-        let flow = Flow { window, before: 193_000, after: 194_000, arrivals_per_second: 150.0 };
+        let flow = Flow {
+            window,
+            before: 193_000,
+            after: 194_000,
+            arrivals_per_second: 150.0,
+            deviation: None,
+        };
         queue.flow = Fact::Known(flow);
         let advice = advise(&observation);
         assert_eq!(advice.findings[0].rule, "untuned-database");
@@ -166,7 +177,7 @@ mod tests {
         jobs.queues.clear();
         let window = Duration::from_secs(10);
         for (name, before, after) in [("push", 2_000, 1_000), ("nobodys", 300, 300)] {
-            let flow = Flow { window, before, after, arrivals_per_second: 0.0 };
+            let flow = Flow { window, before, after, ..Flow::default() };
             let queue = Queue {
                 name: name.to_owned(),
                 length: after,
@@ -180,7 +191,10 @@ mod tests {
         assert_eq!(verdict.unserved, ["nobodys"]);
         assert_eq!(verdict.until_all_is_empty(), None);
         let line = verdict.to_string();
-        assert!(line.contains("; the other queues are empty in 10 s; next: "), "{line}");
+        assert!(
+            line.contains("; the other queues are empty in 10 s (9 s to 11 s); next: "),
+            "{line}"
+        );
         observation.jobs.known_mut().processes.clear();
         assert_eq!(advise(&observation).verdict.drain, Some(Drain::Stands));
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use weir_base::clock::Timestamp;
 
 /// Two looks at a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Flow {
     /// Between the looks.
     pub window: Duration,
@@ -19,6 +19,9 @@ pub struct Flow {
     pub after: u64,
     /// Jobs that came per second.
     pub arrivals_per_second: f64,
+    /// By how many jobs the change differs from one such window to the next (one standard deviation),
+    /// as counts between the looks tell; none: there were too few, and it is reckoned.
+    pub deviation: Option<f64>,
 }
 
 /// When it is over.
@@ -37,9 +40,12 @@ pub enum Drain {
 
 /// A change below so many standard deviations may be chance.
 ///
-/// Arrivals and services are taken as Poisson counts, whose difference has the variance of their
-/// sum. At two, one queue in twenty that stands would be called moving; at three, one in 370.
+/// At two, one queue in twenty that stands would be called moving; at three, one in 370.
 const CHANCE_DEVIATIONS: f64 = 3.0;
+/// Nineteen in twenty lie within so many, of a deviation that ten counts tell (Student's t).
+const BETWEEN_DEVIATIONS: f64 = 2.26;
+/// Fewer counts tell nothing of a deviation.
+const COUNTS_MIN: usize = 4;
 
 impl Flow {
     /// Change of length per second.
@@ -80,15 +86,61 @@ impl Flow {
             before: one.before.saturating_add(other.before),
             after: one.after.saturating_add(other.after),
             arrivals_per_second: one.arrivals_per_second + other.arrivals_per_second,
+            deviation: Some(one.deviation().hypot(other.deviation())),
         })
     }
 
-    fn is_chance(&self) -> bool {
-        let events = (self.arrivals_per_second + self.served_per_second()).max(0.0);
-        let deviation = (events * self.window.as_secs_f64()).sqrt();
-        let change = (self.after as f64 - self.before as f64).abs();
-        change < CHANCE_DEVIATIONS * deviation || change == 0.0
+    /// How much longer or shorter than reckoned the drain may take, as factors of it: 0.9 and 1.1. The
+    /// second is none where there may be no end.
+    ///
+    /// What was seen may have been chance, and what is to come will have its own: its share of the whole
+    /// is the change's of what is left.
+    #[must_use]
+    pub fn spread(&self) -> (f64, Option<f64>) {
+        let change = self.change();
+        let to_come = change / (self.after as f64).max(1.0);
+        let chance = BETWEEN_DEVIATIONS * self.deviation() * (1.0 + to_come).sqrt();
+        let slowest = change - chance;
+        (
+            change / (change + chance).max(f64::MIN_POSITIVE),
+            (slowest > 0.0).then(|| change / slowest),
+        )
     }
+
+    fn is_chance(&self) -> bool {
+        self.change() < CHANCE_DEVIATIONS * self.deviation() || self.change() == 0.0
+    }
+
+    fn change(&self) -> f64 {
+        (self.after as f64 - self.before as f64).abs()
+    }
+
+    /// Where nothing was counted in between, arrivals and services are taken as Poisson counts, whose
+    /// difference has the variance of their sum.
+    fn deviation(&self) -> f64 {
+        let events = (self.arrivals_per_second + self.served_per_second()).max(0.0);
+        self.deviation.unwrap_or_else(|| (events * self.window.as_secs_f64()).sqrt())
+    }
+}
+
+/// The variance of a queue's change from the first to the last of several counts, each with its seconds.
+/// None: they are too few.
+///
+/// What every stretch differs from the mean pace adds up. Jobs that take long in a bunch, or that come in
+/// bunches, show in it, where reckoning would take them for steady.
+#[must_use]
+pub fn variance(counts: &[(f64, u64)]) -> Option<f64> {
+    let (first, last) = (counts.first()?, counts.last()?);
+    let (seconds, stretches) = (last.0 - first.0, counts.len() - 1);
+    if stretches < COUNTS_MIN || seconds <= 0.0 {
+        return None;
+    }
+    let pace = (last.1 as f64 - first.1 as f64) / seconds;
+    let strays = counts.windows(2).map(|pair| {
+        let change = pair[1].1 as f64 - pair[0].1 as f64;
+        (change - pace * (pair[1].0 - pair[0].0)).powi(2)
+    });
+    Some(strays.sum::<f64>() * stretches as f64 / (stretches - 1) as f64)
 }
 
 /// Arrivals per second, from when the newest jobs of a queue were enqueued (newest first).
@@ -109,14 +161,14 @@ mod tests {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
 
     fn flow(before: u64, after: u64, arrivals_per_second: f64) -> Flow {
-        Flow { window: TEN_SECONDS, before, after, arrivals_per_second }
+        Flow { window: TEN_SECONDS, before, after, arrivals_per_second, ..Flow::default() }
     }
 
     #[test]
     fn the_meltdown_drains_in_fourteen_hours() {
         // 194,000 jobs, 3.85 a second: the window must be long enough to tell that from chance.
         let window = Duration::from_secs(100);
-        let flow = Flow { window, before: 194_385, after: 194_000, arrivals_per_second: 0.0 };
+        let flow = Flow { window, before: 194_385, after: 194_000, ..Flow::default() };
         assert_eq!(flow.served_per_second(), 3.85);
         let Drain::After(left) = flow.drain() else { panic!("{:?}", flow.drain()) };
         assert_eq!(left.as_secs() / 3600, 13);
@@ -136,8 +188,27 @@ mod tests {
     }
 
     #[test]
+    fn counts_in_between_tell_what_is_chance() {
+        let counts = |each: &dyn Fn(u32) -> u64| {
+            (0..=10).map(|second| (f64::from(second), each(second))).collect::<Vec<_>>()
+        };
+        let steady = variance(&counts(&|second| 1_000 - u64::from(second) * 10)).unwrap();
+        assert!(steady < 1e-9, "{steady}");
+        // A hundred at once in the first second, nothing after it: 90^2 + 9 * 10^2, of nine degrees.
+        let bunch = variance(&counts(&|second| if second == 0 { 1_000 } else { 900 })).unwrap();
+        assert!((bunch - 10_000.0).abs() < 1e-6, "{bunch}");
+        let known = |deviation| Flow { deviation: Some(deviation), ..flow(1_000, 900, 0.0) };
+        assert_eq!(known(bunch.sqrt()).drain(), Drain::Stands);
+        assert_eq!(known(0.0).drain(), Drain::After(Duration::from_secs(90)));
+        let (shorter, longer) = known(10.0).spread();
+        assert!((0.80..0.82).contains(&shorter) && (1.31..1.32).contains(&longer.unwrap()));
+        assert_eq!(known(50.0).spread().1, None);
+        assert_eq!(variance(&[(0.0, 7), (1.0, 6), (2.0, 5), (3.0, 4)]), None);
+    }
+
+    #[test]
     fn looks_without_time_between_them_tell_nothing() {
-        let flow = Flow { window: Duration::ZERO, before: 1, after: 9, arrivals_per_second: 0.0 };
+        let flow = Flow { before: 1, after: 9, ..Flow::default() };
         assert_eq!(flow.net_per_second(), 0.0);
     }
 
@@ -168,7 +239,7 @@ mod tests {
             millis in 0..100_000u64,
         ) {
             let window = Duration::from_millis(millis);
-            let flow = Flow { window, before, after, arrivals_per_second };
+            let flow = Flow { window, before, after, arrivals_per_second, deviation: None };
             proptest::prop_assert!(flow.served_per_second() >= 0.0);
             match flow.drain() {
                 Drain::Empty => proptest::prop_assert_eq!(after, 0),

@@ -37,8 +37,8 @@ pub(crate) fn observation() -> Observation {
             threads_now: 30,
             place: "the command lines of Sidekiq's processes".to_owned(),
             levels: vec![
-                Goodput { threads: 20, jobs_per_second: 15.0 },
-                Goodput { threads: 30, jobs_per_second: 20.0 },
+                Goodput { threads: 20, jobs_per_second: 15.0, deviation: 0.2 },
+                Goodput { threads: 30, jobs_per_second: 20.0, deviation: 0.2 },
             ],
         }]),
         own_queues: Fact::Known(vec![OwnQueue {
@@ -83,7 +83,13 @@ fn queue(name: &str) -> Queue {
         pushed: true,
         length: 3,
         latency: Duration::from_millis(200),
-        flow: Fact::Known(Flow { window, before: 2, after: 3, arrivals_per_second: 2.0 }),
+        flow: Fact::Known(Flow {
+            window,
+            before: 2,
+            after: 3,
+            arrivals_per_second: 2.0,
+            deviation: None,
+        }),
         ..Queue::default()
     }
 }

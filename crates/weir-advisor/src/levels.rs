@@ -70,7 +70,17 @@ fn mean(level: &VecDeque<Window>) -> Goodput {
     Goodput {
         threads: u32::try_from(threads).unwrap_or(u32::MAX),
         jobs_per_second: jobs as f64 / seconds,
+        deviation: deviation(level),
     }
+}
+
+/// Of the mean: that of single windows, over the root of their number.
+fn deviation(level: &VecDeque<Window>) -> f64 {
+    let windows = level.len() as f64;
+    let rates = || level.iter().map(|window| window.jobs as f64 / window.length.as_secs_f64());
+    let mean = rates().sum::<f64>() / windows;
+    let squares: f64 = rates().map(|rate| (rate - mean).powi(2)).sum();
+    (squares / (windows - 1.0).max(1.0) / windows).sqrt()
 }
 
 #[expect(
@@ -102,6 +112,18 @@ mod tests {
         let goodput = levels.goodput();
         let found: Vec<_> = goodput.iter().map(|it| (it.threads, it.jobs_per_second)).collect();
         assert_eq!(found, [(24, 20.0), (48, 12.0)], "one window is chance");
+    }
+
+    #[test]
+    fn windows_that_differ_tell_less() {
+        let mut levels = Levels::default();
+        for (second, jobs) in [(0, 100), (1, 200), (2, 300)] {
+            levels.note(window(second, 16, jobs));
+            levels.note(window(second, 32, 200));
+        }
+        let deviations: Vec<_> = levels.goodput().iter().map(|it| it.deviation).collect();
+        // 10, 20 and 30 a second differ by 10, their mean by 10 / sqrt(3).
+        assert!((deviations[0] - 5.77).abs() < 0.01 && deviations[1] == 0.0, "{deviations:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! - [`observation`]: what may be known, each fact with the reason why it is not;
 //! - [`flow`]: growth and time to drain from two looks at a queue;
+//! - [`forecast`]: when all queues are empty, by who serves them;
 //! - [`rules`]: one file for each thing that can be wrong;
 //! - [`finding`], [`advice`]: what is said about it;
 //! - [`wording`]: figures as people read them;
@@ -18,6 +19,7 @@ pub mod advice;
 pub mod figures;
 pub mod finding;
 pub mod flow;
+pub mod forecast;
 #[cfg(test)]
 mod healthy;
 pub mod levels;
@@ -29,4 +31,5 @@ pub mod wording;
 pub use self::advice::{Advice, Verdict, advise};
 pub use self::finding::{Change, Finding, Severity};
 pub use self::flow::{Drain, Flow};
+pub use self::forecast::{Between, Forecast};
 pub use self::observation::{Fact, Missing, Observation};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::forecast::Between;
+
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// "14 h 3 min", "39 s", "400 ms": two units at most.
@@ -19,6 +21,28 @@ pub fn duration(duration: Duration) -> String {
         60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
         3_600..172_800 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
         _ => two(seconds / 86_400, "days", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// "30 min", or "30 min (25 min to 41 min)" where chance makes as much of a difference.
+#[must_use]
+pub fn about(left: Duration, between: Option<Between>) -> String {
+    let left = duration(left);
+    match between.map(|it| (roughly(it.shortest), it.longest.map(roughly))) {
+        Some((shortest, Some(longest))) => format!("{left} ({shortest} to {longest})"),
+        Some((shortest, None)) => format!("{left} (at least {shortest})"),
+        None => left,
+    }
+}
+
+/// "43 min", "3 h": one unit, of which there are at least two.
+fn roughly(duration: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
+    let seconds = duration.as_secs();
+    let unit = UNITS.into_iter().find(|(length, _)| seconds >= 2 * length);
+    match unit {
+        Some((length, unit)) => format!("{} {unit}", (seconds + length / 2) / length),
+        None => self::duration(Duration::from_secs(seconds.max(1))),
     }
 }
 
@@ -86,6 +110,17 @@ mod tests {
         assert_eq!(seconds(60), "1 min");
         assert_eq!(seconds(50_580), "14 h 3 min");
         assert_eq!(seconds(200_000), "2 days 7 h");
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let between = |longest| Some(Between { shortest: minutes(25), longest });
+        assert_eq!(about(minutes(30), None), "30 min");
+        assert_eq!(about(minutes(30), between(Some(minutes(41)))), "30 min (25 min to 41 min)");
+        assert_eq!(about(minutes(30), between(None)), "30 min (at least 25 min)");
+        assert_eq!(roughly(Duration::from_secs(110)), "1 min 50 s");
+        assert_eq!(roughly(Duration::from_secs(169)), "3 min");
+        assert_eq!(
+            (roughly(minutes(150)), roughly(minutes(7_000))),
+            ("3 h".into(), "5 days".into())
+        );
         assert_eq!((count(7), count(194_000)), ("7".to_owned(), "194,000".to_owned()));
         assert_eq!(bytes(128 << 20), "128 MB");
         assert_eq!(bytes(2 << 30), "2 GB");

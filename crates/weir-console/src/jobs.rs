@@ -1,5 +1,6 @@
 //! What the console shows of the job server: one reading of it, and what changed lately.
 
+mod queue_charts;
 mod sampling;
 mod tally;
 
@@ -11,10 +12,10 @@ use weir_jobs::handle::{Handle, HandleError};
 use weir_jobs::settings::Limits;
 use weir_jobs::view;
 
+use self::queue_charts::QueueCharts;
 pub(crate) use self::sampling::Sampling;
 use crate::figures::as_float;
 use crate::metrics::ConsoleMetrics;
-use crate::queue_histories::QueueHistories;
 use crate::verdict::Trend;
 
 /// The series of the job server's history.
@@ -48,7 +49,7 @@ pub struct Jobs {
     /// Behind its charts.
     pub(crate) history: Arc<History>,
     /// Behind those of single queues.
-    pub(crate) queue_histories: Arc<QueueHistories>,
+    pub(crate) queue_charts: Arc<QueueCharts>,
 }
 
 /// How its history is kept.
@@ -83,13 +84,13 @@ impl Jobs {
     #[must_use]
     pub fn new(handle: Handle, limits: Limits, url: &str, histories: Histories<'_>) -> Self {
         let Histories { settings, queues_max, metrics } = histories;
-        let queue_histories = QueueHistories::new(settings, queues_max, metrics.clone());
+        let queue_charts = QueueCharts::new(settings, queues_max, metrics.clone());
         Self {
             handle,
             limits: Arc::new(limits),
             url: url.into(),
             history: Arc::new(History::open(settings, &COLUMNS)),
-            queue_histories: Arc::new(queue_histories),
+            queue_charts: Arc::new(queue_charts),
         }
     }
 

@@ -1,8 +1,11 @@
 //! What the console shows of a Sidekiq, its Redis and its Postgres that Weir looks at: the newest look, and
 //! what doctor says about it. Who looks, and how, whoever joins the parts knows ([`Watched`]).
 
+mod queue_charts;
+
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_advisor::observation::{Jobs, Postgres, RedisServer, SessionState, SourceState};
@@ -11,6 +14,8 @@ use weir_base::clock::{Clock, Timestamp};
 use weir_base::history::{self, History};
 
 use crate::figures::as_float;
+use crate::jobs::Histories;
+use crate::queue_histories::QueueHistories;
 
 /// A look, and what is said about it.
 #[derive(Debug)]
@@ -37,7 +42,13 @@ pub struct Observed {
     watched: Arc<dyn Watched>,
     /// Behind its charts.
     pub(crate) history: Arc<History>,
+    /// Behind those of single queues.
+    pub(crate) queue_histories: Arc<QueueHistories>,
+    readings: Arc<AtomicU64>,
 }
+
+/// Queues have a row once in so many readings: two for each point of a chart, as those of the job server.
+const READINGS_PER_DETAIL: u64 = 5;
 
 /// What was known at one moment.
 #[derive(Clone, Debug, Default)]
@@ -89,13 +100,21 @@ const COLUMNS: [&str; 29] = [
 ];
 
 impl Observed {
-    /// `whole` says how the server's history is kept; this one's is in a folder beside it, and reaches
-    /// back for `kept`.
+    /// `histories` says how the server's are kept; these are in a folder beside them, and that of the
+    /// whole reaches back for `kept`.
     #[must_use]
-    pub fn new(watched: Arc<dyn Watched>, whole: &history::Settings, kept: Duration) -> Self {
+    pub fn new(watched: Arc<dyn Watched>, histories: Histories<'_>, kept: Duration) -> Self {
+        let Histories { settings: whole, queues_max, metrics } = histories;
         let directory = whole.directory.join("observed");
         let settings = history::Settings { directory, minutes_kept: kept, ..whole.clone() };
-        Self { watched, history: Arc::new(History::open(&settings, &COLUMNS)) }
+        let queue_histories =
+            QueueHistories::new(&settings, &queue_charts::COLUMNS, queues_max, metrics.clone());
+        Self {
+            watched,
+            history: Arc::new(History::open(&settings, &COLUMNS)),
+            queue_histories: Arc::new(queue_histories),
+            readings: Arc::default(),
+        }
     }
 
     pub(crate) fn read(&self) -> Reading {
@@ -105,9 +124,17 @@ impl Observed {
     /// The sampler's reading, recorded on a thread that may wait for the disk.
     pub(crate) async fn sample(&self, clock: &Clock) -> Reading {
         let (at, reading) = (clock.now(), self.read());
-        if let Some(looked) = &reading.looked {
-            let (history, row) = (Arc::clone(&self.history), row(looked));
-            let recorded = tokio::task::spawn_blocking(move || history.append(at, &row)).await;
+        if let Some(looked) = reading.looked.clone() {
+            let (history, queues) = (Arc::clone(&self.history), Arc::clone(&self.queue_histories));
+            let in_detail =
+                self.readings.fetch_add(1, Ordering::Relaxed).is_multiple_of(READINGS_PER_DETAIL);
+            let recorded = tokio::task::spawn_blocking(move || {
+                history.append(at, &row(&looked));
+                if let Some(jobs) = looked.observation.jobs.known().filter(|_| in_detail) {
+                    queue_charts::record(&queues, at, jobs);
+                }
+            });
+            let recorded = recorded.await;
             if let Err(error) = recorded {
                 tracing::error!(%error, "console: a row of what is observed is lost");
             }

@@ -94,7 +94,7 @@ fn realtime_routes() -> Router<Arc<Console>> {
 
 /// Those of what is observed; where nothing is, they say so.
 fn observed_routes() -> Router<Arc<Console>> {
-    use observed::{doctor, plan, postgres, redis};
+    use observed::{doctor, plan, postgres, queue, redis};
     Router::new()
         .route("/doctor", get(doctor::page))
         .route("/live/doctor", get(doctor::fragment))
@@ -103,6 +103,9 @@ fn observed_routes() -> Router<Arc<Console>> {
         .route("/live/postgres", get(postgres::fragment))
         .route("/redis", get(redis::page))
         .route("/live/redis", get(redis::fragment))
+        .route("/observed/queue", get(queue::page))
+        .route("/live/observed/queue", get(queue::fragment))
+        .route("/observed/queue/chart", get(queue::points))
         .route("/observed/chart", get(observed::points))
 }
 

@@ -51,6 +51,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
                 processed: second.processed.clone().unwrap_or_default(),
                 failed: second.failed.clone().unwrap_or_default(),
                 processed_per_second: processed_per_second(first, second),
+                failed_share: failed_share(first, second),
             }
         },
     )
@@ -63,6 +64,19 @@ fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
     match (&first.processed, &second.processed) {
         (Ok(before), Ok(now)) if seconds > 0.0 => {
             Fact::Known(now.saturating_sub(*before) as f64 / seconds)
+        }
+        _ => Fact::NotAsked,
+    }
+}
+
+fn failed_share(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
+    let more = |of: fn(&Snapshot) -> &weir_sidekiq::Read<u64>| {
+        let (before, now) = (of(first).as_ref().ok()?, of(second).as_ref().ok()?);
+        Some(now.saturating_sub(*before) as f64)
+    };
+    match (more(|it| &it.processed), more(|it| &it.failed)) {
+        (Some(processed), Some(failed)) if processed > 0.0 => {
+            Fact::Known((failed / processed).min(1.0))
         }
         _ => Fact::NotAsked,
     }
@@ -122,6 +136,7 @@ fn queue(
         before: before.map_or(0, |queue| queue.length),
         after: newest.length,
         arrivals_per_second: arrivals(&newest.newest, from, to),
+        deviation: None,
     };
     let samples = [after, before].into_iter().flatten().map(|queue| &queue.sample);
     let sample = samples.into_iter().find(|sample| !sample.is_empty());
@@ -149,8 +164,7 @@ fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
 
 fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
-    let mut flow =
-        Flow { window, before: before.size, after: after.size, arrivals_per_second: 0.0 };
+    let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
     // How many come and go is not known; the change itself is the least.
     flow.arrivals_per_second = flow.net_per_second().max(0.0);
     let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));

@@ -13,6 +13,7 @@
 //! [`Observation`]: weir_advisor::Observation
 
 mod commands;
+mod counting;
 mod jobs;
 mod machine;
 mod memory;

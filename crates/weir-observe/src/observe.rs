@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer, Service};
 use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot, join};
 
+use crate::counting::{self, Counts, Variances};
 use crate::machine::{self, Counters};
 use crate::postgres::{Database, PostgresSource};
 use crate::{jobs, redis, services};
@@ -37,7 +38,7 @@ impl Sources {
 
 /// Looks twice. No source's failure is one of the others.
 pub async fn observe(sources: &Sources) -> Observation {
-    let mut shards = Vec::new();
+    let mut shards: Vec<Shard> = Vec::new();
     for endpoint in &sources.redis {
         shards.push(Shard::look(endpoint, &sources.limits).await);
     }
@@ -50,13 +51,16 @@ pub async fn observe(sources: &Sources) -> Observation {
     let local = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
-    tokio::time::sleep(sources.window).await;
+    count_meanwhile(&mut shards, sources.window).await;
     let mut looks = Vec::new();
     for shard in &mut shards {
         looks.push(shard.look_again(&sources.limits).await);
     }
     let later = proc.and_then(counters);
+    let variances = shards.iter().zip(&looks).filter_map(|(shard, look)| shard.variances(look));
+    let variances = counting::joined(variances);
     let mut observation = of_jobs(sources, looks, Described::First);
+    set_deviations(&mut observation, &variances);
     observation.redis = shards.iter().map(Shard::server).collect();
     if let Some(mut database) = database {
         let names = services::names(observation.jobs.known(), &local);
@@ -70,6 +74,27 @@ pub async fn observe(sources: &Sources) -> Observation {
         cores_used(&mut observation, &local, &earlier, &later);
     }
     observation
+}
+
+/// Until the window is over.
+async fn count_meanwhile(shards: &mut [Shard], window: Duration) {
+    let from = tokio::time::Instant::now();
+    for moment in counting::moments(window) {
+        tokio::time::sleep_until(from + moment).await;
+        for shard in &mut *shards {
+            shard.count().await;
+        }
+    }
+    tokio::time::sleep_until(from + window).await;
+}
+
+fn set_deviations(observation: &mut Observation, variances: &Variances) {
+    let Fact::Known(jobs) = &mut observation.jobs else { return };
+    for queue in &mut jobs.queues {
+        if let (Fact::Known(flow), Some(variance)) = (&mut queue.flow, variances.get(&queue.name)) {
+            flow.deviation = Some(variance.sqrt());
+        }
+    }
 }
 
 /// What the looks at all shards say, and what was given.
@@ -94,6 +119,7 @@ pub(crate) fn of_jobs(
 struct Shard {
     name: String,
     seen: Result<(Connection, Snapshot), Missing>,
+    counts: Counts,
 }
 
 impl Shard {
@@ -101,7 +127,18 @@ impl Shard {
         let name = endpoint.to_string();
         let seen = Self::first(endpoint, limits).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
-        Self { name, seen }
+        let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
+        Self { name, seen, counts }
+    }
+
+    async fn count(&mut self) {
+        if let Ok((connection, _)) = &mut self.seen {
+            self.counts.count(connection).await;
+        }
+    }
+
+    fn variances(&self, look: &Result<(Snapshot, Snapshot), Missing>) -> Option<Variances> {
+        look.as_ref().ok().map(|(_, second)| self.counts.variances(second))
     }
 
     async fn first(

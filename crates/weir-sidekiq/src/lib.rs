@@ -5,6 +5,7 @@
 //!
 //! - [`Endpoint`]: where a Redis is and how to get in; [`Connection`]: one way to it;
 //! - [`Connection::look`]: a [`Snapshot`], of which each part may be refused;
+//! - [`Connection::lengths`]: how many jobs wait in some queues, as often as somebody likes;
 //! - [`Limits`]: what a look may cost Redis and the caller.
 //!
 //! Promises: for a look only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
@@ -13,6 +14,7 @@
 
 mod backlog;
 mod connection;
+mod counts;
 mod endpoint;
 mod error;
 mod heartbeat;
@@ -24,10 +26,13 @@ mod questions;
 mod server;
 mod shards;
 mod snapshot;
+#[doc(hidden)]
+pub mod text;
 mod time;
 
 pub use self::backlog::{Backlog, SetAside, backlog_of, is_backlog, served_last};
 pub use self::connection::Connection;
+pub use self::counts::Lengths;
 pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
 pub use self::error::SidekiqError;
 pub use self::heartbeat::{Capsule, Mode, WeightedQueue};

@@ -92,14 +92,12 @@ impl Looking<'_> {
     /// The clock of Redis: without it nothing is known to be late or due.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
         let answer = self.ask_one(Question::new(Command::Time, &[])).await?;
-        let time: Read<(u64, u64)> = answer.and_then(Told::read);
-        let (seconds, micros) = time.map_err(|refusal| SidekiqError::Refused {
+        answer.and_then(time_of).map_err(|refusal| SidekiqError::Refused {
             name: self.connection.name().to_owned(),
             grant: refusal.grant.unwrap_or_else(|| READ_ONLY_ACL.to_owned()),
             command: refusal.command,
             reason: refusal.reason,
-        })?;
-        Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
+        })
     }
 
     async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
@@ -161,6 +159,12 @@ impl Looking<'_> {
             cursor = next;
         }
     }
+}
+
+/// What `TIME` answers.
+pub(crate) fn time_of(told: Told) -> Read<Timestamp> {
+    let (seconds, micros): (u64, u64) = told.read()?;
+    Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
 fn served(processes: &Read<Vec<ProcessLook>>) -> BTreeSet<String> {

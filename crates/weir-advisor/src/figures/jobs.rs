@@ -6,6 +6,7 @@ use super::Figures;
 use super::admitted::Names;
 use crate::advice::Advice;
 use crate::flow::{Drain, Flow};
+use crate::forecast::Forecast;
 use crate::observation::{JobSet, Jobs, Observation, Queue};
 
 pub(super) fn add(
@@ -45,17 +46,23 @@ fn add_set(figures: &mut Figures, name: &str, set: &JobSet) {
 
 /// Those that share a label are one.
 fn add_queues(figures: &mut Figures, jobs: &Jobs, names: &mut Names) {
+    let forecast = Forecast::of(jobs);
     names.admit(jobs.queues.iter().map(|queue| queue.name.as_str()));
     let mut by_label: BTreeMap<&str, Vec<&Queue>> = BTreeMap::new();
     for queue in &jobs.queues {
         by_label.entry(names.label(&queue.name)).or_default().push(queue);
     }
     for (label, queues) in by_label {
-        add_queue(figures, jobs, label, &queues);
+        add_queue(figures, (jobs, &forecast), label, &queues);
     }
 }
 
-fn add_queue(figures: &mut Figures, jobs: &Jobs, label: &str, queues: &[&Queue]) {
+fn add_queue(
+    figures: &mut Figures,
+    (jobs, forecast): (&Jobs, &Forecast),
+    label: &str,
+    queues: &[&Queue],
+) {
     let label = &[label];
     let sum = |of: fn(&Queue) -> u64| queues.iter().map(|queue| of(queue)).sum::<u64>() as f64;
     figures.add("queue_size", label, sum(|queue| queue.length));
@@ -69,7 +76,11 @@ fn add_queue(figures: &mut Figures, jobs: &Jobs, label: &str, queues: &[&Queue])
     if let Some(flow) = flows.and_then(Flow::total) {
         figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
         figures.add("queue_served_per_second", label, flow.served_per_second());
-        if let Some(seconds) = seconds(flow.drain()) {
+        let drain = match queues {
+            [queue] => forecast.queue(&queue.name).unwrap_or_else(|| flow.drain()),
+            _ => flow.drain(),
+        };
+        if let Some(seconds) = seconds(drain) {
             figures.add("queue_drain_seconds", label, seconds);
         }
     }

@@ -70,8 +70,13 @@ fn a_system_that_is_known_has_a_value_of_every_metric() {
     observation.jobs.known_mut().ghosts = vec!["gone".to_owned()];
     let window = Duration::from_secs(10);
     for queue in &mut observation.jobs.known_mut().queues {
-        queue.flow =
-            Fact::Known(Flow { window, before: 900, after: 300, arrivals_per_second: 2.0 });
+        queue.flow = Fact::Known(Flow {
+            window,
+            before: 900,
+            after: 300,
+            arrivals_per_second: 2.0,
+            deviation: None,
+        });
     }
     let wait = crate::observation::SessionWait {
         kind: "IO".to_owned(),
@@ -126,7 +131,8 @@ fn what_is_not_known_has_no_value_rather_than_zero() {
 fn a_queue_that_grows_never_ends_and_one_that_stands_says_nothing() {
     let mut observation = healthy::observation();
     let window = Duration::from_secs(10);
-    let flow = |before, after| Flow { window, before, after, arrivals_per_second: 10.0 };
+    let flow =
+        |before, after| Flow { window, before, after, arrivals_per_second: 10.0, deviation: None };
     let queue = observation.jobs.known_mut().queue_mut("push");
     queue.flow = Fact::Known(flow(1_000, 2_000));
     let figures = all(&observation, &[], UNBOUNDED);

@@ -24,6 +24,9 @@ pub struct Goodput {
     pub threads: u32,
     /// Jobs finished.
     pub jobs_per_second: f64,
+    /// By how much that may differ by chance (one standard deviation of the mean), as its windows tell.
+    #[serde(default)]
+    pub deviation: f64,
 }
 
 /// Where the time of an app's requests goes (95th percentiles).

@@ -28,6 +28,8 @@ pub struct Jobs {
     pub failed: u64,
     /// Jobs finished per second between two looks.
     pub processed_per_second: Fact<f64>,
+    /// Of those, the share that failed; unknown while none was counted.
+    pub failed_share: Fact<f64>,
 }
 
 /// One queue.

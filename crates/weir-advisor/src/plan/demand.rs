@@ -52,7 +52,8 @@ mod tests {
 
     fn need(before: u64, after: u64, arrivals_per_second: f64, in_hand: u64) -> (f64, f64) {
         let window = Duration::from_secs(10);
-        let flow = Fact::Known(Flow { window, before, after, arrivals_per_second });
+        let flow =
+            Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
         let demand = demand(&Queue { length: after, in_hand, flow, ..Queue::default() });
         (demand.arrivals_per_second, demand.service_seconds)
     }

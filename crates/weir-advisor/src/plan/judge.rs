@@ -130,7 +130,12 @@ fn scheduler_once(layout: &Layout, queues: &[&str]) -> Proof {
     let serving = layout.workers.iter().filter(|worker| worker.serves(SCHEDULER));
     let count: u32 = serving.map(|worker| worker.processes).fold(0, u32::saturating_add);
     let holds = if queues.contains(&SCHEDULER) { count == 1 } else { count <= 1 };
-    proof(Claim::SchedulerOnce, holds, format!("{count} processes serve the queue {SCHEDULER}"))
+    let who = match count {
+        0 => format!("no process serves the queue {SCHEDULER}"),
+        1 => format!("1 process serves the queue {SCHEDULER}"),
+        _ => format!("{count} processes serve the queue {SCHEDULER}"),
+    };
+    proof(Claim::SchedulerOnce, holds, who)
 }
 
 fn pools(layout: &Layout) -> Proof {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
+use crate::forecast::Forecast;
 use crate::observation::{Fact, Jobs, Observation, Queue};
 use crate::wording::{self, rate};
 
@@ -24,11 +25,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let served = |queue: &&Queue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
-    queues.into_iter().map(|queue| found(jobs, queue)).collect()
+    let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
+    queues.into_iter().map(|queue| found(jobs, queue, &forecast)).collect()
 }
 
-fn found(jobs: &Jobs, queue: &Queue) -> Finding {
-    let drain = queue.flow.known().map(|flow| flow.drain());
+fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
+    let drain = forecast.queue(&queue.name);
     let set_aside = queue.name.ends_with(SET_ASIDE_SUFFIX);
     let severity = match drain {
         _ if set_aside => Severity::Notice,
@@ -36,7 +38,7 @@ fn found(jobs: &Jobs, queue: &Queue) -> Finding {
         _ => Severity::Warning,
     };
     let finding = Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(queue))
-        .leads_to(consequence(drain));
+        .leads_to(consequence(queue, forecast));
     let threads: u32 = jobs.serving_queue(&queue.name).map(|it| it.concurrency()).sum();
     if set_aside {
         finding
@@ -61,10 +63,11 @@ fn evidence(queue: &Queue) -> String {
     format!("{waiting} jobs wait, the oldest for {oldest}{flow}")
 }
 
-fn consequence(drain: Option<Drain>) -> String {
-    match drain {
+fn consequence(queue: &Queue, forecast: &Forecast) -> String {
+    let between = forecast.queue_between(&queue.name);
+    match forecast.queue(&queue.name) {
         Some(Drain::Grows) => "It grows: at this rate it never ends.".to_owned(),
-        Some(Drain::After(left)) => format!("It is empty in {}.", wording::duration(left)),
+        Some(Drain::After(left)) => format!("It is empty in {}.", wording::about(left, between)),
         Some(Drain::Stands) => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
         Some(Drain::Empty) | None => "New jobs wait as long.".to_owned(),
     }
@@ -81,7 +84,8 @@ mod tests {
         let queue = observation.jobs.known_mut().queue_mut(name);
         (queue.length, queue.latency) = (after, Duration::from_secs(seconds));
         let window = Duration::from_secs(10);
-        queue.flow = Fact::Known(Flow { window, before, after, arrivals_per_second: 10.0 });
+        queue.flow =
+            Fact::Known(Flow { window, before, after, arrivals_per_second: 10.0, deviation: None });
         observation
     }
 
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(finding.severity, Severity::Warning);
         let expected = "40,000 jobs wait, the oldest for 2 min; 10.0/s come, 30.0/s are worked off";
         assert_eq!(finding.evidence, expected);
-        assert_eq!(finding.consequence, "It is empty in 33 min 20 s.");
+        assert_eq!(finding.consequence, "It is empty in 33 min 20 s (27 min to 43 min).");
         assert!(finding.next.unwrap().contains("25 threads"));
     }
 

@@ -55,7 +55,7 @@ mod tests {
             let set = &mut observation.jobs.known_mut().dead;
             set.size = after;
             let window = Duration::from_secs(10);
-            set.flow = Fact::Known(Flow { window, before, after, arrivals_per_second: 0.0 });
+            set.flow = Fact::Known(Flow { window, before, after, ..Flow::default() });
             let severity = check(&observation).first().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{before} {after}");
         }

@@ -58,7 +58,13 @@ mod tests {
         let set = &mut observation.jobs.known_mut().retries;
         set.size = size;
         let window = Duration::from_secs(10);
-        set.flow = Fact::Known(Flow { window, before, after: size, arrivals_per_second: 1.0 });
+        set.flow = Fact::Known(Flow {
+            window,
+            before,
+            after: size,
+            arrivals_per_second: 1.0,
+            deviation: None,
+        });
         let share = |name: &str, count| Share { name: name.to_owned(), count };
         set.sample = Fact::Known(Sample {
             size: 200,

@@ -8,6 +8,8 @@ pub(crate) const NAME: &str = "threads-hurt";
 
 /// Levels that are this close to the best count as equal: measuring is no better.
 const EQUAL_SHARE: f64 = 0.95;
+/// A difference below so many standard deviations may be chance.
+const CHANCE_DEVIATIONS: f64 = 3.0;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let measured = observation.goodput.known().map(Vec::as_slice).unwrap_or_default();
@@ -21,7 +23,12 @@ fn judge(throughput: &Throughput) -> Option<Finding> {
     let equal = |level: &&Goodput| level.jobs_per_second >= EQUAL_SHARE * best.jobs_per_second;
     // The smallest of those that are as good leaves the most for web requests.
     let enough = levels.iter().filter(equal).min_by_key(|level| level.threads)?;
-    let above = |level: &&Goodput| level.threads > enough.threads && !equal(level);
+    let is_chance = |level: &Goodput| {
+        let difference = best.jobs_per_second - level.jobs_per_second;
+        difference < CHANCE_DEVIATIONS * best.deviation.hypot(level.deviation)
+    };
+    let above =
+        |level: &&Goodput| level.threads > enough.threads && !equal(level) && !is_chance(level);
     let worse = levels.iter().filter(above).max_by_key(|level| level.threads);
     worse.map(|worse| found(throughput, enough, worse))
 }
@@ -53,7 +60,18 @@ mod tests {
     use crate::healthy;
 
     fn level(threads: u32, jobs_per_second: f64) -> Goodput {
-        Goodput { threads, jobs_per_second }
+        Goodput { threads, jobs_per_second, deviation: 0.1 }
+    }
+
+    #[test]
+    fn what_may_be_chance_is_met_with_silence() {
+        let mut observation = healthy::observation();
+        let few_windows = |level: Goodput| Goodput { deviation: 2.0, ..level };
+        observation.goodput.known_mut()[0].levels =
+            vec![few_windows(level(15, 20.0)), few_windows(level(30, 12.0))];
+        assert_eq!(check(&observation), []);
+        observation.goodput.known_mut()[0].levels[1].jobs_per_second = 11.0;
+        assert_eq!(check(&observation).len(), 1);
     }
 
     #[test]

@@ -89,12 +89,12 @@ impl Sampling {
     ) -> Option<f64> {
         let row = row(overview, self.tally.rates(self.interval));
         let history = Arc::clone(&self.jobs.history);
-        let queue_histories = Arc::clone(&self.jobs.queue_histories);
+        let queue_charts = Arc::clone(&self.jobs.queue_charts);
         let queues = in_detail.then(|| Arc::clone(&self.queues));
         let recorded = tokio::task::spawn_blocking(move || {
             history.append(at, &row);
             if let Some(queues) = queues {
-                queue_histories.record(at, &queues);
+                queue_charts.record(at, &queues);
             }
             retries_before(&history, at)
         });

@@ -1,8 +1,10 @@
 //! The pages of what is observed. They read the newest look only: nobody asks a source for a page.
 
 pub(super) mod doctor;
+mod frame;
 pub(super) mod plan;
 pub(super) mod postgres;
+pub(super) mod queue;
 pub(super) mod redis;
 
 use std::sync::Arc;

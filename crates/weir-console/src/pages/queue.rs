@@ -88,7 +88,7 @@ pub(crate) async fn head(
         name: name.to_owned(),
         range_seconds,
         ranges,
-        chart_source: console.jobs()?.queue_histories.of(name).map(|_| source),
+        chart_source: console.jobs()?.queue_charts.of(name).map(|_| source),
         chart_points: (range_seconds / SECONDS_PER_POINT_MIN).min(CHART_POINTS_MAX),
         chart_queues_max: figures::count(console.deps.settings.limits.chart_queues_max as u64),
     })
@@ -114,7 +114,7 @@ pub(crate) async fn points(
     Query(Named { name }): Query<Named>,
     wanted: Query<chart::Wanted>,
 ) -> Result<Json<Chart>, PageError> {
-    let history = console.jobs()?.queue_histories.of(&name);
+    let history = console.jobs()?.queue_charts.of(&name);
     let name = figures::shortened(&name, 100);
     let history =
         history.ok_or_else(|| PageError::NotFound(format!("queue {name:?} has no charts")))?;

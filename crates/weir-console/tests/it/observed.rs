@@ -56,6 +56,7 @@ fn jobs(queue: &str) -> Jobs {
         before: 60_600,
         after: 60_000,
         arrivals_per_second: 4.0,
+        deviation: None,
     };
     let late = Queue {
         name: queue.to_owned(),
@@ -174,7 +175,7 @@ async fn doctor_says_what_is_wrong_and_which_line_to_change_and_the_overview_its
         "did you mean &#34;mailers&#34;?",
         "unserved-queue",
         "-q mailers",
-        ">push</span>",
+        "href=\"/observed/queue?name=push\">push</a>",
         "60,000",
         "24 of 25",
         "127.0.0.1:6379",
@@ -185,6 +186,43 @@ async fn doctor_says_what_is_wrong_and_which_line_to_change_and_the_overview_its
     overview.assert_shows("queue mailers: 40 jobs wait");
     overview.assert_shows("href=\"/doctor\"");
     assert_eq!(browser.get("/live/doctor").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
+    let site = Site::with_observed(Looks::of(observation("push")));
+    let mut browser = site.browser();
+    let address = "/observed/queue?name=push";
+    let page = browser.get(address).await;
+    // 600 fewer in 15 seconds while 4 a second came: 60,000 at 40 a second.
+    for text in ["<h1 class=\"breakable\">Queue push</h1>", "60,000", "44.0/s", "25 min", "mailer"]
+    {
+        page.assert_shows(text);
+    }
+    assert_eq!(browser.get("/live/observed/queue?name=push").await.status, StatusCode::OK);
+    let none = browser.get("/observed/queue?name=nobodys").await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+    none.assert_shows("Sidekiq has no queue &#34;nobodys&#34;");
+    let unserved = browser.get("/observed/queue?name=mailers").await;
+    unserved.assert_shows("No process does.");
+    unserved.assert_shows("did you mean &#34;mailers&#34;?");
+
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let series = "waiting,latency_seconds,arriving_per_second,served_per_second,drain_seconds";
+    let chart = format!("/observed/queue/chart?name=push&series={series}&seconds=60&points=1");
+    let chart: serde_json::Value = eventually(async || {
+        site.clock.advance(Duration::from_secs(1));
+        let page = browser.get(&chart).await;
+        let chart: serde_json::Value = serde_json::from_str(&page.text).ok()?;
+        chart["means"][0][0].is_number().then_some(chart)
+    })
+    .await;
+    let means: Vec<_> = (0..5).map(|place| chart["means"][place][0].as_f64()).collect();
+    assert_eq!(means, [60_000.0, 7_200.0, 4.0, 44.0, 1_500.0].map(Some));
+    let none = browser.get("/observed/queue/chart?name=nobodys&series=waiting&seconds=9").await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+    shutdown.request();
 }
 
 #[tokio::test]
@@ -240,7 +278,10 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
 async fn names_of_others_are_escaped_on_every_page() {
     let site = Site::with_observed(Looks::of(observation(HOSTILE)));
     let mut browser = site.browser();
-    for path in ["/", "/doctor", "/plan", "/postgres", "/redis"] {
+    let queue = form_urlencoded::Serializer::new("/observed/queue?".to_owned())
+        .append_pair("name", HOSTILE)
+        .finish();
+    for path in ["/", "/doctor", &queue, "/plan", "/postgres", "/redis"] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}");
         assert!(!page.text.contains("<script>alert"), "{path}");

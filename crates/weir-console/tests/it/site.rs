@@ -121,7 +121,12 @@ impl Site {
         let directory = site._directory.path().to_owned();
         let history = history::Settings { directory, ..history::Settings::default() };
         let kept = Duration::from_secs(86_400);
-        site.deps.observed = Some(Observed::new(watched, &history, kept));
+        let histories = Histories {
+            settings: &history,
+            queues_max: site.deps.settings.limits.chart_queues_max,
+            metrics: site.deps.live.metrics(),
+        };
+        site.deps.observed = Some(Observed::new(watched, histories, kept));
         site.router = router(site.deps.clone());
         site
     }

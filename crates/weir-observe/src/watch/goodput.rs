@@ -31,11 +31,15 @@ pub(super) fn of_sidekiq(
 }
 
 /// None: jobs did not wait all the time.
+///
+/// What was taken from the queues is what was finished while all threads are busy. Sidekiq's own counters
+/// tell it in lumps, with heartbeats that are five or ten seconds apart; but only they tell what failed.
 fn window(jobs: &Jobs, at: Timestamp) -> Option<Window> {
     let (threads, flow) = (jobs.threads(), jobs.flow()?);
     let waited = flow.before.min(flow.after) >= u64::from(threads);
     let are_busy = jobs.busy() as f64 >= BUSY_SHARE_MIN * f64::from(threads);
-    let per_second = *jobs.processed_per_second.known()?;
+    let done_share = 1.0 - jobs.failed_share.known().copied().unwrap_or_default();
+    let per_second = flow.served_per_second() * done_share;
     (waited && are_busy).then(|| Window {
         at,
         length: flow.window,
@@ -62,14 +66,14 @@ mod tests {
 
     fn observation(before: u64, after: u64, busy: u64) -> Observation {
         let length = Duration::from_secs(15);
-        let flow = Flow { window: length, before, after, arrivals_per_second: 0.0 };
+        let flow = Flow { window: length, before, after, ..Flow::default() };
         let queue = Queue { flow: Fact::Known(flow), length: after, ..Queue::default() };
         let capsules = vec![Capsule { concurrency: 10, ..Capsule::default() }];
         let process = JobProcess { busy, capsules, ..JobProcess::default() };
         let jobs = Jobs {
             queues: vec![queue],
             processes: vec![process],
-            processed_per_second: Fact::Known(20.0),
+            failed_share: Fact::Known(0.25),
             ..Jobs::default()
         };
         Observation { jobs: Fact::Known(jobs), ..Observation::default() }
@@ -88,7 +92,7 @@ mod tests {
     fn only_windows_in_which_jobs_waited_for_busy_threads_count() {
         let known = goodput(900, 600, 10);
         let throughput = &known.known().unwrap()[0];
-        assert_eq!((throughput.threads_now, throughput.levels[0].jobs_per_second), (10, 20.0));
+        assert_eq!((throughput.threads_now, throughput.levels[0].jobs_per_second), (10, 15.0));
         assert_eq!(goodput(900, 5, 10), Fact::NotAsked, "it ran empty");
         assert_eq!(goodput(900, 600, 8), Fact::NotAsked, "threads were idle");
     }

@@ -78,12 +78,12 @@ impl Pages<'_> {
         };
         let deps = Deps {
             jobs: jobs.map(|handle| console_jobs(handle, settings, &jobs_url, &live)),
+            observed: self.observed.map(|observed| console_observed(observed, settings, &live)),
             live,
             clock: clock.clone(),
             settings: console_settings(&listener, settings)?,
             realtime: realtime.map(|operated| console_realtime(operated, settings)),
             gems: gems.map(|gems| gems.index as _),
-            observed: self.observed.map(|observed| console_observed(observed, settings)),
             front: apps.map(|apps| weir_console::front::Front::new(apps, &settings.history)),
             routes: Routes { api, metrics, open },
         };
@@ -101,13 +101,8 @@ fn console_jobs(
     jobs_url: &str,
     live: &Live,
 ) -> weir_console::Jobs {
-    let histories = Histories {
-        settings: &settings.history,
-        queues_max: settings.console.limits.chart_queues_max,
-        metrics: live.metrics(),
-    };
     let limits = settings.jobs.settings.limits.clone();
-    weir_console::Jobs::new(handle, limits, jobs_url, histories)
+    weir_console::Jobs::new(handle, limits, jobs_url, histories(settings, live))
 }
 
 /// What the console shows of realtime, with charts beside those of the whole.
@@ -120,9 +115,21 @@ fn console_realtime(
 }
 
 /// What the console shows of what is observed, with charts beside those of the whole.
-fn console_observed(observed: Observed, settings: &Settings) -> weir_console::observed::Observed {
+fn console_observed(
+    observed: Observed,
+    settings: &Settings,
+    live: &Live,
+) -> weir_console::observed::Observed {
     let kept = settings.observe.history_kept;
-    weir_console::observed::Observed::new(Arc::new(observed), &settings.history, kept)
+    weir_console::observed::Observed::new(Arc::new(observed), histories(settings, live), kept)
+}
+
+fn histories<'a>(settings: &'a Settings, live: &'a Live) -> Histories<'a> {
+    Histories {
+        settings: &settings.history,
+        queues_max: settings.console.limits.chart_queues_max,
+        metrics: live.metrics(),
+    }
 }
 
 /// With the port that the system chose, where it was to choose.

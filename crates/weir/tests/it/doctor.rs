@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "servers that other crates' tests start as well")]
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
+mod drain;
 mod healthy;
 mod observe;
 mod page;
@@ -17,6 +18,7 @@ mod redis;
 mod redis_server;
 mod set_aside;
 mod sidekiq;
+mod threads_hurt;
 mod walk;
 mod weir_parts;
 

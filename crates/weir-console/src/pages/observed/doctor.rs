@@ -6,27 +6,56 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use weir_advisor::observation::{JobProcess, Jobs, Queue, SourceState};
-use weir_advisor::{Drain, Finding, Severity};
+use weir_advisor::{Drain, Finding, Forecast, Severity, Verdict, wording};
 
-use super::super::ranges::{self, Range};
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
+use super::super::shell::Section;
 use super::super::{PageError, html};
-use super::{CHART_SOURCE, Wanted, age, latest, shown};
+use super::frame::{Chart, Charts, Page};
+use super::{Wanted, age, latest, shown};
+use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
 use crate::observed::Looked;
 
-#[derive(Template)]
-#[template(path = "doctor.html")]
-struct DoctorPage {
-    shell: Shell,
-    live: LivePart,
-    ranges: Vec<Range>,
-    range_seconds: u64,
-    chart_source: &'static str,
-}
+const CHARTS: [Chart; 6] = [
+    Chart {
+        series: "waiting:Waiting,in_hand:In hand,threads:Threads",
+        unit: "count",
+        name: "Jobs of Sidekiq",
+        caption: "Jobs waiting and in hand",
+    },
+    Chart {
+        series: "served_per_second:Worked off,arriving_per_second:Coming",
+        unit: "rate",
+        name: "Jobs of Sidekiq per second",
+        caption: "Jobs per second",
+    },
+    Chart {
+        series: "latency_seconds:Oldest job",
+        unit: "duration",
+        name: "How long the oldest job has waited",
+        caption: "How long the oldest has waited",
+    },
+    Chart {
+        series: "critical_findings:Critical,warning_findings:Warnings,sources_away:Sources not seen",
+        unit: "count",
+        name: "Findings",
+        caption: "Findings",
+    },
+    Chart {
+        series: "retries:Retries,scheduled:Scheduled,dead:Dead",
+        unit: "count",
+        name: "Retries, scheduled and dead jobs",
+        caption: "Retries, scheduled, dead",
+    },
+    Chart {
+        series: "processes:Processes,cores_idle:Idle cores",
+        unit: "count",
+        name: "Processes and idle cores",
+        caption: "Processes, and cores that are idle",
+    },
+];
 
 #[derive(Template)]
 #[template(path = "doctor_live.html")]
@@ -79,6 +108,7 @@ struct JobsPart {
 
 struct QueueRow {
     name: String,
+    address: String,
     waiting: u64,
     oldest: String,
     come: String,
@@ -102,16 +132,14 @@ pub(in crate::pages) async fn page(
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
-    let live = LivePart::read(&console)?;
-    let word = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/doctor?range={word}"));
-    Ok(html(&DoctorPage {
-        shell: Shell::new(&console, &visitor, Section::Doctor, "Doctor").refreshed(),
-        live,
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        chart_source: CHART_SOURCE,
-    }))
+    let page = Page {
+        section: Section::Doctor,
+        title: "Doctor".to_owned(),
+        path: "/doctor",
+        fields: &[],
+        charts: Charts::of_all(&CHARTS),
+    };
+    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
 }
 
 /// `GET /live/doctor`
@@ -148,7 +176,7 @@ impl VerdictPart {
             class,
             word,
             cause: shown(&verdict.cause),
-            drain: verdict.drain.map(until),
+            drain: verdict.drain.map(|drain| until(drain, verdict)),
             next: verdict.next.as_deref().map(shown),
             age: age(console, looked),
         }
@@ -165,11 +193,12 @@ const fn look_of(severity: Severity) -> (&'static str, &'static str) {
     }
 }
 
-fn until(drain: Drain) -> String {
+fn until(drain: Drain, verdict: &Verdict) -> String {
     match drain {
         Drain::Empty => "Nothing waits.".to_owned(),
         Drain::After(left) => {
-            format!("All queues are empty in {}.", figures::duration(left.as_secs_f64()))
+            let which = if verdict.unserved.is_empty() { "All" } else { "The other" };
+            format!("{which} queues are empty in {}.", wording::about(left, verdict.between))
         }
         Drain::Stands => "What waits neither grows nor shrinks.".to_owned(),
         Drain::Grows => "The backlog grows.".to_owned(),
@@ -211,10 +240,10 @@ impl JobsPart {
     fn of(jobs: &Jobs, queues_max: usize, processes_max: usize) -> Self {
         let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
         queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
-        let shown_queues = queues.iter().take(queues_max);
+        let (shown_queues, forecast) = (queues.iter().take(queues_max), Forecast::of(jobs));
         let processes = jobs.processes.iter().take(processes_max);
         Self {
-            queues: shown_queues.map(|queue| QueueRow::of(jobs, queue)).collect(),
+            queues: shown_queues.map(|queue| QueueRow::of(jobs, queue, &forecast)).collect(),
             queues_left_out: queues.len().saturating_sub(queues_max),
             processes: processes.map(ProcessRow::of).collect(),
             processes_left_out: jobs.processes.len().saturating_sub(processes_max),
@@ -222,23 +251,30 @@ impl JobsPart {
     }
 }
 
+/// In words; none: it was not looked at twice.
+pub(super) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
+    let own = || queue.flow.known().map(|flow| flow.drain());
+    forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
+        Drain::Empty => "empty".to_owned(),
+        Drain::After(left) => wording::about(left, forecast.queue_between(&queue.name)),
+        Drain::Stands => "stands".to_owned(),
+        Drain::Grows => "grows".to_owned(),
+    })
+}
+
 impl QueueRow {
-    fn of(jobs: &Jobs, queue: &Queue) -> Self {
+    fn of(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
         let flow = queue.flow.known();
         let served_by = jobs.serving_queue(&queue.name).count();
         let unknown = || "–".to_owned();
         Self {
             name: shown(&queue.name),
+            address: address("/observed/queue", &[("name", &queue.name)]),
             waiting: queue.length,
             oldest: figures::duration(queue.latency.as_secs_f64()),
             come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
             go: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
-            empty_in: flow.map_or_else(unknown, |flow| match flow.drain() {
-                Drain::Empty => "empty".to_owned(),
-                Drain::After(left) => figures::duration(left.as_secs_f64()),
-                Drain::Stands => "stands".to_owned(),
-                Drain::Grows => "grows".to_owned(),
-            }),
+            empty_in: empty_in(queue, forecast).unwrap_or_else(unknown),
             served_by,
             is_wrong: served_by == 0 && queue.length > 0,
         }

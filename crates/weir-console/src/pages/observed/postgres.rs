@@ -9,24 +9,34 @@ use weir_advisor::observation::{
     Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
 };
 
-use super::super::ranges::{self, Range};
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
+use super::super::shell::Section;
 use super::super::{PageError, html};
-use super::{CHART_SOURCE, Gap, Wanted, age, latest, shown};
+use super::frame::{Chart, Charts, Page};
+use super::{Gap, Wanted, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
 
-#[derive(Template)]
-#[template(path = "postgres.html")]
-struct PostgresPage {
-    shell: Shell,
-    live: LivePart,
-    ranges: Vec<Range>,
-    range_seconds: u64,
-    chart_source: &'static str,
-}
+const CHARTS: [Chart; 3] = [
+    Chart {
+        series: "connections_max:Ceiling,connections:Open,connections_active:Active,connections_idle:Idle,connections_idle_in_transaction:Idle in transaction",
+        unit: "count",
+        name: "Connections to the database",
+        caption: "Connections",
+    },
+    Chart {
+        series: "cache_hit_percent:Found in shared buffers",
+        unit: "count",
+        name: "Cache hits in per cent",
+        caption: "Cache hits, per cent",
+    },
+    Chart {
+        series: "lock_wait_seconds:Longest wait",
+        unit: "duration",
+        name: "Longest wait for a lock",
+        caption: "Longest wait for a lock",
+    },
+];
 
 #[derive(Template)]
 #[template(path = "postgres_live.html")]
@@ -82,16 +92,14 @@ pub(in crate::pages) async fn page(
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
-    let live = LivePart::read(&console)?;
-    let word = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/postgres?range={word}"));
-    Ok(html(&PostgresPage {
-        shell: Shell::new(&console, &visitor, Section::Postgres, "Postgres").refreshed(),
-        live,
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        chart_source: CHART_SOURCE,
-    }))
+    let page = Page {
+        section: Section::Postgres,
+        title: "Postgres".to_owned(),
+        path: "/postgres",
+        fields: &[],
+        charts: Charts::of_all(&CHARTS),
+    };
+    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
 }
 
 /// `GET /live/postgres`

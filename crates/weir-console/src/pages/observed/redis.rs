@@ -8,25 +8,35 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use weir_advisor::observation::{Fact, RedisOperations, RedisServer};
 
-use super::super::ranges::{self, Range};
-use super::super::shell::{Section, Shell};
-use super::super::theme::Theme;
+use super::super::shell::Section;
 use super::super::{PageError, html};
+use super::frame::{Chart, Charts, Page};
 use super::postgres::Tile;
-use super::{CHART_SOURCE, Gap, Wanted, age, latest, shown};
+use super::{Gap, Wanted, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
 
-#[derive(Template)]
-#[template(path = "redis.html")]
-struct RedisPage {
-    shell: Shell,
-    live: LivePart,
-    ranges: Vec<Range>,
-    range_seconds: u64,
-    chart_source: &'static str,
-}
+const CHARTS: [Chart; 3] = [
+    Chart {
+        series: "redis_memory_bytes:Memory",
+        unit: "bytes",
+        name: "Memory of Redis",
+        caption: "Memory",
+    },
+    Chart {
+        series: "redis_operations_per_second:Commands,redis_evicted_per_second:Evicted keys",
+        unit: "rate",
+        name: "Commands of Redis per second",
+        caption: "Commands per second",
+    },
+    Chart {
+        series: "redis_operation_seconds:A command,redis_fork_seconds:The last fork",
+        unit: "duration",
+        name: "How long commands of Redis take",
+        caption: "How long a command takes",
+    },
+];
 
 #[derive(Template)]
 #[template(path = "redis_live.html")]
@@ -66,16 +76,14 @@ pub(in crate::pages) async fn page(
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
-    let live = LivePart::read(&console)?;
-    let word = wanted.range.unwrap_or_default();
-    let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/redis?range={word}"));
-    Ok(html(&RedisPage {
-        shell: Shell::new(&console, &visitor, Section::Redis, "Redis").refreshed(),
-        live,
-        range_seconds: ranges::chosen_seconds(&ranges),
-        ranges,
-        chart_source: CHART_SOURCE,
-    }))
+    let page = Page {
+        section: Section::Redis,
+        title: "Redis".to_owned(),
+        path: "/redis",
+        fields: &[],
+        charts: Charts::of_all(&CHARTS),
+    };
+    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
 }
 
 /// `GET /live/redis`

@@ -7,7 +7,7 @@ use std::io::Write;
 use console::Term;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
-use weir_advisor::{Advice, Drain, Observation, advise, wording};
+use weir_advisor::{Advice, Drain, Forecast, Observation, advise, wording};
 
 use super::{Places, report};
 use crate::exit::Exit;
@@ -107,12 +107,14 @@ fn page(
 fn queues(jobs: &Jobs) -> Vec<String> {
     let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
-    let rows: Vec<Vec<String>> = queues.iter().take(QUEUES_MAX).map(|queue| row(queue)).collect();
+    let forecast = Forecast::of(jobs);
+    let rows = queues.iter().take(QUEUES_MAX).map(|queue| row(queue, &forecast));
+    let rows: Vec<Vec<String>> = rows.collect();
     let head = ["QUEUE", "WAITING", "OLDEST", "COME", "WORKED OFF", "EMPTY IN"];
     std::iter::once(String::new()).chain(output::columns(&head, &rows)).collect()
 }
 
-fn row(queue: &Queue) -> Vec<String> {
+fn row(queue: &Queue, forecast: &Forecast) -> Vec<String> {
     let flow = queue.flow.known();
     let rate =
         |of: fn(&Flow) -> f64| flow.map_or_else(|| "?".to_owned(), |flow| wording::rate(of(flow)));
@@ -123,8 +125,8 @@ fn row(queue: &Queue) -> Vec<String> {
         oldest,
         rate(|flow| flow.arrivals_per_second),
         rate(Flow::served_per_second),
-        match flow.map(Flow::drain) {
-            Some(Drain::After(left)) => wording::duration(left),
+        match forecast.queue(&queue.name).or_else(|| flow.map(Flow::drain)) {
+            Some(Drain::After(left)) => wording::about(left, forecast.queue_between(&queue.name)),
             Some(Drain::Empty) => "-".to_owned(),
             Some(Drain::Stands) => "stands".to_owned(),
             Some(Drain::Grows) => "grows".to_owned(),

@@ -103,8 +103,22 @@ pub(super) fn essence(page: &str) -> Vec<String> {
         let text: String = word.chars().filter(|it| !it.is_ascii_digit() && *it != '.').collect();
         (!is_unit && !text.is_empty()).then_some(text)
     };
-    let line = |line: &str| line.split(' ').filter_map(word).collect::<Vec<_>>().join(" ");
+    let line = |line: &str| {
+        let line = without_range(line);
+        line.split(' ').filter_map(word).collect::<Vec<_>>().join(" ")
+    };
     page.lines().filter(|line| !is_by_chance(line)).map(line).collect()
+}
+
+/// Where the pace was unsteady a time to drain has a range: "9 s (8 s to 11 s)", "9 s (at least 8 s)".
+fn without_range(line: &str) -> String {
+    let Some((before, rest)) = line.split_once(" (") else { return line.to_owned() };
+    match rest.split_once(')') {
+        Some((inner, after)) if inner.contains(" s to ") || inner.starts_with("at least ") => {
+            format!("{before}{after}")
+        }
+        _ => line.to_owned(),
+    }
 }
 
 fn is_by_chance(line: &str) -> bool {

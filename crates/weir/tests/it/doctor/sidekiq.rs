@@ -9,12 +9,24 @@ use tempfile::TempDir;
 use super::redis_server::RedisServer;
 use crate::process::{wait_for, wait_until};
 
-/// `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran.
+/// `Wait` holds a thread, `Spin` a core; `Nap` and `Mark` say that they ran; of `Heavy` one in twenty takes
+/// twenty times as long; `Swap` changes two of six rows, in any order, of the database whose address is in
+/// Redis.
 const WORKER: &str = "require 'sidekiq'\n\
     class Wait\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 600\n  end\nend\n\
     class Spin\n  include Sidekiq::Worker\n  def perform(*)\n    loop { }\n  end\nend\n\
     class Nap\n  include Sidekiq::Worker\n  def perform(*)\n    sleep 0.02\n\
     Sidekiq.redis { |it| it.incr('napped') }\n  end\nend\n\
+    class Heavy\n  include Sidekiq::Worker\n  def perform(*)\n\
+    sleep(rand(20).zero? ? 0.2 : 0.01)\n  end\nend\n\
+    class Swap\n  include Sidekiq::Worker\n\
+    def perform(*)\n    one, other = (1..6).to_a.sample(2)\n\
+    url = Sidekiq.redis { |it| it.get('postgres') }\n\
+    db = Thread.current[:db] ||= (require 'pg'; PG.connect(url))\n\
+    begin\n      db.transaction do\n\
+    db.exec(\"UPDATE rows SET n = n + 1 WHERE id = #{one}\")\n      sleep 0.02\n\
+    db.exec(\"UPDATE rows SET n = n + 1 WHERE id = #{other}\")\n      end\n\
+    rescue PG::TRDeadlockDetected\n      retry\n    end\n  end\nend\n\
     class Mark\n  include Sidekiq::Worker\n  def perform(*)\n\
     Sidekiq.redis { |it| it.set('marked', '1') }\n  end\nend\n";
 
@@ -108,6 +120,7 @@ pub(super) fn make_healthy(redis: &RedisServer) {
 
 /// Seconds by the clock of Redis.
 pub(super) fn now(redis: &RedisServer) -> f64 {
-    let (seconds, _): (f64, u64) = ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");
-    seconds
+    let (seconds, micros): (f64, f64) =
+        ::redis::cmd("TIME").query(&mut redis.client()).expect("a time");
+    seconds + micros / 1e6
 }

@@ -1,0 +1,150 @@
+//! When the queues of a job system are empty, together.
+//!
+//! A queue's own pace is not enough: threads whose queue has emptied go on with the next one that they
+//! serve, and only with one that they serve. So queues are parted into groups that no process links; what
+//! a group's pace says of its end is refined by working it off, queue after queue ([`fluid`]).
+
+mod fluid;
+#[cfg(test)]
+mod simulated;
+mod teams;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use self::fluid::Line;
+use self::teams::Group;
+use crate::flow::{Drain, Flow};
+use crate::observation::{Jobs, Queue};
+
+/// A group of more queues is reckoned as a whole.
+const LINES_MAX: usize = 100;
+/// Of a narrower range nobody wants to read.
+const RANGE_SHARE_MIN: f64 = 0.1;
+
+/// When they are empty, as far as it can be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// All that is served.
+    pub all: Option<Drain>,
+    /// Where `all` may lie by chance.
+    pub between: Option<Between>,
+    queues: BTreeMap<String, (Drain, Option<Between>)>,
+}
+
+/// Nineteen times in twenty it takes no less and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Between {
+    /// At least.
+    pub shortest: Duration,
+    /// At most; none: there may be no end.
+    pub longest: Option<Duration>,
+}
+
+impl Between {
+    /// Around a time by a flow's chance; none where that is a tenth of it or less.
+    fn around(drain: Drain, flow: &Flow) -> Option<Self> {
+        let Drain::After(left) = drain else { return None };
+        let (shorter, longer) = flow.spread();
+        let is_narrow = longer.is_some_and(|longer| longer - shorter <= 2.0 * RANGE_SHARE_MIN);
+        let of = |factor: f64| seconds(left.as_secs_f64() * factor);
+        let between = || Self { shortest: of(shorter), longest: longer.map(of) };
+        (!is_narrow).then(between)
+    }
+}
+
+impl Forecast {
+    /// Of a system that was looked at twice.
+    #[must_use]
+    pub fn of(jobs: &Jobs) -> Self {
+        let mut forecast = Self::default();
+        let groups = teams::groups(jobs);
+        let is_known = groups.iter().all(|group| group.flow().is_some());
+        let ends: Vec<_> = groups.iter().filter_map(|group| forecast.add(group)).collect();
+        let behind = || ends.iter().filter(|end| end.is_behind);
+        let total =
+            || Flow::total(groups.iter().filter_map(Group::flow).collect::<Vec<_>>().iter());
+        let worst = behind().max_by_key(|end| rank(end.drain));
+        forecast.all = match worst {
+            _ if !is_known => None,
+            Some(end) => Some(end.drain),
+            None => total().map(|flow| flow.drain()),
+        };
+        forecast.between = worst.filter(|_| is_known).and_then(|end| end.between);
+        forecast
+    }
+
+    /// Of one queue; none: it was not looked at twice.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<Drain> {
+        self.queues.get(name).map(|(drain, _)| *drain)
+    }
+
+    /// Where that may lie by chance.
+    #[must_use]
+    pub fn queue_between(&self, name: &str) -> Option<Between> {
+        self.queues.get(name)?.1
+    }
+
+    fn add(&mut self, group: &Group<'_>) -> Option<End> {
+        let flow = group.flow();
+        let lines = group.lines();
+        let ends = match flow.map(|flow| flow.drain()) {
+            Some(Drain::After(_)) if lines.len() <= LINES_MAX => group.run(&lines),
+            _ => vec![None; lines.len()],
+        };
+        for (queue, (line, end)) in group.queues().zip(lines.iter().zip(&ends)) {
+            if let Some(known) = own(queue, line, *end) {
+                self.queues.insert(queue.name.clone(), known);
+            }
+        }
+        let flow = flow?;
+        let drain = of_group(&flow, &lines, &ends);
+        let is_behind = lines.iter().any(|line| line.waits);
+        Some(End { drain, between: Between::around(drain, &flow), is_behind })
+    }
+}
+
+/// Of one group.
+struct End {
+    drain: Drain,
+    between: Option<Between>,
+    is_behind: bool,
+}
+
+/// That there is no end is worse than any.
+fn rank(drain: Drain) -> (u8, Duration) {
+    match drain {
+        Drain::Empty => (0, Duration::ZERO),
+        Drain::After(left) => (1, left),
+        Drain::Stands => (2, Duration::ZERO),
+        Drain::Grows => (3, Duration::ZERO),
+    }
+}
+
+/// By working it off; by the whole pace where that has no end.
+fn of_group(flow: &Flow, lines: &[Line], ends: &[Option<f64>]) -> Drain {
+    let waiting = lines.iter().zip(ends).filter(|(line, _)| line.waits);
+    let ends: Option<Vec<f64>> = waiting.map(|(_, end)| *end).collect();
+    match (flow.drain(), ends.and_then(|ends| ends.into_iter().reduce(f64::max))) {
+        (Drain::After(_), Some(end)) => Drain::After(seconds(end)),
+        (drain, _) => drain,
+    }
+}
+
+/// What grows now is said to grow; what waits for others to be empty first ends with them.
+fn own(queue: &Queue, line: &Line, end: Option<f64>) -> Option<(Drain, Option<Between>)> {
+    let flow = queue.flow.known()?;
+    let drain = match (flow.drain(), end) {
+        (Drain::After(_) | Drain::Stands, Some(end)) if line.waits => Drain::After(seconds(end)),
+        (drain, _) => drain,
+    };
+    let moves = matches!(flow.drain(), Drain::After(_));
+    Some((drain, Between::around(drain, flow).filter(|_| moves)))
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,260 @@
+//! Queues worked off as if jobs were a liquid: from one that gets empty to the next.
+//!
+//! Until the first is empty everything goes on as it was seen. From then on threads are shared out as
+//! their processes' orders say, each at the pace that explains what was seen.
+
+/// One queue. Rates are jobs per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) length: f64,
+    pub(super) arrivals: f64,
+    pub(super) served: f64,
+    /// Of its length, as seen; what may be chance is none.
+    pub(super) change: f64,
+    /// Otherwise its jobs are taken as they come.
+    pub(super) waits: bool,
+}
+
+/// Threads that serve the same queues.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Team {
+    pub(super) threads: f64,
+    pub(super) order: Order,
+    /// Places of lines, in order, each with its weight.
+    pub(super) queues: Vec<(usize, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The first that waits has all.
+    Strict,
+    /// Those that wait have their jobs taken by their weights.
+    Shared,
+}
+
+/// Rounds in which paces are brought to what was seen; each halves what is wrong at least.
+const CALIBRATION_ROUNDS: usize = 30;
+
+/// Seconds until each line is empty; none: never, as far as can be told.
+pub(super) fn run(lines: &[Line], teams: &[Team]) -> Vec<Option<f64>> {
+    let mut ends = vec![None; lines.len()];
+    let Some(paces) = paces(lines, teams) else { return ends };
+    let mut lines = lines.to_vec();
+    let mut now = 0.0;
+    // Each turn empties a line; one that begins to wait again is emptied once more at most.
+    for _ in 0..2 * lines.len() {
+        let Some(step) = until_one_is_empty(&lines) else { break };
+        now += step;
+        for (line, end) in lines.iter_mut().zip(&mut ends).filter(|(line, _)| line.waits) {
+            line.length = (line.length + line.change * step).max(0.0);
+            // A thousandth of a job is none: what is left of it is rounding.
+            line.waits = line.length > 1e-3;
+            *end = (!line.waits).then_some(now);
+        }
+        let served = share_out(&mut lines, teams, &paces);
+        for (line, served) in lines.iter_mut().zip(served) {
+            line.change = line.arrivals - served;
+        }
+    }
+    for (line, end) in lines.iter().zip(&mut ends) {
+        *end = end.filter(|_| !line.waits);
+    }
+    ends
+}
+
+fn until_one_is_empty(lines: &[Line]) -> Option<f64> {
+    let shrink = lines.iter().filter(|line| line.waits && line.change < 0.0);
+    shrink.map(|line| line.length / -line.change).reduce(f64::min)
+}
+
+/// What the order of `teams` does not explain of what was worked off, as a share of it.
+pub(super) fn misfit(lines: &[Line], teams: &[Team]) -> f64 {
+    let Some(pace) = common_pace(lines, teams) else { return 1.0 };
+    let explained = share_out(&mut lines.to_vec(), teams, &vec![pace; lines.len()]);
+    let apart: f64 = lines.iter().zip(&explained).map(|(it, said)| (it.served - said).abs()).sum();
+    let all: f64 = lines.iter().map(|line| line.served).sum();
+    apart / all
+}
+
+/// Jobs per second of a thread, for each line. None: nothing is worked off.
+fn paces(lines: &[Line], teams: &[Team]) -> Option<Vec<f64>> {
+    let mut paces = vec![common_pace(lines, teams)?; lines.len()];
+    if teams.iter().any(|team| team.order == Order::Shared) {
+        return Some(paces);
+    }
+    // Jobs of one queue may take longer than those of another: what waits shows it.
+    let explained = share_out(&mut lines.to_vec(), teams, &paces);
+    for ((line, explained), pace) in lines.iter().zip(explained).zip(&mut paces) {
+        if line.waits && line.served > 0.0 && explained > 0.0 {
+            *pace *= line.served / explained;
+        }
+    }
+    Some(paces)
+}
+
+/// The one with which all together work off what was seen.
+fn common_pace(lines: &[Line], teams: &[Team]) -> Option<f64> {
+    let threads: f64 = teams.iter().map(|team| team.threads).sum();
+    let seen: f64 = lines.iter().map(|line| line.served).sum();
+    if threads <= 0.0 || seen <= 0.0 {
+        return None;
+    }
+    let mut pace = seen / threads;
+    for _ in 0..CALIBRATION_ROUNDS {
+        let explained = share_out(&mut lines.to_vec(), teams, &vec![pace; lines.len()]);
+        let explained: f64 = explained.iter().sum();
+        pace *= (seen / explained.max(f64::MIN_POSITIVE)).clamp(0.5, 2.0);
+    }
+    Some(pace)
+}
+
+/// Jobs per second that are worked off of each line. What is not taken as it comes begins to wait.
+fn share_out(lines: &mut [Line], teams: &[Team], paces: &[f64]) -> Vec<f64> {
+    loop {
+        let (served, left) = shared_once(lines, teams, paces);
+        let mut late = lines.iter_mut().zip(left).filter(|(line, left)| {
+            // A millionth of what comes is rounding.
+            !line.waits && *left > 1e-6 * line.arrivals
+        });
+        let Some((line, _)) = late.next() else { return served };
+        line.waits = true;
+    }
+}
+
+/// The same, and what comes per second and is left.
+fn shared_once(lines: &[Line], teams: &[Team], paces: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let mut served = vec![0.0; lines.len()];
+    let mut left: Vec<f64> =
+        lines.iter().map(|line| if line.waits { 0.0 } else { line.arrivals }).collect();
+    // Threads that nothing waits for are there first.
+    let mut teams: Vec<&Team> = teams.iter().collect();
+    teams.sort_by_key(|team| team.queues.iter().any(|(place, _)| lines[*place].waits));
+    for team in teams {
+        team.work(lines, paces, &mut left, &mut served);
+    }
+    (served, left)
+}
+
+impl Team {
+    fn work(&self, lines: &[Line], paces: &[f64], left: &mut [f64], served: &mut [f64]) {
+        let mut threads = self.threads;
+        for &(place, _) in &self.queues {
+            if !lines[place].waits {
+                let taken = left[place].min(threads * paces[place]);
+                threads = (threads - taken / paces[place]).max(0.0);
+                left[place] -= taken;
+                served[place] += taken;
+            } else if self.order == Order::Strict {
+                served[place] += threads * paces[place];
+                return;
+            }
+        }
+        for (place, share) in self.shares(lines) {
+            served[place] += share * threads / self.seconds_of_a_job(lines, paces);
+        }
+    }
+
+    /// Of those that wait, of all jobs that are taken; where all weigh nothing, alike.
+    fn shares(&self, lines: &[Line]) -> Vec<(usize, f64)> {
+        let waiting: Vec<_> =
+            self.queues.iter().copied().filter(|(place, _)| lines[*place].waits).collect();
+        let all: f64 = waiting.iter().map(|(_, weight)| weight).sum();
+        let alike = 1.0 / waiting.len().max(1) as f64;
+        let share = |weight: f64| if all > 0.0 { weight / all } else { alike };
+        waiting.into_iter().map(|(place, weight)| (place, share(weight))).collect()
+    }
+
+    fn seconds_of_a_job(&self, lines: &[Line], paces: &[f64]) -> f64 {
+        self.shares(lines).into_iter().map(|(place, share)| share / paces[place]).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(length: f64, served: f64, arrivals: f64) -> Line {
+        Line { length, arrivals, served, change: arrivals - served, waits: true }
+    }
+
+    fn taken(arrivals: f64) -> Line {
+        Line { length: 0.0, arrivals, served: arrivals, change: 0.0, waits: false }
+    }
+
+    fn strict(threads: f64, queues: &[usize]) -> Team {
+        let queues = queues.iter().map(|place| (*place, 1.0)).collect();
+        Team { threads, order: Order::Strict, queues }
+    }
+
+    fn ends(lines: &[Line], teams: &[Team]) -> Vec<Option<f64>> {
+        let round = |end: f64| (end * 10.0).round() / 10.0;
+        run(lines, teams).into_iter().map(|end| end.map(round)).collect()
+    }
+
+    #[test]
+    fn threads_go_on_with_the_next_queue_that_they_serve() {
+        // Both work on the first; then only one of them may help with the second.
+        let lines = [waits(20_000.0, 200.0, 0.0), waits(5_000.0, 0.0, 0.0)];
+        let teams = [strict(5.0, &[0, 1]), strict(5.0, &[0])];
+        assert_eq!(ends(&lines, &teams), [Some(100.0), Some(150.0)]);
+        let lines = [waits(5_000.0, 100.0, 0.0), waits(20_000.0, 100.0, 0.0)];
+        let teams = [strict(5.0, &[0, 1]), strict(5.0, &[1])];
+        assert_eq!(ends(&lines, &teams), [Some(50.0), Some(125.0)]);
+    }
+
+    #[test]
+    fn what_comes_for_others_takes_its_share() {
+        let lines = [taken(100.0), waits(1_000.0, 100.0, 0.0), waits(1_000.0, 0.0, 50.0)];
+        let teams = [strict(10.0, &[0, 1, 2])];
+        // 500 have come for the third meanwhile: 1,500 at 50 a second.
+        assert_eq!(ends(&lines, &teams), [None, Some(10.0), Some(40.0)]);
+    }
+
+    #[test]
+    fn jobs_that_take_longer_keep_their_pace() {
+        let lines = [waits(1_000.0, 100.0, 0.0), waits(1_000.0, 10.0, 0.0)];
+        let teams = [strict(5.0, &[0, 1]), strict(5.0, &[1])];
+        // 900 are left of the second after ten seconds, and ten threads do 20 a second.
+        assert_eq!(ends(&lines, &teams), [Some(10.0), Some(55.0)]);
+    }
+
+    #[test]
+    fn weights_share_jobs_until_one_is_empty() {
+        let lines = [waits(800.0, 80.0, 0.0), waits(1_000.0, 20.0, 0.0)];
+        let queues = vec![(0, 4.0), (1, 1.0)];
+        let teams = [Team { threads: 5.0, order: Order::Shared, queues }];
+        assert_eq!(ends(&lines, &teams), [Some(10.0), Some(18.0)]);
+        assert!(misfit(&lines, &teams) < 1e-6);
+        assert!(misfit(&lines, &[strict(5.0, &[0, 1])]) > 0.3);
+    }
+
+    #[test]
+    fn what_never_ends_has_no_end() {
+        let lines = [waits(1_000.0, 100.0, 0.0), waits(1_000.0, 0.0, 200.0)];
+        assert_eq!(ends(&lines, &[strict(5.0, &[0, 1])]), [Some(10.0), None]);
+        assert_eq!(ends(&[waits(9.0, 0.0, 0.0)], &[strict(5.0, &[0])]), [None]);
+        assert_eq!(ends(&[waits(9.0, 1.0, 0.0)], &[]), [None]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_run_ends(
+            lengths in proptest::collection::vec((0.0..1e6f64, 0.0..1e3f64, 0.0..1e3f64, proptest::bool::ANY), 1..8),
+            teams in proptest::collection::vec((0.0..50.0f64, proptest::collection::vec(0..8usize, 0..8), proptest::bool::ANY), 0..5),
+        ) {
+            let lines: Vec<Line> = lengths
+                .iter()
+                .map(|&(length, arrivals, served, waits)| Line { length, arrivals, served, change: arrivals - served, waits })
+                .collect();
+            let team = |(threads, places, is_strict): &(f64, Vec<usize>, bool)| Team {
+                threads: *threads,
+                order: if *is_strict { Order::Strict } else { Order::Shared },
+                queues: places.iter().filter(|it| **it < lines.len()).map(|it| (*it, 1.0)).collect(),
+            };
+            let teams: Vec<Team> = teams.iter().map(team).collect();
+            for (end, line) in run(&lines, &teams).iter().zip(&lines) {
+                proptest::prop_assert!(end.is_none_or(|end| end >= 0.0 && (line.waits || line.arrivals > 0.0)));
+            }
+        }
+    }
+}

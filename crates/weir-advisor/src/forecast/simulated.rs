@@ -1,0 +1,256 @@
+//! Drains of different shapes, event by event, against what is said of them after ten seconds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use super::Forecast;
+use crate::flow::{Drain, Flow, variance};
+use crate::observation::{Capsule, Fact, JobProcess, Jobs, Ordering, Queue, WeightedQueue};
+
+/// A queue with what comes and how long its jobs take.
+#[derive(Clone, Copy)]
+struct Source {
+    name: &'static str,
+    waiting: u64,
+    arrivals_per_second: f64,
+    millis: u64,
+    /// One job in so many takes twenty times as long; 0: none.
+    long_in: u64,
+}
+
+/// Threads with their queues, in strict order.
+#[derive(Clone, Copy)]
+struct Process {
+    threads: u32,
+    queues: &'static [usize],
+}
+
+/// Microseconds since the beginning, and what happens then.
+type Event = Reverse<(u64, Happening)>;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Arrival(usize),
+    Done(usize),
+}
+
+struct Simulation {
+    sources: Vec<Source>,
+    processes: Vec<Process>,
+    lengths: Vec<u64>,
+    came: Vec<u64>,
+    idle: Vec<u32>,
+    events: BinaryHeap<Event>,
+    now: u64,
+    random: fastrand::Rng,
+}
+
+const SECOND: u64 = 1_000_000;
+const WINDOW_SECONDS: u64 = 10;
+
+impl Simulation {
+    fn new(sources: &[Source], processes: &[Process], seed: u64) -> Self {
+        let mut all = Self {
+            sources: sources.to_vec(),
+            processes: processes.to_vec(),
+            lengths: sources.iter().map(|source| source.waiting).collect(),
+            came: vec![0; sources.len()],
+            idle: processes.iter().map(|process| process.threads).collect(),
+            events: BinaryHeap::new(),
+            now: 0,
+            random: fastrand::Rng::with_seed(seed),
+        };
+        (0..sources.len()).for_each(|place| all.expect_arrival(place));
+        (0..processes.len()).for_each(|process| all.fetch(process));
+        all
+    }
+
+    /// Poisson arrivals.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds")]
+    fn expect_arrival(&mut self, place: usize) {
+        let rate = self.sources[place].arrivals_per_second;
+        if rate > 0.0 {
+            let wait = -(1.0 - self.random.f64()).ln() / rate;
+            let at = self.now + (wait * SECOND as f64) as u64;
+            self.events.push(Reverse((at, Happening::Arrival(place))));
+        }
+    }
+
+    fn fetch(&mut self, process: usize) {
+        while self.idle[process] > 0 {
+            let queues = self.processes[process].queues;
+            let Some(&place) = queues.iter().find(|place| self.lengths[**place] > 0) else {
+                return;
+            };
+            self.lengths[place] -= 1;
+            self.idle[process] -= 1;
+            let Source { millis, long_in, .. } = self.sources[place];
+            let is_long = long_in > 0 && self.random.u64(..long_in) == 0;
+            let takes = millis * 1_000 * if is_long { 20 } else { 1 };
+            self.events.push(Reverse((self.now + takes, Happening::Done(process))));
+        }
+    }
+
+    fn step(&mut self) {
+        let Reverse((at, happening)) = self.events.pop().expect("jobs are under way");
+        self.now = at;
+        match happening {
+            Happening::Done(process) => {
+                self.idle[process] += 1;
+                self.fetch(process);
+            }
+            Happening::Arrival(place) => {
+                self.lengths[place] += 1;
+                self.came[place] += 1;
+                self.expect_arrival(place);
+                (0..self.processes.len()).for_each(|process| self.fetch(process));
+            }
+        }
+    }
+
+    fn run_until(&mut self, second: u64) {
+        while self.events.peek().is_some_and(|Reverse((at, _))| *at <= second * SECOND) {
+            self.step();
+        }
+    }
+
+    /// What is said after a window that begins at `from`, with a count of each second.
+    fn look(&mut self, from: u64, ordering: Ordering) -> Forecast {
+        self.run_until(from);
+        let came = self.came.clone();
+        let mut counts = vec![self.lengths.clone()];
+        for second in 1..=WINDOW_SECONDS {
+            self.run_until(from + second);
+            counts.push(self.lengths.clone());
+        }
+        let queue = |place: usize| {
+            let lengths = counts.iter().map(|lengths| lengths[place]);
+            let lengths = lengths.enumerate().map(|(second, length)| (second as f64, length));
+            let lengths: Vec<_> = lengths.collect();
+            let came = (self.came[place] - came[place]) as f64;
+            let flow = Flow {
+                window: Duration::from_secs(WINDOW_SECONDS),
+                before: lengths[0].1,
+                after: self.lengths[place],
+                arrivals_per_second: came / WINDOW_SECONDS as f64,
+                deviation: variance(&lengths).map(f64::sqrt),
+            };
+            Queue {
+                name: self.sources[place].name.to_owned(),
+                length: flow.after,
+                flow: Fact::Known(flow),
+                ..Queue::default()
+            }
+        };
+        let queues = (0..self.sources.len()).map(queue).collect();
+        Forecast::of(&Jobs { queues, processes: self.heartbeats(ordering), ..Jobs::default() })
+    }
+
+    fn heartbeats(&self, ordering: Ordering) -> Vec<JobProcess> {
+        let served =
+            |place: &usize| WeightedQueue { name: self.sources[*place].name.to_owned(), weight: 0 };
+        let process = |process: &Process| {
+            let queues = process.queues.iter().map(served).collect();
+            let capsule =
+                Capsule { concurrency: process.threads, ordering, queues, ..Capsule::default() };
+            JobProcess { capsules: vec![capsule], ..JobProcess::default() }
+        };
+        self.processes.iter().map(process).collect()
+    }
+
+    /// Seconds until no queue has more than a thread each.
+    fn drain(&mut self) -> f64 {
+        let (from, threads) =
+            (self.now, self.processes.iter().map(|it| u64::from(it.threads)).sum());
+        while self.lengths.iter().any(|length| *length > threads) {
+            self.step();
+        }
+        (self.now - from) as f64 / SECOND as f64
+    }
+}
+
+const fn source(name: &'static str, waiting: u64, arrivals_per_second: f64, millis: u64) -> Source {
+    Source { name, waiting, arrivals_per_second, millis, long_in: 0 }
+}
+
+/// What is said and what comes true, in seconds, for each of `seeds`.
+fn said_and_true(
+    sources: &[Source],
+    processes: &[Process],
+    ordering: Ordering,
+) -> Vec<(Forecast, f64, f64)> {
+    let one = |seed| {
+        let mut simulation = Simulation::new(sources, processes, seed);
+        let forecast = simulation.look(2, ordering);
+        let Some(Drain::After(said)) = forecast.all else { panic!("{seed}: {forecast:?}") };
+        (forecast, said.as_secs_f64(), simulation.drain())
+    };
+    (0..20).map(one).collect()
+}
+
+/// Within a tenth, whatever chance does.
+fn assert_close(sources: &[Source], processes: &[Process], ordering: Ordering) {
+    for (forecast, said, truth) in said_and_true(sources, processes, ordering) {
+        assert!((said / truth - 1.0).abs() < 0.1, "{said} s said, {truth} s true: {forecast:?}");
+        assert_eq!(forecast.between, None, "it is sure enough");
+    }
+}
+
+#[test]
+fn one_queue_whose_jobs_take_equally_long() {
+    let sources = [source("pull", 20_000, 0.0, 20)];
+    assert_close(&sources, &[Process { threads: 10, queues: &[0] }], Ordering::Strict);
+}
+
+#[test]
+fn one_of_several_queues_waits_and_one_process_serves_only_others() {
+    let sources = [
+        source("default", 0, 100.0, 20),
+        source("push", 0, 150.0, 20),
+        source("pull", 20_000, 20.0, 20),
+    ];
+    let processes =
+        [Process { threads: 10, queues: &[0, 1, 2] }, Process { threads: 4, queues: &[1, 0] }];
+    assert_close(&sources, &processes, Ordering::Strict);
+    assert_close(&sources, &processes, Ordering::Unknown);
+}
+
+#[test]
+fn queues_of_processes_of_their_own_do_not_wait_for_each_other() {
+    let sources = [source("push", 40_000, 0.0, 20), source("pull", 8_000, 0.0, 20)];
+    let processes = [Process { threads: 10, queues: &[0] }, Process { threads: 10, queues: &[1] }];
+    assert_close(&sources, &processes, Ordering::Unknown);
+}
+
+#[test]
+fn a_queue_that_is_not_served_yet_gets_those_threads_only_that_serve_it() {
+    let sources = [source("push", 20_000, 0.0, 20), source("pull", 8_000, 0.0, 20)];
+    let processes = [Process { threads: 5, queues: &[0, 1] }, Process { threads: 5, queues: &[0] }];
+    assert_close(&sources, &processes, Ordering::Strict);
+    assert_close(&sources, &processes, Ordering::Unknown);
+    for (forecast, _, truth) in said_and_true(&sources, &processes, Ordering::Strict) {
+        let Some(Drain::After(pull)) = forecast.queue("pull") else { panic!("{forecast:?}") };
+        assert!((pull.as_secs_f64() / truth - 1.0).abs() < 0.1, "{pull:?} {truth}");
+    }
+}
+
+#[test]
+fn jobs_of_which_few_take_long_while_others_come_have_a_range() {
+    let heavy = Source { long_in: 20, ..source("push", 12_000, 300.0, 10) };
+    let drains =
+        said_and_true(&[heavy], &[Process { threads: 10, queues: &[0] }], Ordering::Strict);
+    let mut outside = 0;
+    for (forecast, said, truth) in &drains {
+        let Some(between) = forecast.between else {
+            assert!((said / truth - 1.0).abs() < 0.2, "sure of {said}, {truth} true");
+            continue;
+        };
+        let longest = between.longest.map_or(f64::INFINITY, |it| it.as_secs_f64());
+        let is_within = (between.shortest.as_secs_f64()..=longest).contains(truth);
+        outside += usize::from(!is_within);
+    }
+    let with_range = drains.iter().filter(|(forecast, ..)| forecast.between.is_some()).count();
+    assert!(with_range >= 15, "{with_range} of {} are not sure", drains.len());
+    assert!(outside <= 2, "{outside} of {} are outside what was said", drains.len());
+}

@@ -1,0 +1,123 @@
+//! Which threads serve which queues together.
+
+use std::collections::BTreeMap;
+
+use super::fluid::{self, Line, Order, Team};
+use crate::flow::{Drain, Flow};
+use crate::observation::{Capsule, Jobs, Ordering, Queue};
+
+/// What Sidekiq 6 does not tell of its order is taken to be strict if that explains what was worked off
+/// but for this share.
+const MISFIT_MAX: f64 = 0.2;
+
+/// Queues that processes link, by name, with who serves them.
+pub(super) struct Group<'a> {
+    queues: BTreeMap<&'a str, &'a Queue>,
+    capsules: Vec<&'a Capsule>,
+}
+
+/// All that is served and not paused.
+pub(super) fn groups(jobs: &Jobs) -> Vec<Group<'_>> {
+    let served: BTreeMap<&str, &Queue> = jobs
+        .queues
+        .iter()
+        .filter(|queue| !queue.paused)
+        .map(|queue| (queue.name.as_str(), queue))
+        .collect();
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for capsule in jobs.serving().flat_map(|process| &process.capsules) {
+        let own = capsule.queues.iter().filter_map(|it| served.get_key_value(it.name.as_str()));
+        let own = own.map(|(name, queue)| (*name, *queue));
+        let mut joined = Group { queues: own.collect(), capsules: vec![capsule] };
+        if joined.queues.is_empty() {
+            continue;
+        }
+        let is_linked = |group: &mut Group<'_>| {
+            group.queues.keys().any(|name| joined.queues.contains_key(name))
+        };
+        for linked in groups.extract_if(.., is_linked).collect::<Vec<_>>() {
+            joined.queues.extend(linked.queues);
+            joined.capsules.extend(linked.capsules);
+        }
+        groups.push(joined);
+    }
+    groups
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn queues(&self) -> impl Iterator<Item = &'a Queue> {
+        self.queues.values().copied()
+    }
+
+    /// All its queues as one; none: one of them was not looked at twice.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let flows: Option<Vec<&Flow>> = self.queues().map(|it| it.flow.known()).collect();
+        Flow::total(flows?)
+    }
+
+    fn threads(&self) -> u32 {
+        self.capsules.iter().map(|capsule| capsule.concurrency).sum()
+    }
+
+    /// One for each queue.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let threads = f64::from(self.threads());
+        self.queues().map(|queue| line(queue, threads)).collect()
+    }
+
+    /// Seconds until each queue is empty.
+    pub(super) fn run(&self, lines: &[Line]) -> Vec<Option<f64>> {
+        let strict = self.teams(lines, Order::Strict);
+        if !self.capsules.iter().any(|capsule| capsule.ordering == Ordering::Unknown) {
+            return fluid::run(lines, &strict);
+        }
+        let shared = self.teams(lines, Order::Shared);
+        let misfits = [&strict, &shared].map(|teams| fluid::misfit(lines, teams));
+        let is_strict = misfits[0] <= MISFIT_MAX || misfits[0] <= misfits[1];
+        fluid::run(lines, if is_strict { &strict } else { &shared })
+    }
+
+    /// Capsules that serve the same in the same order are one; where the order is not told it is `unknown`.
+    fn teams(&self, lines: &[Line], unknown: Order) -> Vec<Team> {
+        let mut teams: Vec<Team> = Vec::new();
+        for capsule in &self.capsules {
+            let team = self.team(capsule, lines, unknown);
+            let same = |it: &&mut Team| (it.order, &it.queues) == (team.order, &team.queues);
+            match teams.iter_mut().find(same) {
+                Some(known) => known.threads += team.threads,
+                None => teams.push(team),
+            }
+        }
+        teams
+    }
+
+    fn team(&self, capsule: &Capsule, lines: &[Line], unknown: Order) -> Team {
+        let order = match capsule.ordering {
+            Ordering::Strict => Order::Strict,
+            Ordering::Random | Ordering::Weighted => Order::Shared,
+            Ordering::Unknown => unknown,
+        };
+        let queues = capsule.queues.iter().filter_map(|served| {
+            let place = self.queues.keys().position(|name| *name == served.name)?;
+            let weight = match capsule.ordering {
+                // The only sign of it is what it did.
+                Ordering::Unknown => lines[place].served,
+                _ => f64::from(served.weight.max(1)),
+            };
+            Some((place, weight))
+        });
+        Team { threads: f64::from(capsule.concurrency), order, queues: queues.collect() }
+    }
+}
+
+/// What its threads have in hand within a second is no backlog: its jobs are worked off as they come.
+fn line(queue: &Queue, threads: f64) -> Line {
+    let flow = queue.flow.known().copied().unwrap_or_default();
+    let (length, served) = (queue.length as f64, flow.served_per_second());
+    let change = match flow.drain() {
+        Drain::After(_) | Drain::Grows => flow.net_per_second(),
+        Drain::Stands | Drain::Empty => 0.0,
+    };
+    let waits = length > threads.max(served);
+    Line { length, arrivals: flow.arrivals_per_second, served, change, waits }
+}

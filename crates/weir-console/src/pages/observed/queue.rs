@@ -1,0 +1,177 @@
+//! One queue of the Sidekiq that is observed: its figures, who serves it, what it is made of, its charts.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+use weir_advisor::observation::{Fact, JobProcess, Jobs, Queue, Share};
+use weir_advisor::{Drain, Forecast};
+
+use super::super::chart;
+use super::super::shell::Section;
+use super::super::{PageError, html};
+use super::doctor::empty_in;
+use super::frame::{Chart, Charts, Page};
+use super::postgres::Tile;
+use super::{Wanted, age, latest, of, shown};
+use crate::address::address;
+use crate::console::Console;
+use crate::figures;
+use crate::guard::visitor::Visitor;
+
+const CHARTS: [Chart; 4] = [
+    Chart {
+        series: "waiting:Waiting,in_hand:In hand",
+        unit: "count",
+        name: "Jobs of the queue",
+        caption: "Jobs waiting and in hand",
+    },
+    Chart {
+        series: "served_per_second:Worked off,arriving_per_second:Coming",
+        unit: "rate",
+        name: "Jobs of the queue per second",
+        caption: "Jobs per second",
+    },
+    Chart {
+        series: "latency_seconds:Oldest job",
+        unit: "duration",
+        name: "How long the oldest job of the queue has waited",
+        caption: "How long the oldest has waited",
+    },
+    Chart {
+        series: "drain_seconds:Until it is empty",
+        unit: "duration",
+        name: "How long until the queue is empty",
+        caption: "Time until it is empty; none while it grows or stands",
+    },
+];
+
+#[derive(Debug, Deserialize)]
+pub(in crate::pages) struct Named {
+    name: String,
+}
+
+#[derive(Template)]
+#[template(path = "observed_queue_live.html")]
+struct LivePart {
+    age: String,
+    tiles: Vec<Tile>,
+    is_paused: bool,
+    findings: Vec<String>,
+    servers: Vec<(String, u32, String)>,
+    /// Of how many jobs, and what of them: job classes, hosts, errors.
+    sample: Option<(u64, Vec<(&'static str, String)>)>,
+}
+
+/// `GET /observed/queue?name=..`
+pub(in crate::pages) async fn page(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    Query(Named { name }): Query<Named>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, PageError> {
+    let live = LivePart::read(&console, &name)?;
+    let fields = [("name", name.as_str())];
+    let has_history = of(&console)?.queue_histories.of(&name).is_some();
+    let page = Page {
+        section: Section::Doctor,
+        title: format!("Queue {}", shown(&name)),
+        path: "/observed/queue",
+        fields: &fields,
+        charts: Charts {
+            source: has_history.then(|| address("/observed/queue/chart", &fields)),
+            each: &CHARTS,
+            of_a_queue: true,
+        },
+    };
+    page.show(&console, &visitor, &wanted, &live)
+}
+
+/// `GET /live/observed/queue?name=..`
+pub(in crate::pages) async fn fragment(
+    State(console): State<Arc<Console>>,
+    Query(Named { name }): Query<Named>,
+) -> Result<Response, PageError> {
+    Ok(html(&LivePart::read(&console, &name)?))
+}
+
+/// `GET /observed/queue/chart?name=..&series=..&seconds=..`
+pub(in crate::pages) async fn points(
+    State(console): State<Arc<Console>>,
+    Query(Named { name }): Query<Named>,
+    wanted: Query<chart::Wanted>,
+) -> Result<Json<chart::Chart>, PageError> {
+    let history = of(&console)?.queue_histories.of(&name);
+    let name = figures::shortened(&name, 100);
+    let history =
+        history.ok_or_else(|| PageError::NotFound(format!("queue {name:?} has no charts")))?;
+    chart::read(&console, history, wanted.0).await.map(Json)
+}
+
+impl LivePart {
+    fn read(console: &Console, name: &str) -> Result<Self, PageError> {
+        let shortened = figures::shortened(name, 100);
+        let unknown = || PageError::NotFound(format!("Sidekiq has no queue {shortened:?}"));
+        let looked = latest(console)?.ok_or_else(|| {
+            PageError::NotFound("nothing was looked at yet: the first look is under way".to_owned())
+        })?;
+        let jobs = match &looked.observation.jobs {
+            Fact::Known(jobs) => jobs,
+            Fact::Unknown(missing) => return Err(PageError::NotFound(shown(&missing.reason))),
+            Fact::NotAsked => return Err(unknown()),
+        };
+        let queue = jobs.queue(name).ok_or_else(unknown)?;
+        let subject = format!("queue {name}");
+        let findings = looked.advice.findings.iter().filter(|it| it.subject == subject);
+        Ok(Self {
+            age: age(console, &looked),
+            tiles: tiles(jobs, queue),
+            is_paused: queue.paused,
+            findings: findings.map(|it| shown(&it.evidence)).collect(),
+            servers: jobs.serving_queue(name).map(|process| server(process, name)).collect(),
+            sample: queue.sample.known().map(|sample| {
+                let parts = [
+                    ("Job classes", &sample.classes),
+                    ("Remote hosts", &sample.hosts),
+                    ("Errors", &sample.errors),
+                ];
+                let parts = parts.into_iter().filter(|(_, shares)| !shares.is_empty());
+                (sample.size, parts.map(|(what, all)| (what, shares(all))).collect())
+            }),
+        })
+    }
+}
+
+fn tiles(jobs: &Jobs, queue: &Queue) -> Vec<Tile> {
+    let unknown = || "–".to_owned();
+    let (forecast, flow) = (Forecast::of(jobs), queue.flow.known());
+    let served_by = jobs.serving_queue(&queue.name).count();
+    let oldest = figures::duration(queue.latency.as_secs_f64());
+    let rate = |rate: Option<f64>| rate.map_or_else(unknown, figures::rate);
+    let grows = forecast.queue(&queue.name) == Some(Drain::Grows);
+    let tile = |name, value, is_bad| Tile { name, value, is_bad };
+    vec![
+        tile("Waiting", figures::count(queue.length), false),
+        tile("Oldest", if queue.length == 0 { unknown() } else { oldest }, false),
+        tile("Come", rate(flow.map(|it| it.arrivals_per_second)), false),
+        tile("Worked off", rate(flow.map(|it| it.served_per_second())), false),
+        tile("Empty in", empty_in(queue, &forecast).unwrap_or_else(unknown), grows),
+        tile("In hand", figures::count(queue.in_hand), false),
+        tile("Served by", figures::number(served_by), served_by == 0 && queue.length > 0),
+    ]
+}
+
+/// Its name, its threads, and the queues that it looks at before this one.
+fn server(process: &JobProcess, name: &str) -> (String, u32, String) {
+    let before: Vec<&str> = process.served().take_while(|served| *served != name).collect();
+    let before = if before.is_empty() { "–".to_owned() } else { before.join(", ") };
+    (shown(&process.identity), process.concurrency(), shown(&before))
+}
+
+fn shares(shares: &[Share]) -> String {
+    let share = |share: &Share| format!("{} ({})", shown(&share.name), figures::count(share.count));
+    shares.iter().map(share).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,96 @@
+//! Counts of what waits between the two looks: they tell what of a change may be chance.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_advisor::flow;
+use weir_sidekiq::{Connection, Lengths, Snapshot};
+
+/// Counts between the looks: nine stretches of ten tell a deviation to within a quarter.
+const COUNTS: u32 = 9;
+/// A stretch that is shorter than a round trip and some jobs tells nothing.
+const STRETCH_MIN: Duration = Duration::from_millis(100);
+/// The longest queues of a Redis that are counted: one round trip.
+const QUEUES_MAX: usize = 49;
+
+/// When to count, from the first look on. None: the window is too short.
+pub(crate) fn moments(window: Duration) -> impl Iterator<Item = Duration> {
+    let stretch = window / (COUNTS + 1);
+    (1..=COUNTS).map(move |count| stretch * count).filter(move |_| stretch >= STRETCH_MIN)
+}
+
+/// The counts of one Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    queues: Vec<String>,
+    counted: Vec<Lengths>,
+}
+
+/// By how many jobs the change of each queue may differ by chance, squared.
+pub(crate) type Variances = BTreeMap<String, f64>;
+
+impl Counts {
+    /// Of what waits.
+    pub(crate) fn of(first: &Snapshot) -> Self {
+        let mut waiting: Vec<_> =
+            first.queues.iter().flatten().filter(|it| it.length > 0).collect();
+        waiting.sort_by_key(|queue| std::cmp::Reverse(queue.length));
+        waiting.truncate(QUEUES_MAX);
+        let (queues, lengths) = waiting.iter().map(|it| (it.name.clone(), it.length)).unzip();
+        Self { queues, counted: vec![Lengths { at: first.at, lengths }] }
+    }
+
+    /// Once more. Who can't be asked is not counted; the second look says why.
+    pub(crate) async fn count(&mut self, connection: &mut Connection) {
+        if self.queues.is_empty() {
+            return;
+        }
+        if let Ok(Ok(lengths)) = connection.lengths(&self.queues).await {
+            self.counted.push(lengths);
+        }
+    }
+
+    /// With the second look as the last count.
+    pub(crate) fn variances(&self, second: &Snapshot) -> Variances {
+        let ends = second.queues.iter().flatten().map(|it| (it.name.as_str(), it.length));
+        let ends: BTreeMap<&str, u64> = ends.collect();
+        let queues = self.queues.iter().enumerate();
+        let variances = queues.filter_map(|(place, name)| {
+            let seconds =
+                |at: weir_base::clock::Timestamp| at.since(self.counted[0].at).as_secs_f64();
+            let counted = self.counted.iter().map(|it| (seconds(it.at), it.lengths[place]));
+            let end = (seconds(second.at), ends.get(name.as_str()).copied().unwrap_or_default());
+            let counts: Vec<_> = counted.chain([end]).collect();
+            Some((name.clone(), flow::variance(&counts)?))
+        });
+        variances.collect()
+    }
+}
+
+/// Of all shards: a queue's jobs in one of them are independent of those in another.
+pub(crate) fn joined(shards: impl IntoIterator<Item = Variances>) -> Variances {
+    let mut joined = Variances::new();
+    for (name, variance) in shards.into_iter().flatten() {
+        *joined.entry(name).or_default() += variance;
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_parted_unless_it_is_short() {
+        let seconds = |window| moments(Duration::from_secs(window)).collect::<Vec<_>>();
+        assert_eq!(seconds(10), (1..=9).map(Duration::from_secs).collect::<Vec<_>>());
+        assert_eq!(moments(Duration::from_millis(900)).count(), 0);
+    }
+
+    #[test]
+    fn shards_add_up() {
+        let one = |name: &str, variance| Variances::from([(name.to_owned(), variance)]);
+        let all = joined([one("a", 4.0), one("a", 5.0), one("b", 1.0)]);
+        assert_eq!(all, Variances::from([("a".to_owned(), 9.0), ("b".to_owned(), 1.0)]));
+    }
+}
