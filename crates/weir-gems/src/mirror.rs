@@ -100,8 +100,8 @@ pub struct Mirror<S> {
     metrics: MirrorMetrics,
     /// In their order.
     upstreams: Vec<Upstream>,
-    /// tokio: read while an upstream is looked at, written while what an earlier policy let in is
-    /// taken away.
+    /// tokio: read while something is decided or applied, written while what an earlier policy let
+    /// in is taken away.
     enforced: tokio::sync::RwLock<Enforced>,
     inbox: Inbox,
     flights: Flights,

@@ -1,4 +1,8 @@
 //! Whether a name is taken from an upstream. Pure, and the only place that says yes.
+//!
+//! A name has one source at a time: what was pushed or imported here; else the upstream that the
+//! policy names for it, if there is a line; else the first upstream that has it. What has come from
+//! elsewhere meanwhile is replaced whole, or, where the policy forbids it, taken away at once.
 
 use super::policy::{Policy, Rule};
 use super::settings::UpstreamName;
@@ -23,19 +27,25 @@ pub(super) struct Rank<'a> {
     pub(super) is_earlier_known: bool,
 }
 
+/// Why a name never comes from an upstream while this policy holds: what came from there earlier is
+/// taken away. None: it may.
+pub(super) fn forbidden(policy: &Policy, name: &str, upstream: &str) -> Option<Refusal> {
+    match policy.rule(name)? {
+        Rule::Private => Some(Refusal::Policy),
+        Rule::From(only) => (only.as_str() != upstream).then_some(Refusal::Bound),
+    }
+}
+
 pub(super) fn decide(policy: &Policy, rank: Rank<'_>, pending: &Pending) -> Decision {
-    let is_bound = match policy.rule(pending.noted.name.as_str()) {
-        Some(Rule::Private) => return Decision::Refuse(Refusal::Policy),
-        Some(Rule::From(only)) if only != rank.upstream => {
-            return Decision::Refuse(Refusal::Bound);
-        }
-        Some(Rule::From(_)) => true,
-        None => false,
-    };
+    let name = pending.noted.name.as_str();
+    if let Some(refusal) = forbidden(policy, name, rank.upstream.as_str()) {
+        return Decision::Refuse(refusal);
+    }
     if pending.owner == Owner::Local {
         return Decision::Refuse(Refusal::Local);
     }
-    if is_bound {
+    // A line for this upstream counts more than the order.
+    if policy.rule(name).is_some() {
         return Decision::Take;
     }
     let is_earlier = |name: &String| rank.earlier.iter().any(|it| it.as_str() == name);

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 pub use self::eager::EagerFiles;
 pub(super) use self::flights::Flights;
 use super::client::{Answer, Ask, FetchError};
+use super::decide::forbidden;
 use super::infos::PATH;
 use super::{Mirror, Upstream};
 use crate::files::Arriving;
@@ -55,14 +56,14 @@ impl From<StoreError> for FileError {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// None: there is no such release, or it is private.
+    /// None: there is no such release, or it may not come from there.
     pub(super) async fn fetch_file(
         &self,
         full_name: &str,
     ) -> Result<Option<StoredFile>, FileError> {
         let Some(release) = self.store.mirrored(full_name).await? else { return Ok(None) };
         // The index was taken under a policy that may have changed a moment ago.
-        if self.policy.load().is_private(release.name.as_str()) {
+        if forbidden(&self.policy.load(), release.name.as_str(), &release.upstream).is_some() {
             return Ok(None);
         }
         if let Some(bytes) = release.bytes {

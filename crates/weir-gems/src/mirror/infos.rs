@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::task::JoinSet;
 
 use super::client::{Ask, Client, FetchError};
-use super::decide::{Decision, Rank, decide};
+use super::decide::{Decision, Rank, decide, forbidden};
 use super::error::Problem;
 use super::progress::{Phase, Progress};
 use super::read::read_info;
@@ -71,6 +71,7 @@ impl<S: MirrorStore> Mirror<S> {
         page: Vec<Pending>,
         work: &mut Work,
     ) -> Result<Vec<Noted>, Problem> {
+        let in_force = self.in_force().await?;
         let policy = self.policy.load_full();
         let rank = Rank {
             upstream: &upstream.name,
@@ -89,6 +90,7 @@ impl<S: MirrorStore> Mirror<S> {
         if !refused.is_empty() {
             self.store.refuse(upstream.name.as_str(), refused).await?;
         }
+        drop(in_force);
         Ok(taken)
     }
 
@@ -173,11 +175,20 @@ impl<S: MirrorStore> Mirror<S> {
         work: &mut Work,
     ) -> Result<(), Problem> {
         gathered.bytes = 0;
-        let gems: Vec<_> = std::mem::take(&mut gathered.gems).into_values().collect();
+        let gems = std::mem::take(&mut gathered.gems).into_values();
+        let in_force = self.in_force().await?;
+        let policy = self.policy.load_full();
+        // The policy may have changed since they were decided. What it forbids is decided anew.
+        let is_allowed = |gem: &MirroredGem| {
+            forbidden(&policy, gem.noted.name.as_str(), upstream.name.as_str()).is_none()
+        };
+        let (gems, late): (Vec<_>, Vec<_>) = gems.partition(is_allowed);
+        work.waiting += late.len() as u64;
         if gems.is_empty() {
             return Ok(());
         }
         let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
+        drop(in_force);
         upstream.metrics.applied(&applied);
         work.refused += applied.refused;
         work.applied.add(&applied);

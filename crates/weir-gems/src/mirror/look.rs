@@ -108,7 +108,10 @@ impl<S: MirrorStore> Mirror<S> {
             (progress.0)(at);
         };
         let looked = match self.in_force().await {
-            Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
+            Ok(in_force) => {
+                drop(in_force);
+                self.rounds(upstream, look, Progress(&watching)).await
+            }
             Err(error) => Err(error.into()),
         };
         let took = self.clock.now().since(start);

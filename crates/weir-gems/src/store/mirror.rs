@@ -6,6 +6,7 @@
 //!   a crash at any point leaves the work, never half of its result;
 //! - [`MirrorStore::apply`] changes a gem's releases, what follows from them, where it comes from and
 //!   that it is applied in one transaction, and never touches a gem that was pushed or imported here;
+//! - that something is applied says that the gem comes from this upstream and is what it says;
 //! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
 //!   name never has releases of two sources;
 //! - a hook that was taken is in the inbox until it is done.
@@ -18,6 +19,7 @@ use std::future::Future;
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::changes::{Changes, StoredRelease};
+pub(crate) use self::model::NOBODY;
 pub use self::model::{
     Applied, Hook, HookKind, Inbox, MirrorCounts, MirroredFile, MirroredGem, MirroredRelease,
     MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
@@ -104,7 +106,9 @@ pub trait MirrorStore: Store {
         names_max: usize,
     ) -> impl Future<Output = Result<Origins, StoreError>> + Send;
 
-    /// Takes away what came from upstreams under these names. They are local from then on.
+    /// Takes away what came from upstreams under these names. They are nobody's from then on: they
+    /// can be pushed, and are work again for each upstream that lists them. What was yanked here
+    /// stays so.
     fn disown(
         &self,
         names: Vec<GemName>,

@@ -28,13 +28,17 @@ pub struct Noted {
 /// Whose a name is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// There is no such gem here.
+    /// There is no such gem here, or what came of it was taken away ([`super::MirrorStore::disown`]).
     Nobody,
     /// It was pushed or imported here.
     Local,
     /// It came from the upstream of this name.
     Upstream(String),
 }
+
+/// As stores keep it in the place of an upstream's number, which are counted from 1: the gem came
+/// from one and was taken away.
+pub(crate) const NOBODY: i64 = 0;
 
 /// A name that is to be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]

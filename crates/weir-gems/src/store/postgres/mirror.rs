@@ -17,7 +17,7 @@ mod upstreams;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
-pub(super) use self::upstreams::origin_of;
+pub(super) use self::upstreams::{make_local, origin_of};
 use super::metrics::Limit;
 use super::{PostgresStore, ask};
 use crate::mirror::prefix::{Prefix, PrefixDigest};

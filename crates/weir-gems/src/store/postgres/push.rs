@@ -52,7 +52,10 @@ async fn add(
         return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
     }
     let (gem, lookalikes) = match rows::gem(transaction, name.as_str()).await? {
-        Some(gem) => (gem, Vec::new()),
+        Some(gem) => {
+            mirror::make_local(transaction, &[gem.id]).await?;
+            (gem, Vec::new())
+        }
         None => {
             let lookalikes = lookalikes(transaction, name).await?;
             (rows::add_gem(transaction, name, now).await?, lookalikes)

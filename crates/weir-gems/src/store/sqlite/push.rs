@@ -23,7 +23,10 @@ pub(super) fn push(
         return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
     }
     let (gem, lookalikes) = match rows::gem(connection, name.as_str())? {
-        Some(gem) => (gem, Vec::new()),
+        Some(gem) => {
+            mirror::make_local(connection, gem.id)?;
+            (gem, Vec::new())
+        }
         None => {
             let lookalikes = lookalikes(connection, name)?;
             (rows::add_gem(connection, name, now)?, lookalikes)

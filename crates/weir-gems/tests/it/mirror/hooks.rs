@@ -159,7 +159,7 @@ async fn a_hook_is_tried_again_until_it_is_given_up() {
 }
 
 /// Until something is so.
-async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+pub(super) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     let waiting = async {
         while !is_so().await {
             tokio::task::yield_now().await;

@@ -15,9 +15,9 @@ const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
      WHERE upstream = $1 AND sequence > $2 AND md5 IS DISTINCT FROM applied AND refusal IS NULL
      ORDER BY sequence LIMIT $3";
 
-const OWNERS: &str = "SELECT gems.name, owners.name FROM gems
+const OWNERS: &str = "SELECT gems.name, owners.name, origins.upstream FROM gems
      LEFT JOIN origins ON origins.gem = gems.id
-     LEFT JOIN upstreams AS owners ON owners.id = upstream
+     LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
      WHERE gems.name = ANY($1)";
 
 /// By their numbers, and not by a join: each name is one look into an index whatever the plan is.
@@ -71,7 +71,11 @@ async fn owners(lease: &Lease, names: &[&str]) -> Result<HashMap<String, Owner>,
     let statement = lease.prepare_cached(OWNERS).await?;
     let mut owners = HashMap::new();
     for row in lease.query(&statement, &[&names]).await? {
-        let owner = row.try_get::<_, Option<String>>(1)?.map_or(Owner::Local, Owner::Upstream);
+        let owner = match (row.try_get(1)?, row.try_get::<_, Option<i64>>(2)?) {
+            (Some(owner), _) => Owner::Upstream(owner),
+            (None, Some(_)) => Owner::Nobody,
+            (None, None) => Owner::Local,
+        };
         owners.insert(row.try_get(0)?, owner);
     }
     Ok(owners)

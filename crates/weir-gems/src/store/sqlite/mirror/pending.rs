@@ -8,7 +8,7 @@ use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::{Noted, Owner, Pending, Refusal};
 
-const PAGE: &str = "SELECT noted.sequence, noted.name, md5, gems.id, owners.name
+const PAGE: &str = "SELECT noted.sequence, noted.name, md5, gems.id, origins.upstream, owners.name
      FROM upstream_gems AS noted
      LEFT JOIN gems ON gems.name = noted.name
      LEFT JOIN origins ON origins.gem = gems.id
@@ -51,10 +51,11 @@ pub(super) fn page(
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let name = name(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
-        let owner = match (row.get::<_, Option<i64>>(3)?, row.get::<_, Option<String>>(4)?) {
-            (None, _) => Owner::Nobody,
-            (Some(_), None) => Owner::Local,
-            (Some(_), Some(owner)) => Owner::Upstream(owner),
+        let (gem, origin): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+        let owner = match (gem, origin, row.get::<_, Option<String>>(5)?) {
+            (None, ..) | (Some(_), Some(_), None) => Owner::Nobody,
+            (Some(_), None, _) => Owner::Local,
+            (Some(_), Some(_), Some(owner)) => Owner::Upstream(owner),
         };
         let listed_by = listed_by(connection, upstream, &name)?;
         let sequence = unsigned(row.get(0)?);

@@ -183,6 +183,37 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     assert_consistent(&store).await;
 }
 
+pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: impl MirrorStore) {
+    for text in ["pushed", "imported", "again"] {
+        mirror(&store, "one", gem(text, 1, &["1.0", "2.0"])).await;
+        store.note("two", vec![noted(text, 2)], None).await.unwrap();
+    }
+    let names = ["pushed", "imported", "again"].map(name);
+    store.disown(names.to_vec(), NOW).await.unwrap();
+    assert_eq!(store.origins(0, 9).await.unwrap().names, []);
+    assert_consistent(&store).await;
+    // For all upstreams that list them, also after it was done once more.
+    store.disown(names.to_vec(), NOW).await.unwrap();
+    for upstream in ["one", "two"] {
+        let all = store.pending(upstream, 0, 9).await.unwrap();
+        assert_eq!(all.len(), 3, "{upstream}");
+        assert!(all.iter().all(|it| it.owner == Owner::Nobody), "{all:?}");
+    }
+    store.push(new("pushed", "1.0"), NOW).await.unwrap();
+    // Even of an import without releases.
+    let imported = ImportedGem { name: name("imported"), releases: Vec::new() };
+    store.import([imported].into_iter(), NOW).await.unwrap();
+    let gems = ["pushed", "imported", "again"].map(|text| gem(text, 2, &["3.0"]));
+    let applied = store.apply("two", gems.to_vec(), NOW).await.unwrap();
+    assert_eq!((applied.refused, applied.gems, applied.added), (2, 1, 1));
+    assert_eq!(versions(&store, "pushed").await, ["1.0"]);
+    assert_eq!(versions(&store, "again").await, ["3.0"]);
+    assert_eq!(pending(&store, "two").await, [""; 0]);
+    let origins = store.origins(0, 9).await.unwrap();
+    assert_eq!(origins.names, [(name("again"), "two".to_owned())]);
+    assert_consistent(&store).await;
+}
+
 pub(crate) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorStore) {
     store.push(new("a-1.0", "1.0"), NOW).await.unwrap();
     store.note("one", vec![noted("a", 1)], None).await.unwrap();
@@ -234,7 +265,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     let applied = store.apply("one", all.clone(), NOW).await.unwrap();
     assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
     assert_consistent(&store).await;
-    // Some stay, some say something else, some go, and one is not the upstream's any more.
+    // Some stay, some say something else, some go, and one is taken away and comes again.
     store.disown(vec![name("gem-0")], NOW).await.unwrap();
     let mut next = all;
     for (number, gem) in next.iter_mut().enumerate() {
@@ -246,8 +277,8 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     }
     let third = MANY as u64 / 3;
     let applied = store.apply("one", next, NOW).await.unwrap();
-    assert_eq!((applied.refused, applied.changed, applied.yanked), (1, third, third));
-    assert_eq!(versions(&store, "gem-0").await, [""; 0]);
+    assert_eq!((applied.added, applied.changed, applied.yanked), (2, third, third));
+    assert_eq!(versions(&store, "gem-0").await, ["1.0", "2.0"]);
     assert_eq!(versions(&store, "gem-5").await, ["1.0"]);
     assert_consistent(&store).await;
     // All of them at once, too.
@@ -285,8 +316,9 @@ pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     assert_eq!(release.upstream, "one");
     let origins = store.origins(0, 9).await.unwrap();
     assert_eq!(origins.names, [(name("shop"), "one".to_owned())]);
-    let owner = store.pending("two", 0, 9).await.unwrap();
-    assert_eq!(owner, []);
+    // So that it is told there.
+    let left = store.pending("two", 0, 9).await.unwrap().remove(0);
+    assert_eq!((left.noted, left.owner), (noted("shop", 1), Owner::Upstream("one".to_owned())));
     assert_consistent(&store).await;
 }
 
