@@ -9,6 +9,7 @@
 //! - that something is applied says that the gem comes from this upstream and is what it says;
 //! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
 //!   name never has releases of two sources;
+//! - what was yanked here ([`Store::yank`]) of a mirrored gem never comes again from an upstream;
 //! - a hook that was taken is in the inbox until it is done.
 
 mod changes;

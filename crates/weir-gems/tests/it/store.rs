@@ -28,6 +28,7 @@ macro_rules! suite {
             mirror::what_is_local_is_never_touched
             mirror::a_mirrored_name_is_not_pushed_to
             mirror::what_was_taken_away_is_nobodys_and_may_come_again
+            mirror::what_was_yanked_here_is_gone_for_good
             mirror::no_mirrored_release_takes_anothers_file
             mirror::of_new_releases_the_first_has_the_file
             mirror::what_is_refused_is_no_work_until_it_is_reconsidered

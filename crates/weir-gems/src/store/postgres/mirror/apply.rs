@@ -59,7 +59,7 @@ pub(super) async fn apply(
             changing.push(Changing { gem, name, changes });
         }
     }
-    changed::write(transaction, &changing, now).await?;
+    changed::write(transaction, &changing).await?;
     let mut indexing = Indexing::begin(transaction).await?;
     for Changing { gem, name, changes } in &changing {
         indexing.gem(*gem, name.as_str(), &changes.line, &changes.live).await?;

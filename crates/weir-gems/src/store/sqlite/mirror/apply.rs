@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
-use super::changed::{clashes, replace, stored, yank};
+use super::changed::{clashes, remove, replace, stored};
 use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
@@ -147,8 +147,8 @@ impl<'a> Work<'a> {
         for release in changes.replaced() {
             replace(self.connection, gem.id, release)?;
         }
-        for identity in &changes.yank {
-            yank(self.connection, gem.id, identity, self.now)?;
+        for identity in &changes.remove {
+            remove(self.connection, gem.id, identity)?;
         }
         self.index(gem, name.as_str(), &changes.line, &changes.live)
     }

@@ -214,6 +214,38 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
     assert_consistent(&store).await;
 }
 
+pub(crate) async fn what_was_yanked_here_is_gone_for_good(store: impl MirrorStore) {
+    mirror(&store, "one", gem("shop", 1, &["1.0", "2.0"])).await;
+    store.yank(&name("shop"), &identity("2.0"), NOW).await.unwrap();
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    assert_consistent(&store).await;
+    // Whatever the upstream does with it, and whichever it is.
+    let mut other = gem("shop", 3, &["2.0", "1.0"]);
+    other.releases[0].checksum = Checksum([9; 32]);
+    for (upstream, gem, expected) in [
+        ("one", gem("shop", 2, &["1.0", "1.1", "2.0"]), &["1.0", "1.1"][..]),
+        ("one", other, &["1.0"]),
+        ("one", gem("shop", 4, &["1.0"]), &["1.0"]),
+        ("one", gem("shop", 5, &[]), &[]),
+        ("one", gem("shop", 6, &["1.0", "2.0"]), &["1.0"]),
+        ("two", gem("shop", 7, &["2.0", "3.0"]), &["3.0"]),
+    ] {
+        mirror(&store, upstream, gem).await;
+        assert_eq!(versions(&store, "shop").await, expected);
+        assert_eq!(store.mirrored("shop-2.0").await.unwrap(), None);
+        assert_consistent(&store).await;
+    }
+    // Also when the name was taken away meanwhile, or is ours.
+    store.disown(vec![name("shop")], NOW).await.unwrap();
+    mirror(&store, "one", gem("shop", 8, &["1.0", "2.0"])).await;
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    store.disown(vec![name("shop")], NOW).await.unwrap();
+    let refused = store.push(new("shop", "2.0"), NOW).await;
+    assert!(matches!(refused, Err(PushError::Conflict(Conflict::Yanked { .. }))), "{refused:?}");
+    store.push(new("shop", "1.0"), NOW).await.unwrap();
+    assert_consistent(&store).await;
+}
+
 pub(crate) async fn no_mirrored_release_takes_anothers_file(store: impl MirrorStore) {
     store.push(new("a-1.0", "1.0"), NOW).await.unwrap();
     store.note("one", vec![noted("a", 1)], None).await.unwrap();
