@@ -9,6 +9,7 @@ macro_rules! suite {
             a_push_is_everywhere_at_once
             a_release_is_pushed_once
             two_releases_never_share_a_file
+            a_name_of_many_dashes_has_its_file
             names_that_look_alike_are_told
             a_yank_takes_a_release_out
             an_import_adds_what_is_not_there
