@@ -45,7 +45,7 @@ pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor, Viewed};
 pub use self::enforce::PolicyChangeError;
 pub use self::error::{MirrorError, Problem};
 use self::files::Flights;
-pub use self::files::{EagerFiles, FileError};
+pub use self::files::{EagerFiles, FileError, forget_file};
 pub use self::hooks::HooksDone;
 use self::hooks::Inbox;
 pub use self::infos::Work;

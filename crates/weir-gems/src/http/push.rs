@@ -80,9 +80,9 @@ impl<S: Store> Gems<S> {
         Ok(pushed?)
     }
 
-    /// Removes a file that no release names. With the same contents there is one that does.
+    /// Removes a file that no release names, and that nobody takes for one's at this moment.
     async fn forget(&self, kept: Kept, conflict: &Conflict, checksum: Checksum) {
-        if kept == Kept::Known || matches!(conflict, Conflict::SameContents { .. }) {
+        if kept == Kept::Known || conflict.is_about_the_same_file() {
             return;
         }
         let files = self.files.clone();

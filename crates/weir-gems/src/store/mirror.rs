@@ -142,6 +142,12 @@ pub trait MirrorStore: Store {
         file: MirroredFile,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Notes that the file of a release is not in its place any more.
+    fn forget_file(
+        &self,
+        release: &MirroredRelease,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Releases of an upstream whose files are not here, page by page; begins with `from` 0. A page
     /// holds whole gems.
     fn missing_files(

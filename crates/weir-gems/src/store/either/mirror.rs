@@ -107,6 +107,10 @@ impl MirrorStore for EitherStore {
         ask!(self, keep_file, release, file)
     }
 
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        ask!(self, forget_file, release)
+    }
+
     async fn missing_files(
         &self,
         upstream: &str,

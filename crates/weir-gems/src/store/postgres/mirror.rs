@@ -139,6 +139,11 @@ impl MirrorStore for PostgresStore {
         self.0.write(Limit::Write, move |it| Box::pin(files::keep(it, release, file))).await
     }
 
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.0.write(Limit::Write, move |it| Box::pin(files::forget(it, release))).await
+    }
+
     async fn missing_files(
         &self,
         upstream: &str,

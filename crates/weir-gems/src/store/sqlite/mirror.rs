@@ -179,6 +179,11 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| files::keep(it, &release, &file))).await
     }
 
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.blocking(move |inner| inner.write(|it| files::forget(it, &release))).await
+    }
+
     async fn missing_files(
         &self,
         upstream: &str,

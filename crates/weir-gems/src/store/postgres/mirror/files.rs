@@ -99,6 +99,26 @@ pub(super) async fn keep(
     Ok(())
 }
 
+/// Of a release that has another file by now nothing is forgotten.
+pub(super) async fn forget(
+    transaction: &Transaction<'_>,
+    release: MirroredRelease,
+) -> Result<(), StoreError> {
+    let MirroredRelease { name, identity, checksum, .. } = release;
+    let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
+    let statement = transaction
+        .prepare_cached(
+            "UPDATE releases SET bytes = NULL
+             WHERE gem = (SELECT gem FROM origins JOIN gems ON gems.id = gem WHERE name = $1)
+               AND number = $2 AND platform = $3 AND sha256 = $4",
+        )
+        .await?;
+    transaction
+        .execute(&statement, &[&name.as_str(), &number, &platform, &&checksum.0[..]])
+        .await?;
+    Ok(())
+}
+
 /// What an upstream's releases without files are, whose gems' numbers are $2 and more.
 const MISSING: &str = "FROM origins JOIN releases ON releases.gem = origins.gem
      WHERE origins.upstream = (SELECT id FROM upstreams WHERE name = $1) AND origins.gem >= $2

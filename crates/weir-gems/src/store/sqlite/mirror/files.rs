@@ -84,6 +84,20 @@ pub(super) fn keep(
     Ok(())
 }
 
+/// Of a release that has another file by now nothing is forgotten.
+pub(super) fn forget(connection: &Connection, release: &MirroredRelease) -> Result<(), StoreError> {
+    let MirroredRelease { name, identity, checksum, .. } = release;
+    let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
+    connection
+        .prepare_cached(
+            "UPDATE releases SET bytes = NULL
+             WHERE gem = (SELECT gem FROM origins JOIN gems ON gems.id = gem WHERE name = ?1)
+               AND number = ?2 AND platform = ?3 AND sha256 = ?4",
+        )?
+        .execute(params![name.as_str(), number, platform, checksum.0])?;
+    Ok(())
+}
+
 pub(super) fn missing(
     connection: &Connection,
     upstream: &str,

@@ -163,7 +163,8 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
 pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     let refused = store.push(new("shop", "99.0"), NOW).await;
-    let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream })) = refused else {
+    let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream, .. })) = refused
+    else {
         panic!("one name has two sources: {refused:?}");
     };
     assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
@@ -396,8 +397,17 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     store.keep_file(&release, file(7)).await.unwrap();
     assert_eq!(store.file("shop-1.0-java").await.unwrap().unwrap().bytes, 7);
     assert_eq!(store.gemspec("shop-1.0-java").await.unwrap().as_deref(), Some(&b"rz"[..]));
-    assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
+    let kept = store.mirrored("shop-1.0-java").await.unwrap().unwrap();
+    assert_eq!(kept.bytes, Some(7));
     assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases, []);
+    // One that is lost is to be fetched again.
+    store.forget_file(&other).await.unwrap();
+    assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
+    store.forget_file(&kept).await.unwrap();
+    assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
+    let missing = store.missing_files("one", 0, 9).await.unwrap().releases;
+    assert_eq!(missing.first(), Some(&release));
+    store.keep_file(&release, file(7)).await.unwrap();
     // Something else under the same number has no file yet.
     let mut changed = gem("shop", 2, &["1.0-java"]);
     changed.releases[0].checksum = Checksum([2; 32]);
