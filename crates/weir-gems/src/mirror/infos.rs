@@ -64,6 +64,15 @@ impl<S: MirrorStore> Mirror<S> {
         }
     }
 
+    pub(super) fn rank<'a>(&self, upstream: &'a Upstream) -> Rank<'a> {
+        Rank {
+            upstream: &upstream.name,
+            earlier: &upstream.earlier,
+            later: &upstream.later,
+            is_earlier_known: self.is_known(&upstream.earlier),
+        }
+    }
+
     /// Those that are taken. Nothing is asked about the others.
     async fn decided(
         &self,
@@ -73,14 +82,10 @@ impl<S: MirrorStore> Mirror<S> {
     ) -> Result<Vec<Noted>, Problem> {
         let in_force = self.in_force().await?;
         let policy = self.policy.load_full();
-        let rank = Rank {
-            upstream: &upstream.name,
-            earlier: &upstream.earlier,
-            is_earlier_known: self.is_known(&upstream.earlier),
-        };
+        let rank = self.rank(upstream);
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
         for pending in page {
-            match decide(&policy, rank, &pending) {
+            match decide(&policy, rank, &pending.noted.name, &pending.standing) {
                 Decision::Take => taken.push(pending.noted),
                 Decision::Refuse(refusal) => refused.push((pending.noted.name, refusal)),
                 Decision::Wait => work.waiting += 1,

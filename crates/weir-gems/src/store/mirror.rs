@@ -23,7 +23,7 @@ pub(crate) use self::changes::{Changes, StoredRelease};
 pub(crate) use self::model::NOBODY;
 pub use self::model::{
     Applied, Hook, HookKind, Inbox, MirrorCounts, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
+    MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Presence, Refusal, Standing,
 };
 use super::{Store, StoreError};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -74,12 +74,12 @@ pub trait MirrorStore: Store {
         names: Vec<(GemName, Refusal)>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Why a name is not taken; None: it is, or nothing was decided yet.
-    fn refusal(
+    /// What is known of a name, noted or not.
+    fn standing(
         &self,
         upstream: &str,
         name: &GemName,
-    ) -> impl Future<Output = Result<Option<Refusal>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Standing, StoreError>> + Send;
 
     /// Makes work of all that was refused, of all upstreams: what decides may have changed.
     fn reconsider(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -128,12 +128,12 @@ pub trait MirrorStore: Store {
         full_name: &str,
     ) -> impl Future<Output = Result<Option<MirroredRelease>, StoreError>> + Send;
 
-    /// Whether the release is here and not yanked.
-    fn has_release(
+    /// What there is of a release.
+    fn presence(
         &self,
         name: &GemName,
         identity: &Identity,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Presence, StoreError>> + Send;
 
     /// Notes that the file of a release is in its place.
     fn keep_file(

@@ -33,6 +33,7 @@ macro_rules! suite {
             mirror::no_mirrored_release_takes_anothers_file
             mirror::of_new_releases_the_first_has_the_file
             mirror::what_is_refused_is_no_work_until_it_is_reconsidered
+            mirror::what_is_known_of_a_name_is_told_whether_it_was_noted_or_not
             mirror::a_name_changes_hands_whole
             mirror::origins_and_missing_files_come_in_pages
             mirror::a_kept_file_belongs_to_its_checksum

@@ -46,9 +46,27 @@ pub struct Pending {
     /// Its place in the order of what was noted.
     pub sequence: u64,
     pub noted: Noted,
+    pub standing: Standing,
+}
+
+/// What is known of a name beside what the upstream in question says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
     pub owner: Owner,
+    /// Whether there are releases of it that are not yanked.
+    pub has_versions: bool,
     /// Other upstreams whose `/versions` has it.
     pub listed_by: Vec<String>,
+}
+
+/// What there is of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Presence {
+    Absent,
+    Served,
+    /// If it came from an upstream, it was yanked here: for good.
+    Yanked,
 }
 
 /// Why a name is not taken from an upstream.
@@ -62,6 +80,8 @@ pub enum Refusal {
     Bound,
     /// An upstream that comes earlier has it.
     Shadowed,
+    /// It came from an upstream that is not in the settings any more.
+    Former,
 }
 
 /// A gem as an upstream has it, in the order of its `/info`.
@@ -186,7 +206,7 @@ impl Applied {
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed];
+    const ALL: [Self; 5] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed, Self::Former];
 
     /// As stores keep it.
     pub(crate) const fn number(self) -> i64 {
@@ -195,6 +215,7 @@ impl Refusal {
             Self::Local => 2,
             Self::Bound => 3,
             Self::Shadowed => 4,
+            Self::Former => 5,
         }
     }
 
@@ -210,6 +231,7 @@ impl Refusal {
             Self::Local => "local",
             Self::Bound => "bound",
             Self::Shadowed => "shadowed",
+            Self::Former => "former",
         }
     }
 }

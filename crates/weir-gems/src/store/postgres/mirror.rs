@@ -26,7 +26,7 @@ use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal, Standing,
 };
 
 impl MirrorStore for PostgresStore {
@@ -80,8 +80,8 @@ impl MirrorStore for PostgresStore {
         self.0.write(Limit::Write, move |it| Box::pin(pending::refuse(it, upstream, names))).await
     }
 
-    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
-        ask!(self, pending::refusal, upstream, name)
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
+        ask!(self, pending::standing, upstream, name)
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
@@ -126,8 +126,8 @@ impl MirrorStore for PostgresStore {
         ask!(self, files::mirrored, full_name)
     }
 
-    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
-        ask!(self, files::has_release, name, identity)
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
+        ask!(self, files::presence, name, identity)
     }
 
     async fn keep_file(

@@ -18,7 +18,7 @@ use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Hook, Inbox, MirrorCounts, MirrorStore, MirroredFile, MirroredGem, MirroredRelease,
-    MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal, Standing,
 };
 
 /// What the mirror adds to the tables.
@@ -123,8 +123,8 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| pending::refuse(it, &upstream, &names))).await
     }
 
-    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
-        self.0.read_once(|connection| pending::refusal(connection, upstream, name))
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
+        self.0.read(|connection| pending::standing(connection, upstream, name))
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
@@ -166,8 +166,8 @@ impl MirrorStore for SqliteStore {
         self.0.read(|connection| files::mirrored(connection, full_name))
     }
 
-    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
-        self.0.read(|connection| files::has_release(connection, name, identity))
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
+        self.0.read(|connection| files::presence(connection, name, identity))
     }
 
     async fn keep_file(

@@ -190,6 +190,48 @@ async fn another_order_of_upstreams_counts_after_a_restart_and_is_told() {
 }
 
 #[tokio::test]
+async fn names_of_an_upstream_that_is_gone_stay_with_it_until_a_line_says_otherwise() {
+    let (first, second) = (Scripted::start(), Scripted::start());
+    versions(&first, &[("corp", "1.0")], ONE);
+    versions(&second, &[("corp", "99.0"), ("rack", "1.0")], TWO);
+    let replica = two(&first, &second).await;
+    replica.try_sync().await;
+    let Replica { index, .. } = replica;
+    let replica = Setup::new(&[("second", &second.url())]).start_on(index.opened_again());
+    replica.sync().await;
+    replica.compare().await;
+    assert_eq!(replica.listed("corp").await, ["1.0"]);
+    let refused = replica.state().await.upstreams.remove(0).refused;
+    assert_eq!(refused, [("corp".to_owned(), Refusal::Former)]);
+    replica.mirror.set_policy("from second corp".parse().unwrap()).await.unwrap();
+    replica.sync().await;
+    assert_eq!(replica.listed("corp").await, ["99.0"]);
+}
+
+#[tokio::test]
+async fn a_name_comes_back_to_the_first_when_that_is_first_again() {
+    let (first, second) = (Scripted::start(), Scripted::start());
+    versions(&first, &[("both", "1.0")], ONE);
+    versions(&second, &[("both", "9.0")], TWO);
+    let mut replica = two(&first, &second).await;
+    replica.try_sync().await;
+    let (one, two) = (first.url(), second.url());
+    let (one, two) = (("first", one.as_str()), ("second", two.as_str()));
+    for (order, expected) in [([two, one], "9.0"), ([one, two], "1.0"), ([two, one], "9.0")] {
+        let Replica { index, .. } = replica;
+        replica = Setup::new(&order).start_on(index.opened_again());
+        replica.try_sync().await;
+        assert_eq!(replica.listed("both").await, [expected]);
+    }
+    // And when the line for the other one is taken out.
+    for (policy, expected) in [("from first both", "1.0"), ("", "9.0")] {
+        replica.mirror.set_policy(policy.parse().unwrap()).await.unwrap();
+        replica.try_sync().await;
+        assert_eq!(replica.listed("both").await, [expected], "{policy}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_the_policy_does_not_wait_for_an_upstream() {
     let upstream = Scripted::start();
     versions(&upstream, &[("shop", "1.0"), ("team", "1.0")], ONE);

@@ -7,7 +7,7 @@ use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
 use weir_gems::store::mirror::{
     HookKind, Inbox, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner, Position,
-    Refusal,
+    Presence, Refusal, Standing,
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
@@ -143,7 +143,7 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
     let before = store.text(TextKind::Versions).await.unwrap();
     for pending in store.pending("one", 0, 9).await.unwrap() {
-        assert_eq!(pending.owner, Owner::Local);
+        assert_eq!(pending.standing.owner, Owner::Local);
     }
     let gems = vec![gem("pushed", 1, &["99.0"]), gem("imported", 1, &[])];
     let applied = store.apply("one", gems, NOW).await.unwrap();
@@ -198,7 +198,7 @@ pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: imp
     for upstream in ["one", "two"] {
         let all = store.pending(upstream, 0, 9).await.unwrap();
         assert_eq!(all.len(), 3, "{upstream}");
-        assert!(all.iter().all(|it| it.owner == Owner::Nobody), "{all:?}");
+        assert!(all.iter().all(|it| it.standing.owner == Owner::Nobody), "{all:?}");
     }
     store.push(new("pushed", "1.0"), NOW).await.unwrap();
     // Even of an import without releases.
@@ -325,11 +325,12 @@ pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     store.note("one", vec![noted("a", 1), noted("b", 1)], None).await.unwrap();
     store.note("two", vec![noted("a", 2)], None).await.unwrap();
     let all = store.pending("one", 0, 9).await.unwrap();
-    assert_eq!((&*all[0].listed_by, &*all[1].listed_by), (&["two".to_owned()][..], &[][..]));
+    assert_eq!(
+        (&*all[0].standing.listed_by, &*all[1].standing.listed_by),
+        (&["two".to_owned()][..], &[][..])
+    );
     store.refuse("one", vec![(name("a"), Refusal::Shadowed)]).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["b"]);
-    assert_eq!(store.refusal("one", &name("a")).await.unwrap(), Some(Refusal::Shadowed));
-    assert_eq!(store.refusal("two", &name("a")).await.unwrap(), None);
     assert_eq!(store.refused("one", 9).await.unwrap(), [("a".to_owned(), Refusal::Shadowed)]);
     assert_eq!(store.refused("one", 0).await.unwrap(), []);
     // A new line changes nothing about it.
@@ -339,6 +340,31 @@ pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     store.reconsider().await.unwrap();
     assert_eq!(pending(&store, "one").await, ["b", "a"]);
     assert_eq!(store.counts("one").await.unwrap().refused, 0);
+}
+
+pub(crate) async fn what_is_known_of_a_name_is_told_whether_it_was_noted_or_not(
+    store: impl MirrorStore,
+) {
+    let standing =
+        async |upstream: &str, text: &str| store.standing(upstream, &name(text)).await.unwrap();
+    let nobodys = Standing { owner: Owner::Nobody, has_versions: false, listed_by: Vec::new() };
+    assert_eq!(standing("one", "shop").await, nobodys);
+    mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
+    store.note("two", vec![noted("shop", 2)], None).await.unwrap();
+    store.push(new("ours", "1.0"), NOW).await.unwrap();
+    let owner = Owner::Upstream("one".to_owned());
+    for (upstream, listed_by) in
+        [("one", &["two"][..]), ("two", &["one"]), ("unknown", &["one", "two"])]
+    {
+        let listed_by: Vec<_> = listed_by.iter().map(|it| (*it).to_owned()).collect();
+        let expected = Standing { owner: owner.clone(), has_versions: true, listed_by };
+        assert_eq!(standing(upstream, "shop").await, expected, "{upstream}");
+        assert_eq!(standing(upstream, "ours").await.owner, Owner::Local);
+    }
+    store.yank(&name("shop"), &identity("1.0"), NOW).await.unwrap();
+    assert!(!standing("one", "shop").await.has_versions);
+    store.disown(vec![name("shop")], NOW).await.unwrap();
+    assert_eq!(standing("one", "shop").await.owner, Owner::Nobody);
 }
 
 pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
@@ -351,7 +377,10 @@ pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     assert_eq!(origins.names, [(name("shop"), "one".to_owned())]);
     // So that it is told there.
     let left = store.pending("two", 0, 9).await.unwrap().remove(0);
-    assert_eq!((left.noted, left.owner), (noted("shop", 1), Owner::Upstream("one".to_owned())));
+    assert_eq!(
+        (left.noted, left.standing.owner),
+        (noted("shop", 1), Owner::Upstream("one".to_owned()))
+    );
     assert_consistent(&store).await;
 }
 
@@ -415,8 +444,12 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
     assert_eq!(store.gemspec("shop-1.0-java").await.unwrap(), None);
     assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases.len(), 1);
-    assert!(store.has_release(&name("shop"), &identity("1.0-java")).await.unwrap());
-    assert!(!store.has_release(&name("shop"), &identity("1.0")).await.unwrap());
+    let presence =
+        async |version: &str| store.presence(&name("shop"), &identity(version)).await.unwrap();
+    assert_eq!(presence("1.0-java").await, Presence::Served);
+    assert_eq!(presence("1.0").await, Presence::Absent);
+    store.yank(&name("shop"), &identity("1.0-java"), NOW).await.unwrap();
+    assert_eq!(presence("1.0-java").await, Presence::Yanked);
     assert_consistent(&store).await;
 }
 
