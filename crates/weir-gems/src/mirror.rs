@@ -45,7 +45,7 @@ pub use self::door::{Fetched, HookAnswer, HookRoute, MirrorDoor, Viewed};
 pub use self::enforce::PolicyChangeError;
 pub use self::error::{MirrorError, Problem};
 use self::files::Flights;
-pub use self::files::{EagerFiles, FileError};
+pub use self::files::{EagerFiles, FileError, forget_file};
 pub use self::hooks::HooksDone;
 use self::hooks::Inbox;
 pub use self::infos::Work;
@@ -100,8 +100,8 @@ pub struct Mirror<S> {
     metrics: MirrorMetrics,
     /// In their order.
     upstreams: Vec<Upstream>,
-    /// tokio: read while an upstream is looked at, written while what an earlier policy let in is
-    /// taken away.
+    /// tokio: read while something is decided or applied, written while what an earlier policy let
+    /// in is taken away.
     enforced: tokio::sync::RwLock<Enforced>,
     inbox: Inbox,
     flights: Flights,

@@ -27,7 +27,7 @@ impl<S: Store> Gems<S> {
         let Some(stored) = self.file_or_fetched(full_name).await? else {
             return Err(unknown(full_name));
         };
-        let file = self.open(full_name, stored).await?;
+        let (stored, file) = self.open(full_name, stored).await?;
         let described = described(&stored);
         let answer = described.answer(&call.request.headers, |range| body::of_file(file, range));
         // Parts are of who has some of it already.
@@ -63,20 +63,42 @@ impl<S: Store> Gems<S> {
         }
     }
 
-    async fn open(&self, full_name: &str, stored: StoredFile) -> Result<File, Failure> {
+    /// The file of a release. One that is lost is fetched again if an upstream has it.
+    async fn open(
+        &self,
+        full_name: &str,
+        stored: StoredFile,
+    ) -> Result<(StoredFile, File), Failure> {
+        let failed = |error| {
+            let path = format!("{full_name}.gem ({})", stored.checksum);
+            Failure::from(StoreError::Io { path, error })
+        };
+        let error = match self.open_here(stored).await {
+            Ok(file) => return Ok((stored, file)),
+            Err(error) => error,
+        };
+        if is_lost(&error)
+            && let Some(mirror) = self.mirror.get()
+            && let Some(stored) = mirror.lost_file(full_name).await?
+        {
+            return Ok((stored, self.open_here(stored).await.map_err(failed)?));
+        }
+        Err(failed(error))
+    }
+
+    async fn open_here(&self, stored: StoredFile) -> io::Result<File> {
         let files = self.files.clone();
         let opening = tokio::task::spawn_blocking(move || {
             let file = files.get(stored.checksum)?;
             match file.metadata()?.len() == stored.bytes {
                 true => Ok(file),
-                false => Err(io::Error::other("it has another length than it was pushed with")),
+                false => Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "it has another length than it was pushed with",
+                )),
             }
         });
-        let opened = opening.await.map_err(io::Error::other).flatten();
-        opened.map_err(|error| {
-            let path = format!("{full_name}.gem ({})", stored.checksum);
-            StoreError::Io { path, error }.into()
-        })
+        opening.await.map_err(io::Error::other).flatten()
     }
 
     pub(super) async fn gemspec(&self, call: &Call<'_>, full_name: &str) -> Answer {
@@ -87,6 +109,11 @@ impl<S: Store> Gems<S> {
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
         Ok(bytes(&call.request.headers, described, &gemspec.into()))
     }
+}
+
+/// Another error says nothing of the file: too many may be open.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
 fn unknown(full_name: &str) -> Failure {

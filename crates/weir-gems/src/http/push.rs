@@ -27,7 +27,7 @@ impl<S: Store> Gems<S> {
         B::Error: Into<BoxError>,
     {
         let headers = &call.request.headers;
-        let key = self.authorize(headers, Scope::PushRubygem).await?;
+        self.authorize(headers, Scope::PushRubygem).await?;
         // As a reload may have changed it.
         self.pushes.set_limit(call.settings.limits.pushes_max);
         let _permit = self.pushes.try_acquire().map_err(|full| {
@@ -36,6 +36,8 @@ impl<S: Store> Gems<S> {
         })?;
         let Received { file, has_attestations } = self.receive_gem(headers, body).await?;
         let (file, package) = self.judge(file).await?;
+        // Its client may have taken long: the key may have been revoked, or have expired, meanwhile.
+        let key = self.authorize(headers, Scope::PushRubygem).await?;
         check_gem(&key, &package.specification.name)?;
         let now = self.clock.now();
         let new = new_release(&package, now)?;
@@ -78,9 +80,9 @@ impl<S: Store> Gems<S> {
         Ok(pushed?)
     }
 
-    /// Removes a file that no release names. With the same contents there is one that does.
+    /// Removes a file that no release names, and that nobody takes for one's at this moment.
     async fn forget(&self, kept: Kept, conflict: &Conflict, checksum: Checksum) {
-        if kept == Kept::Known || matches!(conflict, Conflict::SameContents { .. }) {
+        if kept == Kept::Known || conflict.is_about_the_same_file() {
             return;
         }
         let files = self.files.clone();

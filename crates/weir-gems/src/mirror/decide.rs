@@ -1,8 +1,14 @@
 //! Whether a name is taken from an upstream. Pure, and the only place that says yes.
+//!
+//! A name has one source at a time: what was pushed or imported here; else the upstream that the
+//! policy names for it, if there is a line; else the first upstream that has it. What has come from
+//! elsewhere meanwhile is replaced whole, or, where the policy forbids it, taken away at once. Names
+//! of an upstream that is not in the settings any more stay with it until a line says otherwise.
 
 use super::policy::{Policy, Rule};
 use super::settings::UpstreamName;
-use crate::store::mirror::{Owner, Pending, Refusal};
+use crate::name::GemName;
+use crate::store::mirror::{Owner, Refusal, Standing};
 
 /// What becomes of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,33 +25,50 @@ pub(super) struct Rank<'a> {
     pub(super) upstream: &'a UpstreamName,
     /// Upstreams that come before it.
     pub(super) earlier: &'a [UpstreamName],
+    /// And behind it.
+    pub(super) later: &'a [UpstreamName],
     /// Whether all of those have answered in this round.
     pub(super) is_earlier_known: bool,
 }
 
-pub(super) fn decide(policy: &Policy, rank: Rank<'_>, pending: &Pending) -> Decision {
-    let is_bound = match policy.rule(pending.noted.name.as_str()) {
-        Some(Rule::Private) => return Decision::Refuse(Refusal::Policy),
-        Some(Rule::From(only)) if only != rank.upstream => {
-            return Decision::Refuse(Refusal::Bound);
-        }
-        Some(Rule::From(_)) => true,
-        None => false,
-    };
-    if pending.owner == Owner::Local {
+/// Why a name never comes from an upstream while this policy holds: what came from there earlier is
+/// taken away. None: it may.
+pub(super) fn forbidden(policy: &Policy, name: &str, upstream: &str) -> Option<Refusal> {
+    match policy.rule(name)? {
+        Rule::Private => Some(Refusal::Policy),
+        Rule::From(only) => (only.as_str() != upstream).then_some(Refusal::Bound),
+    }
+}
+
+pub(super) fn decide(
+    policy: &Policy,
+    rank: Rank<'_>,
+    name: &GemName,
+    standing: &Standing,
+) -> Decision {
+    let name = name.as_str();
+    if let Some(refusal) = forbidden(policy, name, rank.upstream.as_str()) {
+        return Decision::Refuse(refusal);
+    }
+    if standing.owner == Owner::Local {
         return Decision::Refuse(Refusal::Local);
     }
-    if is_bound {
+    // A line for this upstream counts more than the order.
+    if policy.rule(name).is_some() {
         return Decision::Take;
     }
-    let is_earlier = |name: &String| rank.earlier.iter().any(|it| it.as_str() == name);
-    if pending.listed_by.iter().any(is_earlier) {
+    let is_one = |all: &[UpstreamName], name: &str| all.iter().any(|it| it.as_str() == name);
+    if standing.listed_by.iter().any(|name| is_one(rank.earlier, name)) {
         return Decision::Refuse(Refusal::Shadowed);
     }
-    match &pending.owner {
+    match &standing.owner {
         // Also when that one does not list it any more: a name does not change hands by itself.
-        Owner::Upstream(owner) if is_earlier(owner) => Decision::Refuse(Refusal::Shadowed),
+        Owner::Upstream(owner) if is_one(rank.earlier, owner) => {
+            Decision::Refuse(Refusal::Shadowed)
+        }
         Owner::Upstream(owner) if owner == rank.upstream.as_str() => Decision::Take,
+        // Nor when it is not in the settings any more.
+        Owner::Upstream(owner) if !is_one(rank.later, owner) => Decision::Refuse(Refusal::Former),
         _ if rank.is_earlier_known => Decision::Take,
         _ => Decision::Wait,
     }
@@ -54,7 +77,6 @@ pub(super) fn decide(policy: &Policy, rank: Rank<'_>, pending: &Pending) -> Deci
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::mirror::Noted;
 
     fn decided(owner: Owner, listed_by: &[&str], is_earlier_known: bool) -> Decision {
         let policy: Policy = "private acme-*\nfrom b only-b\nfrom a only-a".parse().unwrap();
@@ -69,15 +91,15 @@ mod tests {
         listed_by: &[&str],
         is_earlier_known: bool,
     ) -> Decision {
-        let (upstream, earlier) = ("b".parse().unwrap(), ["a".parse().unwrap()]);
-        let rank = Rank { upstream: &upstream, earlier: &earlier, is_earlier_known };
-        let pending = Pending {
-            sequence: 1,
-            noted: Noted { name: name.parse().unwrap(), md5: Some([1; 16]) },
+        let [earlier, upstream, later] = ["a", "b", "c"].map(|name| [name.parse().unwrap()]);
+        let rank =
+            Rank { upstream: &upstream[0], earlier: &earlier, later: &later, is_earlier_known };
+        let standing = Standing {
             owner,
+            has_versions: false,
             listed_by: listed_by.iter().map(|name| (*name).to_owned()).collect(),
         };
-        decide(policy, rank, &pending)
+        decide(policy, rank, &name.parse().unwrap(), &standing)
     }
 
     fn from(upstream: &str) -> Owner {
@@ -101,7 +123,9 @@ mod tests {
             (from("c"), &["c"], true, Take),
             (from("c"), &["c"], false, Wait),
             // Not in the settings any more.
-            (from("former"), &[], true, Take),
+            (from("former"), &[], true, Refuse(Refusal::Former)),
+            (from("former"), &["former"], false, Refuse(Refusal::Former)),
+            (from("former"), &["a"], true, shadowed),
         ] {
             let case = format!("{owner:?} {listed_by:?} {known}");
             assert_eq!(decided(owner, listed_by, known), expected, "{case}");
@@ -127,6 +151,8 @@ mod tests {
         let of = |owner| decided_for("only-b", &policy, owner, &["a"], false);
         assert_eq!(of(Owner::Nobody), Decision::Take);
         assert_eq!(of(from("a")), Decision::Take);
+        // The operator's word about what came from one that is not in the settings any more.
+        assert_eq!(of(from("former")), Decision::Take);
         assert_eq!(of(Owner::Local), Decision::Refuse(Refusal::Local));
     }
 }

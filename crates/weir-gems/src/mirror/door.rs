@@ -47,6 +47,9 @@ pub trait MirrorDoor: Send + Sync {
     /// The file of a mirrored release; fetched if it is not here. None: there is no such release.
     fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a>;
 
+    /// The same for one that was here and is lost, or damaged. None: it comes from no upstream.
+    fn lost_file<'a>(&'a self, full_name: &'a str) -> Fetched<'a>;
+
     /// A webhook: on disk before it is answered.
     fn hook<'a>(&'a self, route: HookRoute, headers: &'a HeaderMap, body: &'a [u8])
     -> Received<'a>;
@@ -61,6 +64,10 @@ pub trait MirrorDoor: Send + Sync {
 impl<S: MirrorStore> MirrorDoor for Mirror<S> {
     fn file<'a>(&'a self, full_name: &'a str) -> Fetched<'a> {
         Box::pin(self.fetch_file(full_name))
+    }
+
+    fn lost_file<'a>(&'a self, full_name: &'a str) -> Fetched<'a> {
+        Box::pin(self.fetch_lost_file(full_name))
     }
 
     fn hook<'a>(

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::RwLockReadGuard;
 
+use super::decide::forbidden;
 use super::policy::{Policy, PolicyError};
 use super::{Enforced, Mirror};
+use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::{MirrorStore, Origins};
 
@@ -23,8 +25,8 @@ pub enum PolicyChangeError {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// Takes away what an earlier policy let in and this one does not, and recalls how far earlier
-    /// processes came. Before anything is served; each look does it, too.
+    /// Takes away what an earlier policy let in and this one does not, has decided anew what it
+    /// refused, and recalls how far earlier processes came. Before anything is served; each look does it, too.
     ///
     /// # Errors
     /// The store fails.
@@ -36,23 +38,25 @@ impl<S: MirrorStore> Mirror<S> {
         Ok(())
     }
 
-    /// From now on another policy. What it makes private is taken away before this returns.
+    /// From now on another policy. What it forbids is taken away before this returns, and what it
+    /// allows comes with the next look.
     ///
     /// # Errors
     /// The policy names an upstream that there is not (the old one stays), or the store fails (the
-    /// new one holds, and what it makes private is taken away with the next look).
+    /// new one holds, and what it forbids is taken away with the next look).
     pub async fn set_policy(&self, policy: Policy) -> Result<(), PolicyChangeError> {
         let names: Vec<_> = self.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         policy.check(&names)?;
         self.policy.store(Arc::new(policy));
-        // Whoever is looking at an upstream may have decided by the old one.
+        // Whoever decides or applies at this moment may do so by the old one.
         let mut enforced = self.enforced.write().await;
         *enforced = Enforced::No;
         self.enforce(&mut enforced).await?;
         Ok(())
     }
 
-    /// Holds the policy in force while an upstream is looked at.
+    /// Holds the policy in force while something is decided or applied by it. Never while an
+    /// upstream is waited for: a change of the policy waits until this is dropped.
     pub(super) async fn in_force(&self) -> Result<RwLockReadGuard<'_, Enforced>, StoreError> {
         let enforced = self.enforced.read().await;
         if *enforced == Enforced::Yes {
@@ -64,8 +68,8 @@ impl<S: MirrorStore> Mirror<S> {
         Ok(enforced.downgrade())
     }
 
-    /// Takes away what is private and came from an upstream, and has everything decided anew that
-    /// was refused.
+    /// Takes away what came from where it may not come from, and has everything decided anew that
+    /// was refused. The other way round it needs nothing: what is taken away is work again.
     async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
         if *enforced == Enforced::Yes {
             return Ok(());
@@ -74,13 +78,15 @@ impl<S: MirrorStore> Mirror<S> {
         let mut next = Some(0);
         while let Some(from) = next {
             let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;
-            let private: Vec<_> = names
-                .into_iter()
-                .filter_map(|(name, _)| policy.is_private(name.as_str()).then_some(name))
-                .collect();
-            if !private.is_empty() {
-                tracing::warn!(names = private.len(), "mirrored gems became private and are gone");
-                self.store.disown(private).await?;
+            let is_forbidden = |(name, upstream): &(GemName, String)| {
+                forbidden(&policy, name.as_str(), upstream).is_some()
+            };
+            let gone: Vec<_> =
+                names.into_iter().filter(is_forbidden).map(|(name, _)| name).collect();
+            if !gone.is_empty() {
+                let text = "mirrored gems may not come from where they did and are gone";
+                tracing::warn!(names = gone.len(), "{text}");
+                self.store.disown(gone).await?;
             }
             next = further;
         }

@@ -35,10 +35,10 @@ pub enum Problem {
     #[error("it lists more than {0} names (gems.mirror.limits.names_max)")]
     TooManyNames(usize),
     #[error(
-        "{gone} of the names that it listed are gone at once, more than \
-         gems.mirror.limits.names_gone_max ({max}); if that is meant, raise it for one look"
+        "{gone} of its names would be gone at once, more than gems.mirror.limits.{limit} allows \
+         ({max}): has it lost its data? Nothing is taken away; if it is meant, raise that for one look"
     )]
-    Vanished { gone: usize, max: usize },
+    Vanished { gone: usize, limit: &'static str, max: usize },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -13,9 +13,10 @@ use sha2::{Digest, Sha256};
 pub use self::eager::EagerFiles;
 pub(super) use self::flights::Flights;
 use super::client::{Answer, Ask, FetchError};
+use super::decide::forbidden;
 use super::infos::PATH;
 use super::{Mirror, Upstream};
-use crate::files::Arriving;
+use crate::files::{Arriving, Files};
 use crate::marshal::gemspec_rz;
 use crate::metrics::{FetchFailure, Outcome};
 use crate::package::{PackageLimits, read};
@@ -55,14 +56,14 @@ impl From<StoreError> for FileError {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// None: there is no such release, or it is private.
+    /// None: there is no such release, or it may not come from there.
     pub(super) async fn fetch_file(
         &self,
         full_name: &str,
     ) -> Result<Option<StoredFile>, FileError> {
         let Some(release) = self.store.mirrored(full_name).await? else { return Ok(None) };
         // The index was taken under a policy that may have changed a moment ago.
-        if self.policy.load().is_private(release.name.as_str()) {
+        if forbidden(&self.policy.load(), release.name.as_str(), &release.upstream).is_some() {
             return Ok(None);
         }
         if let Some(bytes) = release.bytes {
@@ -89,6 +90,17 @@ impl<S: MirrorStore> Mirror<S> {
             .clone();
         self.flights.landed(release.checksum, &flight);
         fetched.map(Some)
+    }
+
+    /// The same for a file that was here and is lost, or damaged.
+    pub(super) async fn fetch_lost_file(
+        &self,
+        full_name: &str,
+    ) -> Result<Option<StoredFile>, FileError> {
+        match forget_file(&*self.store, &self.files, full_name).await? {
+            true => self.fetch_file(full_name).await,
+            false => Ok(None),
+        }
     }
 
     /// Fetches a file, checks it and keeps it.
@@ -170,6 +182,32 @@ impl<S: MirrorStore> Mirror<S> {
             }
         }
     }
+}
+
+/// Lets a file go that is not what it was: if its release comes from an upstream, it is fetched when
+/// it is asked for again. Answers whether it does.
+///
+/// # Errors
+/// The store's, or the folder's.
+pub async fn forget_file(
+    store: &impl MirrorStore,
+    files: &Files,
+    full_name: &str,
+) -> Result<bool, StoreError> {
+    let Some(release) = store.mirrored(full_name).await? else { return Ok(false) };
+    if release.bytes.is_none() {
+        return Ok(true);
+    }
+    tracing::warn!(full_name, "a mirrored file is lost or damaged; it is to be fetched again");
+    let (files, checksum) = (files.clone(), release.checksum);
+    let removed = tokio::task::spawn_blocking(move || files.remove(checksum)).await;
+    match removed.map_err(io::Error::other).flatten() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(StoreError::Io { path: format!("{full_name}.gem ({checksum})"), error });
+        }
+        _ => store.forget_file(&release).await?,
+    }
+    Ok(true)
 }
 
 /// The specification in a file, for clients of older kinds and for readers. Of some old gems it

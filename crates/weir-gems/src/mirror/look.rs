@@ -113,7 +113,10 @@ impl<S: MirrorStore> Mirror<S> {
             self.in_force().await
         };
         let looked = match in_force.await {
-            Ok(_in_force) => self.rounds(upstream, look, Progress(&watching)).await,
+            Ok(in_force) => {
+                drop(in_force);
+                self.rounds(upstream, look, Progress(&watching)).await
+            }
             Err(error) => Err(error.into()),
         };
         let took = self.clock.now().since(start);
@@ -156,15 +159,17 @@ impl<S: MirrorStore> Mirror<S> {
         let before = upstream.metrics.traffic();
         let read = self.read_versions(upstream, look, progress).await?;
         let is_fresh = look == Look::FreshTail;
-        let mut work = self.work_off(upstream, is_fresh, read.names(), progress).await?;
+        let mut worked = self.work_off(upstream, is_fresh, read.names(), progress).await?;
         let mut round = 1;
         // The upstream has changed since its /versions was read.
-        while work.mismatched > 0 && round < ROUNDS_MAX {
+        while worked.work.mismatched > 0 && round < ROUNDS_MAX {
             round += 1;
             let read = self.read_versions(upstream, Look::FreshTail, progress).await?;
-            let again = self.work_off(upstream, true, read.names(), progress).await?;
-            work = Work { applied: work.applied.and(&again.applied), ..again };
+            let mut again = self.work_off(upstream, true, read.names(), progress).await?;
+            again.work.applied.add(&worked.work.applied);
+            worked = again;
         }
+        let work = self.let_go(upstream, worked).await?;
         let after = upstream.metrics.traffic();
         let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);
         let (files, took) = (EagerFiles::default(), Duration::ZERO);

@@ -67,9 +67,12 @@ pub struct MirrorLimits {
     pub versions_bytes_max: u64,
     /// Names of one upstream.
     pub names_max: usize,
-    /// Names that may be gone from an upstream's list at once. More look like an upstream that has
-    /// lost its own data, and nothing is taken away.
+    /// Names that one look may take away, since they are gone from the upstream's list or have no
+    /// version there any more. More look like an upstream that has lost its own data, and nothing is
+    /// taken away.
     pub names_gone_max: usize,
+    /// The same for names that are gone from its list, of a hundred: also small indexes lose data.
+    pub names_gone_percent_max: u8,
     /// Bytes of one line of `/versions`.
     pub line_bytes_max: usize,
     /// Lines of `/versions` that can't be read, before it is taken for no index.
@@ -166,6 +169,7 @@ impl Default for MirrorLimits {
             names_max: 1_000_000,
             // On rubygems.org some names a day.
             names_gone_max: 1_000,
+            names_gone_percent_max: 50,
             // A gem of 4,000 releases has 60 KB in a baseline.
             line_bytes_max: 4 << 20,
             malformed_lines_max: 1_000,

@@ -15,6 +15,8 @@ pub(super) struct Upstream {
     pub(super) name: UpstreamName,
     /// Upstreams that come before it.
     pub(super) earlier: Vec<UpstreamName>,
+    /// And behind it.
+    pub(super) later: Vec<UpstreamName>,
     pub(super) client: Arc<Client>,
     pub(super) metrics: UpstreamMetrics,
     /// tokio: held while it is looked at.
@@ -25,8 +27,8 @@ pub(super) struct Upstream {
 
 pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> Vec<Upstream> {
     let mut all: Vec<Upstream> = Vec::new();
-    for upstream in &settings.upstreams {
-        let earlier: Vec<_> = all.iter().map(|upstream| upstream.name.clone()).collect();
+    let names: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+    for (place, upstream) in settings.upstreams.iter().enumerate() {
         let metrics = metrics.of(upstream.name.as_str());
         let client = Client::new(upstream, &settings.trust, &settings.limits, metrics.clone());
         let state = UpstreamState {
@@ -36,7 +38,8 @@ pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> V
         };
         all.push(Upstream {
             name: upstream.name.clone(),
-            earlier,
+            earlier: names.iter().take(place).cloned().collect(),
+            later: names.iter().skip(place + 1).cloned().collect(),
             client: Arc::new(client),
             metrics,
             turn: tokio::sync::Mutex::default(),

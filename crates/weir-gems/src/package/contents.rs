@@ -115,15 +115,17 @@ fn parts(path: &str) -> Result<Vec<String>, PackageError> {
     }
 }
 
-/// A link may lead upwards, but not out of the gem.
+/// A link may lead upwards, but not out of the gem. Upwards from its own folder alone, which is where
+/// it seems to be: what the parts of a target name may be links themselves, and what is above those
+/// is elsewhere.
 fn check_target(link: &[String], target: &str) -> Result<(), PackageError> {
     check_relative(target)?;
-    let mut depth = link.len().saturating_sub(1);
-    for part in split(target) {
-        depth = match part {
-            ".." => depth.checked_sub(1).ok_or_else(|| refused(target, "leads out of the gem"))?,
-            _ => depth + 1,
-        };
+    let upwards = split(target).take_while(|part| *part == "..").count();
+    if upwards >= link.len() {
+        return Err(refused(target, "leads out of the gem"));
     }
-    Ok(())
+    match split(target).skip(upwards).any(|part| part == "..") {
+        true => Err(refused(target, "leads upwards behind a name, which may be a link")),
+        false => Ok(()),
+    }
 }

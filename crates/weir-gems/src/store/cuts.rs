@@ -3,10 +3,8 @@
 //! Names have dashes and digits too, so a full name can be cut at several places. All of them are
 //! tried; a push makes sure that no two releases have one full name.
 
+use crate::name::NAME_BYTES_MAX;
 use crate::release::Identity;
-
-/// Cuts of one name; a longer one has none that is real.
-const CUTS_MAX: usize = 20;
 
 /// A name, and what it is a release of.
 pub(super) struct Cut<'a> {
@@ -17,7 +15,8 @@ pub(super) struct Cut<'a> {
 /// The ways in which a full name can be cut.
 pub(super) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
     let dashes = full_name.match_indices('-').map(|(at, _)| at);
-    dashes.take(CUTS_MAX).filter_map(|at| {
+    // Behind the longest name there is nothing to look for.
+    dashes.take_while(|at| *at <= NAME_BYTES_MAX).filter_map(|at| {
         let (name, rest) = (&full_name[..at], &full_name[at + 1..]);
         let (number, platform) = rest.split_once('-').unwrap_or((rest, "ruby"));
         let (number, platform) = (number.parse().ok()?, platform.parse().ok()?);

@@ -72,7 +72,19 @@ pub enum Conflict {
         "{name} comes from the upstream {upstream}: releases of two sources under one name could be \
          taken for each other; choose another name, or make it private in the mirror's policy first"
     )]
-    Mirrored { name: String, upstream: String },
+    Mirrored {
+        name: String,
+        upstream: String,
+        /// The upstream's release of this number has the same file.
+        is_same_file: bool,
+    },
+}
+
+impl Conflict {
+    /// Whether the file that was pushed may be the one of what is in its place.
+    pub(crate) const fn is_about_the_same_file(&self) -> bool {
+        matches!(self, Self::SameContents { .. } | Self::Mirrored { is_same_file: true, .. })
+    }
 }
 
 /// Why a release can't be yanked.

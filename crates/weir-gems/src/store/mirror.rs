@@ -6,8 +6,10 @@
 //!   a crash at any point leaves the work, never half of its result;
 //! - [`MirrorStore::apply`] changes a gem's releases, what follows from them, where it comes from and
 //!   that it is applied in one transaction, and never touches a gem that was pushed or imported here;
+//! - that something is applied says that the gem comes from this upstream and is what it says;
 //! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
 //!   name never has releases of two sources;
+//! - what was yanked here ([`Store::yank`]) of a mirrored gem never comes again from an upstream;
 //! - a hook that was taken is in the inbox until it is done.
 
 mod changes;
@@ -18,9 +20,11 @@ use std::future::Future;
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::changes::{Changes, StoredRelease};
+pub(crate) use self::model::NOBODY;
 pub use self::model::{
     Applied, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
-    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Refusal,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Presence,
+    Refusal, Standing,
 };
 use super::{Store, StoreError};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -71,12 +75,12 @@ pub trait MirrorStore: Store {
         names: Vec<(GemName, Refusal)>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Why a name is not taken; None: it is, or nothing was decided yet.
-    fn refusal(
+    /// What is known of a name, noted or not.
+    fn standing(
         &self,
         upstream: &str,
         name: &GemName,
-    ) -> impl Future<Output = Result<Option<Refusal>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Standing, StoreError>> + Send;
 
     /// Makes work of all that was refused, of all upstreams: what decides may have changed.
     fn reconsider(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -104,7 +108,9 @@ pub trait MirrorStore: Store {
         names_max: usize,
     ) -> impl Future<Output = Result<Origins, StoreError>> + Send;
 
-    /// Takes away what came from upstreams under these names. They are local from then on.
+    /// Takes away what came from upstreams under these names. They are nobody's from then on: they
+    /// can be pushed, and are work again for each upstream that lists them. What was yanked here
+    /// stays so.
     fn disown(&self, names: Vec<GemName>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// When looks at an upstream last came to something.
@@ -132,18 +138,24 @@ pub trait MirrorStore: Store {
         full_name: &str,
     ) -> impl Future<Output = Result<Option<MirroredRelease>, StoreError>> + Send;
 
-    /// Whether the release is here and not yanked.
-    fn has_release(
+    /// What there is of a release.
+    fn presence(
         &self,
         name: &GemName,
         identity: &Identity,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Presence, StoreError>> + Send;
 
     /// Notes that the file of a release is in its place.
     fn keep_file(
         &self,
         release: &MirroredRelease,
         file: MirroredFile,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Notes that the file of a release is not in its place any more.
+    fn forget_file(
+        &self,
+        release: &MirroredRelease,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Releases of an upstream whose files are not here, page by page; begins with `from` 0. A page

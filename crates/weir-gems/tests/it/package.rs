@@ -171,7 +171,9 @@ fn paths_stay_within_the_gem() {
         let refusal = refusal(&entry(link, EntryType::Symlink, target));
         assert!(refusal.contains("the path"), "{link} {target}: {refusal}");
     }
-    assert!(read(&entry("a/b", EntryType::Symlink, "../c")[..], &limits()).is_ok());
+    for (link, target) in [("a/b", "../c"), ("a/b/c", "../../d/e"), ("a", "b/c")] {
+        assert!(read(&entry(link, EntryType::Symlink, target)[..], &limits()).is_ok());
+    }
 }
 
 #[test]
@@ -182,6 +184,19 @@ fn nothing_is_written_through_a_link() {
         let refusal = refusal(&with_data(&data));
         assert!(refusal.contains("through a link"), "{path}: {refusal}");
     }
+}
+
+#[test]
+fn links_do_not_lead_out_of_the_gem_one_after_another() {
+    let link = EntryType::Symlink;
+    // Whichever comes first: "d/e/up" is "d", and what is two above that is not in the gem.
+    let (up, out) = (("d/e/up", link, "..", &b""[..]), ("out", link, "d/e/up/../..", &b""[..]));
+    for links in [[up, out], [out, up]] {
+        let refusal = refusal(&with_data(&tar_of(links)));
+        assert!(refusal.contains("behind a name"), "{refusal}");
+    }
+    let inside = ("x/in", link, "../d/e/up", &b""[..]);
+    assert!(read(&with_data(&tar_of([up, inside]))[..], &limits()).is_ok());
 }
 
 #[test]

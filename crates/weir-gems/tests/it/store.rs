@@ -9,6 +9,7 @@ macro_rules! suite {
             a_push_is_everywhere_at_once
             a_release_is_pushed_once
             two_releases_never_share_a_file
+            a_name_of_many_dashes_has_its_file
             names_that_look_alike_are_told
             a_yank_takes_a_release_out
             an_import_adds_what_is_not_there
@@ -28,9 +29,12 @@ macro_rules! suite {
             mirror::what_is_local_is_never_touched
             mirror::when_looks_came_to_something_is_kept
             mirror::a_mirrored_name_is_not_pushed_to
+            mirror::what_was_taken_away_is_nobodys_and_may_come_again
+            mirror::what_was_yanked_here_is_gone_for_good
             mirror::no_mirrored_release_takes_anothers_file
             mirror::of_new_releases_the_first_has_the_file
             mirror::what_is_refused_is_no_work_until_it_is_reconsidered
+            mirror::what_is_known_of_a_name_is_told_whether_it_was_noted_or_not
             mirror::a_name_changes_hands_whole
             mirror::origins_and_missing_files_come_in_pages
             mirror::a_kept_file_belongs_to_its_checksum

@@ -1,6 +1,7 @@
 //! All files of an upstream, fetched without being asked for.
 
 use super::FileError;
+use crate::mirror::decide::forbidden;
 use crate::mirror::error::Problem;
 use crate::mirror::progress::{Phase, Progress};
 use crate::mirror::{Mirror, Upstream};
@@ -37,7 +38,11 @@ impl<S: MirrorStore> Mirror<S> {
                     Err(error) => {
                         tracing::warn!(%error, "a file was not fetched");
                         done.failed += 1;
-                        failures += 1;
+                        // Others may be there still when it answers without one.
+                        failures = match error {
+                            FileError::Away { .. } => failures + 1,
+                            _ => 0,
+                        };
                         if failures >= self.limits.failures_max {
                             return Err(Problem::Fetch(error.to_string()));
                         }
@@ -56,7 +61,7 @@ impl<S: MirrorStore> Mirror<S> {
         upstream: &Upstream,
         release: &MirroredRelease,
     ) -> Result<(), FileError> {
-        if self.policy.load().is_private(release.name.as_str()) {
+        if forbidden(&self.policy.load(), release.name.as_str(), &release.upstream).is_some() {
             return Ok(());
         }
         self.fetch_release(upstream, release).await.map(drop)

@@ -5,13 +5,14 @@ use std::time::Duration;
 use crate::index::digest::Digests;
 use crate::metrics::Outcome;
 use crate::mirror::client::Ask;
+use crate::mirror::decide::{Decision, decide};
 use crate::mirror::infos::info_path;
 use crate::mirror::progress::Progress;
 use crate::mirror::read::read_info;
 use crate::mirror::versions::Look;
 use crate::mirror::{Mirror, MirrorError, Problem, Upstream};
 use crate::store::StoreError;
-use crate::store::mirror::{Hook, HookKind, MirrorStore, Noted};
+use crate::store::mirror::{Hook, HookKind, MirrorStore, Noted, Presence};
 
 /// What was done about hooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,14 +102,18 @@ impl<S: MirrorStore> Mirror<S> {
 
     async fn is_settled(&self, upstream: &Upstream, hook: &Hook) -> Result<bool, StoreError> {
         let hook = &hook.hook;
-        // Nothing is asked about a private name: not even that it is one is told.
-        if self.policy.load().is_private(hook.name.as_str())
-            || self.store.refusal(upstream.name.as_str(), &hook.name).await?.is_some()
-        {
+        let standing = self.store.standing(upstream.name.as_str(), &hook.name).await?;
+        let policy = self.policy.load_full();
+        // Nothing is asked about what is not taken from there: not even that it is ours is told.
+        if let Decision::Refuse(_) = decide(&policy, self.rank(upstream), &hook.name, &standing) {
             return Ok(true);
         }
-        let is_here = self.store.has_release(&hook.name, &hook.identity).await?;
-        Ok(is_here == (hook.kind == HookKind::Added))
+        Ok(match self.store.presence(&hook.name, &hook.identity).await? {
+            Presence::Served => hook.kind == HookKind::Added,
+            Presence::Absent => hook.kind == HookKind::Removed,
+            // Whatever the upstream says.
+            Presence::Yanked => true,
+        })
     }
 
     /// Asks for the `/info` of each name; what says what its hooks say is noted as if `/versions` had

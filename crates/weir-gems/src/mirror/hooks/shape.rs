@@ -11,6 +11,7 @@ use weir_base::clock::Timestamp;
 use weir_base::secret::Secret;
 
 use crate::mirror::door::HookRoute;
+use crate::mirror::read::is_usable;
 use crate::mirror::settings::UpstreamName;
 use crate::name::GemName;
 use crate::platform::Platform;
@@ -87,6 +88,9 @@ impl Shape {
     ) -> Result<NewHook, String> {
         let Fields { name, version, platform, yanked, .. } = self.fields;
         let name: GemName = name.parse().map_err(|error| format!("name: {error}"))?;
+        if !is_usable(name.as_str()) {
+            return Err(format!("name: no gem can be called {:?}", name.as_str()));
+        }
         let platform = match platform {
             None => Platform::ruby(),
             Some(text) => text.parse().map_err(|error| format!("platform: {error}"))?,
@@ -173,8 +177,13 @@ mod tests {
         for body in ["", "[]", "{\"name\":\"a\"}", "{\"name\":1,\"version\":\"1\"}"] {
             assert!(Shape::parse(HookRoute::Rubygems, body.as_bytes()).is_err(), "{body}");
         }
-        for (name, version, platform) in [("a/b", "1", "ruby"), ("a", "x", "ruby"), ("a", "1", "/")]
-        {
+        for (name, version, platform) in [
+            ("a/b", "1", "ruby"),
+            ("..", "1", "ruby"),
+            (".", "1", "ruby"),
+            ("a", "x", "ruby"),
+            ("a", "1", "/"),
+        ] {
             let body = format!(
                 "{{\"name\":\"{name}\",\"version\":\"{version}\",\"platform\":\"{platform}\"}}"
             );

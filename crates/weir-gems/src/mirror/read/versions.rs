@@ -76,7 +76,7 @@ fn parse(line: &[u8]) -> Option<VersionsLine<'_>> {
 }
 
 /// Names of dots alone are folders to whoever normalises a path.
-pub(super) fn is_usable(name: &str) -> bool {
+pub(in crate::mirror) fn is_usable(name: &str) -> bool {
     name.parse::<GemName>().is_ok() && name.bytes().any(|byte| byte != b'.')
 }
 

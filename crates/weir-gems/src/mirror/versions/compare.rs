@@ -7,7 +7,9 @@ use hashbrown::HashMap;
 
 use super::reading::Listed;
 use crate::mirror::error::Problem;
+use crate::mirror::infos::without_releases;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
+use crate::mirror::settings::MirrorLimits;
 use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
 use crate::store::mirror::{MirrorStore, Noted};
@@ -27,13 +29,27 @@ impl<S: MirrorStore> Mirror<S> {
             let noted = self.store.noted(name, *prefix).await?;
             known.extend(noted.into_iter().filter_map(|it| Some((it.name, it.md5?))));
         }
+        let names = listed.0.len();
         let (changed, gone) = changes(listed, &differing, known);
-        let max = self.limits.names_gone_max;
-        if gone.len() > max {
-            return Err(Problem::Vanished { gone: gone.len(), max });
-        }
-        let gone = gone.into_iter().map(|name| Noted { name, md5: None });
+        let had_versions = gone.iter().filter(|(_, md5)| *md5 != without_releases()).count();
+        self.check_gone(had_versions, names)?;
+        let gone = gone.into_iter().map(|(name, _)| Noted { name, md5: None });
         Ok(changed.into_iter().chain(gone).collect())
+    }
+}
+
+impl<S> Mirror<S> {
+    /// Whether so many names with versions may be gone from a list that has so many names now.
+    fn check_gone(&self, gone: usize, names: usize) -> Result<(), Problem> {
+        let MirrorLimits { names_gone_max, names_gone_percent_max, .. } = self.limits;
+        let percent_max = usize::from(names_gone_percent_max);
+        let (limit, max) = match (gone > names_gone_max, gone * 100 > (names + gone) * percent_max)
+        {
+            (false, false) => return Ok(()),
+            (true, _) => ("names_gone_max", names_gone_max),
+            (false, true) => ("names_gone_percent_max", percent_max),
+        };
+        Err(Problem::Vanished { gone, limit, max })
     }
 }
 
@@ -52,17 +68,18 @@ fn differing(ours: &[(Prefix, PrefixDigest)], listed: &Listed) -> BTreeSet<Prefi
     differing
 }
 
-/// Names that say something else, in the order of their lines, and those that are gone.
+/// Names that say something else, in the order of their lines, and those that are gone, with what
+/// was noted of them.
 fn changes(
     listed: Listed,
     differing: &BTreeSet<Prefix>,
     mut known: HashMap<GemName, [u8; 16]>,
-) -> (Vec<Noted>, Vec<GemName>) {
+) -> (Vec<Noted>, Vec<(GemName, [u8; 16])>) {
     let mut listed = listed;
     listed.0.retain(|name, _| differing.contains(&Prefix::of(name)));
     let mut changed = listed.in_order();
     changed.retain(|noted| known.remove(&noted.name) != noted.md5);
-    let mut gone: Vec<_> = known.into_keys().collect();
+    let mut gone: Vec<_> = known.into_iter().collect();
     gone.sort_unstable();
     (changed, gone)
 }
@@ -103,7 +120,7 @@ mod tests {
                 // Only what differs is told.
                 prop_assert_ne!(result.insert(noted.name.to_string(), md5), Some(md5));
             }
-            for name in gone {
+            for (name, _) in gone {
                 prop_assert!(result.remove(name.as_str()).is_some());
             }
             prop_assert_eq!(result, theirs);

@@ -9,7 +9,8 @@ use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
-    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
+    Standing,
 };
 
 impl MirrorStore for EitherStore {
@@ -54,8 +55,8 @@ impl MirrorStore for EitherStore {
         ask!(self, refuse, upstream, names)
     }
 
-    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
-        ask!(self, refusal, upstream, name)
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
+        ask!(self, standing, upstream, name)
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
@@ -103,8 +104,8 @@ impl MirrorStore for EitherStore {
         ask!(self, mirrored, full_name)
     }
 
-    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
-        ask!(self, has_release, name, identity)
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
+        ask!(self, presence, name, identity)
     }
 
     async fn keep_file(
@@ -113,6 +114,10 @@ impl MirrorStore for EitherStore {
         file: MirroredFile,
     ) -> Result<(), StoreError> {
         ask!(self, keep_file, release, file)
+    }
+
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        ask!(self, forget_file, release)
     }
 
     async fn missing_files(

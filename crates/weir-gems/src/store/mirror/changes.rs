@@ -4,13 +4,14 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use weir_base::clock::Timestamp;
 
 use super::Applied;
 use crate::release::{Identity, Release};
 
-/// A release that is stored, yanked or not.
+/// A release that is stored. Of a gem that comes from an upstream only what was yanked here stays
+/// as a yanked row: for good, whatever the upstream says. What the upstream takes back has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredRelease {
     pub(crate) release: Release,
@@ -24,9 +25,9 @@ pub(crate) struct Changes {
     pub(crate) live: Vec<Release>,
     /// Those of them that were not there, by their places.
     insert: Vec<usize>,
-    /// Those of them whose rows are there and say something else, or are yanked.
+    /// Those of them whose rows are there and say something else.
     replace: Vec<usize>,
-    pub(crate) yank: Vec<Identity>,
+    pub(crate) remove: Vec<Identity>,
     /// What the line in `/versions` has: `-1.0` for what goes, `1.0` for what comes, both for what
     /// says something else.
     pub(crate) line: Vec<String>,
@@ -36,7 +37,7 @@ pub(crate) struct Changes {
 impl Applied {
     pub(crate) fn count(&mut self, changes: &Changes) {
         self.added += changes.insert.len() as u64;
-        self.yanked += changes.yank.len() as u64;
+        self.yanked += changes.remove.len() as u64;
         self.changed += changes.changed;
     }
 }
@@ -47,9 +48,16 @@ const STEP: Duration = Duration::from_micros(1);
 impl Changes {
     /// `wanted` are in the order of the upstream's `/info`, each once; those with the time 0 came
     /// `now`.
-    pub(crate) fn between(stored: &[StoredRelease], wanted: Vec<Release>, now: Timestamp) -> Self {
-        let mut known: HashMap<&Identity, &StoredRelease> =
-            stored.iter().map(|it| (&it.release.identity, it)).collect();
+    pub(crate) fn between(
+        stored: &[StoredRelease],
+        mut wanted: Vec<Release>,
+        now: Timestamp,
+    ) -> Self {
+        let (yanked, stored): (Vec<_>, Vec<_>) = stored.iter().partition(|it| it.is_yanked);
+        let yanked: HashSet<_> = yanked.into_iter().map(|it| &it.release.identity).collect();
+        wanted.retain(|it| !yanked.contains(&it.identity));
+        let mut known: HashMap<&Identity, &Release> =
+            stored.iter().map(|it| (&it.release.identity, &it.release)).collect();
         let live = in_order(wanted, &known, now);
         let mut changes = Self::default();
         let (mut gone, mut come) = (Vec::new(), Vec::new());
@@ -60,26 +68,22 @@ impl Changes {
                     come.push(name);
                     changes.insert.push(place);
                 }
-                Some(old) if old.is_yanked => {
-                    come.push(name);
-                    changes.replace.push(place);
-                }
-                Some(old) if !says_the_same(&old.release, release) => {
+                Some(old) if !says_the_same(old, release) => {
                     changes.changed += 1;
                     gone.push(format!("-{name}"));
                     come.push(name);
                     changes.replace.push(place);
                 }
                 // Only its place has changed.
-                Some(old) if old.release != *release => changes.replace.push(place),
+                Some(old) if old != release => changes.replace.push(place),
                 Some(_) => {}
             }
         }
         // In the order of what is stored, so that the same change is the same line everywhere.
-        for old in stored.iter().filter(|old| !old.is_yanked) {
+        for old in stored {
             if known.contains_key(&old.release.identity) {
                 gone.push(format!("-{}", old.release.identity));
-                changes.yank.push(old.release.identity.clone());
+                changes.remove.push(old.release.identity.clone());
             }
         }
         changes.line = gone;
@@ -106,7 +110,7 @@ impl Changes {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.insert.is_empty() && self.replace.is_empty() && self.yank.is_empty()
+        self.insert.is_empty() && self.replace.is_empty() && self.remove.is_empty()
     }
 }
 
@@ -125,14 +129,14 @@ fn says_the_same(one: &Release, other: &Release) -> bool {
 /// its time if it can.
 fn in_order(
     mut wanted: Vec<Release>,
-    known: &HashMap<&Identity, &StoredRelease>,
+    known: &HashMap<&Identity, &Release>,
     now: Timestamp,
 ) -> Vec<Release> {
     for index in 0..wanted.len() {
         let (before, rest) = wanted.split_at_mut(index);
         let Some(release) = rest.first_mut() else { break };
         release.created_at = match known.get(&release.identity) {
-            Some(old) => old.release.created_at,
+            Some(old) => old.created_at,
             None if release.created_at == Timestamp::default() => now,
             None => release.created_at,
         };
@@ -171,8 +175,8 @@ mod tests {
     /// What a store does with changes.
     fn applied(stored: &[StoredRelease], changes: &Changes) -> Vec<StoredRelease> {
         let mut all = stored.to_vec();
+        all.retain(|row| !changes.remove.contains(&row.release.identity));
         for row in &mut all {
-            row.is_yanked |= changes.yank.contains(&row.release.identity);
             let new = changes.replaced().find(|it| it.identity == row.release.identity);
             if let Some(new) = new {
                 *row = StoredRelease { release: new.clone(), is_yanked: false };
@@ -204,9 +208,24 @@ mod tests {
         let (stored, second) = step(&stored, &[(1, 1), (3, 9), (4, 1)]);
         assert_eq!(second.line, ["-3", "-2", "3", "4"]);
         assert_eq!(second.changed, 1);
-        // What was yanked may come back.
+        // What the upstream took back may come again.
         let (_, third) = step(&stored, &[(1, 1), (2, 1), (3, 9), (4, 1)]);
         assert_eq!(third.line, ["2"]);
+    }
+
+    #[test]
+    fn what_was_yanked_here_never_comes_again() {
+        let (mut stored, _) = step(&[], &[(1, 1), (2, 1)]);
+        stored[1].is_yanked = true;
+        let (stored, same) = step(&stored, &[(1, 1), (2, 1)]);
+        assert!(same.is_empty(), "{same:?}");
+        // Also when it says something else there, goes there, or comes again.
+        for wanted in [&[(3, 1), (1, 1), (2, 9)][..], &[(1, 1)], &[(2, 1), (1, 1)]] {
+            let (next, changes) = step(&stored, wanted);
+            assert!(live(&next).iter().all(|it| it.identity.to_string() != "2"), "{changes:?}");
+            assert_eq!(changes.live, live(&next));
+            assert!(next.contains(&stored[1]), "{changes:?}");
+        }
     }
 
     #[test]

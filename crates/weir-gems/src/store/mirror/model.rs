@@ -37,7 +37,7 @@ pub struct Noted {
 /// Whose a name is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// There is no such gem here.
+    /// There is no such gem here, or what came of it was taken away ([`super::MirrorStore::disown`]).
     Nobody,
     /// It was pushed or imported here.
     Local,
@@ -45,15 +45,37 @@ pub enum Owner {
     Upstream(String),
 }
 
+/// As stores keep it in the place of an upstream's number, which are counted from 1: the gem came
+/// from one and was taken away.
+pub(crate) const NOBODY: i64 = 0;
+
 /// A name that is to be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
     /// Its place in the order of what was noted.
     pub sequence: u64,
     pub noted: Noted,
+    pub standing: Standing,
+}
+
+/// What is known of a name beside what the upstream in question says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
     pub owner: Owner,
+    /// Whether there are releases of it that are not yanked.
+    pub has_versions: bool,
     /// Other upstreams whose `/versions` has it.
     pub listed_by: Vec<String>,
+}
+
+/// What there is of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Presence {
+    Absent,
+    Served,
+    /// If it came from an upstream, it was yanked here: for good.
+    Yanked,
 }
 
 /// Why a name is not taken from an upstream.
@@ -67,6 +89,8 @@ pub enum Refusal {
     Bound,
     /// An upstream that comes earlier has it.
     Shadowed,
+    /// It came from an upstream that is not in the settings any more.
+    Former,
 }
 
 /// A gem as an upstream has it, in the order of its `/info`.
@@ -191,7 +215,7 @@ impl Applied {
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed];
+    const ALL: [Self; 5] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed, Self::Former];
 
     /// As stores keep it.
     pub(crate) const fn number(self) -> i64 {
@@ -200,6 +224,7 @@ impl Refusal {
             Self::Local => 2,
             Self::Bound => 3,
             Self::Shadowed => 4,
+            Self::Former => 5,
         }
     }
 
@@ -215,6 +240,7 @@ impl Refusal {
             Self::Local => "local",
             Self::Bound => "bound",
             Self::Shadowed => "shadowed",
+            Self::Former => "former",
         }
     }
 }

@@ -10,8 +10,8 @@ use weir_base::clock::{Clock, Timestamp};
 use super::columns::ReleaseColumns;
 use super::indexing::Indexing;
 use super::metrics::Limit;
-use super::rows::{self, Gem, RELEASE};
-use super::{Inner, columns};
+use super::rows::{self, Gem, KnownGem, RELEASE};
+use super::{Inner, columns, mirror};
 use crate::release::Release;
 use crate::store::{Imported, ImportedGem, StoreError};
 
@@ -118,12 +118,15 @@ async fn gems(
     let names: Vec<&str> = batch.iter().map(|gem| gem.name.as_str()).collect();
     let known = rows::gems(transaction, &names).await?;
     batch.retain(|gem| {
-        let is_mirrored = known.get(gem.name.as_str()).is_some_and(|known| known.origin.is_some());
+        let is_mirrored = known.get(gem.name.as_str()).is_some_and(KnownGem::is_mirrored);
         if is_mirrored {
             done.known += gem.releases.len() as u64;
         }
         !is_mirrored
     });
+    let taken_over = known.values().filter(|known| !known.is_mirrored());
+    let taken_over: Vec<i64> = taken_over.map(|known| known.gem.id).collect();
+    mirror::make_local(transaction, &taken_over).await?;
     let new: Vec<_> = batch
         .iter()
         .map(|gem| &gem.name)

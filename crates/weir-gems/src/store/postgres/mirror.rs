@@ -17,7 +17,7 @@ mod upstreams;
 use tokio::time::timeout;
 use weir_base::clock::Timestamp;
 
-pub(super) use self::upstreams::origin_of;
+pub(super) use self::upstreams::{make_local, origin_of};
 use super::metrics::Limit;
 use super::{PostgresStore, ask};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -26,7 +26,8 @@ use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
-    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
+    Standing,
 };
 
 impl MirrorStore for PostgresStore {
@@ -80,8 +81,8 @@ impl MirrorStore for PostgresStore {
         self.0.write(Limit::Write, move |it| Box::pin(pending::refuse(it, upstream, names))).await
     }
 
-    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
-        ask!(self, pending::refusal, upstream, name)
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
+        ask!(self, pending::standing, upstream, name)
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
@@ -138,8 +139,8 @@ impl MirrorStore for PostgresStore {
         ask!(self, files::mirrored, full_name)
     }
 
-    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
-        ask!(self, files::has_release, name, identity)
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
+        ask!(self, files::presence, name, identity)
     }
 
     async fn keep_file(
@@ -149,6 +150,11 @@ impl MirrorStore for PostgresStore {
     ) -> Result<(), StoreError> {
         let release = release.clone();
         self.0.write(Limit::Write, move |it| Box::pin(files::keep(it, release, file))).await
+    }
+
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.0.write(Limit::Write, move |it| Box::pin(files::forget(it, release))).await
     }
 
     async fn missing_files(

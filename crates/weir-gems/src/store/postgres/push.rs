@@ -49,10 +49,14 @@ async fn add(
         return Err(Conflict::FullName { full_name, other }.into());
     }
     if let Some(upstream) = mirror::origin_of(transaction, name.as_str()).await? {
-        return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
+        let is_same_file = is_there(transaction, new).await?;
+        return Err(Conflict::Mirrored { name: name.to_string(), upstream, is_same_file }.into());
     }
     let (gem, lookalikes) = match rows::gem(transaction, name.as_str()).await? {
-        Some(gem) => (gem, Vec::new()),
+        Some(gem) => {
+            mirror::make_local(transaction, &[gem.id]).await?;
+            (gem, Vec::new())
+        }
         None => {
             let lookalikes = lookalikes(transaction, name).await?;
             (rows::add_gem(transaction, name, now).await?, lookalikes)

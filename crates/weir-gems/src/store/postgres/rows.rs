@@ -9,6 +9,7 @@ use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
 use crate::store::StoreError;
+use crate::store::mirror::NOBODY;
 use crate::version::Version;
 
 /// Columns of a release, in the order of [`release`].
@@ -52,8 +53,14 @@ pub(super) async fn gem(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownGem {
     pub(super) gem: Gem,
-    /// The upstream that it came from; None: it was pushed or imported here.
+    /// The upstream that it came from, or [`NOBODY`]; None: it was pushed or imported here.
     pub(super) origin: Option<i64>,
+}
+
+impl KnownGem {
+    pub(super) fn is_mirrored(&self) -> bool {
+        self.origin.is_some_and(|origin| origin != NOBODY)
+    }
 }
 
 /// Those of the names that are gems.

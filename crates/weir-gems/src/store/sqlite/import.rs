@@ -75,7 +75,10 @@ fn add_rows(
     let ImportedGem { name, mut releases } = imported;
     let known = rows::gem(connection, name.as_str())?;
     let gem = match known {
-        Some(gem) => gem,
+        Some(gem) => {
+            mirror::make_local(connection, gem.id)?;
+            gem
+        }
         None => rows::add_gem(connection, &name, now)?,
     };
     let before = releases.len();

@@ -10,7 +10,7 @@ mod upstreams;
 
 use weir_base::clock::Timestamp;
 
-pub(super) use self::upstreams::origin_of;
+pub(super) use self::upstreams::{make_local, origin_of};
 use super::SqliteStore;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::name::GemName;
@@ -18,7 +18,8 @@ use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
     Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
-    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Refusal,
+    MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
+    Standing,
 };
 
 /// What the mirror adds to the tables.
@@ -129,8 +130,8 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| pending::refuse(it, &upstream, &names))).await
     }
 
-    async fn refusal(&self, upstream: &str, name: &GemName) -> Result<Option<Refusal>, StoreError> {
-        self.0.read_once(|connection| pending::refusal(connection, upstream, name))
+    async fn standing(&self, upstream: &str, name: &GemName) -> Result<Standing, StoreError> {
+        self.0.read(|connection| pending::standing(connection, upstream, name))
     }
 
     async fn reconsider(&self) -> Result<(), StoreError> {
@@ -182,8 +183,8 @@ impl MirrorStore for SqliteStore {
         self.0.read(|connection| files::mirrored(connection, full_name))
     }
 
-    async fn has_release(&self, name: &GemName, identity: &Identity) -> Result<bool, StoreError> {
-        self.0.read(|connection| files::has_release(connection, name, identity))
+    async fn presence(&self, name: &GemName, identity: &Identity) -> Result<Presence, StoreError> {
+        self.0.read(|connection| files::presence(connection, name, identity))
     }
 
     async fn keep_file(
@@ -193,6 +194,11 @@ impl MirrorStore for SqliteStore {
     ) -> Result<(), StoreError> {
         let release = release.clone();
         self.blocking(move |inner| inner.write(|it| files::keep(it, &release, &file))).await
+    }
+
+    async fn forget_file(&self, release: &MirroredRelease) -> Result<(), StoreError> {
+        let release = release.clone();
+        self.blocking(move |inner| inner.write(|it| files::forget(it, &release))).await
     }
 
     async fn missing_files(

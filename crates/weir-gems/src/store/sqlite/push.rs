@@ -20,10 +20,16 @@ pub(super) fn push(
     let full_name = format!("{name}-{}", release.identity);
     check_full_name(connection, name, &full_name)?;
     if let Some(upstream) = mirror::origin_of(connection, name.as_str())? {
-        return Err(Conflict::Mirrored { name: name.to_string(), upstream }.into());
+        let gem = rows::gem(connection, name.as_str())?;
+        let found = gem.map(|gem| found(connection, gem.id, release)).transpose()?.flatten();
+        let is_same_file = found.is_some_and(|(sha256, _)| sha256 == release.checksum.0);
+        return Err(Conflict::Mirrored { name: name.to_string(), upstream, is_same_file }.into());
     }
     let (gem, lookalikes) = match rows::gem(connection, name.as_str())? {
-        Some(gem) => (gem, Vec::new()),
+        Some(gem) => {
+            mirror::make_local(connection, gem.id)?;
+            (gem, Vec::new())
+        }
         None => {
             let lookalikes = lookalikes(connection, name)?;
             (rows::add_gem(connection, name, now)?, lookalikes)
@@ -64,6 +70,22 @@ fn lookalikes(connection: &Connection, name: &GemName) -> Result<Vec<String>, St
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
+/// What there is of a release: its checksum, and whether it was yanked.
+fn found(
+    connection: &Connection,
+    gem: i64,
+    release: &Release,
+) -> rusqlite::Result<Option<([u8; 32], bool)>> {
+    let (number, platform) = (release.identity.number.as_str(), release.identity.platform.as_str());
+    connection
+        .prepare_cached(
+            "SELECT sha256, yanked_at IS NOT NULL FROM releases
+             WHERE gem = ?1 AND number = ?2 AND platform = ?3",
+        )?
+        .query_row(params![gem, number, platform], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
 /// What is in the place of a release that could not be added.
 fn conflict(
     connection: &Connection,
@@ -71,15 +93,7 @@ fn conflict(
     release: &Release,
     full_name: String,
 ) -> Result<Conflict, StoreError> {
-    let (number, platform) = (release.identity.number.as_str(), release.identity.platform.as_str());
-    let found: Option<([u8; 32], bool)> = connection
-        .prepare_cached(
-            "SELECT sha256, yanked_at IS NOT NULL FROM releases
-             WHERE gem = ?1 AND number = ?2 AND platform = ?3",
-        )?
-        .query_row(params![gem, number, platform], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(match found {
+    Ok(match found(connection, gem, release)? {
         Some((_, true)) => Conflict::Yanked { full_name },
         Some((sha256, _)) if sha256 == release.checksum.0 => Conflict::SameContents { full_name },
         _ => Conflict::Exists { full_name },

@@ -109,6 +109,10 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), St
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
+    if (id, found) == (APPLICATION_ID, FORMAT) {
+        // Nothing is written: a full disk is no reason not to read.
+        return Ok(());
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been first.
     let found = number(&transaction, "user_version")?;

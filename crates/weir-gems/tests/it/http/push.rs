@@ -162,6 +162,61 @@ impl Body for Silent {
     }
 }
 
+/// A body whose end comes when the test has done something.
+struct Slow {
+    gem: Option<Bytes>,
+    end: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Body for Slow {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.gem.take() {
+            Some(gem) => Poll::Ready(Some(Ok(Frame::data(gem)))),
+            None => Pin::new(&mut self.end).poll(context).map(|_| None),
+        }
+    }
+}
+
+/// A push, or a yank, whose key ends in the middle of it; what it is answered.
+async fn ends_meanwhile(index: &Index, key: &str, path: &str, end_key: impl AsyncFnOnce()) -> u16 {
+    let (sender, end) = tokio::sync::oneshot::channel();
+    let method = if path.contains("yank") { "DELETE" } else { "POST" };
+    let gem = Sample::new("a", "1").build();
+    let gem = (method == "POST").then(|| gem.into());
+    let request = Request::builder().method(method).uri(path).header("authorization", key);
+    let mut answer = Box::pin(index.gems.answer(request.body(Slow { gem, end }).unwrap()));
+    // It gets as far as waiting for the end of its body.
+    let polled = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context)));
+    assert!(polled.await.is_pending());
+    end_key().await;
+    sender.send(()).unwrap();
+    answer.await.status().as_u16()
+}
+
+#[tokio::test]
+async fn a_key_counts_when_a_gem_is_taken_not_when_it_began_to_come() {
+    let index = Index::new().await;
+    for path in ["/api/v1/gems", "/api/v1/gems/yank?gem_name=a&version=1"] {
+        let end = index.clock.now().as_micros() + 1_000_000;
+        let key = index.new_key(|key| key.expires_at_us = Some(end)).await;
+        let expire = async || index.clock.advance(Duration::from_secs(1));
+        assert_eq!(ends_meanwhile(&index, &key, path, expire).await, 401, "{path}");
+        let key = index.new_key(|_| {}).await;
+        let revoke = async || {
+            let last = index.gems.store().keys().await.unwrap().pop().unwrap();
+            assert!(index.gems.store().remove_key(last.id).await.unwrap());
+        };
+        assert_eq!(ends_meanwhile(&index, &key, path, revoke).await, 401, "{path}");
+    }
+    assert_eq!(index.files(), (Vec::new(), 0));
+}
+
 fn silent_push(index: &Index) -> Request<Silent> {
     let request = Request::builder().method("POST").uri("/api/v1/gems");
     request.header("authorization", &*index.key).body(Silent).unwrap()

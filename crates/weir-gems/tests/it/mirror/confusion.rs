@@ -125,6 +125,41 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
 }
 
 #[tokio::test]
+async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
+    let upstream = Scripted::start();
+    let names = ["pub-1", "pub-2", "rack"];
+    upstream.versions(&names.map(|name| upstream.gem(name, &[("1.0", [1; 32])])));
+    let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
+    let replica = setup("").start().await;
+    replica.sync().await;
+    let mistake: Policy = "private pub*".parse().unwrap();
+    replica.mirror.set_policy(mistake).await.unwrap();
+    replica.sync().await;
+    let state = replica.state().await.upstreams.remove(0);
+    let told = ["pub-1", "pub-2"].map(|name| (name.to_owned(), Refusal::Policy));
+    assert_eq!((&state.refused[..], state.counts.refused), (&told[..], 2));
+    assert_eq!(replica.listed("pub-1").await, Vec::<String>::new());
+    // One of them was pushed meanwhile, and is ours.
+    replica.index.push_sample(&Sample::new("pub-2", "7.0")).await;
+    replica.mirror.set_policy(Policy::default()).await.unwrap();
+    let looked = replica.sync().await;
+    assert_eq!((looked.work.applied.gems, looked.work.refused), (1, 1));
+    assert_eq!(replica.listed("pub-1").await, ["1.0"]);
+    assert_eq!(replica.listed("pub-2").await, ["7.0"]);
+    // The same over restarts.
+    let Replica { index, .. } = replica;
+    let replica = setup("private pub*").start_on(index.opened_again());
+    replica.sync().await;
+    assert_eq!(replica.listed("pub-1").await, Vec::<String>::new());
+    let Replica { index, .. } = replica;
+    let replica = setup("").start_on(index.opened_again());
+    replica.sync().await;
+    assert_eq!(replica.listed("pub-1").await, ["1.0"]);
+    assert_eq!(replica.listed("pub-2").await, ["7.0"]);
+    crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
 async fn a_policy_that_changed_while_the_mirror_was_away_holds_before_anything_is_asked() {
     let origin = Origin::start().await;
     origin.index.push_sample(&Sample::new("acme-web", "99.0")).await;

@@ -47,6 +47,80 @@ async fn a_file_is_fetched_once_and_kept() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_lost_or_damaged_is_fetched_again() {
+    let origin = Origin::start().await;
+    let sample = Sample::new("shop", "1.0");
+    origin.index.push_sample(&sample).await;
+    let replica = Setup::new(&[("one", &origin.url())]).start().await;
+    replica.sync().await;
+    assert_eq!(replica.file("shop-1.0").await.status, StatusCode::OK);
+    let path = replica.index.files().0.remove(0);
+    for damage in [None, Some(&b"half"[..])] {
+        match damage {
+            None => std::fs::remove_file(&path).unwrap(),
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+        }
+        let again = replica.file("shop-1.0").await;
+        assert_eq!((again.status, &again.body[..]), (StatusCode::OK, &sample.build()[..]));
+        assert_eq!(std::fs::read(&path).unwrap(), sample.build());
+    }
+    // While the upstream is away that is what is said; later it is there.
+    std::fs::remove_file(&path).unwrap();
+    let index = origin.stop().await;
+    let away = replica.file("shop-1.0").await;
+    assert!(away.text().contains("the upstream one does not answer"), "{}", away.text());
+    let origin = Origin::serve(index);
+    let Replica { index, .. } = replica;
+    let replica = Setup::new(&[("one", &origin.url())]).start_on(index.opened_again());
+    assert_eq!(replica.file("shop-1.0").await.body, sample.build());
+    // One that was pushed here is nobody else's to bring.
+    replica.index.push_sample(&Sample::new("ours", "1.0")).await;
+    let ours = replica.index.files().0.into_iter().find(|it| *it != path).unwrap();
+    std::fs::remove_file(ours).unwrap();
+    assert_eq!(replica.file("ours-1.0").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn a_push_that_is_refused_does_not_take_a_mirrored_file_away() {
+    let origin = Origin::start().await;
+    let sample = Sample::new("shop", "1.0");
+    origin.index.push_sample(&sample).await;
+    let replica = Setup::new(&[("one", &origin.url())]).start().await;
+    replica.sync().await;
+    // While it is judged, somebody may fetch the same file, and finds it in its place.
+    let refused = replica.index.push(sample.build()).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.text());
+    assert_eq!(replica.index.files().0.len(), 1);
+    assert_eq!(replica.file("shop-1.0").await.body, sample.build());
+    // Another one is nobody's.
+    let other = Sample { ruby: ">= 3".to_owned(), ..sample };
+    assert_eq!(replica.index.push(other.build()).await.status, StatusCode::CONFLICT);
+    assert_eq!(replica.index.files().0.len(), 1);
+}
+
+#[tokio::test]
+async fn files_that_the_upstream_does_not_have_do_not_keep_others_from_coming() {
+    let upstream = Scripted::start();
+    let file = Sample::new("shop", "1.0").build();
+    let versions = ["1.0", "2.0", "3.0", "4.0"].map(|version| (version, [1; 32]));
+    upstream.versions(&[
+        upstream.gem("absent", &versions),
+        upstream.gem("other", &versions),
+        upstream.gem("shop", &[("1.0", Sha256::digest(&file).into())]),
+    ]);
+    for version in 1..=4 {
+        upstream.on(&format!("/gems/other-{version}.0.gem"), ok(b"other"));
+    }
+    upstream.on("/gems/shop-1.0.gem", ok(&file));
+    let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
+        settings.files = FilesWhen::Eagerly;
+        settings.limits.failures_max = 2;
+    });
+    let looked = setup.start().await.sync().await;
+    assert_eq!((looked.files.fetched, looked.files.failed), (1, 8));
+}
+
+#[tokio::test]
 async fn a_specification_brings_its_file() {
     let origin = Origin::start().await;
     origin.index.push_sample(&Sample::new("shop", "1.0")).await;

@@ -95,6 +95,7 @@ async fn only_upstreams_send_hooks() {
         (RUBYGEMS, &signed("b", "1.0", &token()).0, good(), StatusCode::FORBIDDEN),
         (ADD, "", "[]".to_owned(), StatusCode::BAD_REQUEST),
         (ADD, "", spec("a/b", "1.0", &token()), StatusCode::BAD_REQUEST),
+        (ADD, "", spec("..", "1.0", &token()), StatusCode::BAD_REQUEST),
         (ADD, "", spec("a", "x", &token()), StatusCode::BAD_REQUEST),
         (ADD, "", good(), StatusCode::OK),
         (ADD, "", good(), StatusCode::SERVICE_UNAVAILABLE),
@@ -104,7 +105,7 @@ async fn only_upstreams_send_hooks() {
     assert_eq!(replica.index.get(ADD).await.status, StatusCode::METHOD_NOT_ALLOWED);
     let without = Index::new().await;
     assert_eq!(without.ask("POST", ADD, &[], good()).await.status, StatusCode::NOT_FOUND);
-    for line in ["denied\"} 5", "malformed\"} 3", "taken\"} 1", "full\"} 1"] {
+    for line in ["denied\"} 5", "malformed\"} 4", "taken\"} 1", "full\"} 1"] {
         assert!(replica.metrics().contains(line), "{line} {}", replica.metrics());
     }
 }
@@ -159,8 +160,27 @@ async fn a_hook_is_tried_again_until_it_is_given_up() {
     assert_eq!(replica.listed("ours").await, ["1.0"]);
 }
 
+#[tokio::test]
+async fn nothing_is_asked_about_what_does_not_come_from_there() {
+    let upstream = Scripted::start();
+    let other = Scripted::start();
+    upstream.versions(&[upstream.gem("shop", &[("1.0", [1; 32]), ("2.0", [1; 32])])]);
+    other.versions(&[]);
+    let setup = Setup::new(&[("one", &upstream.url()), ("two", &other.url())]);
+    let replica = setup.policy("from two bound").start().await;
+    replica.try_sync().await;
+    replica.index.push_sample(&Sample::new("ours", "1.0")).await;
+    replica.store().yank(&"shop".parse().unwrap(), &identity("2.0"), NOW).await.unwrap();
+    upstream.forget();
+    for (name, version) in [("ours", "99.0"), ("bound", "1.0"), ("shop", "2.0"), ("shop", "1.0")] {
+        replica.hook(ADD, "", spec(name, version, &token())).await;
+    }
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(4, 0, 0));
+    assert_eq!(upstream.asked(), Vec::<String>::new());
+}
+
 /// Until something is so.
-async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+pub(super) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     let waiting = async {
         while !is_so().await {
             tokio::task::yield_now().await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use weir_gems::index::digest::Digests;
@@ -15,6 +15,8 @@ pub(crate) enum Reply {
     Text(Vec<u8>),
     /// All of an answer, then the connection is closed.
     Raw(Vec<u8>),
+    /// The same as [`Reply::Text`], once the test has come to the barrier, too.
+    Held(Arc<Barrier>, Vec<u8>),
     /// Nothing, for as long as the client waits.
     Silence,
 }
@@ -118,6 +120,10 @@ fn serve(stream: &TcpStream, script: &Mutex<Script>) {
         let sent = match reply {
             None => output.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
             Some(Reply::Text(text)) => output.write_all(&answer(&head, &text)),
+            Some(Reply::Held(barrier, text)) => {
+                barrier.wait();
+                output.write_all(&answer(&head, &text))
+            }
             Some(Reply::Raw(bytes)) => {
                 let _ = output.write_all(&bytes);
                 return;

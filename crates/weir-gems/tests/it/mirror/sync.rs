@@ -44,7 +44,8 @@ async fn everything_then_only_what_has_changed() {
         yank(&origin, "gem-9", version).await;
     }
     let next = replica.sync().await;
-    assert_eq!((next.read, next.requests), (Read::Tail(4), 5));
+    // Of a gem without versions there is nothing to ask for.
+    assert_eq!((next.read, next.requests), (Read::Tail(4), 4));
     assert_eq!((next.work.applied.added, next.work.applied.yanked), (3, 4));
     assert!(next.received_bytes < 2_000, "{next:?}");
     assert_same(&replica, origin.store()).await;
@@ -53,7 +54,7 @@ async fn everything_then_only_what_has_changed() {
     assert_eq!((upstream.counts.names, upstream.counts.pending), (21, 0));
     assert_eq!((upstream.last_success, &upstream.last_error), (Some(NOW), &None));
     for line in [
-        "weir_gems_mirror_requests_total{upstream=\"one\"} 27",
+        "weir_gems_mirror_requests_total{upstream=\"one\"} 26",
         "weir_gems_mirror_names{upstream=\"one\"} 21",
         "weir_gems_mirror_last_success_timestamp_seconds{upstream=\"one\"} 1700000000",
         "weir_gems_mirror_lag_seconds{upstream=\"one\"} 0.0",

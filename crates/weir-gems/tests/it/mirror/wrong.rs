@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_gems::index::digest::Digests;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Problem, Read, Scope};
 use weir_gems::store::mirror::MirrorStore;
@@ -19,6 +20,7 @@ async fn with_one_gem(upstream: &Scripted) -> Replica {
         limits.line_bytes_max = 1_000;
         limits.names_max = 20;
         limits.names_gone_max = 3;
+        limits.names_gone_percent_max = 100;
         limits.malformed_lines_max = 2;
         limits.info_bytes_max = 1_000;
     });
@@ -153,7 +155,7 @@ async fn an_upstream_that_lost_its_names_takes_nothing_away() {
     upstream.versions(&[]);
     let looked = replica.try_sync().await.remove(0);
     let problem = looked.unwrap_err().problem;
-    assert!(matches!(problem, Problem::Vanished { gone: 4, max: 3 }), "{problem}");
+    assert!(matches!(problem, Problem::Vanished { gone: 4, max: 3, .. }), "{problem}");
     for name in names {
         assert_eq!(replica.listed(name).await, ["1.0"]);
     }
@@ -162,6 +164,71 @@ async fn an_upstream_that_lost_its_names_takes_nothing_away() {
     replica.sync().await;
     assert_eq!(replica.listed("a").await, ["1.0"]);
     assert_eq!(replica.listed("d").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_upstream_that_empties_its_gems_takes_away_no_more_than_one_that_lists_none() {
+    let upstream = Scripted::start();
+    let replica = with_one_gem(&upstream).await;
+    let names = ["a", "b", "c", "d", "e"];
+    let mut lines = names.map(|name| upstream.gem(name, &[("1.0", SUM)])).to_vec();
+    upstream.versions(&lines);
+    replica.sync().await;
+    // A tail says that four have no version any more; for one nothing can be read of its info.
+    for name in &names[..3] {
+        lines.push(upstream.gem(name, &[]).replace("  ", " -1.0 "));
+    }
+    upstream.text("/info/d", "---\nnothing of ours\n");
+    let md5 = hex::encode(Digests::of(b"---\nnothing of ours\n").md5);
+    lines.push(format!("d -1.0 {md5}\n"));
+    lines.push(upstream.gem("e", &[("1.0", SUM), ("2.0", SUM)]));
+    upstream.versions(&lines);
+    for _ in 0..3 {
+        let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
+        assert!(error.contains("4 of its names") && error.contains("names_gone_max"), "{error}");
+    }
+    for name in &names[..4] {
+        assert_eq!(replica.listed(name).await, ["1.0"]);
+    }
+    // Others go on.
+    assert_eq!(replica.listed("e").await, ["1.0", "2.0"]);
+    assert_eq!(replica.state().await.upstreams[0].counts.pending, 4);
+    // Three may go, and one that comes back is as it was.
+    lines.push(upstream.gem("d", &[("1.0", SUM)]));
+    upstream.versions(&lines);
+    let looked = replica.sync().await;
+    assert_eq!((looked.work.applied.yanked, looked.is_complete()), (3, true));
+    assert_eq!(replica.listed("a").await, Vec::<String>::new());
+    assert_eq!(replica.listed("d").await, ["1.0"]);
+    crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
+async fn a_small_index_that_is_emptied_takes_nothing_away() {
+    let upstream = Scripted::start();
+    let lines = ["a", "b", "c"].map(|name| upstream.gem(name, &[("1.0", SUM)]));
+    upstream.versions(&lines);
+    let setup = |percent| {
+        Setup::new(&[("one", &upstream.url())])
+            .change(move |settings| settings.limits.names_gone_percent_max = percent)
+    };
+    let replica = setup(50).start().await;
+    replica.sync().await;
+    // Begun anew, without most of it.
+    for left in [&lines[..0], &lines[2..]] {
+        upstream.versions(left);
+        let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
+        assert!(error.contains("names_gone_percent_max allows (50)"), "{error}");
+        assert_eq!(replica.listed("a").await, ["1.0"]);
+    }
+    upstream.versions(&lines);
+    assert!(replica.sync().await.is_complete());
+    // The operator's word.
+    let Replica { index, .. } = replica;
+    let replica = setup(100).start_on(index.opened_again());
+    upstream.versions(&lines[..0]);
+    assert!(replica.sync().await.is_complete());
+    assert_eq!(replica.listed("a").await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -106,6 +106,21 @@ pub(super) async fn two_releases_never_share_a_file(store: impl Store) {
     assert_consistent(&store).await;
 }
 
+pub(super) async fn a_name_of_many_dashes_has_its_file(store: impl Store) {
+    let dashes = |count: usize| format!("a{}", "-1".repeat(count));
+    for name in [dashes(21), dashes(127), format!("a{}", "-b".repeat(127))] {
+        store.push(new(&name, "2.0-x86-linux"), NOW).await.unwrap();
+        let full_name = format!("{name}-2.0-x86-linux");
+        assert!(store.file(&full_name).await.unwrap().is_some(), "{full_name}");
+        assert!(store.gemspec(&full_name).await.unwrap().is_some(), "{full_name}");
+        assert_eq!(store.file(&format!("{full_name}{}", "-1".repeat(4_000))).await.unwrap(), None);
+    }
+    let refused = store.push(new(&dashes(20), "1-2.0-x86-linux"), NOW).await;
+    let is_clash = matches!(refused, Err(PushError::Conflict(Conflict::FullName { .. })));
+    assert!(is_clash, "two releases have one file");
+    assert_consistent(&store).await;
+}
+
 pub(super) async fn names_that_look_alike_are_told(store: impl Store) {
     store.push(new("rest-client", "1.0"), NOW).await.unwrap();
     let pushed = store.push(new("rest_client", "1.0"), NOW).await.unwrap();

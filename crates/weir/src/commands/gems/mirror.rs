@@ -9,6 +9,7 @@ mod status;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use weir_gems::index::digest::Digests;
 use weir_gems::mirror::settings::{
     FilesWhen, UPSTREAM_NAME_BYTES_MAX, UpstreamName, UpstreamSettings, UpstreamUrl,
 };
@@ -83,6 +84,9 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
     }
 }
 
+/// Of the digest of an address that is in a name.
+const DIGEST_BYTES: usize = 4;
+
 /// Whether the upstream was in the settings already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
@@ -122,15 +126,24 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
     }
 }
 
-/// `rubygems.org`, `127.0.0.1-7422`.
+/// `rubygems.org`, `127.0.0.1-7422`; of an address that says more, or is too long, its beginning and a
+/// digest of all of it: two indexes must not be taken for one that has moved.
 fn name_of(url: &UpstreamUrl) -> anyhow::Result<UpstreamName> {
     let url = url.to_string();
-    let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest);
+    let rest = url.split_once("://").map_or(&*url, |(_, rest)| rest).trim_end_matches('/');
     let letter = |letter: char| {
         if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' }
     };
-    let name: String = rest.chars().map(letter).take(UPSTREAM_NAME_BYTES_MAX).collect();
-    Ok(name.trim_matches('-').parse()?)
+    let name: String = rest.chars().map(letter).collect();
+    let is_host = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | ':');
+    if rest.len() <= UPSTREAM_NAME_BYTES_MAX && rest.chars().all(is_host) {
+        return Ok(name.parse()?);
+    }
+    let digest = Digests::of(url.as_bytes()).sha256;
+    let digest: String =
+        digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let beginning: String = name.chars().take(UPSTREAM_NAME_BYTES_MAX - 1 - digest.len()).collect();
+    Ok(format!("{}-{digest}", beginning.trim_matches('-')).parse()?)
 }
 
 /// The right to look at upstreams; None: another process with this data_dir has it.
@@ -159,12 +172,33 @@ mod tests {
         for (url, name) in [
             ("https://rubygems.org", "rubygems.org"),
             ("http://127.0.0.1:7422/", "127.0.0.1-7422"),
-            ("http://[::1]:7422/private/", "--1--7422-private"),
+            ("http://[::1]:7422/private/", "1--7422-private-4986f1d4"),
         ] {
             let url: UpstreamUrl = url.parse().expect("an address");
-            assert_eq!(name_of(&url).expect("a name").as_str(), name.trim_matches('-'));
+            assert_eq!(name_of(&url).expect("a name").as_str(), name);
         }
-        let long: UpstreamUrl = format!("https://{}.example", "a".repeat(60)).parse().expect("one");
-        assert_eq!(name_of(&long).expect("a name").as_str().len(), UPSTREAM_NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn two_addresses_are_never_one_upstream() {
+        let long = "a".repeat(60);
+        let urls = [
+            format!("https://{long}.example"),
+            format!("https://{long}.org"),
+            format!("https://gems.example/{long}/a"),
+            format!("https://gems.example/{long}/b"),
+            "https://gems.example/a/b".to_owned(),
+            "https://gems.example/a-b".to_owned(),
+            "https://gems.example".to_owned(),
+            "https://gems.example:8443".to_owned(),
+            "https://gems-example:8443".to_owned(),
+            "https://gems-example-8443".to_owned(),
+        ];
+        let names = urls.iter().map(|url| {
+            let url: UpstreamUrl = url.parse().expect("an address");
+            name_of(&url).expect("a name").as_str().to_owned()
+        });
+        let names: std::collections::BTreeSet<_> = names.collect();
+        assert_eq!(names.len(), urls.len(), "{names:?}");
     }
 }

@@ -48,7 +48,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let report = store.verify(repair, now).await?;
     bar.finish_and_clear();
     let of_files = match arguments.files {
-        true => Some(files::check(&settings, &store, report.releases).await?),
+        true => Some(files::check(&settings, &store, report.releases, repair).await?),
         false => None,
     };
     if arguments.json {
@@ -58,7 +58,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         of_files.iter().for_each(print_files);
     }
     let is_sound = report.problems_total == 0 || report.is_fixed;
-    let are_sound = of_files.is_none_or(|of_files| of_files.problems_total == 0);
+    let are_sound = of_files.is_none_or(|of_files| of_files.left() == 0);
     Ok(if is_sound && are_sound { Exit::Fine } else { Exit::FoundProblem })
 }
 
@@ -75,12 +75,27 @@ fn print_problems(problems: &[String], total: u64) {
 fn print_files(report: &FilesReport) {
     print_problems(&report.problems, report.problems_total);
     let files = count(report.files, "file");
-    output::line(&match report.problems_total {
-        0 => format!("sound: {files}"),
-        wrong => format!(
-            "WRONG: {wrong} of {files}; copy them back from a backup into gems.files_dir, or yank these releases and push new ones"
-        ),
-    });
+    if report.problems_total == 0 {
+        output::line(&format!("sound: {files}"));
+    }
+    if report.fixed > 0 {
+        output::line(&format!(
+            "fixed: {} of {files}; they came from upstreams and are fetched again when they are asked for",
+            report.fixed
+        ));
+    }
+    if report.mirrored > report.fixed {
+        output::line(&format!(
+            "WRONG: {} of {files}, which came from upstreams; weir gems verify --files --fix has them fetched again",
+            report.mirrored - report.fixed
+        ));
+    }
+    if report.problems_total > report.mirrored {
+        output::line(&format!(
+            "WRONG: {} of {files}; copy them back from a backup into gems.files_dir, or yank these releases and push new ones",
+            report.problems_total - report.mirrored
+        ));
+    }
 }
 
 fn print(report: &Report) {
@@ -104,6 +119,8 @@ fn print_json(report: &Report, of_files: Option<&FilesReport>) -> anyhow::Result
             "files": of_files.files,
             "problems": of_files.problems,
             "problems_total": of_files.problems_total,
+            "mirrored": of_files.mirrored,
+            "fixed": of_files.fixed,
         })
     });
     output::json(&json!({

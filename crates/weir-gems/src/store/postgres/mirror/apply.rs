@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
 
 use super::settled::Settled;
-use super::upstreams::{id_or_new, unsigned};
+use super::upstreams::{id_or_new, unapply, unsigned};
 use super::{changed, clashes};
 use crate::name::GemName;
 use crate::release::Release;
@@ -26,7 +26,7 @@ pub(super) struct Taken {
     pub(super) gem: Gem,
     pub(super) name: GemName,
     pub(super) wanted: Vec<Release>,
-    /// The upstream that it came from until now; None: there was no such gem.
+    /// The upstream that it came from until now, or nobody; None: there was no such gem.
     origin: Option<i64>,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn apply(
             changing.push(Changing { gem, name, changes });
         }
     }
-    changed::write(transaction, &changing, now).await?;
+    changed::write(transaction, &changing).await?;
     let mut indexing = Indexing::begin(transaction).await?;
     for Changing { gem, name, changes } in &changing {
         indexing.gem(*gem, name.as_str(), &changes.line, &changes.live).await?;
@@ -121,6 +121,9 @@ async fn own(
         )
         .await?;
     transaction.execute(&statement, &[&gems, &upstream]).await?;
+    let others = taken.iter().filter(|it| it.origin.is_some_and(|from| from != upstream));
+    let names: Vec<&str> = others.map(|it| it.name.as_str()).collect();
+    unapply(transaction, &names).await?;
     let new = || taken.iter().filter(|it| it.origin.is_none()).map(|it| unsigned(it.gem.id));
     let (first, last) = (new().min().unwrap_or_default(), new().max().unwrap_or_default());
     Ok(has_doubled(first.saturating_sub(1), last))

@@ -2,13 +2,12 @@
 
 use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
-use weir_base::clock::Timestamp;
 
 use super::apply::{Changing, Taken};
 use crate::store::StoreError;
 use crate::store::mirror::StoredRelease;
 use crate::store::postgres::columns::{KeyColumns, ReleaseColumns};
-use crate::store::postgres::rows::{self, RELEASE, micros};
+use crate::store::postgres::rows::{self, RELEASE};
 
 /// All releases of gems, in the order of lines, by the gems' numbers.
 pub(super) type Stored = HashMap<i64, Vec<StoredRelease>>;
@@ -42,14 +41,13 @@ pub(super) async fn of_gems(
 pub(super) async fn write(
     transaction: &Transaction<'_>,
     changing: &[Changing],
-    now: Timestamp,
 ) -> Result<(), StoreError> {
     let (mut new, mut replaced) = (ReleaseColumns::default(), ReleaseColumns::default());
     let mut gone = KeyColumns::default();
     for Changing { gem, changes, .. } in changing {
         changes.inserted().into_iter().for_each(|release| new.add(gem.id, release));
         changes.replaced().for_each(|release| replaced.add(gem.id, release));
-        changes.yank.iter().for_each(|identity| gone.add(gem.id, identity));
+        changes.remove.iter().for_each(|identity| gone.add(gem.id, identity));
     }
     if !new.is_empty() {
         let table = ReleaseColumns::TABLE;
@@ -61,7 +59,7 @@ pub(super) async fn write(
         replace(transaction, &replaced).await?;
     }
     if !gone.is_empty() {
-        yank(transaction, &gone, now).await?;
+        remove(transaction, &gone).await?;
     }
     Ok(())
 }
@@ -84,7 +82,7 @@ async fn replace(
     transaction.execute(&statement, &releases.parameters()).await?;
     let sql = format!(
         "UPDATE releases SET dependencies = new.dependencies, ruby = new.ruby,
-             rubygems = new.rubygems, created_at = new.created_at, yanked_at = NULL,
+             rubygems = new.rubygems, created_at = new.created_at,
              bytes = CASE WHEN releases.sha256 = new.sha256 THEN bytes END, sha256 = new.sha256
          FROM {table} WHERE {is_same}"
     );
@@ -93,19 +91,16 @@ async fn replace(
     Ok(())
 }
 
-async fn yank(
-    transaction: &Transaction<'_>,
-    keys: &KeyColumns<'_>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let sql = format!(
-        "UPDATE releases SET yanked_at = $4 FROM {}
-         WHERE (releases.gem, releases.number, releases.platform)
-               = (key.gem, key.number, key.platform)",
-        KeyColumns::TABLE
-    );
-    let statement = transaction.prepare_cached(&sql).await?;
-    let [gems, numbers, platforms] = keys.parameters();
-    transaction.execute(&statement, &[gems, numbers, platforms, &micros(now)]).await?;
+async fn remove(transaction: &Transaction<'_>, keys: &KeyColumns<'_>) -> Result<(), StoreError> {
+    for table in ["releases", "specifications"] {
+        let sql = format!(
+            "DELETE FROM {table} USING {}
+             WHERE ({table}.gem, {table}.number, {table}.platform)
+                   = (key.gem, key.number, key.platform)",
+            KeyColumns::TABLE
+        );
+        let statement = transaction.prepare_cached(&sql).await?;
+        transaction.execute(&statement, &keys.parameters()).await?;
+    }
     Ok(())
 }

@@ -3,8 +3,10 @@
 use deadpool_postgres::Transaction;
 
 use super::changed::of_gems;
+use super::upstreams::unapply;
 use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::mirror::NOBODY;
 use crate::store::postgres::indexing::Indexing;
 use crate::store::postgres::rows;
 
@@ -17,7 +19,7 @@ pub(super) async fn disown(
 ) -> Result<(), StoreError> {
     let all: Vec<&str> = names.iter().map(GemName::as_str).collect();
     let known = rows::gems(transaction, &all).await?;
-    let mut mirrored: Vec<_> = known.iter().filter(|(_, gem)| gem.origin.is_some()).collect();
+    let mut mirrored: Vec<_> = known.iter().filter(|(_, gem)| gem.is_mirrored()).collect();
     // In the order in which they came.
     mirrored.sort_by_key(|(_, known)| known.gem.id);
     let mut indexing = Indexing::begin(transaction).await?;
@@ -31,18 +33,22 @@ pub(super) async fn disown(
             indexing.gem(known.gem, name, line, &[]).await?;
         }
         delete(transaction, &gems).await?;
+        let names: Vec<&str> = some.iter().map(|(name, _)| name.as_str()).collect();
+        unapply(transaction, &names).await?;
     }
     indexing.finish().await
 }
 
 async fn delete(transaction: &Transaction<'_>, gems: &[i64]) -> Result<(), StoreError> {
     for sql in [
-        "DELETE FROM releases WHERE gem = ANY($1)",
+        "DELETE FROM releases WHERE gem = ANY($1) AND yanked_at IS NULL",
         "DELETE FROM specifications WHERE gem = ANY($1)",
-        "DELETE FROM origins WHERE gem = ANY($1)",
     ] {
         let statement = transaction.prepare_cached(sql).await?;
         transaction.execute(&statement, &[&gems]).await?;
     }
+    let sql = "UPDATE origins SET upstream = $2 WHERE gem = ANY($1)";
+    let statement = transaction.prepare_cached(sql).await?;
+    transaction.execute(&statement, &[&gems, &NOBODY]).await?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
-use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles};
+use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles, Presence};
 use crate::store::postgres::locate::{RELEASE_OF_CUT, first};
 use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::digest;
@@ -44,22 +44,26 @@ pub(super) async fn mirrored(
     first(lease, full_name, &sql).await?.map(|row| release(&row)).transpose()
 }
 
-pub(super) async fn has_release(
+pub(super) async fn presence(
     lease: &Lease,
     name: &GemName,
     identity: &Identity,
-) -> Result<bool, StoreError> {
+) -> Result<Presence, StoreError> {
     let statement = lease
         .prepare_cached(
-            "SELECT EXISTS (SELECT FROM releases JOIN gems ON gems.id = gem
-                 WHERE name = $1 AND number = $2 AND platform = $3 AND yanked_at IS NULL)",
+            "SELECT yanked_at IS NOT NULL FROM releases JOIN gems ON gems.id = gem
+             WHERE name = $1 AND number = $2 AND platform = $3",
         )
         .await?;
     let Identity { number, platform } = identity;
     let row = lease
-        .query_one(&statement, &[&name.as_str(), &number.as_str(), &platform.as_str()])
+        .query_opt(&statement, &[&name.as_str(), &number.as_str(), &platform.as_str()])
         .await?;
-    Ok(row.try_get(0)?)
+    Ok(match row.map(|row| row.try_get(0)).transpose()? {
+        None => Presence::Absent,
+        Some(false) => Presence::Served,
+        Some(true) => Presence::Yanked,
+    })
 }
 
 /// Nothing is noted of a release that has another file by now.
@@ -96,6 +100,26 @@ pub(super) async fn keep(
             .await?;
         transaction.execute(&statement, &[&gem, &number, &platform, &gemspec_rz, &about]).await?;
     }
+    Ok(())
+}
+
+/// Of a release that has another file by now nothing is forgotten.
+pub(super) async fn forget(
+    transaction: &Transaction<'_>,
+    release: MirroredRelease,
+) -> Result<(), StoreError> {
+    let MirroredRelease { name, identity, checksum, .. } = release;
+    let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
+    let statement = transaction
+        .prepare_cached(
+            "UPDATE releases SET bytes = NULL
+             WHERE gem = (SELECT gem FROM origins JOIN gems ON gems.id = gem WHERE name = $1)
+               AND number = $2 AND platform = $3 AND sha256 = $4",
+        )
+        .await?;
+    transaction
+        .execute(&statement, &[&name.as_str(), &number, &platform, &&checksum.0[..]])
+        .await?;
     Ok(())
 }
 

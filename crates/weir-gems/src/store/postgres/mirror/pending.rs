@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use super::upstreams::{limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{Noted, Owner, Pending, Refusal};
+use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
 use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::digest;
 
@@ -15,9 +15,9 @@ const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
      WHERE upstream = $1 AND sequence > $2 AND md5 IS DISTINCT FROM applied AND refusal IS NULL
      ORDER BY sequence LIMIT $3";
 
-const OWNERS: &str = "SELECT gems.name, owners.name FROM gems
+const OWNERS: &str = "SELECT gems.name, owners.name, origins.upstream, live > 0 FROM gems
      LEFT JOIN origins ON origins.gem = gems.id
-     LEFT JOIN upstreams AS owners ON owners.id = upstream
+     LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
      WHERE gems.name = ANY($1)";
 
 /// By their numbers, and not by a join: each name is one look into an index whatever the plan is.
@@ -30,26 +30,50 @@ pub(super) async fn page(
     after: u64,
     names_max: usize,
 ) -> Result<Vec<Pending>, StoreError> {
-    let mut upstreams = upstreams(lease).await?;
+    let upstreams = upstreams(lease).await?;
     let id = upstreams.iter().find(|(_, name)| *name == upstream).map(|(id, _)| *id);
     let Some(id) = id else { return Ok(Vec::new()) };
     let statement = lease.prepare_cached(PAGE).await?;
     let rows = lease.query(&statement, &[&id, &signed(after), &limit(names_max)]).await?;
     let names: Vec<&str> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
-    let mut owners = owners(lease, &names).await?;
-    upstreams.remove(&id);
-    let mut listed_by = listed_by(lease, &upstreams, &names).await?;
+    let mut standings = standings(lease, upstreams, upstream, &names).await?;
     rows.iter()
         .map(|row| {
             let name = name(row.try_get(1)?)?;
             Ok(Pending {
                 sequence: unsigned(row.try_get(0)?),
-                owner: owners.remove(name.as_str()).unwrap_or(Owner::Nobody),
-                listed_by: listed_by.remove(name.as_str()).unwrap_or_default(),
+                standing: standings(name.as_str()),
                 noted: Noted { md5: md5(row, 2)?, name },
             })
         })
         .collect()
+}
+
+pub(super) async fn standing(
+    lease: &Lease,
+    upstream: &str,
+    name: &GemName,
+) -> Result<Standing, StoreError> {
+    let upstreams = upstreams(lease).await?;
+    let mut standings = standings(lease, upstreams, upstream, &[name.as_str()]).await?;
+    Ok(standings(name.as_str()))
+}
+
+/// What is known of some names; each is asked for once.
+async fn standings(
+    lease: &Lease,
+    mut upstreams: HashMap<i64, String>,
+    upstream: &str,
+    names: &[&str],
+) -> Result<impl FnMut(&str) -> Standing + use<>, StoreError> {
+    upstreams.retain(|_, name| name != upstream);
+    let mut owners = owners(lease, names).await?;
+    let mut listed_by = listed_by(lease, &upstreams, names).await?;
+    Ok(move |name: &str| {
+        let (owner, has_versions) = owners.remove(name).unwrap_or((Owner::Nobody, false));
+        let listed_by = listed_by.remove(name).unwrap_or_default();
+        Standing { owner, has_versions, listed_by }
+    })
 }
 
 /// All there ever were, by their numbers: a few.
@@ -66,13 +90,20 @@ fn md5(row: &Row, column: usize) -> Result<Option<[u8; 16]>, StoreError> {
     }
 }
 
-/// Whose those of the names are that are gems.
-async fn owners(lease: &Lease, names: &[&str]) -> Result<HashMap<String, Owner>, StoreError> {
+/// Whose those of the names are that are gems, and whether they have versions.
+async fn owners(
+    lease: &Lease,
+    names: &[&str],
+) -> Result<HashMap<String, (Owner, bool)>, StoreError> {
     let statement = lease.prepare_cached(OWNERS).await?;
     let mut owners = HashMap::new();
     for row in lease.query(&statement, &[&names]).await? {
-        let owner = row.try_get::<_, Option<String>>(1)?.map_or(Owner::Local, Owner::Upstream);
-        owners.insert(row.try_get(0)?, owner);
+        let owner = match (row.try_get(1)?, row.try_get::<_, Option<i64>>(2)?) {
+            (Some(owner), _) => Owner::Upstream(owner),
+            (None, Some(_)) => Owner::Nobody,
+            (None, None) => Owner::Local,
+        };
+        owners.insert(row.try_get(0)?, (owner, row.try_get(3)?));
     }
     Ok(owners)
 }
@@ -113,22 +144,6 @@ pub(super) async fn refuse(
         .await?;
     transaction.execute(&statement, &[&upstream, &names, &refusals]).await?;
     Ok(())
-}
-
-pub(super) async fn refusal(
-    lease: &Lease,
-    upstream: &str,
-    name: &GemName,
-) -> Result<Option<Refusal>, StoreError> {
-    let statement = lease
-        .prepare_cached(
-            "SELECT refusal FROM upstream_gems
-             WHERE upstream = (SELECT id FROM upstreams WHERE name = $1) AND name = $2
-               AND refusal IS NOT NULL",
-        )
-        .await?;
-    let row = lease.query_opt(&statement, &[&upstream, &name.as_str()]).await?;
-    row.map(|row| read_refusal(&row, 0)).transpose()
 }
 
 pub(super) async fn reconsider(transaction: &Transaction<'_>) -> Result<(), StoreError> {

@@ -126,7 +126,7 @@ pub(super) async fn origins(
     Ok(Origins { names, next: last.filter(|_| is_full).map(|last| last + 1) })
 }
 
-/// The upstream that a gem came from.
+/// The upstream that a gem comes from, by names.
 pub(in crate::store::postgres) async fn origin_of(
     transaction: &Transaction<'_>,
     gem: &str,
@@ -139,6 +139,33 @@ pub(in crate::store::postgres) async fn origin_of(
         .await?;
     let row = transaction.query_opt(&statement, &[&gem]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// From now on they come from nowhere else.
+pub(in crate::store::postgres) async fn make_local(
+    transaction: &Transaction<'_>,
+    gems: &[i64],
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM origins WHERE gem = ANY($1)";
+    let statement = transaction.prepare_cached(sql).await?;
+    transaction.execute(&statement, &[&gems]).await?;
+    Ok(())
+}
+
+/// What upstreams say of names is work again, of all of them.
+pub(super) async fn unapply(
+    transaction: &Transaction<'_>,
+    names: &[&str],
+) -> Result<(), StoreError> {
+    let statement = transaction
+        .prepare_cached(
+            "UPDATE upstream_gems SET applied = NULL
+             WHERE upstream IN (SELECT id FROM upstreams) AND name = ANY($1)
+               AND applied IS NOT NULL",
+        )
+        .await?;
+    transaction.execute(&statement, &[&names]).await?;
+    Ok(())
 }
 
 /// A name that was checked when it was written.

@@ -6,13 +6,13 @@ use hashbrown::HashSet;
 use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
-use super::changed::{clashes, replace, stored, yank};
-use super::upstreams::{id_or_new, origin};
+use super::changed::{clashes, remove, replace, stored};
+use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
 use crate::store::derived::Derived;
-use crate::store::mirror::{Applied, Changes, MirroredGem, Noted, Refusal, StoredRelease};
+use crate::store::mirror::{Applied, Changes, MirroredGem, NOBODY, Noted, Refusal, StoredRelease};
 use crate::store::sqlite::index::{self, go_on};
 use crate::store::sqlite::rows;
 use crate::store::sqlite::text_rows::Writing;
@@ -36,21 +36,29 @@ pub(super) fn disown(connection: &Connection, gems: &[GemName]) -> Result<(), St
     let mut work = Work::begin(connection)?;
     for name in gems {
         let Some(gem) = rows::gem(connection, name.as_str())? else { continue };
-        if origin(connection, gem.id)?.is_none() {
+        if matches!(origin(connection, gem.id)?, None | Some(NOBODY)) {
             continue;
         }
         let live = rows::releases(connection, gem.id)?;
         let line = live.iter().map(|release| format!("-{}", release.identity));
         for sql in [
-            "DELETE FROM releases WHERE gem = ?1",
+            "DELETE FROM releases WHERE gem = ?1 AND yanked_at IS NULL",
             "DELETE FROM specifications WHERE gem = ?1",
-            "DELETE FROM origins WHERE gem = ?1",
         ] {
             connection.prepare_cached(sql)?.execute([gem.id])?;
         }
+        comes_from(connection, gem.id, NOBODY)?;
+        unapply(connection, name.as_str())?;
         work.index(gem, name.as_str(), line, &[])?;
     }
     work.finish().map(drop)
+}
+
+fn comes_from(connection: &Connection, gem: i64, upstream: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO origins VALUES (?1, ?2)")?
+        .execute([gem, upstream])?;
+    Ok(())
 }
 
 /// The texts that list all gems, while gems change.
@@ -107,9 +115,8 @@ impl<'a> Work<'a> {
             None => rows::add_gem(self.connection, &noted.name, now)?,
         };
         if from != Some(upstream) {
-            self.connection
-                .prepare_cached("INSERT OR REPLACE INTO origins VALUES (?1, ?2)")?
-                .execute([gem.id, upstream])?;
+            comes_from(self.connection, gem.id, upstream)?;
+            unapply(self.connection, noted.name.as_str())?;
         }
         let stored = known.map(|gem| stored(self.connection, gem.id)).transpose()?;
         self.releases(gem, &noted.name, stored, releases, now)?;
@@ -140,8 +147,8 @@ impl<'a> Work<'a> {
         for release in changes.replaced() {
             replace(self.connection, gem.id, release)?;
         }
-        for identity in &changes.yank {
-            yank(self.connection, gem.id, identity, now)?;
+        for identity in &changes.remove {
+            remove(self.connection, gem.id, identity)?;
         }
         self.index(gem, name.as_str(), &changes.line, &changes.live)
     }

@@ -1,7 +1,6 @@
 //! Rows of releases that an upstream changes.
 
 use rusqlite::{Connection, params};
-use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
 use crate::release::{Identity, Release, RequirementLine};
@@ -57,7 +56,7 @@ pub(super) fn replace(
     connection
         .prepare_cached(
             "UPDATE releases SET dependencies = ?4, ruby = ?6, rubygems = ?7, created_at = ?8,
-                 yanked_at = NULL, bytes = iif(sha256 = ?5, bytes, NULL), sha256 = ?5
+                 bytes = iif(sha256 = ?5, bytes, NULL), sha256 = ?5
              WHERE (gem, number, platform) = (?1, ?2, ?3)",
         )?
         .execute(params![
@@ -73,17 +72,17 @@ pub(super) fn replace(
     Ok(())
 }
 
-pub(super) fn yank(
+pub(super) fn remove(
     connection: &Connection,
     gem: i64,
     identity: &Identity,
-    now: Timestamp,
 ) -> rusqlite::Result<()> {
     let (number, platform) = key(identity);
-    connection
-        .prepare_cached(
-            "UPDATE releases SET yanked_at = ?4 WHERE gem = ?1 AND number = ?2 AND platform = ?3",
-        )?
-        .execute(params![gem, number, platform, Time(now)])?;
+    for sql in [
+        "DELETE FROM releases WHERE (gem, number, platform) = (?1, ?2, ?3)",
+        "DELETE FROM specifications WHERE (gem, number, platform) = (?1, ?2, ?3)",
+    ] {
+        connection.prepare_cached(sql)?.execute(params![gem, number, platform])?;
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
 use crate::store::cuts::{Cut, cuts};
-use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles};
+use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles, Presence};
 use crate::version::Version;
 
 pub(super) fn mirrored(
@@ -43,17 +43,24 @@ fn mirrored_cut(
     Ok(Some(MirroredRelease { name, identity, checksum, upstream, bytes }))
 }
 
-pub(super) fn has_release(
+pub(super) fn presence(
     connection: &Connection,
     name: &GemName,
     identity: &Identity,
-) -> Result<bool, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM releases JOIN gems ON gems.id = gem
-         WHERE name = ?1 AND number = ?2 AND platform = ?3 AND yanked_at IS NULL",
-    )?;
+) -> Result<Presence, StoreError> {
     let Identity { number, platform } = identity;
-    Ok(statement.exists(params![name.as_str(), number.as_str(), platform.as_str()])?)
+    let is_yanked: Option<bool> = connection
+        .prepare_cached(
+            "SELECT yanked_at IS NOT NULL FROM releases JOIN gems ON gems.id = gem
+             WHERE name = ?1 AND number = ?2 AND platform = ?3",
+        )?
+        .query_row([name.as_str(), number.as_str(), platform.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(match is_yanked {
+        None => Presence::Absent,
+        Some(false) => Presence::Served,
+        Some(true) => Presence::Yanked,
+    })
 }
 
 /// Nothing is noted of a release that has another file by now.
@@ -81,6 +88,20 @@ pub(super) fn keep(
             .prepare_cached("INSERT OR REPLACE INTO specifications VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![gem, number, platform, gemspec_rz, about])?;
     }
+    Ok(())
+}
+
+/// Of a release that has another file by now nothing is forgotten.
+pub(super) fn forget(connection: &Connection, release: &MirroredRelease) -> Result<(), StoreError> {
+    let MirroredRelease { name, identity, checksum, .. } = release;
+    let (number, platform) = (identity.number.as_str(), identity.platform.as_str());
+    connection
+        .prepare_cached(
+            "UPDATE releases SET bytes = NULL
+             WHERE gem = (SELECT gem FROM origins JOIN gems ON gems.id = gem WHERE name = ?1)
+               AND number = ?2 AND platform = ?3 AND sha256 = ?4",
+        )?
+        .execute(params![name.as_str(), number, platform, checksum.0])?;
     Ok(())
 }
 

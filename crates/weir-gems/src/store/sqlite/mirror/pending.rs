@@ -6,25 +6,21 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::upstreams::{id, limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{Noted, Owner, Pending, Refusal};
+use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
 
-const PAGE: &str = "SELECT noted.sequence, noted.name, md5, gems.id, owners.name
-     FROM upstream_gems AS noted
-     LEFT JOIN gems ON gems.name = noted.name
+const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
+     WHERE upstream = ?1 AND sequence > ?2 AND md5 IS NOT applied AND refusal IS NULL
+     ORDER BY sequence LIMIT ?3";
+
+const OWNER: &str = "SELECT live > 0, origins.upstream, owners.name FROM gems
      LEFT JOIN origins ON origins.gem = gems.id
      LEFT JOIN upstreams AS owners ON owners.id = origins.upstream
-     WHERE noted.upstream = ?1 AND noted.sequence > ?2
-       AND md5 IS NOT applied AND refusal IS NULL
-     ORDER BY noted.sequence LIMIT ?3";
+     WHERE gems.name = ?1";
 
 /// CROSS JOIN keeps the order: otherwise SQLite goes over all names for each name.
 const LISTED_BY: &str = "SELECT upstreams.name FROM upstreams
      CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
-     WHERE upstreams.id <> ?1 AND md5 IS NOT NULL";
-
-const REFUSAL: &str = "SELECT refusal FROM upstreams
-     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id
-     WHERE upstreams.name = ?1 AND upstream_gems.name = ?2";
+     WHERE upstreams.name <> ?1 AND md5 IS NOT NULL";
 
 impl ToSql for Refusal {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -45,33 +41,39 @@ pub(super) fn page(
     after: u64,
     names_max: usize,
 ) -> Result<Vec<Pending>, StoreError> {
-    let Some(upstream) = id(connection, upstream)? else { return Ok(Vec::new()) };
+    let Some(id) = id(connection, upstream)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(PAGE)?;
-    let mut rows = statement.query(params![upstream, signed(after), limit(names_max)])?;
+    let mut rows = statement.query(params![id, signed(after), limit(names_max)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let name = name(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
-        let owner = match (row.get::<_, Option<i64>>(3)?, row.get::<_, Option<String>>(4)?) {
-            (None, _) => Owner::Nobody,
-            (Some(_), None) => Owner::Local,
-            (Some(_), Some(owner)) => Owner::Upstream(owner),
-        };
-        let listed_by = listed_by(connection, upstream, &name)?;
+        let standing = standing(connection, upstream, &name)?;
         let sequence = unsigned(row.get(0)?);
         let noted = Noted { name, md5: row.get(2)? };
-        all.push(Pending { sequence, noted, owner, listed_by });
+        all.push(Pending { sequence, noted, standing });
     }
     Ok(all)
 }
 
-fn listed_by(
+pub(super) fn standing(
     connection: &Connection,
-    upstream: i64,
+    upstream: &str,
     name: &GemName,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Standing, StoreError> {
+    let owner = connection.prepare_cached(OWNER)?.query_row([name.as_str()], |row| {
+        let origin: Option<i64> = row.get(1)?;
+        let owner = match row.get(2)? {
+            Some(owner) => Owner::Upstream(owner),
+            None if origin.is_some() => Owner::Nobody,
+            None => Owner::Local,
+        };
+        Ok((owner, row.get(0)?))
+    });
+    let (owner, has_versions) = owner.optional()?.unwrap_or((Owner::Nobody, false));
     let mut statement = connection.prepare_cached(LISTED_BY)?;
-    let names = statement.query_map(params![upstream, name.as_str()], |row| row.get(0))?;
-    Ok(names.collect::<rusqlite::Result<_>>()?)
+    let names = statement.query_map([upstream, name.as_str()], |row| row.get(0))?;
+    let listed_by = names.collect::<rusqlite::Result<_>>()?;
+    Ok(Standing { owner, has_versions, listed_by })
 }
 
 pub(super) fn refuse(
@@ -87,18 +89,6 @@ pub(super) fn refuse(
         statement.execute(params![upstream, name.as_str(), refusal])?;
     }
     Ok(())
-}
-
-pub(super) fn refusal(
-    connection: &Connection,
-    upstream: &str,
-    name: &GemName,
-) -> Result<Option<Refusal>, StoreError> {
-    let found: Option<Option<Refusal>> = connection
-        .prepare_cached(REFUSAL)?
-        .query_row([upstream, name.as_str()], |row| row.get(0))
-        .optional()?;
-    Ok(found.flatten())
 }
 
 pub(super) fn reconsider(connection: &Connection) -> Result<(), StoreError> {
@@ -130,10 +120,10 @@ mod tests {
     fn what_is_asked_for_each_name_reads_no_table_from_end_to_end() {
         let connection = Connection::open_in_memory().unwrap();
         connection
-            .execute_batch("CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+            .execute_batch("CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE, live INT)")
             .unwrap();
         connection.execute_batch(TABLES).unwrap();
-        for sql in [PAGE, LISTED_BY, REFUSAL] {
+        for sql in [PAGE, OWNER, LISTED_BY] {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let arguments = statement.parameter_count();
             let values = rusqlite::params_from_iter(vec![1; arguments]);

@@ -122,7 +122,7 @@ pub(super) fn origins(
     Ok(Origins { names, next: last.filter(|_| is_full).map(|last| last + 1) })
 }
 
-/// The upstream that a gem came from.
+/// The upstream that a gem came from, or [`crate::store::mirror::NOBODY`]; None: it was pushed or imported here.
 pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT upstream FROM origins WHERE gem = ?1")?
@@ -130,7 +130,7 @@ pub(super) fn origin(connection: &Connection, gem: i64) -> rusqlite::Result<Opti
         .optional()
 }
 
-/// The same by names.
+/// The same by names; None: it comes from none.
 pub(in crate::store::sqlite) fn origin_of(
     connection: &Connection,
     gem: &str,
@@ -142,6 +142,26 @@ pub(in crate::store::sqlite) fn origin_of(
         )?
         .query_row([gem], |row| row.get(0))
         .optional()
+}
+
+/// From now on it comes from nowhere else.
+pub(in crate::store::sqlite) fn make_local(
+    connection: &Connection,
+    gem: i64,
+) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM origins WHERE gem = ?1")?.execute([gem])?;
+    Ok(())
+}
+
+/// What upstreams say of a name is work again, of all of them.
+pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE upstream_gems SET applied = NULL
+             WHERE upstream IN (SELECT id FROM upstreams) AND name = ?1 AND applied IS NOT NULL",
+        )?
+        .execute([name])?;
+    Ok(())
 }
 
 /// A name that was checked when it was written.

@@ -8,7 +8,7 @@ use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
 use weir_gems::store::mirror::{
     HookKind, Inbox, LastLooks, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner,
-    Position, Refusal,
+    Position, Presence, Refusal, Standing,
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
@@ -144,7 +144,7 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.note("one", vec![noted("pushed", 1), noted("imported", 1)], None).await.unwrap();
     let before = store.text(TextKind::Versions).await.unwrap();
     for pending in store.pending("one", 0, 9).await.unwrap() {
-        assert_eq!(pending.owner, Owner::Local);
+        assert_eq!(pending.standing.owner, Owner::Local);
     }
     let gems = vec![gem("pushed", 1, &["99.0"]), gem("imported", 1, &[])];
     let applied = store.apply("one", gems, NOW).await.unwrap();
@@ -178,7 +178,8 @@ pub(crate) async fn when_looks_came_to_something_is_kept(store: impl MirrorStore
 pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     let refused = store.push(new("shop", "99.0"), NOW).await;
-    let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream })) = refused else {
+    let Err(PushError::Conflict(Conflict::Mirrored { name: gem_name, upstream, .. })) = refused
+    else {
         panic!("one name has two sources: {refused:?}");
     };
     assert_eq!((gem_name.as_str(), upstream.as_str()), ("shop", "one"));
@@ -195,6 +196,69 @@ pub(crate) async fn a_mirrored_name_is_not_pushed_to(store: impl MirrorStore) {
     assert_eq!(versions(&store, "shop").await, ["1.0"]);
     let applied = store.apply("one", vec![gem("shop", 1, &["1.0"])], NOW).await.unwrap();
     assert_eq!(applied.refused, 1);
+    assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_was_taken_away_is_nobodys_and_may_come_again(store: impl MirrorStore) {
+    for text in ["pushed", "imported", "again"] {
+        mirror(&store, "one", gem(text, 1, &["1.0", "2.0"])).await;
+        store.note("two", vec![noted(text, 2)], None).await.unwrap();
+    }
+    let names = ["pushed", "imported", "again"].map(name);
+    store.disown(names.to_vec()).await.unwrap();
+    assert_eq!(store.origins(0, 9).await.unwrap().names, []);
+    assert_consistent(&store).await;
+    // For all upstreams that list them, also after it was done once more.
+    store.disown(names.to_vec()).await.unwrap();
+    for upstream in ["one", "two"] {
+        let all = store.pending(upstream, 0, 9).await.unwrap();
+        assert_eq!(all.len(), 3, "{upstream}");
+        assert!(all.iter().all(|it| it.standing.owner == Owner::Nobody), "{all:?}");
+    }
+    store.push(new("pushed", "1.0"), NOW).await.unwrap();
+    // Even of an import without releases.
+    let imported = ImportedGem { name: name("imported"), releases: Vec::new() };
+    store.import([imported].into_iter(), &Clock::manual(NOW)).await.unwrap();
+    let gems = ["pushed", "imported", "again"].map(|text| gem(text, 2, &["3.0"]));
+    let applied = store.apply("two", gems.to_vec(), NOW).await.unwrap();
+    assert_eq!((applied.refused, applied.gems, applied.added), (2, 1, 1));
+    assert_eq!(versions(&store, "pushed").await, ["1.0"]);
+    assert_eq!(versions(&store, "again").await, ["3.0"]);
+    assert_eq!(pending(&store, "two").await, [""; 0]);
+    let origins = store.origins(0, 9).await.unwrap();
+    assert_eq!(origins.names, [(name("again"), "two".to_owned())]);
+    assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_was_yanked_here_is_gone_for_good(store: impl MirrorStore) {
+    mirror(&store, "one", gem("shop", 1, &["1.0", "2.0"])).await;
+    store.yank(&name("shop"), &identity("2.0"), NOW).await.unwrap();
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    assert_consistent(&store).await;
+    // Whatever the upstream does with it, and whichever it is.
+    let mut other = gem("shop", 3, &["2.0", "1.0"]);
+    other.releases[0].checksum = Checksum([9; 32]);
+    for (upstream, gem, expected) in [
+        ("one", gem("shop", 2, &["1.0", "1.1", "2.0"]), &["1.0", "1.1"][..]),
+        ("one", other, &["1.0"]),
+        ("one", gem("shop", 4, &["1.0"]), &["1.0"]),
+        ("one", gem("shop", 5, &[]), &[]),
+        ("one", gem("shop", 6, &["1.0", "2.0"]), &["1.0"]),
+        ("two", gem("shop", 7, &["2.0", "3.0"]), &["3.0"]),
+    ] {
+        mirror(&store, upstream, gem).await;
+        assert_eq!(versions(&store, "shop").await, expected);
+        assert_eq!(store.mirrored("shop-2.0").await.unwrap(), None);
+        assert_consistent(&store).await;
+    }
+    // Also when the name was taken away meanwhile, or is ours.
+    store.disown(vec![name("shop")]).await.unwrap();
+    mirror(&store, "one", gem("shop", 8, &["1.0", "2.0"])).await;
+    assert_eq!(versions(&store, "shop").await, ["1.0"]);
+    store.disown(vec![name("shop")]).await.unwrap();
+    let refused = store.push(new("shop", "2.0"), NOW).await;
+    assert!(matches!(refused, Err(PushError::Conflict(Conflict::Yanked { .. }))), "{refused:?}");
+    store.push(new("shop", "1.0"), NOW).await.unwrap();
     assert_consistent(&store).await;
 }
 
@@ -249,7 +313,7 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     let applied = store.apply("one", all.clone(), NOW).await.unwrap();
     assert_eq!((applied.gems, applied.added), (MANY as u64, 2 * MANY as u64));
     assert_consistent(&store).await;
-    // Some stay, some say something else, some go, and one is not the upstream's any more.
+    // Some stay, some say something else, some go, and one is taken away and comes again.
     store.disown(vec![name("gem-0")]).await.unwrap();
     let mut next = all;
     for (number, gem) in next.iter_mut().enumerate() {
@@ -261,8 +325,8 @@ pub(crate) async fn many_gems_are_applied_together(store: impl MirrorStore) {
     }
     let third = MANY as u64 / 3;
     let applied = store.apply("one", next, NOW).await.unwrap();
-    assert_eq!((applied.refused, applied.changed, applied.yanked), (1, third, third));
-    assert_eq!(versions(&store, "gem-0").await, [""; 0]);
+    assert_eq!((applied.added, applied.changed, applied.yanked), (2, third, third));
+    assert_eq!(versions(&store, "gem-0").await, ["1.0", "2.0"]);
     assert_eq!(versions(&store, "gem-5").await, ["1.0"]);
     assert_consistent(&store).await;
     // All of them at once, too.
@@ -276,11 +340,12 @@ pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     store.note("one", vec![noted("a", 1), noted("b", 1)], None).await.unwrap();
     store.note("two", vec![noted("a", 2)], None).await.unwrap();
     let all = store.pending("one", 0, 9).await.unwrap();
-    assert_eq!((&*all[0].listed_by, &*all[1].listed_by), (&["two".to_owned()][..], &[][..]));
+    assert_eq!(
+        (&*all[0].standing.listed_by, &*all[1].standing.listed_by),
+        (&["two".to_owned()][..], &[][..])
+    );
     store.refuse("one", vec![(name("a"), Refusal::Shadowed)]).await.unwrap();
     assert_eq!(pending(&store, "one").await, ["b"]);
-    assert_eq!(store.refusal("one", &name("a")).await.unwrap(), Some(Refusal::Shadowed));
-    assert_eq!(store.refusal("two", &name("a")).await.unwrap(), None);
     assert_eq!(store.refused("one", 9).await.unwrap(), [("a".to_owned(), Refusal::Shadowed)]);
     assert_eq!(store.refused("one", 0).await.unwrap(), []);
     // A new line changes nothing about it.
@@ -292,6 +357,31 @@ pub(crate) async fn what_is_refused_is_no_work_until_it_is_reconsidered(store: i
     assert_eq!(store.counts("one").await.unwrap().refused, 0);
 }
 
+pub(crate) async fn what_is_known_of_a_name_is_told_whether_it_was_noted_or_not(
+    store: impl MirrorStore,
+) {
+    let standing =
+        async |upstream: &str, text: &str| store.standing(upstream, &name(text)).await.unwrap();
+    let nobodys = Standing { owner: Owner::Nobody, has_versions: false, listed_by: Vec::new() };
+    assert_eq!(standing("one", "shop").await, nobodys);
+    mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
+    store.note("two", vec![noted("shop", 2)], None).await.unwrap();
+    store.push(new("ours", "1.0"), NOW).await.unwrap();
+    let owner = Owner::Upstream("one".to_owned());
+    for (upstream, listed_by) in
+        [("one", &["two"][..]), ("two", &["one"]), ("unknown", &["one", "two"])]
+    {
+        let listed_by: Vec<_> = listed_by.iter().map(|it| (*it).to_owned()).collect();
+        let expected = Standing { owner: owner.clone(), has_versions: true, listed_by };
+        assert_eq!(standing(upstream, "shop").await, expected, "{upstream}");
+        assert_eq!(standing(upstream, "ours").await.owner, Owner::Local);
+    }
+    store.yank(&name("shop"), &identity("1.0"), NOW).await.unwrap();
+    assert!(!standing("one", "shop").await.has_versions);
+    store.disown(vec![name("shop")]).await.unwrap();
+    assert_eq!(standing("one", "shop").await.owner, Owner::Nobody);
+}
+
 pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     mirror(&store, "two", gem("shop", 1, &["1.0", "2.0"])).await;
     mirror(&store, "one", gem("shop", 2, &["2.0", "3.0"])).await;
@@ -300,8 +390,12 @@ pub(crate) async fn a_name_changes_hands_whole(store: impl MirrorStore) {
     assert_eq!(release.upstream, "one");
     let origins = store.origins(0, 9).await.unwrap();
     assert_eq!(origins.names, [(name("shop"), "one".to_owned())]);
-    let owner = store.pending("two", 0, 9).await.unwrap();
-    assert_eq!(owner, []);
+    // So that it is told there.
+    let left = store.pending("two", 0, 9).await.unwrap().remove(0);
+    assert_eq!(
+        (left.noted, left.standing.owner),
+        (noted("shop", 1), Owner::Upstream("one".to_owned()))
+    );
     assert_consistent(&store).await;
 }
 
@@ -347,8 +441,17 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     store.keep_file(&release, file(7)).await.unwrap();
     assert_eq!(store.file("shop-1.0-java").await.unwrap().unwrap().bytes, 7);
     assert_eq!(store.gemspec("shop-1.0-java").await.unwrap().as_deref(), Some(&b"rz"[..]));
-    assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
+    let kept = store.mirrored("shop-1.0-java").await.unwrap().unwrap();
+    assert_eq!(kept.bytes, Some(7));
     assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases, []);
+    // One that is lost is to be fetched again.
+    store.forget_file(&other).await.unwrap();
+    assert_eq!(store.mirrored("shop-1.0-java").await.unwrap().unwrap().bytes, Some(7));
+    store.forget_file(&kept).await.unwrap();
+    assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
+    let missing = store.missing_files("one", 0, 9).await.unwrap().releases;
+    assert_eq!(missing.first(), Some(&release));
+    store.keep_file(&release, file(7)).await.unwrap();
     // Something else under the same number has no file yet.
     let mut changed = gem("shop", 2, &["1.0-java"]);
     changed.releases[0].checksum = Checksum([2; 32]);
@@ -356,8 +459,12 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     assert_eq!(store.file("shop-1.0-java").await.unwrap(), None);
     assert_eq!(store.gemspec("shop-1.0-java").await.unwrap(), None);
     assert_eq!(store.missing_files("one", 0, 9).await.unwrap().releases.len(), 1);
-    assert!(store.has_release(&name("shop"), &identity("1.0-java")).await.unwrap());
-    assert!(!store.has_release(&name("shop"), &identity("1.0")).await.unwrap());
+    let presence =
+        async |version: &str| store.presence(&name("shop"), &identity(version)).await.unwrap();
+    assert_eq!(presence("1.0-java").await, Presence::Served);
+    assert_eq!(presence("1.0").await, Presence::Absent);
+    store.yank(&name("shop"), &identity("1.0-java"), NOW).await.unwrap();
+    assert_eq!(presence("1.0-java").await, Presence::Yanked);
     assert_consistent(&store).await;
 }
 

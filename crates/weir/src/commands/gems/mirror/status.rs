@@ -81,6 +81,7 @@ fn reason(reason: &str) -> &str {
         "local" => "it was pushed or imported here",
         "bound" => "gems.mirror.policy says that it comes from another upstream",
         "shadowed" => "an upstream that comes earlier has it",
+        "former" => "it came from an upstream that is not in gems.mirror.upstreams any more",
         other => other,
     }
 }

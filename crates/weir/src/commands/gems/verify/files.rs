@@ -4,7 +4,9 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_gems::Files;
 use weir_gems::dependency_api::Fragment;
-use weir_gems::store::{EitherStore, PROBLEMS_MAX, Store, StoreError};
+use weir_gems::mirror::forget_file;
+use weir_gems::store::mirror::MirrorStore;
+use weir_gems::store::{EitherStore, PROBLEMS_MAX, Repair, Store, StoreError};
 
 use crate::config::Settings;
 
@@ -18,6 +20,10 @@ pub(super) struct FilesReport {
     /// In words, at most [`PROBLEMS_MAX`] of them.
     pub(super) problems: Vec<String>,
     pub(super) problems_total: u64,
+    /// Those of them whose releases came from upstreams, and how many were forgotten, so that they
+    /// are fetched again.
+    pub(super) mirrored: u64,
+    pub(super) fixed: u64,
 }
 
 /// Reads the files of all releases that are not yanked; there are so many releases.
@@ -25,6 +31,7 @@ pub(super) async fn check(
     settings: &Settings,
     store: &EitherStore,
     releases: u64,
+    repair: Repair,
 ) -> anyhow::Result<FilesReport> {
     let folder = settings.gems.files_dir();
     let files = Files::open(&folder).with_context(|| format!("cannot use {}", folder.display()))?;
@@ -37,7 +44,8 @@ pub(super) async fn check(
         for (name, bytes) in &page.gems {
             let fragment = Fragment::read(bytes).map_err(StoreError::from)?;
             for release in fragment.releases() {
-                report.look_at(&format!("{name}-{}", release.full()), store, &files).await?;
+                let full_name = format!("{name}-{}", release.full());
+                report.look_at(&full_name, store, &files, repair).await?;
                 bar.inc(1);
             }
         }
@@ -53,16 +61,27 @@ impl FilesReport {
         full_name: &str,
         store: &EitherStore,
         files: &Files,
+        repair: Repair,
     ) -> Result<(), StoreError> {
         // Of an imported release the file is elsewhere.
         let Some(stored) = store.file(full_name).await? else { return Ok(()) };
         self.files += 1;
-        if let Err(problem) = files.check(stored) {
-            self.problems_total += 1;
-            if self.problems.len() < PROBLEMS_MAX {
-                self.problems.push(format!("{full_name}: {problem}"));
+        let Err(problem) = files.check(stored) else { return Ok(()) };
+        self.problems_total += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(format!("{full_name}: {problem}"));
+        }
+        if store.mirrored(full_name).await?.is_some() {
+            self.mirrored += 1;
+            if repair == Repair::Fix && forget_file(store, files, full_name).await? {
+                self.fixed += 1;
             }
         }
         Ok(())
+    }
+
+    /// Files that are wrong still.
+    pub(super) const fn left(&self) -> u64 {
+        self.problems_total - self.fixed
     }
 }

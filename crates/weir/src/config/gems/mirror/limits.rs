@@ -69,9 +69,14 @@ fn read_index(keys: &mut Keys<'_>, limits: &mut MirrorLimits) {
         &mut limits.names_max,
     );
     keys.number(
-        Key::fixed("names_gone_max", "Names that may be gone from an upstream's list at once. More look like an upstream that has lost its data, and nothing is taken away."),
+        Key::fixed("names_gone_max", "Names that one look may take away, since they are gone from the upstream's list or have no version there any more. More look like an upstream that has lost its data, and nothing is taken away."),
         COUNT,
         &mut limits.names_gone_max,
+    );
+    keys.number(
+        Key::fixed("names_gone_percent_max", "Of a hundred names in an upstream's list so many may be gone from it at once, however few they are. 100: all of them."),
+        1..=100,
+        &mut limits.names_gone_percent_max,
     );
     keys.size(
         Key::fixed("line_bytes_max", "Bytes of one line of /versions."),
