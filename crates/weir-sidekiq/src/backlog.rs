@@ -5,13 +5,13 @@
 //! pushed to at its head and taken from at its tail, so what is brought back goes behind the tail:
 //! older than all that came since. Each step is one script: all of it happens, or nothing.
 
-use redis::{Script, ServerErrorKind};
+use redis::{ErrorKind, Script, ServerErrorKind};
 
 use crate::connection::Connection;
 use crate::error::SidekiqError;
 use crate::heartbeat::{Capsule, Mode};
 use crate::keys;
-use crate::snapshot::ProcessLook;
+use crate::snapshot::{ProcessLook, Refusal};
 
 const SUFFIX: &str = "_backlog";
 
@@ -92,18 +92,21 @@ impl Backlog {
         let mut invocation = script.key(keys::queue(&self.queue));
         invocation.key(keys::queue(&backlog)).key(keys::QUEUES).arg(backlog).arg(jobs);
         let answer = invocation.invoke_async(self.connection.inner()).await;
-        answer.map_err(|source| self.failed(source))
+        answer.map_err(|error| self.failed(&error))
     }
 
-    fn failed(&self, source: redis::RedisError) -> SidekiqError {
-        let name = self.connection.name().to_owned();
-        let not_allowed = source.kind() == redis::ErrorKind::Server(ServerErrorKind::NoPerm);
-        // A script is told so by its first command that is refused.
-        if not_allowed || source.to_string().contains("NOPERM") {
-            let (command, grant) = ("a script".to_owned(), GRANT.to_owned());
-            return SidekiqError::Refused { name, command, reason: source.to_string(), grant };
+    fn failed(&self, error: &redis::RedisError) -> SidekiqError {
+        let reason = error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        // Redis 6 tells a script's missing right with the code, 7 in words, other versions in others.
+        let not_allowed = error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+            || ["NOPERM", "The user executing the script can't", "ACL failure in script"]
+                .iter()
+                .any(|sign| reason.contains(sign));
+        if not_allowed {
+            let (command, grant) = ("a script".to_owned(), Some(GRANT.to_owned()));
+            return self.connection.refused(Refusal { command, reason, grant });
         }
-        SidekiqError::Connection { name, source }
+        self.connection.failed(error)
     }
 }
 
