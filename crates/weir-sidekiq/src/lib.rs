@@ -29,7 +29,9 @@ mod snapshot;
 mod time;
 mod trouble;
 
-pub use self::backlog::{Backlog, SetAside, backlog_of, is_backlog, served_last};
+pub use self::backlog::{
+    Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
+};
 pub use self::connection::Connection;
 pub use self::counts::Lengths;
 pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
