@@ -75,7 +75,7 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
 fn drain(jobs: &Jobs) -> (Option<Drain>, Option<Between>, Vec<String>) {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
-        waiting.partition(|queue| jobs.serving_queue(&queue.name).next().is_some());
+        waiting.partition(|queue| !jobs.nobody_serves(&queue.name));
     let unserved: Vec<_> = unserved.into_iter().map(|queue| queue.name.clone()).collect();
     if served.is_empty() {
         let drain = if unserved.is_empty() { Drain::Empty } else { Drain::Stands };

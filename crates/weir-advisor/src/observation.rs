@@ -74,5 +74,6 @@ impl Observation {
         .chain(self.redis.iter().map(Fact::missing))
         .chain(self.redis.iter().filter_map(Fact::known).flat_map(RedisServer::missing))
         .flatten()
+        .chain(self.jobs.known().into_iter().flat_map(|jobs| &jobs.unread))
     }
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
+    Capsule, Fact, JobProcess, JobSet, Jobs, Missing, Ordering, Queue, Sample, Share, WeightedQueue,
 };
 use weir_base::clock::Timestamp;
 use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot};
 
-use crate::redis::known;
+use crate::redis::{known, refused};
 
 /// Shares of a sample that are kept: what comes after them is no cause of anything.
 const SHARES_MAX: usize = 5;
 
-/// All of Sidekiq; unknown if one of its parts is, for a rule can't tell an unknown set from an
-/// empty one.
+/// All of Sidekiq; unknown without its queues or processes, for who serves what is most of what rules
+/// ask. A set, or one key, that can't be read is left out and named.
 ///
 /// `described` is the one of the two that looked at everything; if both did, the second.
 pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
@@ -25,39 +25,60 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
     });
     let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
-    let set = |first: &Snapshot, second: &Snapshot, what: &str, of: fn(&Snapshot) -> &Looked| {
-        known(of(first), what, Clone::clone)
-            .zip(known(of(second), what, Clone::clone))
-            .map(|(before, after)| job_set(&before, &after, first.at, second.at))
-    };
-    let scheduled = set(first, second, "the scheduled set", |it| &it.scheduled);
-    let retries = set(first, second, "the retry set", |it| &it.retries);
-    let dead = set(first, second, "the dead set", |it| &it.dead);
-    let sets = scheduled.zip(retries).zip(dead);
-    processes.zip(earlier.zip(queues)).zip(sets).map(
-        |((processes, (earlier, queues)), ((scheduled, retries), mut dead))| {
-            // The dead are past their time for ever.
-            (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
-            let ghosts = described.ghosts.clone();
-            let mut queues = merged(&earlier, &queues, first.at, second.at);
-            count_in_hand(&mut queues, described);
-            Jobs {
-                queues,
-                processes,
-                ghosts,
-                scheduled,
-                retries,
-                dead,
-                processed: second.processed.clone().unwrap_or_default(),
-                failed: second.failed.clone().unwrap_or_default(),
-                processed_per_second: processed_per_second(first, second),
-                failed_share: failed_share(first, second),
-            }
-        },
-    )
+    processes.zip(earlier.zip(queues)).map(|(processes, (earlier, queues))| {
+        let mut unread = odd_keys(&[described, first, second]);
+        let mut set = |what: &str, of: fn(&Snapshot) -> &Looked| {
+            let before = known(of(first), what, Clone::clone);
+            let both = before.zip(known(of(second), what, Clone::clone));
+            let set = both.map(|(before, after)| job_set(&before, &after, first.at, second.at));
+            unread.extend(set.missing().cloned());
+            set_or_unknown(set)
+        };
+        let scheduled = set("the scheduled set", |it| &it.scheduled);
+        let retries = set("the retry set", |it| &it.retries);
+        let mut dead = set("the dead set", |it| &it.dead);
+        // The dead are past their time for ever.
+        (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+        let mut queues = merged(&earlier, &queues, first.at, second.at);
+        count_in_hand(&mut queues, described);
+        Jobs {
+            queues,
+            processes,
+            has_more_processes: described.has_more_processes(),
+            ghosts: described.ghosts.clone(),
+            scheduled,
+            retries,
+            dead,
+            processed: second.processed.clone().unwrap_or_default(),
+            failed: second.failed.clone().unwrap_or_default(),
+            processed_per_second: processed_per_second(first, second),
+            failed_share: failed_share(first, second),
+            unread,
+        }
+    })
 }
 
 type Looked = weir_sidekiq::Read<SetLook>;
+
+/// Without its growth: what is not known of a set is no flood.
+fn set_or_unknown(set: Fact<JobSet>) -> JobSet {
+    match set {
+        Fact::Known(set) => set,
+        Fact::Unknown(missing) => JobSet {
+            flow: Fact::Unknown(missing.clone()),
+            sample: Fact::Unknown(missing),
+            ..JobSet::default()
+        },
+        Fact::NotAsked => JobSet::default(),
+    }
+}
+
+/// Of all looks, each once.
+fn odd_keys(looks: &[&Snapshot]) -> Vec<Missing> {
+    let odd: BTreeMap<&str, _> =
+        looks.iter().flat_map(|look| &look.odd).map(|odd| (odd.what.as_str(), odd)).collect();
+    odd.into_iter().map(|(what, odd)| refused(what, &odd.refusal)).collect()
+}
 
 fn processed_per_second(first: &Snapshot, second: &Snapshot) -> Fact<f64> {
     let seconds = second.at.since(first.at).as_secs_f64();
@@ -233,6 +254,7 @@ fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
 #[cfg(test)]
 mod tests {
     use weir_advisor::Drain;
+    use weir_sidekiq::{OddKey, Refusal};
 
     use super::*;
 
@@ -253,6 +275,7 @@ mod tests {
             failed: Ok(0),
             server: None,
             foreign_keys: None,
+            odd: Vec::new(),
             cut: Vec::new(),
             commands: 0,
         }
@@ -302,6 +325,24 @@ mod tests {
         assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
         assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
         assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
+    }
+
+    #[test]
+    fn what_can_not_be_read_takes_nothing_else_with_it() {
+        let odd =
+            || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
+        let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
+        first.retries = Err(odd());
+        first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
+        first.cut = vec!["processes_max (1000)".to_owned()];
+        let second = Snapshot { at: at(210), ..first.clone() };
+        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+        let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(unread, ["queue odd", "the retry set"], "each once");
+        assert!(jobs.retries.flow.missing().is_some());
+        assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
+        assert!(!jobs.nobody_serves("pull"), "there are more processes");
+        assert!(Jobs::default().nobody_serves("pull"));
     }
 
     #[test]

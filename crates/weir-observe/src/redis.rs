@@ -100,7 +100,7 @@ pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U)
     }
 }
 
-fn refused(what: &str, refusal: &Refusal) -> Missing {
+pub(crate) fn refused(what: &str, refusal: &Refusal) -> Missing {
     let Refusal { command, reason, grant } = refusal;
     let obstacle = if grant.is_some() { Obstacle::NotAllowed } else { Obstacle::NotSupported };
     let remedy = grant.as_ref().map(|grant| format!("ACL SETUSER the user that asks {grant}"));
@@ -109,13 +109,26 @@ fn refused(what: &str, refusal: &Refusal) -> Missing {
 
 /// A Redis of which nothing is known.
 pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
-    let (what, reason) = (what.to_owned(), error.to_string());
+    let what = what.to_owned();
     match error {
-        SidekiqError::Refused { grant, .. } => {
-            let remedy = Some(format!("ACL SETUSER the user that asks {grant}"));
-            Missing { what, obstacle: Obstacle::NotAllowed, reason, remedy }
-        }
-        _ => Missing { what, obstacle: Obstacle::Unreachable, reason, remedy: None },
+        SidekiqError::Refused { name, command, reason, grant } => Missing {
+            what,
+            obstacle: Obstacle::NotAllowed,
+            reason: format!("Redis {name}: {command}: {reason}"),
+            remedy: Some(format!("ACL SETUSER the user that asks {grant}")),
+        },
+        SidekiqError::Unready { name, what: does, reason, remedy } => Missing {
+            what,
+            obstacle: Obstacle::Unreachable,
+            reason: format!("Redis {name} {does} ({reason})"),
+            remedy: Some((*remedy).to_owned()),
+        },
+        _ => Missing {
+            what,
+            obstacle: Obstacle::Unreachable,
+            reason: error.to_string(),
+            remedy: None,
+        },
     }
 }
 
@@ -165,5 +178,21 @@ mod tests {
         assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER the user that asks +zcard"));
         let missing = refused("the retry set", &Refusal { grant: None, ..refusal });
         assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
+    }
+
+    #[test]
+    fn a_redis_that_answers_nobody_is_told_with_what_to_do_and_no_grant() {
+        let error = SidekiqError::Unready {
+            name: "a:6379".to_owned(),
+            what: "still reads its data from disk",
+            reason: "LOADING".to_owned(),
+            remedy: "wait",
+        };
+        let missing = unreachable("Redis a:6379", &error);
+        assert_eq!(
+            (missing.obstacle, missing.remedy.as_deref()),
+            (Obstacle::Unreachable, Some("wait"))
+        );
+        assert_eq!(missing.reason, "Redis a:6379 still reads its data from disk (LOADING)");
     }
 }

@@ -5,13 +5,16 @@
 //! pushed to at its head and taken from at its tail, so what is brought back goes behind the tail:
 //! older than all that came since. Each step is one script: all of it happens, or nothing.
 
-use redis::{Script, ServerErrorKind};
+use std::time::Duration;
+
+use redis::{ErrorKind, Script, ServerErrorKind};
+use weir_base::clock::Timestamp;
 
 use crate::connection::Connection;
 use crate::error::SidekiqError;
-use crate::heartbeat::{Capsule, Mode};
+use crate::heartbeat::{Capsule, Mode, WeightedQueue};
 use crate::keys;
-use crate::snapshot::ProcessLook;
+use crate::snapshot::{ProcessLook, Refusal};
 
 const SUFFIX: &str = "_backlog";
 
@@ -27,8 +30,9 @@ const SET_ASIDE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return -1 en
     return length";
 
 /// The newest of the backlog first, so that its oldest ends up at the tail. What is left is returned;
-/// with the last job the name goes as well.
-const BRING_BACK: &str = "for step = 1, tonumber(ARGV[2]) do \
+/// with the last job the name goes as well. The queue's own may have gone meanwhile, with its last job.
+const BRING_BACK: &str = "redis.call('SADD', KEYS[3], ARGV[3]) \
+    for step = 1, tonumber(ARGV[2]) do \
       local job = redis.call('LPOP', KEYS[2]) \
       if not job then break end \
       redis.call('RPUSH', KEYS[1], job) \
@@ -39,6 +43,9 @@ const BRING_BACK: &str = "for step = 1, tonumber(ARGV[2]) do \
 
 /// Jobs of one step back: below 10 ms of Redis for jobs of 2 kB.
 const STEP_JOBS: u64 = 1_000;
+
+/// A process beats every 10 s; its heartbeat outlives it by a minute.
+const BEAT_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// What became of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,20 +97,28 @@ impl Backlog {
         let backlog = backlog_of(&self.queue);
         let script = Script::new(script);
         let mut invocation = script.key(keys::queue(&self.queue));
-        invocation.key(keys::queue(&backlog)).key(keys::QUEUES).arg(backlog).arg(jobs);
+        invocation
+            .key(keys::queue(&backlog))
+            .key(keys::QUEUES)
+            .arg(backlog)
+            .arg(jobs)
+            .arg(&self.queue);
         let answer = invocation.invoke_async(self.connection.inner()).await;
-        answer.map_err(|source| self.failed(source))
+        answer.map_err(|error| self.failed(&error))
     }
 
-    fn failed(&self, source: redis::RedisError) -> SidekiqError {
-        let name = self.connection.name().to_owned();
-        let not_allowed = source.kind() == redis::ErrorKind::Server(ServerErrorKind::NoPerm);
-        // A script is told so by its first command that is refused.
-        if not_allowed || source.to_string().contains("NOPERM") {
-            let (command, grant) = ("a script".to_owned(), GRANT.to_owned());
-            return SidekiqError::Refused { name, command, reason: source.to_string(), grant };
+    fn failed(&self, error: &redis::RedisError) -> SidekiqError {
+        let reason = error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        // Redis 6 tells a script's missing right with the code, 7 in words, other versions in others.
+        let not_allowed = error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+            || ["NOPERM", "The user executing the script can't", "ACL failure in script"]
+                .iter()
+                .any(|sign| reason.contains(sign));
+        if not_allowed {
+            let (command, grant) = ("a script".to_owned(), Some(GRANT.to_owned()));
+            return self.connection.refused(Refusal { command, reason, grant });
         }
-        SidekiqError::Connection { name, source }
+        self.connection.failed(error)
     }
 }
 
@@ -119,24 +134,62 @@ pub fn is_backlog(queue: &str) -> bool {
     queue.ends_with(SUFFIX)
 }
 
-/// Who serves the backlog of a queue, which must be nobody before anything else.
+/// Why a queue can't be set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReady<'a> {
+    /// This process serves the backlog before other queues.
+    Before(&'a ProcessLook),
+    /// Nobody serves the backlog; this process the queue.
+    OnlyQueue(&'a ProcessLook),
+    /// Nobody serves the queue: its new jobs would not run either.
+    Nobody,
+}
+
+/// Who serves the backlog of a queue, which must be nobody before anything else, while somebody
+/// serves the queue. `now` is the time of the look at `processes`.
 ///
 /// # Errors
-/// The process that serves it before other queues; none: nobody serves it at all.
+/// When that is not so.
 pub fn served_last<'a>(
     processes: &'a [ProcessLook],
     queue: &str,
-) -> Result<&'a ProcessLook, Option<&'a ProcessLook>> {
+    now: Timestamp,
+) -> Result<&'a ProcessLook, NotReady<'a>> {
     let backlog = backlog_of(queue);
-    let serves = |process: &&ProcessLook| process.served().any(|served| served == backlog);
-    let is_last = |process: &&ProcessLook| {
-        process.capsules.iter().all(|capsule| leaves_others_first(capsule, &backlog))
+    let live = |process: &&ProcessLook| {
+        let beats = process.beat.is_none_or(|beat| now.since(beat) <= BEAT_AGE_MAX);
+        beats && !process.quiet
     };
-    let serving = || processes.iter().filter(|process| !process.quiet).filter(serves);
-    match serving().find(|process| !is_last(process)) {
-        Some(process) => Err(Some(process)),
-        None => serving().next().ok_or(None),
+    let serving = |name: &str| {
+        processes.iter().filter(live).find(|process| process.served().any(|it| it == name))
+    };
+    let is_first = |process: &&ProcessLook| {
+        !process.capsules.iter().all(|capsule| leaves_others_first(capsule, &backlog))
+    };
+    let own = serving(queue).ok_or(NotReady::Nobody)?;
+    match processes.iter().filter(live).find(is_first) {
+        Some(process) => Err(NotReady::Before(process)),
+        None => serving(&backlog).ok_or(NotReady::OnlyQueue(own)),
     }
+}
+
+/// Flags for the capsule of `process` that serves `queue`, with the backlog behind: all of its queues,
+/// for one `-q` on a command line replaces those of a configuration file.
+#[must_use]
+pub fn queues_with_backlog(process: &ProcessLook, queue: &str) -> Vec<String> {
+    let serves = |capsule: &&Capsule| capsule.queues.iter().any(|it| it.name == queue);
+    let Some(capsule) = process.capsules.iter().find(serves) else { return Vec::new() };
+    let backlog = backlog_of(queue);
+    let others = || capsule.queues.iter().filter(|it| it.name != backlog);
+    if matches!(capsule.mode, Mode::Strict | Mode::Unknown) {
+        return others().map(|it| it.name.clone()).chain([backlog.clone()]).collect();
+    }
+    // The least weight is 1, which must be the backlog's own.
+    let least = others().map(|it| it.weight).min().unwrap_or_default();
+    let factor = if least < 2 { 2 } else { 1 };
+    let weighted =
+        |it: &WeightedQueue| format!("{},{}", it.name, it.weight.max(1).saturating_mul(factor));
+    others().map(weighted).chain([format!("{backlog},1")]).collect()
 }
 
 fn leaves_others_first(capsule: &Capsule, backlog: &str) -> bool {
@@ -169,36 +222,67 @@ mod tests {
         ProcessLook { identity: identity.to_owned(), capsules, ..ProcessLook::default() }
     }
 
-    fn who(processes: &[ProcessLook]) -> Result<&str, Option<&str>> {
-        let identity = |process: &ProcessLook| process.identity.as_str().to_owned();
-        match served_last(processes, "pull") {
-            Ok(process) => Ok(&process.identity),
-            Err(process) => {
-                assert!(process.is_none_or(|it| !identity(it).is_empty()));
-                Err(process.map(|it| it.identity.as_str()))
-            }
-        }
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn who(processes: &[ProcessLook]) -> Result<&str, NotReady<'_>> {
+        served_last(processes, "pull", NOW).map(|process| process.identity.as_str())
     }
 
     #[test]
     fn a_backlog_must_be_the_last_of_whoever_serves_it() {
         let strict = |queues| process("strict", Mode::Strict, queues);
-        assert_eq!(who(&[strict(&[("push", 0), ("pull", 0), ("pull_backlog", 0)])]), Ok("strict"));
-        assert_eq!(who(&[strict(&[("pull_backlog", 0), ("pull", 0)])]), Err(Some("strict")));
-        assert_eq!(who(&[strict(&[("pull", 0)])]), Err(None));
-        assert_eq!(who(&[]), Err(None));
+        let pull = strict(&[("pull", 0)]);
+        let ready = strict(&[("push", 0), ("pull", 0), ("pull_backlog", 0)]);
+        assert_eq!(who(std::slice::from_ref(&ready)), Ok("strict"));
+        let first = strict(&[("pull_backlog", 0), ("pull", 0)]);
+        assert_eq!(who(std::slice::from_ref(&first)), Err(NotReady::Before(&first)));
+        assert_eq!(who(std::slice::from_ref(&pull)), Err(NotReady::OnlyQueue(&pull)));
+        assert_eq!(who(&[]), Err(NotReady::Nobody));
         let own = strict(&[("pull_backlog", 0)]);
+        assert_eq!(who(&[own.clone(), pull.clone()]), Ok("strict"));
         let before = process("before", Mode::Strict, &[("pull_backlog", 0), ("push", 0)]);
-        assert_eq!(who(&[own.clone(), before]), Err(Some("before")), "all of them");
-        assert_eq!(who(&[ProcessLook { quiet: true, ..own }]), Err(None));
+        let all = [own.clone(), pull.clone(), before];
+        assert_eq!(who(&all), Err(NotReady::Before(&all[2])), "all of them");
+        assert_eq!(who(&[ProcessLook { quiet: true, ..ready }]), Err(NotReady::Nobody));
+        assert_eq!(who(&[own]), Err(NotReady::Nobody), "new jobs would not run either");
+    }
+
+    #[test]
+    fn who_has_not_beaten_for_long_serves_nothing() {
+        let beaten = |millis| ProcessLook {
+            beat: Some(Timestamp::from_millis(millis)),
+            ..process("p", Mode::Strict, &[("pull", 0), ("pull_backlog", 0)])
+        };
+        assert_eq!(who(&[beaten(975_000)]), Ok("p"));
+        assert_eq!(who(&[beaten(1_004_000)]), Ok("p"), "its clock is ahead");
+        assert_eq!(who(&[beaten(945_000)]), Err(NotReady::Nobody));
     }
 
     #[test]
     fn by_chance_it_must_have_the_least_of_it() {
         let weighted = |own| process("w", Mode::Weighted, &[("pull", 4), ("pull_backlog", own)]);
         assert_eq!(who(&[weighted(1)]), Ok("w"));
-        assert_eq!(who(&[weighted(4)]), Err(Some("w")));
+        assert!(matches!(who(&[weighted(4)]), Err(NotReady::Before(_))));
         let random = process("r", Mode::Random, &[("pull", 1), ("pull_backlog", 1)]);
-        assert_eq!(who(&[random]), Err(Some("r")));
+        assert!(matches!(who(&[random]), Err(NotReady::Before(_))));
+    }
+
+    #[test]
+    fn the_way_there_names_all_queues_and_is_one() {
+        let flags = |mode, queues| queues_with_backlog(&process("p", mode, queues), "pull");
+        assert_eq!(
+            flags(Mode::Strict, &[("push", 0), ("pull", 0)]),
+            ["push", "pull", "pull_backlog"]
+        );
+        assert_eq!(
+            flags(Mode::Unknown, &[("pull_backlog", 0), ("pull", 0)]),
+            ["pull", "pull_backlog"]
+        );
+        assert_eq!(
+            flags(Mode::Weighted, &[("push", 8), ("pull", 1)]),
+            ["push,16", "pull,2", "pull_backlog,1"]
+        );
+        assert_eq!(flags(Mode::Random, &[("pull", 1)]), ["pull,2", "pull_backlog,1"]);
+        assert_eq!(flags(Mode::Weighted, &[("pull", 3)]), ["pull,3", "pull_backlog,1"]);
     }
 }

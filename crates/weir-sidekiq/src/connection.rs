@@ -6,14 +6,16 @@ use std::path::Path;
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo,
+    Pipeline, RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
 };
 
 use crate::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
 use crate::error::SidekiqError;
 use crate::limits::Limits;
 use crate::questions::{Answer, Question};
+use crate::snapshot::Refusal;
+use crate::trouble;
 
 /// A connection; by itself it only asks.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl Connection {
         let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
         match tokio::time::timeout(timeout, connecting).await {
             Ok(Ok(inner)) => Ok(Self { inner, name }),
-            Ok(Err(source)) => Err(SidekiqError::Connection { name, source }),
+            Ok(Err(error)) => Err(failed(name, &error)),
             Err(_) => Err(SidekiqError::Deadline { name, after: timeout }),
         }
     }
@@ -67,13 +69,57 @@ impl Connection {
         }
         pipeline.ignore_errors();
         let values: Result<Vec<Value>, _> = pipeline.query_async(&mut self.inner).await;
-        let values = values.map_err(|source| self.failed(source))?;
+        let values = values.map_err(|error| self.failed(&error))?;
+        for value in &values {
+            if let Value::ServerError(error) = value {
+                self.must_be_ready(&format!("{} {}", error.code(), error.details().unwrap_or("")))?;
+            }
+        }
         Ok(questions.iter().zip(values).map(|(question, value)| question.answer(value)).collect())
     }
 
-    fn failed(&self, source: RedisError) -> SidekiqError {
-        SidekiqError::Connection { name: self.name.clone(), source }
+    fn must_be_ready(&self, said: &str) -> Result<(), SidekiqError> {
+        unready(&self.name, said).map_or(Ok(()), Err)
     }
+
+    pub(crate) fn failed(&self, error: &RedisError) -> SidekiqError {
+        failed(self.name.clone(), error)
+    }
+
+    /// An error of what can't be done without.
+    pub(crate) fn refused(&self, refusal: Refusal) -> SidekiqError {
+        let (name, Refusal { command, reason, grant }) = (self.name.clone(), refusal);
+        match grant {
+            Some(grant) => SidekiqError::Refused { name, command, reason, grant },
+            None => SidekiqError::Connection { name, reason: format!("{command}: {reason}") },
+        }
+    }
+}
+
+fn unready(name: &str, said: &str) -> Option<SidekiqError> {
+    trouble::of(said).map(|trouble| SidekiqError::Unready {
+        name: name.to_owned(),
+        what: trouble.what,
+        reason: said.trim().to_owned(),
+        remedy: trouble.remedy,
+    })
+}
+
+fn failed(name: String, error: &RedisError) -> SidekiqError {
+    let detail = error.detail().unwrap_or_default();
+    let said = format!("{} {detail}", error.code().unwrap_or_default());
+    if let Some(unready) = unready(&name, &said) {
+        return unready;
+    }
+    if error.kind() == ErrorKind::AuthenticationFailed {
+        // The client keeps to itself what Redis said.
+        return unready(&name, "WRONGPASS ").expect("it is one of the troubles");
+    }
+    if detail.contains("'select'") {
+        let (command, grant) = ("SELECT".to_owned(), "+select".to_owned());
+        return SidekiqError::Refused { name, command, reason: detail.to_owned(), grant };
+    }
+    SidekiqError::Connection { name, reason: error.to_string() }
 }
 
 async fn client(

@@ -89,7 +89,7 @@ fn parse(url: &str) -> Result<Endpoint, &'static str> {
         Some((user, _)) if user.contains(':') => {
             return Err("it holds a password; give it by the environment or a file");
         }
-        Some((user, hosts)) => (Some(user.to_owned()).filter(|user| !user.is_empty()), hosts),
+        Some((user, hosts)) => (Some(decoded(user)?).filter(|user| !user.is_empty()), hosts),
         None => (None, authority),
     };
     let address = |address, database| {
@@ -151,6 +151,21 @@ fn host_port(text: &str, default: u16) -> Result<(String, u16), &'static str> {
     Ok((host.to_owned(), port))
 }
 
+/// As an address writes letters that would part it: `a%40b`.
+fn decoded(text: &str) -> Result<String, &'static str> {
+    const ODD: &str = "a % in the user's name must be followed by two hexadecimal digits";
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).ok_or(ODD)?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hex);
+        bytes.push(byte.ok_or(ODD)?);
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| "the user's name is not UTF-8")
+}
+
 fn number(text: &str) -> Result<i64, &'static str> {
     match text {
         "" => Ok(0),
@@ -207,6 +222,8 @@ mod tests {
         assert_eq!(sentinel.addresses, [("a".to_owned(), 26379), ("b".to_owned(), 26380)]);
         assert!(sentinel.tls);
         assert_eq!(endpoint.username.as_deref(), Some("weir"));
+        let endpoint = Endpoint::parse("redis://a%40b%3A%C3%A9@localhost").unwrap();
+        assert_eq!(endpoint.username.as_deref(), Some("a@b:é"));
     }
 
     #[test]
@@ -222,6 +239,9 @@ mod tests {
             ("unix:///run/redis.sock?x=1", "only ?db=NUMBER"),
             ("redis+sentinel://a,b", "service's name"),
             ("redis://[::1", "must end with ]"),
+            ("redis://a%4@h", "two hexadecimal digits"),
+            ("redis://a%+1@h", "two hexadecimal digits"),
+            ("redis://a%ff@h", "not UTF-8"),
         ] {
             assert!(name(url).contains(problem), "{url}: {}", name(url));
         }

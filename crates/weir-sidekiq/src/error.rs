@@ -24,14 +24,26 @@ pub enum SidekiqError {
         source: std::io::Error,
     },
     /// Nobody there, or not let in.
-    #[error("Redis {name}: {source}")]
+    #[error("Redis {name}: {reason}")]
     Connection {
         /// Its address.
         name: String,
         /// What the connection said.
-        source: redis::RedisError,
+        reason: String,
     },
-    /// A look can't do without it.
+    /// It answers nobody just now, or not whoever asks like this.
+    #[error("Redis {name} {what} ({reason}); {remedy}")]
+    Unready {
+        /// Its address.
+        name: String,
+        /// What it does instead.
+        what: &'static str,
+        /// What Redis said.
+        reason: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The user that asks may not do what can't be done without.
     #[error("Redis {name}: {command} is refused: {reason}; ACL SETUSER the user of Weir {grant}")]
     Refused {
         /// Its address.

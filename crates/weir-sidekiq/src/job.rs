@@ -18,7 +18,7 @@ const ARGUMENTS_SEARCHED_MAX: usize = 16 * 1024;
 pub struct JobSummary {
     /// The class that works it off: what it wraps, where it is wrapped (`ActiveJob`).
     pub class: String,
-    /// When it entered its queue.
+    /// When it entered its queue; when it was made, where that is not told.
     pub enqueued_at: Option<Timestamp>,
     /// The remote host that it is about, if its arguments hold an address.
     pub host: Option<String>,
@@ -40,6 +40,8 @@ struct Payload<'a> {
     args: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "time::deserialize")]
     enqueued_at: Option<Timestamp>,
+    #[serde(default, deserialize_with = "time::deserialize")]
+    created_at: Option<Timestamp>,
     #[serde(borrow, default)]
     error_class: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -53,7 +55,7 @@ impl JobSummary {
         let class = payload.display_class.or(payload.wrapped).or(payload.class)?;
         Some(Self {
             class: word(&class),
-            enqueued_at: payload.enqueued_at,
+            enqueued_at: payload.enqueued_at.or(payload.created_at),
             host: payload.args.and_then(|arguments| host(arguments.get())),
             error: payload.error_class.map(|error| word(&error)),
             retries: payload.retry_count.map_or(0, |count| count.saturating_add(1)),
@@ -115,6 +117,16 @@ mod tests {
         assert_eq!((job.class.as_str(), job.retries), ("CleanJob", 1));
         assert_eq!(job.enqueued_at, Some(Timestamp::from_millis(1_763_792_000_500)));
         assert_eq!(job.error.as_deref(), Some("IOError"));
+    }
+
+    #[test]
+    fn who_does_not_say_when_it_was_enqueued_says_when_it_was_made() {
+        for times in
+            [r#""created_at":1763792000"#, r#""created_at":1763792000,"enqueued_at":1e300"#]
+        {
+            let job = parse(&format!(r#"{{"class":"A",{times}}}"#));
+            assert_eq!(job.enqueued_at, Some(Timestamp::from_millis(1_763_792_000_000)), "{times}");
+        }
     }
 
     #[test]

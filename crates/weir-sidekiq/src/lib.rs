@@ -9,8 +9,8 @@
 //! - [`Limits`]: what a look may cost Redis and the caller.
 //!
 //! Promises: for a look only commands of [`READ_ONLY_ACL`] are sent; no list, set or hash is ever read whole
-//! unless it was counted first and is small; a look ends after a number of commands and a time; the
-//! arguments of jobs do not leave this crate.
+//! unless it was counted first and is small; a look ends after a number of commands, of bytes of jobs
+//! and a time; the arguments of jobs do not leave this crate.
 
 mod backlog;
 mod connection;
@@ -29,8 +29,11 @@ mod snapshot;
 #[doc(hidden)]
 pub mod text;
 mod time;
+mod trouble;
 
-pub use self::backlog::{Backlog, SetAside, backlog_of, is_backlog, served_last};
+pub use self::backlog::{
+    Backlog, NotReady, SetAside, backlog_of, is_backlog, queues_with_backlog, served_last,
+};
 pub use self::connection::Connection;
 pub use self::counts::Lengths;
 pub use self::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
@@ -43,5 +46,5 @@ pub use self::questions::READ_ONLY_ACL;
 pub use self::server::{CommandLook, ServerLook, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
-    ForeignKeys, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,
+    ForeignKeys, OddKey, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,
 };

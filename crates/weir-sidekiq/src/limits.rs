@@ -19,8 +19,15 @@ pub struct Limits {
     pub sample_window: usize,
     /// Jobs that a queue must have for its windows to be read.
     pub sample_length_min: u64,
-    /// Bytes of one window of jobs, reckoned with the size of the queue's oldest job.
+    /// Bytes of one window of jobs. It is read in steps, and none is begun that would not fit if its
+    /// jobs were as large as those before.
     pub window_bytes: usize,
+    /// Jobs of one such step, the first of which is one job: how large they are shows only then.
+    pub step_jobs: usize,
+    /// Jobs of one round trip: what a look reads beyond `jobs_bytes_max` is at most one of them.
+    pub jobs_per_round: usize,
+    /// Bytes of jobs that one look reads, those in hand included.
+    pub jobs_bytes_max: usize,
     /// Jobs of the retry and dead sets that are sampled.
     pub set_sample: usize,
     /// Keys that are looked at to tell who else uses this Redis.
@@ -54,12 +61,17 @@ impl Default for Limits {
             sample_length_min: 1_000,
             // Windows of jobs of 2 kB are far below; with jobs of a megabyte a window is one job.
             window_bytes: 512 * 1024,
+            step_jobs: 20,
+            jobs_per_round: 100,
+            // Three windows of jobs of 2 kB of each of 180 queues.
+            jobs_bytes_max: 64 << 20,
             set_sample: 100,
             keys_sample: 200,
             slow_commands: 32,
             operations_max: 50,
             // 50 commands of 40 jobs are below 10 ms, which no fetch notices.
             commands_per_round: 50,
+            // 12 steps for each queue and 5 commands for each process, if there are 1,000 of both.
             commands_max: 20_000,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(5),

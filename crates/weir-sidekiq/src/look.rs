@@ -4,6 +4,7 @@ mod processes;
 mod queues;
 mod redis_itself;
 mod sets;
+mod window;
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::connection::Connection;
 use crate::error::SidekiqError;
 use crate::keys;
 use crate::limits::Limits;
-use crate::questions::{Answer, Command, Question, READ_ONLY_ACL, Told};
-use crate::snapshot::{ProcessLook, Read, Snapshot};
+use crate::questions::{Answer, Command, Question, Told};
+use crate::snapshot::{OddKey, ProcessLook, Read, Snapshot};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,14 @@ impl Connection {
     /// What Redis refuses is no error: that part of the snapshot says so.
     pub async fn look(&mut self, scope: Scope, limits: &Limits) -> Result<Snapshot, SidekiqError> {
         let name = self.name().to_owned();
-        let looking = Looking { connection: self, limits, cut: BTreeSet::new(), commands: 0 };
+        let looking = Looking {
+            connection: self,
+            limits,
+            cut: BTreeSet::new(),
+            odd: Vec::new(),
+            commands: 0,
+            job_bytes: 0,
+        };
         let deadline = limits.deadline;
         match tokio::time::timeout(deadline, Box::pin(looking.look(scope))).await {
             Ok(snapshot) => snapshot,
@@ -48,7 +56,10 @@ struct Looking<'a> {
     connection: &'a mut Connection,
     limits: &'a Limits,
     cut: BTreeSet<String>,
+    odd: Vec<OddKey>,
     commands: usize,
+    /// Of jobs that were read.
+    job_bytes: usize,
 }
 
 impl Looking<'_> {
@@ -71,7 +82,7 @@ impl Looking<'_> {
             server = Some(self.server().await?);
             foreign_keys = Some(self.foreign_keys().await?);
         }
-        let (cut, commands) = (self.cut.into_iter().collect(), self.commands);
+        let (odd, cut, commands) = (self.odd, self.cut.into_iter().collect(), self.commands);
         Ok(Snapshot {
             at,
             queues,
@@ -84,6 +95,7 @@ impl Looking<'_> {
             failed,
             server,
             foreign_keys,
+            odd,
             cut,
             commands,
         })
@@ -92,12 +104,7 @@ impl Looking<'_> {
     /// The clock of Redis: without it nothing is known to be late or due.
     async fn time(&mut self) -> Result<Timestamp, SidekiqError> {
         let answer = self.ask_one(Question::new(Command::Time, &[])).await?;
-        answer.and_then(time_of).map_err(|refusal| SidekiqError::Refused {
-            name: self.connection.name().to_owned(),
-            grant: refusal.grant.unwrap_or_else(|| READ_ONLY_ACL.to_owned()),
-            command: refusal.command,
-            reason: refusal.reason,
-        })
+        answer.and_then(time_of).map_err(|refusal| self.connection.refused(refusal))
     }
 
     async fn counters(&mut self) -> Result<[Read<u64>; 2], SidekiqError> {
@@ -129,6 +136,19 @@ impl Looking<'_> {
     async fn ask_one(&mut self, question: Question) -> Result<Answer, SidekiqError> {
         let mut answers = self.ask(&[question]).await?;
         Ok(answers.pop().expect("a connection answers each question or fails"))
+    }
+
+    /// What was read; none of a key that is of another type than Sidekiq's, which says nothing of the
+    /// others. What the user that asks may not read, it may not read of the others either.
+    fn unless_odd<T>(&mut self, what: impl Fn() -> String, read: Read<T>) -> Read<Option<T>> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(refusal) if refusal.grant.is_none() => {
+                self.odd.push(OddKey { what: what(), refusal });
+                Ok(None)
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Members of a set, in windows, up to `max`; `limit` names what cuts it.

@@ -1,6 +1,6 @@
 //! The commands that are sent, none of which writes, and what their answers mean.
 
-use redis::{Cmd, ErrorKind, FromRedisValue, ServerErrorKind, Value};
+use redis::{Cmd, FromRedisValue, ServerErrorKind, Value};
 
 use crate::snapshot::{Read, Refusal};
 
@@ -24,11 +24,11 @@ pub(crate) enum Command {
     TimeToLive,
     Get,
     ListLength,
-    ListIndex,
     ListRange,
     HashFields,
     HashLength,
     Hash,
+    MemoryUsage,
     SortedSize,
     SortedCount,
     SortedRange,
@@ -47,11 +47,11 @@ impl Command {
             Self::TimeToLive => "pttl",
             Self::Get => "get",
             Self::ListLength => "llen",
-            Self::ListIndex => "lindex",
             Self::ListRange => "lrange",
             Self::HashFields => "hmget",
             Self::HashLength => "hlen",
             Self::Hash => "hgetall",
+            Self::MemoryUsage => "memory|usage",
             Self::SortedSize => "zcard",
             Self::SortedCount => "zcount",
             Self::SortedRange => "zrange",
@@ -124,9 +124,9 @@ impl Told {
     /// As another type; an answer of another kind is a refusal, not a panic.
     pub(crate) fn read<T: FromRedisValue>(self) -> Read<T> {
         redis::from_redis_value(self.value).map_err(|_| {
-            let (key, kind) = (self.question.arguments.first(), ErrorKind::UnexpectedReturnType);
-            let key = key.map_or("", String::as_str);
-            self.question.refusal(false, &format!("{kind:?} for {key:?}: not Sidekiq's layout"))
+            let key = self.question.arguments.first().map_or("", String::as_str);
+            self.question
+                .refusal(false, &format!("the answer for {key:?} is not in Sidekiq's layout"))
         })
     }
 }
@@ -145,11 +145,11 @@ mod tests {
         Command::TimeToLive,
         Command::Get,
         Command::ListLength,
-        Command::ListIndex,
         Command::ListRange,
         Command::HashFields,
         Command::HashLength,
         Command::Hash,
+        Command::MemoryUsage,
         Command::SortedSize,
         Command::SortedCount,
         Command::SortedRange,

@@ -27,6 +27,7 @@ pub fn join(shards: impl IntoIterator<Item = Snapshot>) -> Option<Snapshot> {
         failed: both(one.failed, other.failed, u64::saturating_add),
         server: None,
         foreign_keys: None,
+        odd: one.odd.into_iter().chain(other.odd).collect(),
         cut: one.cut.into_iter().chain(other.cut).collect(),
         commands: one.commands.saturating_add(other.commands),
     })
@@ -106,6 +107,7 @@ mod tests {
             failed: Ok(size),
             server: None,
             foreign_keys: None,
+            odd: Vec::new(),
             cut: Vec::new(),
             commands: 1,
         }

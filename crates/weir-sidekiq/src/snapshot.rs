@@ -6,6 +6,9 @@ use crate::heartbeat::Capsule;
 use crate::job::JobSummary;
 use crate::server::ServerLook;
 
+/// As [`Snapshot::cut`] names it.
+pub(crate) const PROCESSES_MAX: &str = "processes_max";
+
 /// A part that was read, or why it was not.
 pub type Read<T> = Result<T, Refusal>;
 
@@ -18,6 +21,15 @@ pub struct Refusal {
     pub reason: String,
     /// The rule of an ACL that would allow it, if that is the reason.
     pub grant: Option<String>,
+}
+
+/// A key that is not what Sidekiq would have there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OddKey {
+    /// What it would be: "queue pull".
+    pub what: String,
+    /// What Redis said.
+    pub refusal: Refusal,
 }
 
 /// All that one look has shown.
@@ -45,6 +57,8 @@ pub struct Snapshot {
     pub server: Option<Read<ServerLook>>,
     /// Who else uses this Redis, if it was asked for.
     pub foreign_keys: Option<Read<ForeignKeys>>,
+    /// Keys of another type than Sidekiq's: what they would tell is left out of the rest.
+    pub odd: Vec<OddKey>,
     /// Limits that have cut something off: "`queues_max` (1000)".
     pub cut: Vec<String>,
     /// Commands that the look has cost.
@@ -62,7 +76,7 @@ pub struct QueueLook {
     pub paused: bool,
     /// Jobs that wait.
     pub length: u64,
-    /// When the next to be taken was enqueued.
+    /// When the next to be taken, or the first behind it that tells, was enqueued.
     pub oldest: Option<Timestamp>,
     /// When the newest were enqueued, newest first.
     pub newest: Vec<Timestamp>,
@@ -134,6 +148,14 @@ pub struct ForeignKeys {
     pub foreign: u64,
     /// Of those, with a time to live: a cache's.
     pub expiring: u64,
+}
+
+impl Snapshot {
+    /// Whether there may be processes that are not among those that are told of.
+    #[must_use]
+    pub fn has_more_processes(&self) -> bool {
+        self.cut.iter().any(|limit| limit.starts_with(PROCESSES_MAX))
+    }
 }
 
 impl ProcessLook {

@@ -90,8 +90,10 @@ impl AdminClient {
             return Ok(());
         }
         let uri: Uri = url.parse()?;
-        if uri.authority().is_none() {
-            bail!("it names no host");
+        let Some(authority) = uri.authority() else { bail!("it names no host") };
+        // Lists of processes show it, and so would whatever names the address.
+        if authority.as_str().contains('@') || uri.query().is_some() {
+            bail!("it holds a user or a query; give a token by the environment or a file");
         }
         if uri.scheme_str() != Some("http") {
             bail!("it takes http://HOST:PORT; for https use a tunnel or the proxy's inner side");

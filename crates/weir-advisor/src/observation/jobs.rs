@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Fact;
+use super::{Fact, Missing};
 use crate::flow::Flow;
 
 /// All that Sidekiq says of itself.
@@ -14,6 +14,8 @@ pub struct Jobs {
     pub queues: Vec<Queue>,
     /// Processes with a heartbeat.
     pub processes: Vec<JobProcess>,
+    /// There are more, which were not looked at: who is not among these may serve a queue all the same.
+    pub has_more_processes: bool,
     /// Identities in the list of processes without a heartbeat.
     pub ghosts: Vec<String>,
     /// Jobs that wait for their time.
@@ -30,6 +32,8 @@ pub struct Jobs {
     pub processed_per_second: Fact<f64>,
     /// Of those, the share that failed; unknown while none was counted.
     pub failed_share: Fact<f64>,
+    /// Parts that could not be read and are left out of the rest.
+    pub unread: Vec<Missing>,
 }
 
 /// One queue.
@@ -157,6 +161,12 @@ impl Jobs {
     /// Those of them that take jobs of `queue`.
     pub fn serving_queue<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a JobProcess> {
         self.serving().filter(move |process| process.serves(queue))
+    }
+
+    /// Whether no process takes jobs of `queue`, as far as can be said.
+    #[must_use]
+    pub fn nobody_serves(&self, queue: &str) -> bool {
+        !self.has_more_processes && self.serving_queue(queue).next().is_none()
     }
 
     /// The queue of that name.

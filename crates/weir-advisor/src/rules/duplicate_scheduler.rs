@@ -14,7 +14,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         observation.pushed_queues.known().is_some_and(|names| names.iter().any(|it| it == QUEUE));
     let used = pushed || jobs.queue(QUEUE).is_some_and(|queue| queue.pushed);
     match jobs.serving_queue(QUEUE).count() {
-        0 if used && jobs.serving().next().is_some() => vec![missing()],
+        0 if used && jobs.nobody_serves(QUEUE) && jobs.serving().next().is_some() => {
+            vec![missing()]
+        }
         0 | 1 => Vec::new(),
         _ => vec![duplicate(jobs)],
     }

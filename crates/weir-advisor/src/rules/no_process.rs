@@ -8,7 +8,9 @@ pub(crate) const NAME: &str = "no-process";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let jobs = observation.jobs.known();
-    let nobody = |jobs: &&Jobs| jobs.backlog() > 0 && jobs.serving().next().is_none();
+    let nobody = |jobs: &&Jobs| {
+        jobs.backlog() > 0 && !jobs.has_more_processes && jobs.serving().next().is_none()
+    };
     jobs.filter(nobody).map(found).into_iter().collect()
 }
 

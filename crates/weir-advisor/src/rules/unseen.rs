@@ -96,6 +96,13 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_sidekiq_that_can_not_be_read_is_unknown() {
+        let mut observation = healthy::observation();
+        observation.jobs.known_mut().unread = vec![missing(Obstacle::NotSupported)];
+        assert_eq!(check(&observation).len(), 1);
+    }
+
+    #[test]
     fn hidden_states_ask_for_pg_monitor() {
         let mut observation = healthy::observation();
         let connections = observation.postgres.known_mut().connections.known_mut();

@@ -14,9 +14,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     if jobs.serving().next().is_none() {
         return Vec::new();
     }
-    let unserved = |queue: &&Queue| {
-        queue.length > 0 && !queue.paused && jobs.serving_queue(&queue.name).next().is_none()
-    };
+    let unserved =
+        |queue: &&Queue| queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name);
     jobs.queues.iter().filter(unserved).map(|queue| found(jobs, queue)).collect()
 }
 
@@ -106,6 +105,13 @@ mod tests {
         // "push" is two letters away and real.
         serve(&mut observation, "pulls");
         assert!(check(&observation)[0].evidence.contains("\"pulls\""));
+    }
+
+    #[test]
+    fn who_was_not_looked_at_may_serve_it() {
+        let mut observation = unserved("fasp");
+        observation.jobs.known_mut().has_more_processes = true;
+        assert_eq!(check(&observation), []);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     // With jobs in it, or for the scheduler, other rules say it.
     let said = |name: &str| name == "scheduler" || jobs.queue(name).is_some_and(|it| it.length > 0);
-    let unserved = |name: &&String| jobs.serving_queue(name).next().is_none() && !said(name);
+    let unserved = |name: &&String| jobs.nobody_serves(name) && !said(name);
     pushed.iter().filter(unserved).map(|name| found(jobs, pushed, name)).collect()
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use redis::FromRedisValue;
+
 use crate::error::SidekiqError;
 use crate::heartbeat::{Info, Work};
 use crate::keys;
 use crate::questions::{Command, Question, Told};
-use crate::snapshot::{ProcessLook, Read, WorkLook};
+use crate::snapshot::{PROCESSES_MAX, ProcessLook, Read, WorkLook};
 use crate::time;
 
 use super::Looking;
@@ -20,7 +22,7 @@ type Processes = (Vec<ProcessLook>, Vec<String>);
 impl Looking<'_> {
     pub(super) async fn processes(&mut self) -> Result<Read<Processes>, SidekiqError> {
         let max = self.limits.processes_max;
-        let identities = match self.members(keys::PROCESSES, max, "processes_max").await? {
+        let identities = match self.members(keys::PROCESSES, max, PROCESSES_MAX).await? {
             Ok(identities) => identities,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -28,11 +30,14 @@ impl Looking<'_> {
         let answers = self.ask(&questions).await?;
         let (mut processes, mut ghosts) = (Vec::new(), Vec::new());
         for (identity, answer) in identities.into_iter().zip(answers) {
-            match answer.and_then(Told::read::<Vec<Option<Vec<u8>>>>) {
-                Ok(fields) => match process(&identity, &fields) {
+            let read = answer.and_then(Told::read::<Vec<Option<Vec<u8>>>>);
+            // No process: it could not write its heartbeat there.
+            match self.unless_odd(|| format!("process {identity}"), read) {
+                Ok(Some(fields)) => match process(&identity, &fields) {
                     Some(process) => processes.push(process),
                     None => ghosts.push(identity),
                 },
+                Ok(None) => {}
                 Err(refusal) => return Ok(Err(refusal)),
             }
         }
@@ -42,36 +47,70 @@ impl Looking<'_> {
 
     /// Jobs in hand, under either name, of processes with no more threads than `threads_max`.
     async fn work(&mut self, processes: &mut [ProcessLook]) -> Result<Read<()>, SidekiqError> {
-        let keys: Vec<[String; 2]> = processes.iter().map(|it| keys::work(&it.identity)).collect();
-        let keys: Vec<&String> = keys.iter().flatten().collect();
-        let length = |key: &&String| Question::new(Command::HashLength, &[key]);
-        let lengths = self.ask(&keys.iter().map(length).collect::<Vec<_>>()).await?;
-        let lengths: Read<Vec<usize>> =
-            lengths.into_iter().map(|answer| answer.and_then(Told::read)).collect();
-        let lengths = match lengths {
+        let key = |(at, process): (usize, &ProcessLook)| {
+            keys::work(&process.identity).map(|key| WorkKey { process: at, key })
+        };
+        let keys: Vec<_> = processes.iter().enumerate().flat_map(key).collect();
+        let length = |key: &str| Question::new(Command::HashLength, &[key]);
+        let lengths = match self.each::<usize>(keys, length).await? {
             Ok(lengths) => lengths,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let max = self.limits.threads_max;
-        if lengths.iter().any(|length| *length > max) {
+        if lengths.iter().any(|(_, length)| *length > max) {
             self.cut.insert(format!("threads_max ({max})"));
         }
-        let small = |(_, length): &(usize, &usize)| (1..=max).contains(*length);
-        // Two keys for each process: the place of a key tells whose it is.
-        let places: Vec<usize> =
-            lengths.iter().enumerate().filter(small).map(|(at, _)| at).collect();
-        let hash = |place: &usize| Question::new(Command::Hash, &[keys[*place]]);
-        let answers = self.ask(&places.iter().map(hash).collect::<Vec<_>>()).await?;
-        for (place, answer) in places.into_iter().zip(answers) {
-            let threads: BTreeMap<String, Vec<u8>> = match answer.and_then(Told::read) {
-                Ok(threads) => threads,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
-            let work = threads.values().filter_map(|json| Work::parse(json)).map(in_hand);
-            processes[place / 2].work.extend(work);
+        let small = lengths.into_iter().filter(|(_, length)| (1..=max).contains(length));
+        let keys: Vec<_> = small.map(|(key, _)| key).collect();
+        // All of them are measured: jobs may be of any size.
+        let usage = |key: &str| Question::new(Command::MemoryUsage, &[key, "SAMPLES", "0"]);
+        let usages = match self.each::<Option<usize>>(keys, usage).await? {
+            Ok(usages) => usages,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut keys = Vec::new();
+        for (key, bytes) in usages {
+            let bytes = bytes.unwrap_or(0);
+            if self.may_read(bytes) {
+                self.job_bytes = self.job_bytes.saturating_add(bytes);
+                keys.push(key);
+            }
         }
-        Ok(Ok(()))
+        let hash = |key: &str| Question::new(Command::Hash, &[key]);
+        let hashes = self.each::<BTreeMap<String, Vec<u8>>>(keys, hash).await?;
+        Ok(hashes.map(|hashes| {
+            for (key, threads) in hashes {
+                let work = threads.values().filter_map(|json| Work::parse(json)).map(in_hand);
+                processes[key.process].work.extend(work);
+            }
+        }))
     }
+
+    /// What is told of each of the keys, but of odd ones.
+    async fn each<T: FromRedisValue>(
+        &mut self,
+        keys: Vec<WorkKey>,
+        question: impl Fn(&str) -> Question,
+    ) -> Result<Read<Vec<(WorkKey, T)>>, SidekiqError> {
+        let questions: Vec<_> = keys.iter().map(|key| question(&key.key)).collect();
+        let answers = self.ask(&questions).await?;
+        let mut told = Vec::with_capacity(keys.len());
+        for (key, answer) in keys.into_iter().zip(answers) {
+            match self.unless_odd(|| format!("jobs in {}", key.key), answer.and_then(Told::read)) {
+                Ok(Some(value)) => told.push((key, value)),
+                Ok(None) => {}
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        }
+        Ok(Ok(told))
+    }
+}
+
+/// Where a process says what it has in hand.
+struct WorkKey {
+    /// Its place among the processes.
+    process: usize,
+    key: String,
 }
 
 fn heartbeat(identity: &str) -> Question {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use weir_base::clock::Timestamp;
+
 use crate::error::SidekiqError;
 use crate::job::JobSummary;
 use crate::keys;
-use crate::questions::{Command, Question};
+use crate::questions::{Command, Question, Told};
 use crate::snapshot::{QueueLook, Read};
 
+use super::window::{Start, Window};
 use super::{Looking, Scope};
-
-/// A list's jobs, as they stand in it.
-type Window = Vec<Vec<u8>>;
 
 impl Looking<'_> {
     /// Queues that were pushed to, and those that are `served`.
@@ -42,79 +42,79 @@ impl Looking<'_> {
         Ok(filled.map(|()| queues))
     }
 
-    async fn lengths(&mut self, queues: &mut [QueueLook]) -> Result<Read<()>, SidekiqError> {
+    /// What is no list is no queue: it is left out, and named.
+    async fn lengths(&mut self, queues: &mut Vec<QueueLook>) -> Result<Read<()>, SidekiqError> {
         let length =
             |queue: &QueueLook| Question::new(Command::ListLength, &[&keys::queue(&queue.name)]);
         let questions: Vec<_> = queues.iter().map(length).collect();
         let answers = self.ask(&questions).await?;
-        for (queue, answer) in queues.iter_mut().zip(answers) {
-            match answer.and_then(|told| told.read()) {
-                Ok(length) => queue.length = length,
+        let mut read = Vec::with_capacity(queues.len());
+        for (mut queue, answer) in queues.drain(..).zip(answers) {
+            let what = || format!("queue {}", queue.name);
+            match self.unless_odd(what, answer.and_then(Told::read)) {
+                Ok(Some(length)) => {
+                    queue.length = length;
+                    read.push(queue);
+                }
+                Ok(None) => {}
                 Err(refusal) => return Ok(Err(refusal)),
             }
         }
+        *queues = read;
         Ok(Ok(()))
     }
 
-    /// The oldest job of each queue tells how large a window may be.
     async fn windows(
         &mut self,
         scope: Scope,
         queues: &mut [QueueLook],
     ) -> Result<Read<()>, SidekiqError> {
-        let mut waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
-        let oldest = |queue: &&mut QueueLook| {
-            Question::new(Command::ListIndex, &[&keys::queue(&queue.name), "-1"])
-        };
-        let questions: Vec<_> = waiting.iter().map(oldest).collect();
-        let answers = self.ask(&questions).await?;
-        let mut plans = Vec::new();
-        for (queue, answer) in waiting.iter_mut().zip(answers) {
-            let oldest: Option<Vec<u8>> = match answer.and_then(|told| told.read()) {
-                Ok(oldest) => oldest,
-                Err(refusal) => return Ok(Err(refusal)),
-            };
-            let oldest = oldest.unwrap_or_default();
-            queue.oldest = JobSummary::parse(&oldest).and_then(|job| job.enqueued_at);
-            plans.push(self.plan(scope, queue, oldest.len()));
+        let waiting: Vec<_> = queues.iter_mut().filter(|queue| queue.length > 0).collect();
+        let mut windows: Vec<_> =
+            waiting.iter().flat_map(|queue| self.windows_of(scope, queue)).collect();
+        self.read(&mut windows).await?;
+        // Where the last tells no time, one of those before it may.
+        for [_, _, oldest] in windows.as_chunks_mut().0 {
+            if enqueued(&oldest.jobs).next().is_none() {
+                oldest.widen(self.limits.step_jobs);
+            }
         }
-        let questions: Vec<_> = plans.iter().flatten().cloned().collect();
-        let mut answers = self.ask(&questions).await?.into_iter();
-        for (queue, plan) in waiting.into_iter().zip(plans) {
-            let windows = answers.by_ref().take(plan.len());
-            let windows: Read<Vec<Window>> =
-                windows.map(|answer| answer.and_then(|told| told.read())).collect();
-            match windows {
-                Ok(windows) => fill(queue, &windows, self.limits.sample_window),
-                Err(refusal) => return Ok(Err(refusal)),
+        self.read(&mut windows).await?;
+        if let Some(refusal) = windows.iter_mut().find_map(|window| window.refusal.take()) {
+            return Ok(Err(refusal));
+        }
+        let mut windows = windows.into_iter();
+        for queue in waiting {
+            let mut next = || windows.next().map(|window| window.jobs).unwrap_or_default();
+            let (newest, middle, oldest) = (next(), next(), next());
+            queue.oldest = enqueued(&oldest).next();
+            queue.newest = enqueued(&newest).collect();
+            if self.is_sampled(scope, queue) {
+                // A sample takes no more of the newest than of the others.
+                let newest = newest.into_iter().take(self.limits.sample_window);
+                queue.sample = newest.chain(middle).chain(oldest).collect();
             }
         }
         Ok(Ok(()))
     }
 
-    /// The newest jobs; of a long queue also those in the middle and the oldest.
-    fn plan(&self, scope: Scope, queue: &QueueLook, job_bytes: usize) -> Vec<Question> {
-        let fitting = (self.limits.window_bytes / job_bytes.max(1)).max(1);
-        let jobs = |max: usize| i64::try_from(max.min(fitting)).unwrap_or(i64::MAX);
+    /// The newest jobs and the oldest; of a long queue more of those, and some in the middle.
+    fn windows_of(&self, scope: Scope, queue: &QueueLook) -> [Window; 3] {
         let key = keys::queue(&queue.name);
-        let range = |from, to| Question::range(Command::ListRange, &key, from, to);
-        let mut plan = vec![range(0, jobs(self.limits.arrivals_max) - 1)];
-        if scope == Scope::Everything && queue.length >= self.limits.sample_length_min {
-            let (window, middle) = (jobs(self.limits.sample_window), queue.length / 2);
-            let middle = i64::try_from(middle).unwrap_or(i64::MAX - window);
-            plan.extend([range(middle, middle + window - 1), range(-window, -1)]);
-        }
-        plan
+        let window = |start, jobs| Window::new(Command::ListRange, &key, start, jobs);
+        let sample = if self.is_sampled(scope, queue) { self.limits.sample_window } else { 0 };
+        [
+            window(Start::Rank(0), self.limits.arrivals_max),
+            window(Start::Rank(queue.length / 2), sample),
+            window(Start::End, sample.max(1)),
+        ]
+    }
+
+    fn is_sampled(&self, scope: Scope, queue: &QueueLook) -> bool {
+        scope == Scope::Everything && queue.length >= self.limits.sample_length_min
     }
 }
 
-/// The first window is of the newest jobs; a sample takes no more of it than of the others.
-fn fill(queue: &mut QueueLook, windows: &[Window], sample_window: usize) {
-    let Some((newest, others)) = windows.split_first() else { return };
-    let newest: Vec<_> = newest.iter().filter_map(|payload| JobSummary::parse(payload)).collect();
-    queue.newest = newest.iter().filter_map(|job| job.enqueued_at).collect();
-    if !others.is_empty() {
-        let others = others.iter().flatten().filter_map(|payload| JobSummary::parse(payload));
-        queue.sample = newest.into_iter().take(sample_window).chain(others).collect();
-    }
+fn enqueued(jobs: &[JobSummary]) -> impl Iterator<Item = Timestamp> {
+    jobs.iter().filter_map(|job| job.enqueued_at)
 }

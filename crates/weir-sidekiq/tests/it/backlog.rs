@@ -65,6 +65,28 @@ async fn what_was_set_aside_comes_back_as_older_over_a_kill_between_steps() {
 }
 
 #[tokio::test]
+async fn what_comes_back_is_seen_where_the_queue_had_been_forgotten() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[&["SADD", "queues", "pull"]]);
+    push(&redis, 1..=3);
+    backlog(&redis.endpoint()).await.set_aside().await.unwrap();
+    // As Sidekiq's page does with a queue that is empty.
+    redis.run(&[&["SREM", "queues", "pull"]]);
+    assert_eq!(backlog(&redis.endpoint()).await.bring_back().await.unwrap(), 0);
+    assert_eq!(queues(&redis), ["pull"]);
+}
+
+#[tokio::test]
+async fn who_may_do_all_but_rename_is_told_so() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, 1..=3);
+    redis.run(&[&["ACL", "SETUSER", "default", "-rename"]]);
+    let error = backlog(&redis.endpoint()).await.set_aside().await.unwrap_err();
+    assert!(matches!(error, SidekiqError::Refused { .. }), "{error}");
+    assert_eq!(list(&redis, "queue:pull"), [3, 2, 1]);
+}
+
+#[tokio::test]
 async fn who_may_only_look_is_told_what_is_missing() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, 1..=3);

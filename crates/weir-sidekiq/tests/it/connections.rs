@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, TlsFiles, join};
+use weir_base::secret::Secret;
+use weir_sidekiq::{
+    Connection, Endpoint, Limits, READ_ONLY_ACL, Scope, SidekiqError, TlsFiles, join,
+};
 
 use crate::redis_server::RedisServer;
 
@@ -112,4 +115,68 @@ async fn tls_takes_the_right_authority_and_a_client_certificate() {
     endpoint.tls = TlsFiles { authority: Some(file("missing.pem")), client: None };
     let error = length_at(&endpoint).await.unwrap_err().to_string();
     assert!(error.contains("missing.pem") && error.contains("PEM"), "{error}");
+}
+
+/// What a look says to a Redis that answers everything with `error`.
+async fn answered(error: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It ends with its client, which ends with this test.
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut client, _) = listener.accept().unwrap();
+        let mut received = [0; 4_096];
+        while client.read(&mut received).is_ok_and(|bytes| bytes > 0) {
+            if client.write_all(format!("-{error}\r\n").as_bytes()).is_err() {
+                break;
+            }
+        }
+    });
+    let endpoint = Endpoint::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let error = length_at(&endpoint).await.unwrap_err();
+    assert!(!matches!(error, SidekiqError::Refused { .. }), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_redis_that_answers_nobody_says_why_and_what_to_do() {
+    for (error, remedy) in [
+        ("LOADING Redis is loading the dataset in memory", "wait until"),
+        ("NOAUTH Authentication required.", "--redis-password-env"),
+        ("ERR max number of clients reached", "CONFIG SET maxclients"),
+        ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
+        ("MASTERDOWN Link with MASTER is down", "name the master"),
+    ] {
+        let said = answered(error).await;
+        assert!(said.contains(remedy) && said.contains(error), "{said}");
+        assert!(!said.contains("ACL") && !said.contains("+ping"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_and_a_wrong_password_are_told_apart() {
+    let password = |_: &Path, _| vec!["--requirepass".to_owned(), "hunter2".to_owned()];
+    let Some(redis) = RedisServer::start_with(password) else { return };
+    let without = length_at(&redis.endpoint()).await.unwrap_err().to_string();
+    assert!(without.contains("asks for a password"), "{without}");
+    let wrong = Endpoint { password: Some(Secret::new("hunter3")), ..redis.endpoint() };
+    let wrong = length_at(&wrong).await.unwrap_err().to_string();
+    assert!(wrong.contains("not that password") && !wrong.contains("hunter3"), "{wrong}");
+}
+
+#[tokio::test]
+async fn another_database_that_may_not_be_chosen_asks_for_that_right() {
+    let Some(redis) = RedisServer::start() else { return };
+    let mut user = vec!["ACL", "SETUSER", "we@ir", "reset", "on", ">hunter2", "~*"];
+    user.extend(READ_ONLY_ACL.split_whitespace());
+    redis.run(&[&user]);
+    let url = format!("redis://we%40ir@127.0.0.1:{}", redis.port);
+    let at = |url: &str| {
+        let password = Some(Secret::new("hunter2"));
+        Endpoint { password, ..Endpoint::parse(url).unwrap() }
+    };
+    fill(&redis);
+    assert_eq!(length_at(&at(&url)).await.unwrap(), 1, "a name with an @ in it");
+    let error = length_at(&at(&format!("{url}/3"))).await.unwrap_err().to_string();
+    assert!(error.contains("SELECT") && error.ends_with("+select"), "{error}");
 }

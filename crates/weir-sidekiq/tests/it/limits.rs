@@ -70,15 +70,85 @@ async fn a_redis_that_does_not_answer_ends_the_look() {
     assert!(matches!(error, SidekiqError::Deadline { .. }), "{error}");
 }
 
+fn job(number: usize, bytes: usize) -> String {
+    let filler = "x".repeat(bytes);
+    format!(r#"{{"class":"A","jid":"{number}","args":["{filler}"],"enqueued_at":1763790000.5}}"#)
+}
+
+/// The last is the newest.
+fn push(redis: &RedisServer, queue: &str, jobs: &[String]) {
+    let key = format!("queue:{queue}");
+    let words: Vec<_> =
+        ["LPUSH", &key].into_iter().chain(jobs.iter().map(String::as_str)).collect();
+    redis.run(&[&["SADD", "queues", queue], &words]);
+}
+
+fn output_bytes(redis: &RedisServer) -> usize {
+    let info: String = redis::cmd("INFO").arg("stats").query(&mut redis.client()).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
 #[tokio::test]
 async fn windows_of_large_jobs_hold_fewer() {
     let Some(redis) = RedisServer::start() else { return };
-    let job =
-        format!(r#"{{"class":"A","args":["{}"],"enqueued_at":1763790000.5}}"#, "x".repeat(20_000));
-    let push: Vec<_> =
-        ["LPUSH", "queue:big"].into_iter().chain((0..50).map(|_| job.as_str())).collect();
-    redis.run(&[&["SADD", "queues", "big"], &push]);
+    push(&redis, "big", &(0..50).map(|number| job(number, 20_000)).collect::<Vec<_>>());
     let limits = Limits { window_bytes: 100_000, ..Limits::default() };
     let queues = redis.look(Scope::Everything, &limits).await.queues.unwrap();
     assert_eq!((queues[0].length, queues[0].newest.len()), (50, 4));
+}
+
+#[tokio::test]
+async fn large_jobs_behind_small_ones_are_not_read_by_the_hundred() {
+    let Some(redis) = RedisServer::start() else { return };
+    push(&redis, "mixed", &(0..900).map(|number| job(number, 10)).collect::<Vec<_>>());
+    push(&redis, "mixed", &(900..1_100).map(|number| job(number, 200_000)).collect::<Vec<_>>());
+    for number in 0..100 {
+        redis.run(&[&["ZADD", "retry", &number.to_string(), &job(number, 200_000)]]);
+        redis.run(&[&["ZADD", "dead", &number.to_string(), &job(number, 200_000)]]);
+    }
+    let before = output_bytes(&redis);
+    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    let bytes = output_bytes(&redis) - before;
+    // Two of each window that begins with large ones, and the first of each set.
+    assert!(bytes < 10 * 200_000, "{bytes} bytes");
+    let queue = &snapshot.queues.unwrap()[0];
+    assert_eq!((queue.length, queue.newest.len(), queue.sample.len()), (1_100, 2, 2 + 2 * 40));
+    assert_eq!(snapshot.retries.unwrap().sample.len(), 2);
+    assert_eq!((snapshot.dead.unwrap().sample.len(), snapshot.cut.len()), (2, 0));
+}
+
+#[tokio::test]
+async fn jobs_of_all_queues_together_have_a_limit_that_is_named() {
+    let Some(redis) = RedisServer::start() else { return };
+    for queue in 0..20 {
+        let jobs: Vec<_> = (0..20).map(|number| job(number, 1_000)).collect();
+        push(&redis, &format!("q{queue}"), &jobs);
+    }
+    let limits = Limits { jobs_bytes_max: 50_000, jobs_per_round: 20, ..Limits::default() };
+    let before = output_bytes(&redis);
+    let snapshot = redis.look(Scope::Everything, &limits).await;
+    let bytes = output_bytes(&redis) - before;
+    assert_eq!(snapshot.cut, ["jobs_bytes_max (50000)"]);
+    assert!(bytes < 50_000 + 20 * 1_100 + 30_000, "{bytes} bytes");
+    let queues = snapshot.queues.unwrap();
+    assert!(queues.iter().all(|queue| queue.length == 20), "lengths are known all the same");
+}
+
+#[tokio::test]
+async fn large_jobs_in_hand_are_left_where_they_are() {
+    let Some(redis) = RedisServer::start() else { return };
+    let identity = "web:7:0123456789ac";
+    let work = format!(r#"{{"queue":"a","payload":{}}}"#, job(1, 60_000));
+    redis.run(&[
+        &["SADD", "processes", identity],
+        &["HSET", identity, "info", r#"{"concurrency":9,"queues":["a"]}"#, "busy", "1"],
+        &["HSET", &format!("{identity}:work"), "t1", &work],
+    ]);
+    let limits = Limits { jobs_bytes_max: 50_000, ..Limits::default() };
+    let snapshot = redis.look(Scope::Everything, &limits).await;
+    assert_eq!(snapshot.cut, ["jobs_bytes_max (50000)"]);
+    assert_eq!(snapshot.processes.unwrap()[0].work.len(), 0);
+    let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
+    assert_eq!(snapshot.processes.unwrap()[0].work.len(), 1);
 }

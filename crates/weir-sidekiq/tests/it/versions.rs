@@ -169,12 +169,41 @@ async fn an_empty_redis_is_an_empty_snapshot() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_kind_is_refused_and_not_taken_for_empty() {
+async fn a_key_of_another_kind_is_named_and_takes_nothing_else_with_it() {
     let Some(redis) = RedisServer::start() else { return };
-    redis.run(&[&["SADD", "queues", "odd"], &["SET", "queue:odd", "x"], &["SET", "retry", "x"]]);
+    fill(&redis);
+    redis.run(&[
+        &["SADD", "queues", "odd"],
+        &["SET", "queue:odd", "x"],
+        &["DEL", "retry", "web:8:0123456789ad:work"],
+        &["SET", "retry", "x"],
+        &["SADD", "processes", "bogus"],
+        &["SET", "bogus", "x"],
+        &["SET", "web:8:0123456789ad:work", "x"],
+        &["SET", "stat:processed", "many"],
+    ]);
     let snapshot = redis.look(Scope::Everything, &Limits::default()).await;
-    let refusal = snapshot.queues.unwrap_err();
-    assert_eq!((refusal.command.as_str(), refusal.grant), ("LLEN", None));
-    assert!(snapshot.retries.is_err());
-    assert!(snapshot.dead.is_ok());
+    let odd: Vec<_> = snapshot.odd.iter().map(|odd| odd.what.as_str()).collect();
+    assert_eq!(odd, ["process bogus", "jobs in web:8:0123456789ad:work", "queue odd"]);
+    assert!(snapshot.odd.iter().all(|odd| odd.refusal.reason.contains("wrong kind of value")));
+    assert_eq!(queue(&snapshot, "pull").length, 2);
+    assert!(snapshot.queues.as_ref().unwrap().iter().all(|queue| queue.name != "odd"));
+    assert_eq!(process(&snapshot, SIX).work.len(), 1);
+    assert_eq!(process(&snapshot, EIGHT).work.len(), 0);
+    assert_eq!(snapshot.processes.as_ref().unwrap().len(), 3);
+    assert!(snapshot.retries.unwrap_err().grant.is_none());
+    assert!(snapshot.dead.is_ok() && snapshot.processed.is_err());
+}
+
+#[tokio::test]
+async fn a_job_that_can_not_be_read_hides_no_age() {
+    let Some(redis) = RedisServer::start() else { return };
+    let job = r#"{"class":"A","args":[],"enqueued_at":1763790000.5}"#;
+    redis.run(&[&["SADD", "queues", "pull"], &["LPUSH", "queue:pull", job, "later"]]);
+    for odd in ["{broken", r#"{"class":"A"}"#, "[[[["] {
+        redis.run(&[&["RPUSH", "queue:pull", odd]]);
+        let snapshot = redis.look(Scope::Changes, &Limits::default()).await;
+        let oldest = queue(&snapshot, "pull").oldest;
+        assert_eq!(oldest, Some(Timestamp::from_millis(1_763_790_000_500)), "{odd}");
+    }
 }

@@ -41,7 +41,7 @@ pub(super) struct WeirSource {
 impl WeirArguments {
     pub(super) fn source(&self) -> anyhow::Result<Option<WeirSource>> {
         let Some(url) = self.weir.clone() else { return Ok(None) };
-        AdminClient::check(&url).with_context(|| format!("--weir {url}"))?;
+        AdminClient::check(&url).context("--weir")?;
         let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
         Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))
     }

@@ -7,12 +7,12 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use weir_advisor::wording::count;
 use weir_sidekiq::{
-    Backlog, Connection, Endpoint, Limits, ProcessLook, Scope, SetAside, Snapshot, backlog_of,
-    is_backlog, served_last,
+    Backlog, Connection, Endpoint, Limits, NotReady, ProcessLook, Scope, SetAside, Snapshot,
+    backlog_of, is_backlog, queues_with_backlog, served_last,
 };
 
 use crate::commands::confirm::confirm;
-use crate::commands::sources::RedisArguments;
+use crate::commands::sources::{self, RedisArguments};
 use crate::exit::Exit;
 use crate::output;
 
@@ -73,12 +73,42 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         output::note("nothing was changed");
         return Ok(Exit::Fine);
     }
-    let mut moved = 0;
-    for shard in shards {
-        moved +=
-            if arguments.undo { shard.undo(queue).await? } else { shard.set_aside(queue).await? };
-    }
+    let moved = change(arguments, shards).await?;
     report(arguments, moved)
+}
+
+/// One shard after the other: who fails leaves those before it changed, and says so.
+async fn change(arguments: &Arguments, shards: Vec<Shard>) -> anyhow::Result<u64> {
+    let queue = &arguments.queue;
+    let (mut moved, mut changed) = (0, Vec::new());
+    for shard in shards {
+        let name = shard.name.clone();
+        let done =
+            if arguments.undo { shard.undo(queue).await } else { shard.set_aside(queue).await };
+        match done {
+            Ok(jobs) => {
+                moved += jobs;
+                changed.push(format!("Redis {name} ({} jobs)", count(jobs)));
+            }
+            Err(error) if changed.is_empty() => return Err(error),
+            Err(error) => bail!("{error}; {}", half_done(arguments, &changed)),
+        }
+    }
+    Ok(moved)
+}
+
+fn half_done(arguments: &Arguments, changed: &[String]) -> String {
+    let changed = changed.join(" and ");
+    if arguments.undo {
+        format!("done already: {changed}; say the same again to go on")
+    } else {
+        format!("done already: {changed}; back: {}", back(arguments))
+    }
+}
+
+fn back(arguments: &Arguments) -> String {
+    let Arguments { queue, redis, .. } = arguments;
+    format!("weir sidekiq set-aside {} --undo{}", sources::quoted(queue), redis.flags())
 }
 
 fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
@@ -90,12 +120,14 @@ fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
         )?;
     } else if *undo {
         output::line(&format!("{} jobs of {backlog} are back in {queue}", count(moved)));
+    } else if moved == 0 {
+        output::line(&format!("{queue} is empty: nothing was set aside"));
     } else {
         output::line(&format!(
             "{} jobs of {queue} wait in {backlog}; new ones run at once",
             count(moved)
         ));
-        output::line(&format!("back: weir sidekiq set-aside {queue} --undo"));
+        output::line(&format!("back: {}", back(arguments)));
     }
     Ok(Exit::Fine)
 }
@@ -138,14 +170,28 @@ impl Shard {
             Ok(processes) => processes.as_slice(),
             Err(refusal) => bail!("Redis {name}: processes can't be seen: {}", refusal.reason),
         };
-        match served_last(processes, queue) {
+        if self.snapshot.has_more_processes() {
+            bail!(
+                "Redis {name}: there are more processes than a look takes in, so who serves {backlog} \
+                 can't be told"
+            );
+        }
+        match served_last(processes, queue, self.snapshot.at) {
             Ok(_) => Ok(()),
-            Err(Some(process)) => bail!(
-                "{} serves {backlog} before other queues: it would hold them up; make it the last -q of \
-                 its command line and restart it",
-                process.identity
+            Err(NotReady::Before(process)) => bail!(
+                "{} serves {backlog} before other queues: it would hold them up; {}",
+                process.identity,
+                way(process, queue)
             ),
-            Err(None) => bail!("{}", nobody(processes, queue)),
+            Err(NotReady::OnlyQueue(process)) => bail!(
+                "no process serves {backlog}, so it would wait for ever; {}",
+                way(process, queue)
+            ),
+            Err(NotReady::Nobody) => {
+                bail!(
+                    "no process serves {queue}, so its new jobs would not run: `weir doctor` says why"
+                )
+            }
         }
     }
 
@@ -175,16 +221,17 @@ impl Shard {
     }
 }
 
-/// How to get there.
-fn nobody(processes: &[ProcessLook], queue: &str) -> String {
+/// How to get there: one `-q` alone would replace all queues of a configuration file.
+fn way(process: &ProcessLook, queue: &str) -> String {
     let backlog = backlog_of(queue);
-    let serving = processes.iter().find(|it| !it.quiet && it.served().any(|it| it == queue));
-    match serving {
-        Some(process) => format!(
-            "no process serves {backlog}, so it would wait for ever; add `-q {backlog}` as the last queue \
-             to the command line of {} and restart it, then say this again",
-            process.identity
-        ),
-        None => format!("no process serves {queue}: `weir doctor` says why"),
-    }
+    let flags: Vec<_> = queues_with_backlog(process, queue)
+        .iter()
+        .map(|flag| format!("-q {}", sources::quoted(flag)))
+        .collect();
+    let all = if flags.is_empty() { format!("-q {backlog}") } else { flags.join(" ") };
+    format!(
+        "give {} all of its queues with that as the last: `{all}` on its command line, or where they \
+         stand in sidekiq.yml, {backlog} as the last under :queues:; restart it, then say this again",
+        process.identity
+    )
 }

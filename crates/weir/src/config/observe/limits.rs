@@ -51,6 +51,14 @@ pub(super) fn read_redis(keys: &mut Keys<'_>, limits: &mut weir_sidekiq::Limits)
         COUNT,
         &mut limits.commands_max,
     );
+    keys.size(
+        Key::fixed(
+            "jobs_bytes_max",
+            "Bytes of jobs that one look reads from a Redis: samples of queues and sets, and jobs in hand.",
+        ),
+        1 << 20..=1 << 30,
+        &mut limits.jobs_bytes_max,
+    );
     keys.number(
         Key::fixed(
             "operations_max",

@@ -51,10 +51,8 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     let Some(without) = Sidekiq::start(&redis, &["-c", "2", "-q", "pull"]) else { return };
     let refused = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&refused), 2);
-    let way = format!(
-        "add `-q pull_backlog` as the last queue to the command line of {}",
-        without.identity
-    );
+    let way =
+        format!("give {} all of its queues with that as the last: `-q pull", without.identity);
     assert!(error(&refused).contains(&way), "{}", error(&refused));
     without.end();
 

@@ -1,0 +1,240 @@
+//! Stretches of lists and sorted sets, read in small steps: how large a job is shows only once it is read.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::error::SidekiqError;
+use crate::job::JobSummary;
+use crate::limits::Limits;
+use crate::questions::{Answer, Command, Question, Told};
+use crate::snapshot::Refusal;
+
+use super::Looking;
+
+/// Where a stretch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// At a rank, and on from there.
+    Rank(u64),
+    /// At the last entry, and back from there.
+    End,
+}
+
+/// A stretch, as far as it was read.
+#[derive(Debug)]
+pub(super) struct Window {
+    command: Command,
+    key: String,
+    start: Start,
+    entries_max: usize,
+    /// Entries that were asked for.
+    asked: usize,
+    bytes: usize,
+    largest_bytes: usize,
+    ended: bool,
+    /// Of the entries of the step before.
+    before: Vec<u64>,
+    /// In the order in which they were read; what is no job is left out.
+    pub(super) jobs: Vec<JobSummary>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Window {
+    pub(super) fn new(command: Command, key: &str, start: Start, entries_max: usize) -> Self {
+        Self {
+            command,
+            key: key.to_owned(),
+            start,
+            entries_max,
+            asked: 0,
+            bytes: 0,
+            largest_bytes: 0,
+            ended: false,
+            before: Vec::new(),
+            jobs: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    /// As many more.
+    pub(super) fn widen(&mut self, entries: usize) {
+        self.entries_max = self.entries_max.saturating_add(entries);
+    }
+
+    /// Entries to ask for next: one, whose size nobody knows; then as many as fit if none is larger
+    /// than those before. None: it was read, as far as it may be.
+    fn step(&self, limits: &Limits) -> Option<usize> {
+        let left = self.entries_max.saturating_sub(self.asked);
+        if self.ended || left == 0 {
+            return None;
+        }
+        if self.asked == 0 {
+            return Some(1);
+        }
+        let bytes_left = limits.window_bytes.saturating_sub(self.bytes);
+        let fitting = bytes_left / self.largest_bytes.max(1);
+        Some(left.min(fitting).min(limits.step_jobs.max(1))).filter(|entries| *entries > 0)
+    }
+
+    fn question(&self, entries: usize) -> Question {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let (first, last) = (number(self.asked), number(self.asked.saturating_add(entries - 1)));
+        let (from, to) = match self.start {
+            Start::Rank(rank) => {
+                let rank = i64::try_from(rank).unwrap_or(i64::MAX);
+                (rank.saturating_add(first), rank.saturating_add(last))
+            }
+            Start::End => (-1 - last, -1 - first),
+        };
+        Question::range(self.command, &self.key, from, to)
+    }
+
+    /// How many bytes it was.
+    fn take(&mut self, answer: Answer, entries: usize) -> usize {
+        let payloads: Vec<Vec<u8>> = match answer.and_then(Told::read) {
+            Ok(payloads) => payloads,
+            Err(refusal) => {
+                (self.refusal, self.ended) = (Some(refusal), true);
+                return 0;
+            }
+        };
+        self.asked = self.asked.saturating_add(entries);
+        self.ended = payloads.len() < entries;
+        let hashes: Vec<u64> = payloads.iter().map(|payload| hash(payload)).collect();
+        let mut jobs: Vec<_> = payloads
+            .iter()
+            .zip(&hashes)
+            // What came meanwhile has moved them on, so that they are read twice.
+            .filter(|(_, hash)| !self.before.contains(hash))
+            .filter_map(|(payload, _)| JobSummary::parse(payload))
+            .collect();
+        if self.start == Start::End {
+            jobs.reverse();
+        }
+        self.jobs.extend(jobs);
+        self.before = hashes;
+        let bytes = payloads.iter().map(Vec::len).sum();
+        let largest = payloads.iter().map(Vec::len).max().unwrap_or(0);
+        self.largest_bytes = self.largest_bytes.max(largest);
+        self.bytes = self.bytes.saturating_add(bytes);
+        bytes
+    }
+}
+
+fn hash(payload: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    payload.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Looking<'_> {
+    /// Reads them as far as they and the look may be read.
+    pub(super) async fn read(&mut self, windows: &mut [Window]) -> Result<(), SidekiqError> {
+        loop {
+            let step = |(at, window): (usize, &Window)| Some((at, window.step(self.limits)?));
+            let steps: Vec<_> = windows.iter().enumerate().filter_map(step).collect();
+            if steps.is_empty() {
+                return Ok(());
+            }
+            // What is read beyond the limit is at most one round.
+            let largest = steps.iter().map(|(_, entries)| *entries).max().unwrap_or(1);
+            for round in steps.chunks((self.limits.jobs_per_round / largest).max(1)) {
+                if !self.may_read(1) {
+                    return Ok(());
+                }
+                let question = |(at, entries): &(usize, usize)| windows[*at].question(*entries);
+                let answers = self.ask(&round.iter().map(question).collect::<Vec<_>>()).await?;
+                for ((at, entries), answer) in round.iter().zip(answers) {
+                    self.job_bytes =
+                        self.job_bytes.saturating_add(windows[*at].take(answer, *entries));
+                }
+            }
+        }
+    }
+
+    /// Whether so many bytes of jobs more are within the limit, which is named if they are not.
+    pub(super) fn may_read(&mut self, bytes: usize) -> bool {
+        let max = self.limits.jobs_bytes_max;
+        let may = self.job_bytes.saturating_add(bytes) <= max;
+        if !may {
+            self.cut.insert(format!("jobs_bytes_max ({max})"));
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits { step_jobs: 20, window_bytes: 1_000, ..Limits::default() }
+    }
+
+    /// A list whose entries have so many bytes, the newest first.
+    fn read(sizes: &[usize], start: Start, entries_max: usize) -> (Vec<usize>, usize) {
+        let mut window = Window::new(Command::ListRange, "queue:a", start, entries_max);
+        let mut steps = Vec::new();
+        while let Some(entries) = window.step(&limits()) {
+            let entry =
+                |at: &usize| Value::BulkString(vec![u8::try_from(*at).unwrap(); sizes[*at]]);
+            let from = window.asked;
+            let to = (from + entries).min(sizes.len());
+            let range: Vec<usize> = match start {
+                Start::Rank(_) => (from..to).collect(),
+                Start::End => (sizes.len() - to..sizes.len() - from).collect(),
+            };
+            let value = Value::Array(range.iter().map(entry).collect());
+            let answer = window.question(entries).answer(value);
+            window.take(answer, entries);
+            steps.push(entries);
+        }
+        (steps, window.bytes)
+    }
+
+    #[test]
+    fn small_jobs_are_read_in_steps_until_there_are_enough() {
+        assert_eq!(read(&[2; 200], Start::Rank(0), 100).0, [1, 20, 20, 20, 20, 19]);
+        assert_eq!(read(&[2; 30], Start::End, 100).0, [1, 20, 20], "as many as there are");
+        assert_eq!(read(&[], Start::Rank(0), 100).0, [1]);
+    }
+
+    #[test]
+    fn large_jobs_are_not_asked_for_twice() {
+        assert_eq!(read(&[5_000; 200], Start::Rank(0), 100), (vec![1], 5_000));
+        assert_eq!(read(&[300; 200], Start::Rank(0), 100), (vec![1, 2], 900));
+        // Small ones do not hide them for longer than a step.
+        let mut sizes = vec![2; 200];
+        sizes[..30].fill(800);
+        assert_eq!(read(&sizes, Start::Rank(0), 100), (vec![1], 800));
+        assert_eq!(read(&sizes, Start::End, 100).0, [1, 20, 20, 20, 20, 19]);
+    }
+
+    #[test]
+    fn a_step_asks_for_what_comes_after_the_one_before() {
+        let arguments = |start| {
+            let mut window = Window::new(Command::ListRange, "queue:a", start, 100);
+            window.asked = 21;
+            let packed = window.question(20).to_command().get_packed_command();
+            let words = String::from_utf8(packed).unwrap();
+            words.split("\r\n").skip(6).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(arguments(Start::Rank(500)), ["521", "540"]);
+        assert_eq!(arguments(Start::End), ["-41", "-22"]);
+    }
+
+    #[test]
+    fn what_was_moved_on_by_newer_jobs_is_not_counted_twice() {
+        let job = |jid: u32| format!(r#"{{"class":"A","jid":"{jid}"}}"#);
+        let list = |jids: &[u32]| {
+            Value::Array(jids.iter().map(|jid| Value::BulkString(job(*jid).into())).collect())
+        };
+        let mut window = Window::new(Command::ListRange, "queue:a", Start::Rank(0), 5);
+        for jids in [&[9, 8][..], &[8, 7][..]] {
+            let answer = window.question(2).answer(list(jids));
+            window.take(answer, 2);
+        }
+        assert_eq!(window.jobs.len(), 3);
+    }
+}
