@@ -10,6 +10,7 @@ mod dependencies;
 mod download;
 mod failure;
 mod hook;
+mod memory;
 mod page;
 mod patient;
 mod push;

@@ -17,16 +17,20 @@ use weir_net::server::Body;
 
 use crate::index::text::Text;
 
-/// The pieces of a text, shared with all who are sent them.
+/// The pieces of a text.
 struct Pieces {
     pieces: VecDeque<Bytes>,
     left: u64,
 }
 
-/// A range of a text.
+/// A range of a text, shared with all who are sent it.
 pub(super) fn of_text(text: &Text, range: Range<u64>) -> Body {
-    let left = range.end - range.start;
-    let mut pieces: VecDeque<Bytes> = text.range(range).collect();
+    of_pieces(text.range(range).collect())
+}
+
+/// Bytes that lie in several places; each is let go when it is sent.
+pub(super) fn of_pieces(mut pieces: VecDeque<Bytes>) -> Body {
+    let left = pieces.iter().map(|piece| piece.len() as u64).sum();
     match pieces.len() {
         0 => Body::empty(),
         1 => pieces.pop_front().unwrap_or_default().into(),

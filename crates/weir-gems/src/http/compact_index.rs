@@ -17,6 +17,7 @@ impl<S: Store> Gems<S> {
             return Err(Failure::not_found("This rubygem could not be found."));
         };
         let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
-        Ok(bytes(&call.request.headers, described, &info.content))
+        let content = self.shared_or_kept(info.content, &call.settings.limits)?;
+        Ok(bytes(&call.request.headers, described, &content))
     }
 }

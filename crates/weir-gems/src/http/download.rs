@@ -13,7 +13,7 @@ use weir_net::server::Body;
 use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
-use crate::metrics::Limit;
+use crate::metrics::{Budget, Limit};
 use crate::store::{Store, StoreError, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
@@ -85,7 +85,8 @@ impl<S: Store> Gems<S> {
         };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
-        Ok(bytes(&call.request.headers, described, &gemspec.into()))
+        let content = self.kept(Budget::Infos, gemspec, &call.settings.limits)?;
+        Ok(bytes(&call.request.headers, described, &content))
     }
 }
 
