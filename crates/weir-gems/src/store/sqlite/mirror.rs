@@ -10,6 +10,7 @@ mod upstreams;
 
 use weir_base::clock::Timestamp;
 
+pub(super) use self::changed::clashes;
 pub(super) use self::upstreams::origin_of;
 use super::SqliteStore;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
