@@ -9,7 +9,7 @@ impl<S: Store> Gems<S> {
     pub(super) async fn text(&self, call: &Call<'_>, kind: TextKind) -> Answer {
         let text = self.store.text(kind).await?;
         let described = Described::by(&text.digests, text.length(), TEXT);
-        Ok(described.answer(&call.request.headers, |range| body::of_text(&text, range)))
+        Ok(described.answer(call.request, |range| body::of_text(&text, range)))
     }
 
     pub(super) async fn info(&self, call: &Call<'_>, name: &str) -> Answer {
@@ -18,6 +18,6 @@ impl<S: Store> Gems<S> {
         };
         let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
         let content = self.shared_or_kept(info.content, &call.settings.limits)?;
-        Ok(bytes(&call.request.headers, described, &content))
+        Ok(bytes(call.request, described, &content))
     }
 }

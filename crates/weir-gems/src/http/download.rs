@@ -29,7 +29,7 @@ impl<S: Store> Gems<S> {
         };
         let file = self.open(full_name, stored).await?;
         let described = described(&stored);
-        let answer = described.answer(&call.request.headers, |range| body::of_file(file, range));
+        let answer = described.answer(call.request, |range| body::of_file(file, range));
         // Parts are of who has some of it already.
         if call.request.method == Method::GET && answer.status() == StatusCode::OK {
             let waiting_max = call.settings.limits.downloads_waiting_max;
@@ -86,7 +86,7 @@ impl<S: Store> Gems<S> {
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
         let content = self.kept(Budget::Infos, gemspec, &call.settings.limits)?;
-        Ok(bytes(&call.request.headers, described, &content))
+        Ok(bytes(call.request, described, &content))
     }
 }
 

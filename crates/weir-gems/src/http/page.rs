@@ -35,7 +35,7 @@ impl<S: Store> Gems<S> {
         let page = write(&gem).into_bytes();
         let described = Described::by(&Digests::of(&page), page.len() as u64, HTML);
         let page = self.kept(Budget::Infos, page, &call.settings.limits)?;
-        let mut response = bytes(&call.request.headers, described, &page);
+        let mut response = bytes(call.request, described, &page);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, NOTHING_ELSE);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

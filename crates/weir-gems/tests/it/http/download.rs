@@ -37,6 +37,27 @@ async fn a_file_is_what_was_pushed() {
     assert_eq!(answer.status.as_u16(), 416);
 }
 
+/// RFC 9110, 14.2 and 13.1.1.
+#[tokio::test]
+async fn ranges_are_for_get_and_preconditions_hold() {
+    let index = Index::new().await;
+    index.push_sample(&Sample::new("a", "1.0")).await;
+    for path in ["/gems/a-1.0.gem", "/info/a", "/versions", "/specs.4.8.gz"] {
+        let whole = index.get(path).await;
+        let etag = whole.header("etag");
+        let head = index.ask("HEAD", path, &[("range", "bytes=0-1")], "").await;
+        assert_eq!((head.status.as_u16(), head.header("content-range")), (200, ""), "{path}");
+        let weak = format!("W/{etag}");
+        let list = format!("\"x\", {etag}");
+        for (tags, expected) in
+            [(etag, 200), ("*", 200), (&list, 200), ("\"x\"", 412), (&weak, 412)]
+        {
+            let answer = index.ask("GET", path, &[("if-match", tags)], "").await;
+            assert_eq!(answer.status.as_u16(), expected, "{path} {tags}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let index = Index::new().await;
