@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::JoinHandle;
-use weir_net::server::Body;
+use weir_net::server::{Body, BoxError};
 
 use crate::index::text::Text;
 
@@ -120,5 +120,48 @@ impl HttpBody for FilePart {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.end - self.at)
+    }
+}
+
+/// A body after whose end something is done.
+struct Then<F> {
+    body: Body,
+    left: u64,
+    done: Option<F>,
+}
+
+/// `done` is called when the connection has taken all of a body's bytes, which are so many; never, if
+/// its client is gone before.
+pub(super) fn then(body: Body, length: u64, done: impl FnOnce() + Unpin + 'static) -> Body {
+    Body::new(Then { body, left: length, done: Some(done) })
+}
+
+impl<F: FnOnce() + Unpin> HttpBody for Then<F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
+            self.left = self.left.saturating_sub(sent);
+        }
+        if self.left == 0
+            && let Some(done) = self.done.take()
+        {
+            done();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

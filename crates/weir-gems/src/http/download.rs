@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -32,12 +33,21 @@ impl<S: Store> Gems<S> {
         let answer = described.answer(call.request, |range| body::of_file(file, range));
         // Parts are of who has some of it already.
         if call.request.method == Method::GET && answer.status() == StatusCode::OK {
-            let waiting_max = call.settings.limits.downloads_waiting_max;
-            if !self.downloads.count(full_name, waiting_max) {
-                self.metrics.limit_hit(Limit::DownloadsWaitingMax);
-            }
+            let counted = self.when_fetched(full_name, call.settings.limits.downloads_waiting_max);
+            return Ok(answer.map(|body| body::then(body, stored.bytes, counted)));
         }
         Ok(answer)
+    }
+
+    /// What is to be done when all of a file is sent. A client that breaks off tries again.
+    fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<S> {
+        let (downloads, metrics) = (Arc::clone(&self.downloads), self.metrics.clone());
+        let full_name = full_name.to_owned();
+        move || {
+            if !downloads.count(&full_name, waiting_max) {
+                metrics.limit_hit(Limit::DownloadsWaitingMax);
+            }
+        }
     }
 
     /// What is here, or an upstream has.
