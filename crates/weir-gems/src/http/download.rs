@@ -15,7 +15,7 @@ use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
 use crate::metrics::{Budget, Limit};
-use crate::store::{Store, StoreError, StoredFile};
+use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -79,13 +79,16 @@ impl<S: Store> Gems<S> {
             let file = files.get(stored.checksum)?;
             match file.metadata()?.len() == stored.bytes {
                 true => Ok(file),
-                false => Err(io::Error::other("it has another length than it was pushed with")),
+                false => Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "it has another length than it was pushed with",
+                )),
             }
         });
         let opened = opening.await.map_err(io::Error::other).flatten();
         opened.map_err(|error| {
             let path = format!("{full_name}.gem ({})", stored.checksum);
-            StoreError::Io { path, error }.into()
+            Failure::unreadable_file(full_name, path, error)
         })
     }
 
