@@ -41,34 +41,35 @@ impl<S: Store> Gems<S> {
         // What is packed is shorter than the answer.
         self.check_length(packed, limits)?;
         let _room = self.room(Budget::Dependencies, packed, limits)?;
-        let gems = read(&stored).await?;
-        let slices = self.written(&gems, format, limits).await?;
+        let slices = self.written(&stored, format, limits).await?;
         Ok(response(format, body::of_pieces(slices)))
     }
 
-    /// The answer. Others have their turn after each slice, and it takes its room slice by slice.
+    /// The answer. Others have their turn after each slice, and it takes its room slice by slice; of
+    /// what it is made from, one gem at a time is unpacked.
     async fn written(
         &self,
-        gems: &[(&str, Fragment<'_>)],
+        gems: &[(String, Vec<u8>)],
         format: Format,
         limits: &GemsLimits,
     ) -> Result<VecDeque<Bytes>, Failure> {
         let mut document = match format {
-            Format::Marshal => {
-                Document::marshal(gems.iter().map(|(_, it)| it.releases().len()).sum())
-            }
+            Format::Marshal => Document::marshal(count(gems)?),
             Format::Json => Document::json(),
         };
         let mut slices = VecDeque::new();
         let mut length = 0;
-        for (name, fragment) in gems {
-            document.gem(fragment);
+        for (name, packed) in gems {
+            let fragment = Fragment::read(packed).map_err(StoreError::from)?;
+            document.gem(&fragment);
             for release in fragment.releases() {
-                document.release(name, fragment, release);
+                document.release(name, &fragment, release);
                 self.check_length(length + document.len(), limits)?;
                 if document.len() >= SLICE_BYTES {
-                    let slice = document.take();
+                    let mut slice = document.take();
                     length += slice.len();
+                    // It was written into up to twice as much memory.
+                    slice.shrink_to_fit();
                     slices.push_back(self.kept(Budget::Dependencies, slice, limits)?);
                     yield_now().await;
                 }
@@ -92,19 +93,10 @@ impl<S: Store> Gems<S> {
     }
 }
 
-/// What is stored, read; others have their turn after each slice of it.
-async fn read(stored: &[(String, Vec<u8>)]) -> Result<Vec<(&str, Fragment<'_>)>, StoreError> {
-    let mut gems = Vec::with_capacity(stored.len());
-    let mut length = 0;
-    for (name, bytes) in stored {
-        gems.push((name.as_str(), Fragment::read(bytes)?));
-        length += bytes.len();
-        if length >= SLICE_BYTES {
-            length = 0;
-            yield_now().await;
-        }
-    }
-    Ok(gems)
+/// How many releases there are.
+fn count(gems: &[(String, Vec<u8>)]) -> Result<usize, StoreError> {
+    let counts = gems.iter().map(|(_, packed)| Fragment::count(packed));
+    Ok(counts.sum::<Result<_, _>>()?)
 }
 
 /// The value of `gems`; the last one counts.
