@@ -6,5 +6,5 @@
 mod document;
 mod fragment;
 
-pub use self::document::{AnswerTooLarge, json, marshal};
+pub use self::document::Document;
 pub use self::fragment::{Fragment, FragmentError, FragmentRelease, write_fragment};

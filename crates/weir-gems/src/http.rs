@@ -10,6 +10,7 @@ mod dependencies;
 mod download;
 mod failure;
 mod hook;
+mod memory;
 mod page;
 mod patient;
 mod push;
@@ -71,7 +72,7 @@ pub struct Gems<S> {
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
     /// For operators.
     dependents: DependentsIndex,
-    downloads: Downloads,
+    downloads: Arc<Downloads>,
 }
 
 impl<S> fmt::Debug for Gems<S> {
@@ -106,7 +107,7 @@ impl<S: Store> Gems<S> {
             specs: SpecLists::default(),
             mirror: OnceLock::new(),
             dependents: DependentsIndex::default(),
-            downloads: Downloads::default(),
+            downloads: Arc::default(),
         })
     }
 

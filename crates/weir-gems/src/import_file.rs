@@ -12,7 +12,7 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use weir_base::clock::Timestamp;
 
-use crate::name::NameError;
+use crate::name::{GemName, NameError};
 use crate::platform::Platform;
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
 use crate::requirement::{Requirement, RequirementError};
@@ -113,7 +113,8 @@ impl<R: BufRead> Iterator for ImportFile<R> {
 
 fn gem(line: &[u8], now: Timestamp) -> Result<ImportedGem, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let name = line.name.parse().map_err(|error: NameError| error.to_string())?;
+    let name: GemName = line.name.parse().map_err(|error: NameError| error.to_string())?;
+    name.check_for_push().map_err(|error| error.to_string())?;
     let mut releases = Vec::with_capacity(line.versions.len());
     for row in line.versions {
         let of = |error: String| format!("{} {}: {error}", line.name, row.number);
@@ -212,6 +213,9 @@ mod tests {
             (row(",\"platform\":\"a b\""), "line 2: a 1: \"a b\" is no platform"),
             (row(",\"dependencies\":[[\"b c\",\">= 0\"]]"), "line 2: a 1: the dependency on b c"),
             (row("").replace("ab", "x"), "line 2: a 1: sha256"),
+            (row("").replace("\"a\"", "\"..\""), "line 2: the name \"..\" must begin with"),
+            (row("").replace("\"a\"", "\"-x\""), "line 2: the name \"-x\" must begin with"),
+            (row("").replace("\"a\"", "\"123\""), "line 2: the name \"123\" needs a letter"),
             (format!("\n\n{}", "x".repeat(401)), "line 3 has more than 400 bytes"),
         ] {
             let error = read(&text)[0].clone().unwrap_err();

@@ -1,5 +1,6 @@
 //! All metrics of gems, named `weir_gems_*`.
 
+mod held;
 mod mirror;
 
 use std::time::Duration;
@@ -11,6 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use self::held::Budgets;
+pub(crate) use self::held::{Budget, Room};
 pub use self::mirror::MirrorMetrics;
 pub(crate) use self::mirror::{FetchFailure, Outcome, UpstreamMetrics};
 use crate::http::Endpoint;
@@ -41,6 +44,8 @@ struct LimitLabel {
 pub(crate) enum Limit {
     DependencyNamesMax,
     DependencyAnswerBytesMax,
+    DependencyMemoryBytesMax,
+    InfoMemoryBytesMax,
     PushesMax,
     BodyTimeout,
     FormBytesMax,
@@ -51,9 +56,11 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::DependencyNamesMax,
         Self::DependencyAnswerBytesMax,
+        Self::DependencyMemoryBytesMax,
+        Self::InfoMemoryBytesMax,
         Self::PushesMax,
         Self::BodyTimeout,
         Self::FormBytesMax,
@@ -62,10 +69,12 @@ impl Limit {
         Self::DownloadsWaitingMax,
     ];
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::DependencyNamesMax => "dependency_names_max",
             Self::DependencyAnswerBytesMax => "dependency_answer_bytes_max",
+            Self::DependencyMemoryBytesMax => "dependency_memory_bytes_max",
+            Self::InfoMemoryBytesMax => "info_memory_bytes_max",
             Self::PushesMax => "pushes_max",
             Self::BodyTimeout => "body_timeout",
             Self::FormBytesMax => "form_bytes_max",
@@ -96,7 +105,8 @@ const fn status_index(status: StatusCode) -> usize {
 pub struct GemsMetrics {
     endpoints: [EndpointMetrics; Endpoint::COUNT],
     dependency_names: Histogram,
-    limits: [Counter; 8],
+    limits: [Counter; Limit::ALL.len()],
+    budgets: Budgets,
 }
 
 #[derive(Clone, Debug)]
@@ -145,7 +155,8 @@ impl GemsMetrics {
         });
         let limits = Limit::ALL
             .map(|limit| limits.get_or_create(&LimitLabel { limit: limit.name() }).clone());
-        Self { endpoints, dependency_names, limits }
+        let budgets = Budgets::register(registry);
+        Self { endpoints, dependency_names, limits, budgets }
     }
 
     pub(crate) fn answered(
@@ -164,6 +175,11 @@ impl GemsMetrics {
     #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
     pub(crate) fn dependency_names(&self, names: usize) {
         self.dependency_names.observe(names as f64);
+    }
+
+    /// Room for so many bytes of an answer; None: there is none left.
+    pub(crate) fn room(&self, budget: Budget, bytes: u64, bytes_max: u64) -> Option<Room> {
+        self.budgets.take(budget, bytes, bytes_max)
     }
 
     pub(crate) fn limit_hit(&self, limit: Limit) {

@@ -39,7 +39,7 @@ impl GemName {
         &self.0
     }
 
-    /// Rules for gems that are pushed. An upstream may have older ones that break them.
+    /// Rules for gems that are pushed or imported. An upstream may have older ones that break them.
     ///
     /// # Errors
     /// The name begins with punctuation, or has no letter.

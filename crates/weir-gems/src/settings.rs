@@ -27,6 +27,11 @@ pub struct GemsLimits {
     pub dependency_names_max: usize,
     /// Bytes of one answer of the dependency API: 413, and clients ask the compact index.
     pub dependency_answer_bytes_max: usize,
+    /// Bytes of answers of the dependency API that their clients have not taken yet, all together;
+    /// one that finds no room gets 503.
+    pub dependency_memory_bytes_max: u64,
+    /// The same of infos, specifications and pages that were read for one client alone.
+    pub info_memory_bytes_max: u64,
     /// Pushes at once, over all cores. One more gets 503.
     pub pushes_max: u32,
     /// How long a client may be silent in the middle of a body: 408.
@@ -56,7 +61,12 @@ impl Default for GemsLimits {
         Self {
             // As rubygems.org had it; Bundler asks for at most 50.
             dependency_names_max: 200,
-            dependency_answer_bytes_max: 64 << 20,
+            // 50 gems with 500 releases of 12 dependencies each.
+            dependency_answer_bytes_max: 16 << 20,
+            // Eight of the largest, or thousands as they are usually.
+            dependency_memory_bytes_max: 128 << 20,
+            // rubygems.org's largest is 1.5 MB.
+            info_memory_bytes_max: 128 << 20,
             // Each may hold a core with unpacking, and the disk with its file.
             pushes_max: 8,
             body_timeout: Duration::from_secs(30),

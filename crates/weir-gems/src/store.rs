@@ -91,6 +91,8 @@ pub struct Imported {
     /// Releases that were here before, yanked ones included, and those of gems that come from an
     /// upstream; they stay as they are.
     pub known: u64,
+    /// Releases that were left out, because their file would have the name of another gem's.
+    pub clashing: u64,
     /// How long it took to write the rows of gems and releases, commits included ..
     pub storing: Duration,
     /// .. and what follows from them: infos, digests, what the dependency API joins, the lists.

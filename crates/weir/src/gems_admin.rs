@@ -197,9 +197,7 @@ async fn create_key(
     State(index): State<Arc<Index>>,
     Input(new): Input<NewKey>,
 ) -> Answer<CreatedKey> {
-    if new.name.trim().is_empty() || new.scopes.is_empty() {
-        return Err(problem::incomplete_key());
-    }
+    check_key(&new)?;
     let wanted = KeyWanted {
         name: new.name,
         scopes: new.scopes,
@@ -208,6 +206,20 @@ async fn create_key(
     };
     let (secret, key) = index.create_key(wanted).await.map_err(problem::of_store)?;
     Ok(Json(CreatedKey { secret: secret.expose().to_owned(), key }))
+}
+
+/// A key that nobody can use, or whose name is more than a name on a terminal, is a mistake.
+fn check_key(new: &NewKey) -> Result<(), Problem> {
+    if new.name.trim().is_empty() || new.scopes.is_empty() {
+        return Err(problem::incomplete_key());
+    }
+    if new.name.contains(char::is_control) {
+        return Err(problem::unprintable_key());
+    }
+    match new.expires_after_seconds {
+        Some(0) => Err(problem::expired_key()),
+        _ => Ok(()),
+    }
 }
 
 async fn revoke_key(
@@ -222,4 +234,30 @@ async fn revoke_key(
 
 fn bounded(limit: Option<usize>) -> usize {
     limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_a_mistake_is_not_made() {
+        let key = |name: &str, expires_after_seconds| NewKey {
+            name: name.to_owned(),
+            scopes: vec![Scope::PushRubygem],
+            gems: Vec::new(),
+            expires_after_seconds,
+        };
+        assert!(check_key(&key("the build of shop \u{e4}", None)).is_ok());
+        assert!(check_key(&key("ci", Some(1))).is_ok());
+        for wrong in [
+            key("ci", Some(0)),
+            key(" ", None),
+            key("a\x1b[31mred", None),
+            key("a\nb", None),
+            NewKey { scopes: Vec::new(), ..key("ci", None) },
+        ] {
+            assert!(check_key(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

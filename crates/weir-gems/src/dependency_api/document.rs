@@ -2,65 +2,25 @@
 
 use serde::Serialize;
 
-use super::Fragment;
+use super::{Fragment, FragmentRelease};
 use crate::marshal::Writer;
 
-/// An answer that would have more bytes than allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the answer has more than {0} bytes (gems.limits.dependency_answer_bytes_max); ask for fewer \
-     gems, or use the compact index"
-)]
-pub struct AnswerTooLarge(pub usize);
+/// An answer that is written release by release; what is written can be taken on the way.
+#[derive(Debug)]
+pub struct Document(Kind);
 
-/// The answer as Ruby's Marshal.
-///
-/// # Errors
-/// It is too large.
-pub fn marshal(gems: &[(&str, Fragment<'_>)], bytes_max: usize) -> Result<Vec<u8>, AnswerTooLarge> {
-    let mut writer = Writer::new();
-    writer.array(gems.iter().map(|(_, fragment)| fragment.releases().len()).sum());
-    for (name, fragment) in gems {
-        write_gem(&mut writer, name, fragment, bytes_max)?;
-    }
-    Ok(writer.finish())
-}
-
-fn write_gem(
-    writer: &mut Writer,
-    name: &str,
-    fragment: &Fragment<'_>,
-    bytes_max: usize,
-) -> Result<(), AnswerTooLarge> {
-    // Each list is written once and then repeated.
-    let mut lists: Vec<Option<Vec<u8>>> = vec![None; fragment.lists().len()];
-    for release in fragment.releases() {
-        writer.hash(4);
-        writer.symbol("name");
-        writer.string(name);
-        writer.symbol("number");
-        writer.string(release.number);
-        writer.symbol("platform");
-        writer.string(release.platform);
-        writer.symbol("dependencies");
-        let list = lists[release.list()].get_or_insert_with(|| {
-            writer.part(|writer| write_list(writer, fragment.dependencies(release)))
-        });
-        writer.raw(list);
-        if writer.len() > bytes_max {
-            return Err(AnswerTooLarge(bytes_max));
-        }
-    }
-    Ok(())
-}
-
-fn write_list(writer: &mut Writer, list: &[(&str, &str)]) {
-    writer.array(list.len());
-    for (name, requirement) in list {
-        writer.array(2);
-        writer.string(name);
-        writer.string(requirement);
-    }
+#[derive(Debug)]
+enum Kind {
+    Marshal {
+        writer: Writer,
+        /// Lists of dependencies of the gem that is written: each is put together once and then
+        /// repeated.
+        lists: Vec<Option<Vec<u8>>>,
+    },
+    Json {
+        out: Vec<u8>,
+        is_first: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -71,28 +31,97 @@ struct Row<'a> {
     dependencies: &'a [(&'a str, &'a str)],
 }
 
-/// The answer as JSON.
-///
-/// # Errors
-/// It is too large.
-pub fn json(gems: &[(&str, Fragment<'_>)], bytes_max: usize) -> Result<Vec<u8>, AnswerTooLarge> {
-    let mut out = b"[".to_vec();
-    for (name, fragment) in gems {
-        for release in fragment.releases() {
-            if out.len() > 1 {
-                out.push(b',');
+impl Document {
+    /// In Ruby's Marshal; so many releases must follow.
+    #[must_use]
+    pub fn marshal(releases: usize) -> Self {
+        let mut writer = Writer::new();
+        writer.array(releases);
+        Self(Kind::Marshal { writer, lists: Vec::new() })
+    }
+
+    /// In JSON.
+    #[must_use]
+    pub fn json() -> Self {
+        Self(Kind::Json { out: b"[".to_vec(), is_first: true })
+    }
+
+    /// From here on releases are those of this gem.
+    pub fn gem(&mut self, fragment: &Fragment<'_>) {
+        if let Kind::Marshal { lists, .. } = &mut self.0 {
+            lists.clear();
+            lists.resize(fragment.lists().len(), None);
+        }
+    }
+
+    /// The next release of the gem.
+    pub fn release(&mut self, name: &str, fragment: &Fragment<'_>, release: FragmentRelease<'_>) {
+        let (number, platform) = (release.number, release.platform);
+        let dependencies = fragment.dependencies(release);
+        let row = Row { name, number, platform, dependencies };
+        match &mut self.0 {
+            Kind::Marshal { writer, lists } => {
+                write_row(writer, &row, &mut lists[release.list()]);
             }
-            let (number, platform) = (release.number, release.platform);
-            let dependencies = fragment.dependencies(release);
-            let row = Row { name, number, platform, dependencies };
-            // Texts and lists of texts always have a JSON form, and memory takes everything.
-            let written = serde_json::to_writer(&mut out, &row);
-            debug_assert!(written.is_ok());
-            if out.len() > bytes_max {
-                return Err(AnswerTooLarge(bytes_max));
+            Kind::Json { out, is_first } => {
+                if !std::mem::take(is_first) {
+                    out.push(b',');
+                }
+                // Texts and lists of texts always have a JSON form, and memory takes everything.
+                let written = serde_json::to_writer(out, &row);
+                debug_assert!(written.is_ok());
             }
         }
     }
-    out.push(b']');
-    Ok(out)
+
+    /// Bytes that are written and not taken.
+    pub(crate) fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Marshal { writer, .. } => writer.len(),
+            Kind::Json { out, .. } => out.len(),
+        }
+    }
+
+    /// What is written so far; the rest follows.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        match &mut self.0 {
+            Kind::Marshal { writer, .. } => writer.take(),
+            Kind::Json { out, .. } => std::mem::take(out),
+        }
+    }
+
+    /// What was not taken, to its end.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        match self.0 {
+            Kind::Marshal { writer, .. } => writer.finish(),
+            Kind::Json { mut out, .. } => {
+                out.push(b']');
+                out
+            }
+        }
+    }
+}
+
+fn write_row(writer: &mut Writer, row: &Row<'_>, list: &mut Option<Vec<u8>>) {
+    writer.hash(4);
+    writer.symbol("name");
+    writer.string(row.name);
+    writer.symbol("number");
+    writer.string(row.number);
+    writer.symbol("platform");
+    writer.string(row.platform);
+    writer.symbol("dependencies");
+    let list =
+        list.get_or_insert_with(|| writer.part(|writer| write_list(writer, row.dependencies)));
+    writer.raw(list);
+}
+
+fn write_list(writer: &mut Writer, list: &[(&str, &str)]) {
+    writer.array(list.len());
+    for (name, requirement) in list {
+        writer.array(2);
+        writer.string(name);
+        writer.string(requirement);
+    }
 }

@@ -102,6 +102,21 @@ impl<'a> Fragment<'a> {
         if rest.0.is_empty() { Ok(fragment) } else { Err(FragmentError) }
     }
 
+    /// How many releases there are in one, without unpacking it.
+    ///
+    /// # Errors
+    /// The bytes are none.
+    pub fn count(bytes: &[u8]) -> Result<usize, FragmentError> {
+        let mut rest = Rest(bytes);
+        for _ in 0..rest.count()? {
+            for _ in 0..rest.count()? {
+                rest.bytes()?;
+                rest.bytes()?;
+            }
+        }
+        rest.count()
+    }
+
     /// All releases.
     pub fn releases(&self) -> impl ExactSizeIterator<Item = FragmentRelease<'a>> {
         self.releases.iter().copied()
@@ -161,11 +176,15 @@ impl<'a> Rest<'a> {
         self.number().ok().filter(|count| *count <= self.0.len()).ok_or(FragmentError)
     }
 
-    fn text(&mut self) -> Result<&'a str, FragmentError> {
+    fn bytes(&mut self) -> Result<&'a [u8], FragmentError> {
         let length = self.number()?;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(FragmentError)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(FragmentError)?;
         self.0 = rest;
-        str::from_utf8(text).map_err(|_| FragmentError)
+        Ok(bytes)
+    }
+
+    fn text(&mut self) -> Result<&'a str, FragmentError> {
+        str::from_utf8(self.bytes()?).map_err(|_| FragmentError)
     }
 }
 
@@ -201,6 +220,7 @@ mod tests {
         let bytes = write_fragment(&releases);
         let fragment = Fragment::read(&bytes).unwrap();
         assert_eq!(fragment.lists().len(), 2);
+        assert_eq!(Fragment::count(&bytes), Ok(3));
         let all: Vec<_> = fragment.releases().collect();
         let numbers: Vec<_> = all.iter().map(|it| (it.number, it.platform)).collect();
         assert_eq!(numbers, [("1.0", "java"), ("1.1", "java"), ("2.0", "java")]);
@@ -220,7 +240,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Fragment::read(&bytes);
+            if let Ok(fragment) = Fragment::read(&bytes) {
+                prop_assert_eq!(Fragment::count(&bytes), Ok(fragment.releases().len()));
+            }
         }
     }
 }

@@ -8,25 +8,29 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::JoinHandle;
-use weir_net::server::Body;
+use weir_net::server::{Body, BoxError};
 
 use crate::index::text::Text;
 
-/// The pieces of a text, shared with all who are sent them.
+/// The pieces of a text.
 struct Pieces {
     pieces: VecDeque<Bytes>,
     left: u64,
 }
 
-/// A range of a text.
+/// A range of a text, shared with all who are sent it.
 pub(super) fn of_text(text: &Text, range: Range<u64>) -> Body {
-    let left = range.end - range.start;
-    let mut pieces: VecDeque<Bytes> = text.range(range).collect();
+    of_pieces(text.range(range).collect())
+}
+
+/// Bytes that lie in several places; each is let go when it is sent.
+pub(super) fn of_pieces(mut pieces: VecDeque<Bytes>) -> Body {
+    let left = pieces.iter().map(|piece| piece.len() as u64).sum();
     match pieces.len() {
         0 => Body::empty(),
         1 => pieces.pop_front().unwrap_or_default().into(),
@@ -116,5 +120,48 @@ impl HttpBody for FilePart {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.end - self.at)
+    }
+}
+
+/// A body after whose end something is done.
+struct Then<F> {
+    body: Body,
+    left: u64,
+    done: Option<F>,
+}
+
+/// `done` is called when the connection has taken all of a body's bytes, which are so many; never, if
+/// its client is gone before.
+pub(super) fn then(body: Body, length: u64, done: impl FnOnce() + Unpin + 'static) -> Body {
+    Body::new(Then { body, left: length, done: Some(done) })
+}
+
+impl<F: FnOnce() + Unpin> HttpBody for Then<F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
+            self.left = self.left.saturating_sub(sent);
+        }
+        if self.left == 0
+            && let Some(done) = self.done.take()
+        {
+            done();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

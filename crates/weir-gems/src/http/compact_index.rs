@@ -9,7 +9,7 @@ impl<S: Store> Gems<S> {
     pub(super) async fn text(&self, call: &Call<'_>, kind: TextKind) -> Answer {
         let text = self.store.text(kind).await?;
         let described = Described::by(&text.digests, text.length(), TEXT);
-        Ok(described.answer(&call.request.headers, |range| body::of_text(&text, range)))
+        Ok(described.answer(call.request, |range| body::of_text(&text, range)))
     }
 
     pub(super) async fn info(&self, call: &Call<'_>, name: &str) -> Answer {
@@ -17,6 +17,7 @@ impl<S: Store> Gems<S> {
             return Err(Failure::not_found("This rubygem could not be found."));
         };
         let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
-        Ok(bytes(&call.request.headers, described, &info.content))
+        let content = self.shared_or_kept(info.content, &call.settings.limits)?;
+        Ok(bytes(call.request, described, &content))
     }
 }

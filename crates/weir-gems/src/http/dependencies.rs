@@ -1,17 +1,24 @@
 //! `/api/v1/dependencies?gems=a,b`, in Marshal and in JSON.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
+use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
+use tokio::task::yield_now;
 use weir_net::server::Body;
 
 use super::representation::{BINARY, REVALIDATE};
 use super::route::Format;
-use super::{Answer, Call, Failure, Gems};
-use crate::dependency_api::{AnswerTooLarge, Fragment, json, marshal};
-use crate::metrics::Limit;
-use crate::store::Store;
+use super::{Answer, Call, Failure, Gems, body};
+use crate::dependency_api::{Document, Fragment};
+use crate::metrics::{Budget, Limit};
+use crate::settings::GemsLimits;
+use crate::store::{Store, StoreError};
+
+/// What is written of an answer before others have their turn: well under a millisecond's work.
+const SLICE_BYTES: usize = 64 << 10;
 
 impl<S: Store> Gems<S> {
     pub(super) async fn dependencies(&self, call: &Call<'_>, format: Format) -> Answer {
@@ -27,28 +34,69 @@ impl<S: Store> Gems<S> {
         }
         if names.is_empty() {
             // Clients ask so whether there is such an API.
-            return Ok(response(format, Vec::new()));
+            return Ok(response(format, Body::empty()));
         }
         let stored = self.store.fragments(&names).await?;
-        let read = stored.iter().map(|(name, bytes)| {
-            Ok::<_, Failure>((name.as_str(), Fragment::read(bytes).map_err(unreadable)?))
-        });
-        let gems = read.collect::<Result<Vec<_>, _>>()?;
-        let bytes_max = limits.dependency_answer_bytes_max;
-        let answer = match format {
-            Format::Marshal => marshal(&gems, bytes_max),
-            Format::Json => json(&gems, bytes_max),
+        let packed = stored.iter().map(|(_, bytes)| bytes.len()).sum();
+        // What is packed is shorter than the answer.
+        self.check_length(packed, limits)?;
+        let _room = self.room(Budget::Dependencies, packed, limits)?;
+        let slices = self.written(&stored, format, limits).await?;
+        Ok(response(format, body::of_pieces(slices)))
+    }
+
+    /// The answer. Others have their turn after each slice, and it takes its room slice by slice; of
+    /// what it is made from, one gem at a time is unpacked.
+    async fn written(
+        &self,
+        gems: &[(String, Vec<u8>)],
+        format: Format,
+        limits: &GemsLimits,
+    ) -> Result<VecDeque<Bytes>, Failure> {
+        let mut document = match format {
+            Format::Marshal => Document::marshal(count(gems)?),
+            Format::Json => Document::json(),
         };
-        let answer = answer.map_err(|error: AnswerTooLarge| {
-            self.metrics.limit_hit(Limit::DependencyAnswerBytesMax);
-            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
-        })?;
-        Ok(response(format, answer))
+        let mut slices = VecDeque::new();
+        let mut length = 0;
+        for (name, packed) in gems {
+            let fragment = Fragment::read(packed).map_err(StoreError::from)?;
+            document.gem(&fragment);
+            for release in fragment.releases() {
+                document.release(name, &fragment, release);
+                self.check_length(length + document.len(), limits)?;
+                if document.len() >= SLICE_BYTES {
+                    let mut slice = document.take();
+                    length += slice.len();
+                    // It was written into up to twice as much memory.
+                    slice.shrink_to_fit();
+                    slices.push_back(self.kept(Budget::Dependencies, slice, limits)?);
+                    yield_now().await;
+                }
+            }
+        }
+        slices.push_back(self.kept(Budget::Dependencies, document.finish(), limits)?);
+        Ok(slices)
+    }
+
+    fn check_length(&self, bytes: usize, limits: &GemsLimits) -> Result<(), Failure> {
+        let max = limits.dependency_answer_bytes_max;
+        if bytes <= max {
+            return Ok(());
+        }
+        self.metrics.limit_hit(Limit::DependencyAnswerBytesMax);
+        let text = format!(
+            "the answer has more than {max} bytes (gems.limits.dependency_answer_bytes_max); ask for \
+             fewer gems, or use the compact index"
+        );
+        Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
 }
 
-fn unreadable(error: crate::dependency_api::FragmentError) -> Failure {
-    crate::store::StoreError::from(error).into()
+/// How many releases there are.
+fn count(gems: &[(String, Vec<u8>)]) -> Result<usize, StoreError> {
+    let counts = gems.iter().map(|(_, packed)| Fragment::count(packed));
+    Ok(counts.sum::<Result<_, _>>()?)
 }
 
 /// The value of `gems`; the last one counts.
@@ -67,8 +115,8 @@ fn split(gems: &str) -> Vec<&str> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-fn response(format: Format, answer: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(answer));
+fn response(format: Format, answer: Body) -> Response<Body> {
+    let mut response = Response::new(answer);
     let kind = match format {
         Format::Marshal => BINARY,
         Format::Json => HeaderValue::from_static("application/json; charset=utf-8"),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,8 +14,8 @@ use weir_net::server::Body;
 use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
-use crate::metrics::Limit;
-use crate::store::{Store, StoreError, StoredFile};
+use crate::metrics::{Budget, Limit};
+use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -29,15 +30,24 @@ impl<S: Store> Gems<S> {
         };
         let (stored, file) = self.open(full_name, stored).await?;
         let described = described(&stored);
-        let answer = described.answer(&call.request.headers, |range| body::of_file(file, range));
+        let answer = described.answer(call.request, |range| body::of_file(file, range));
         // Parts are of who has some of it already.
         if call.request.method == Method::GET && answer.status() == StatusCode::OK {
-            let waiting_max = call.settings.limits.downloads_waiting_max;
-            if !self.downloads.count(full_name, waiting_max) {
-                self.metrics.limit_hit(Limit::DownloadsWaitingMax);
-            }
+            let counted = self.when_fetched(full_name, call.settings.limits.downloads_waiting_max);
+            return Ok(answer.map(|body| body::then(body, stored.bytes, counted)));
         }
         Ok(answer)
+    }
+
+    /// What is to be done when all of a file is sent. A client that breaks off tries again.
+    fn when_fetched(&self, full_name: &str, waiting_max: usize) -> impl FnOnce() + use<S> {
+        let (downloads, metrics) = (Arc::clone(&self.downloads), self.metrics.clone());
+        let full_name = full_name.to_owned();
+        move || {
+            if !downloads.count(&full_name, waiting_max) {
+                metrics.limit_hit(Limit::DownloadsWaitingMax);
+            }
+        }
     }
 
     /// What is here, or an upstream has.
@@ -71,7 +81,7 @@ impl<S: Store> Gems<S> {
     ) -> Result<(StoredFile, File), Failure> {
         let failed = |error| {
             let path = format!("{full_name}.gem ({})", stored.checksum);
-            Failure::from(StoreError::Io { path, error })
+            Failure::unreadable_file(full_name, path, error)
         };
         let error = match self.open_here(stored).await {
             Ok(file) => return Ok((stored, file)),
@@ -107,7 +117,8 @@ impl<S: Store> Gems<S> {
         };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
-        Ok(bytes(&call.request.headers, described, &gemspec.into()))
+        let content = self.kept(Budget::Infos, gemspec, &call.settings.limits)?;
+        Ok(bytes(call.request, described, &content))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Answers that say what is wrong, in one sentence: `gem` shows it to its user.
 
+use std::io;
+
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use weir_net::server::Body;
@@ -13,6 +15,9 @@ use crate::store::{PushError, StoreError, YankError};
 const TEXT_BYTES_MAX: usize = 1_000;
 /// Seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
+
+const FULL: &str = "the disk of this index is full: nothing can be kept until who runs it has made \
+                    room; what is here can be installed";
 
 /// Why a request is not answered with what it asks for.
 #[derive(Debug)]
@@ -45,6 +50,21 @@ impl Failure {
             _ => StatusCode::NOT_FOUND,
         };
         Self::new(status, format!("{:?} is switched off at the moment", endpoint.name()))
+    }
+
+    /// Trying again does not bring a file back that is lost.
+    pub(super) fn unreadable_file(full_name: &str, path: String, error: io::Error) -> Self {
+        let is_lost = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData);
+        let error = StoreError::Io { path, error };
+        if !is_lost {
+            return error.into();
+        }
+        tracing::error!(%error, "the file of a release is lost");
+        let text = format!(
+            "the file of {full_name} is missing or damaged here; who runs this index finds more in its \
+             log, and with `weir gems verify --files`"
+        );
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
@@ -80,7 +100,13 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let text = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&StoreError> for Failure {
+    fn from(error: &StoreError) -> Self {
+        let text = match error {
             // A limit, which has its own count.
             StoreError::Busy { .. } => {
                 return Self::new(StatusCode::SERVICE_UNAVAILABLE, error);
@@ -89,6 +115,7 @@ impl From<StoreError> for Failure {
                 "it is not known whether this was done; try again: if it was, the answer is that \
                  it is so already"
             }
+            error if error.is_full() => FULL,
             _ => "the gems' store does not answer; try again",
         };
         // An operator reads the log; a client can do nothing about it.
@@ -103,13 +130,12 @@ impl From<FileError> for Failure {
             FileError::Away { .. } | FileError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             FileError::Absent { .. } => StatusCode::NOT_FOUND,
             FileError::Checksum { .. } | FileError::TooLong { .. } => StatusCode::BAD_GATEWAY,
-            FileError::Store(error) => {
-                tracing::error!(%error, "a request to the gems' store failed");
-                let text = "the gems' store does not answer; try again";
-                return Self::new(StatusCode::SERVICE_UNAVAILABLE, text);
-            }
+            FileError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self::new(status, error)
+        match error {
+            FileError::Store(error) => Self::from(&*error),
+            error => Self::new(status, error),
+        }
     }
 }
 

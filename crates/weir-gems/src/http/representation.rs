@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
 use weir_net::server::Body;
 
 use super::range::{Wanted, wanted};
@@ -52,10 +53,14 @@ impl Described {
     /// The answer; `body` gives the bytes of a range.
     pub(super) fn answer(
         self,
-        request: &HeaderMap,
+        request: &Parts,
         body: impl FnOnce(Range<u64>) -> Body,
     ) -> Response<Body> {
-        if is_known(request, &self.etag) {
+        // In this order (RFC 9110, 13.2.2).
+        if is_another_wanted(&request.headers, &self.etag) {
+            return self.response(StatusCode::PRECONDITION_FAILED, Body::empty());
+        }
+        if is_known(&request.headers, &self.etag) {
             return self.response(StatusCode::NOT_MODIFIED, Body::empty());
         }
         match self.wanted(request) {
@@ -79,8 +84,12 @@ impl Described {
     }
 
     /// A part is only of use to who has another part of the same.
-    fn wanted(&self, request: &HeaderMap) -> Wanted {
-        let text = |name| request.get(name).and_then(|value| value.to_str().ok());
+    fn wanted(&self, request: &Parts) -> Wanted {
+        // A range is for GET alone (RFC 9110, 14.2).
+        if request.method != Method::GET {
+            return Wanted::All;
+        }
+        let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
         match text(header::IF_RANGE) {
             Some(etag) if etag != self.etag => Wanted::All,
             _ => wanted(text(header::RANGE), self.length),
@@ -111,22 +120,30 @@ fn set(response: &mut Response<Body>, name: HeaderName, value: String) {
     }
 }
 
+/// Whether `If-Match` names other tags only. Weak ones match nothing here.
+fn is_another_wanted(request: &HeaderMap, etag: &str) -> bool {
+    let mut tags = tags(request, header::IF_MATCH).peekable();
+    tags.peek().is_some() && !tags.any(|tag| tag == "*" || tag == etag)
+}
+
+/// The tags of all lists of that name.
+fn tags(request: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lists = request.get_all(name).into_iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',')).map(str::trim_ascii)
+}
+
 /// Whether `If-None-Match` names the tag. Old clients leave out its quotes.
 fn is_known(request: &HeaderMap, etag: &str) -> bool {
-    let lists = request.get_all(header::IF_NONE_MATCH).into_iter();
-    let mut tags =
-        lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(bare);
-    tags.any(|tag| tag == "*" || tag == bare(etag))
+    tags(request, header::IF_NONE_MATCH).map(bare).any(|tag| tag == "*" || tag == bare(etag))
 }
 
 /// A tag without what may be left out.
 fn bare(tag: &str) -> &str {
-    let tag = tag.trim_ascii();
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
 /// The answer with bytes that are at hand.
-pub(super) fn bytes(request: &HeaderMap, described: Described, content: &Bytes) -> Response<Body> {
+pub(super) fn bytes(request: &Parts, described: Described, content: &Bytes) -> Response<Body> {
     described.answer(request, |range| {
         // They are in memory, so their places fit.
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());

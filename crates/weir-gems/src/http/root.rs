@@ -16,6 +16,6 @@ impl<S: Store> Gems<S> {
             return Err(Failure::switched_off(Endpoint::Info));
         }
         let described = Described::by(&Digests::of(WORDS.as_bytes()), WORDS.len() as u64, TEXT);
-        Ok(bytes(&call.request.headers, described, &WORDS.into()))
+        Ok(bytes(call.request, described, &WORDS.into()))
     }
 }

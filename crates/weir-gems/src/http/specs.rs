@@ -47,7 +47,7 @@ impl<S: Store> Gems<S> {
     pub(super) async fn spec_list(&self, call: &Call<'_>, list: SpecList) -> Answer {
         let built = self.built(list).await?;
         let described = Described::by(&built.digests, built.content.len() as u64, BINARY);
-        Ok(bytes(&call.request.headers, described, &built.content))
+        Ok(bytes(call.request, described, &built.content))
     }
 
     async fn built(&self, list: SpecList) -> Result<Built, Failure> {

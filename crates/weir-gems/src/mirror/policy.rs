@@ -10,6 +10,9 @@
 //! from contribsys sidekiq-pro
 //! ```
 //!
+//! A file that says nothing may have been lost or cut off, and would let every name in; one with the
+//! line `none` says so.
+//!
 //! What was pushed or imported here is private without a line. Names are compared without regard to
 //! case, and `_` is `-`: what could be taken for a private name does not come either.
 
@@ -21,6 +24,9 @@ use super::settings::{UpstreamName, UpstreamNameError};
 
 /// Bytes of a policy.
 pub const POLICY_BYTES_MAX: usize = 1 << 20;
+
+/// The line of a policy without rules.
+const NONE: &str = "none";
 
 /// Whose names are whose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +49,13 @@ pub enum Rule {
 pub enum PolicyError {
     #[error("the policy has more than {POLICY_BYTES_MAX} bytes")]
     TooLong,
+    #[error(
+        "the policy is empty, as if it was lost; if every name may come from upstreams, say so with \
+         the line `none`"
+    )]
+    Empty,
+    #[error("the policy has the line `none` beside others; take either out")]
+    NoneAndOthers,
     #[error(
         "line {line} of the policy: {text:?} is neither `private PATTERN` nor \
          `from UPSTREAM PATTERN`"
@@ -93,14 +106,18 @@ impl FromStr for Policy {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLong);
         }
-        let mut rules = Vec::new();
-        for (line, text) in (1..).zip(text.lines()) {
-            let text = text.trim_ascii();
-            if !text.is_empty() && !text.starts_with('#') {
-                rules.push(parse_line(line, text)?);
-            }
+        let lines = (1..).zip(text.lines().map(str::trim_ascii));
+        let mut lines =
+            lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#')).peekable();
+        if lines.peek().is_none() {
+            return Err(PolicyError::Empty);
         }
-        Ok(Self { rules })
+        let (none, rules): (Vec<_>, Vec<_>) = lines.partition(|(_, text)| *text == NONE);
+        if !none.is_empty() && !rules.is_empty() {
+            return Err(PolicyError::NoneAndOthers);
+        }
+        let rules = rules.into_iter().map(|(line, text)| parse_line(line, text));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
 }
 
@@ -153,6 +170,16 @@ mod tests {
             assert_eq!(policy.rule(name), expected, "{name}");
         }
         assert!(policy.is_private("acme-secret-x") && !policy.is_private("acme-web"));
+    }
+
+    #[test]
+    fn a_policy_without_rules_says_so() {
+        for text in ["", "\n \n", "# private acme-*\n"] {
+            assert_eq!(text.parse::<Policy>(), Err(PolicyError::Empty), "{text:?}");
+        }
+        assert_eq!("# not yet\nnone\n".parse::<Policy>(), Ok(Policy::default()));
+        let both = "private acme-*\nnone\n".parse::<Policy>();
+        assert_eq!(both, Err(PolicyError::NoneAndOthers));
     }
 
     #[test]

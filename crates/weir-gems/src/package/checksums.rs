@@ -43,6 +43,6 @@ impl Checksums {
         let wrong = |error| PackageError::Checksums(format!("{algorithm}, {member}: {error}"));
         let section = self.0.root().get(algorithm).map_err(wrong)?;
         let value = section.map(|section| section.get(member)).transpose().map_err(wrong)?;
-        Ok(value.flatten().and_then(|value: Node<'_>| value.scalar()))
+        Ok(value.flatten().and_then(|value: Node<'_>| value.written()))
     }
 }

@@ -62,7 +62,7 @@ impl Sample {
     pub fn metadata(&self) -> String {
         let Self { name, version, platform, .. } = self;
         let mut text = format!(
-            "--- !ruby/object:Gem::Specification\nname: {name}\n\
+            "--- !ruby/object:Gem::Specification\nname: '{name}'\n\
              version: !ruby/object:Gem::Version\n  version: '{version}'\nplatform: {platform}\n\
              authors:\n- A. Author\ndate: 2026-01-02 00:00:00.000000000 Z\n"
         );

@@ -68,6 +68,11 @@ pub enum SpecificationError {
     Missing(&'static str),
     #[error("{0} is not what it should be")]
     Kind(&'static str),
+    #[error(
+        "{0} is written without quotes, and Ruby reads it as a number or another thing than the text; \
+         build the gem with `gem build`"
+    )]
+    Unquoted(&'static str),
     #[error("{0}")]
     Name(#[from] NameError),
     #[error("{0}")]
@@ -84,7 +89,7 @@ pub enum SpecificationError {
 
 impl Specification {
     pub(super) fn from_yaml(document: &Document) -> Result<Self, SpecificationError> {
-        let fields = Fields::of(document.root());
+        let fields = Fields::of_specification(document.root())?;
         Ok(Self {
             name: fields.text("name")?.parse()?,
             version: fields.version("version")?,
@@ -104,18 +109,18 @@ impl Specification {
 
 impl About {
     fn from_yaml(fields: &Fields<'_>) -> Result<Self, SpecificationError> {
-        let date = fields.text_or_none("date")?;
-        let version = fields.text_or_none("specification_version")?;
+        let date = fields.words("date")?;
+        let version = fields.words("specification_version")?;
         Ok(Self {
-            summary: fields.text_or_none("summary")?.unwrap_or_default(),
-            description: fields.text_or_none("description")?,
-            authors: fields.texts("authors")?,
-            email: fields.texts("email")?,
-            homepage: fields.text_or_none("homepage")?,
-            licenses: fields.texts("licenses")?,
+            summary: fields.words("summary")?.unwrap_or_default(),
+            description: fields.words("description")?,
+            authors: fields.all_words("authors")?,
+            email: fields.all_words("email")?,
+            homepage: fields.words("homepage")?,
+            licenses: fields.all_words("licenses")?,
             metadata: fields.metadata()?,
             date: date.and_then(|date| date.get(..10).map(str::to_owned)),
-            rubygems_version: fields.text_or_none("rubygems_version")?.unwrap_or_default(),
+            rubygems_version: fields.words("rubygems_version")?.unwrap_or_default(),
             // Before it was written down, it was 1 to 3; the shape is that of 4 for us.
             specification_version: version.and_then(|it| it.parse().ok()).unwrap_or(4),
         })

@@ -1,8 +1,12 @@
 //! YAML as a tree of texts: no tag builds anything, an alias is a reference and copies nothing.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+mod scalar;
+mod tag;
+
+use saphyr_parser::{Event, Parser, ScanError};
+
+use self::scalar::{Meaning, Scalar};
+pub(super) use self::tag::Class;
 
 /// What a document may have at most.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +41,19 @@ pub enum YamlError {
     DuplicateKey(String),
     #[error("it has a key that merges (<<), which no gem has")]
     MergeKey,
+    #[error("it has the tag {0:?}, which no gem has")]
+    Tag(String),
+    #[error("it has a value that is said to be Base64 (!binary) and is not")]
+    Binary,
     #[error("it is not one document with a mapping")]
     NotOneMapping,
 }
 
 #[derive(Debug)]
 enum Value {
-    Scalar { text: String, is_null: bool },
+    Scalar(Scalar),
     Sequence(Vec<usize>),
-    Mapping(Vec<(usize, usize)>),
+    Mapping(Class, Vec<(usize, usize)>),
 }
 
 /// One document.
@@ -89,16 +97,35 @@ impl<'a> Node<'a> {
         Self { document: self.document, index }
     }
 
-    /// The text of a scalar that is not null.
-    pub(super) fn scalar(self) -> Option<&'a str> {
+    fn as_scalar(self) -> Option<&'a Scalar> {
         match self.value() {
-            Value::Scalar { text, is_null: false } => Some(text),
+            Value::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
 
+    /// The text of a scalar that whoever reads it takes for a text.
+    pub(super) fn text(self) -> Option<&'a str> {
+        let scalar = self.as_scalar().filter(|scalar| scalar.meaning == Meaning::Text);
+        scalar.map(|scalar| scalar.text.as_str())
+    }
+
+    /// A scalar that is not null as it is written, whatever others take it for.
+    pub(super) fn written(self) -> Option<&'a str> {
+        let scalar = self.as_scalar().filter(|scalar| scalar.meaning != Meaning::Null);
+        scalar.map(|scalar| scalar.text.as_str())
+    }
+
     pub(super) fn is_null(self) -> bool {
-        matches!(self.value(), Value::Scalar { is_null: true, .. })
+        self.as_scalar().is_some_and(|scalar| scalar.meaning == Meaning::Null)
+    }
+
+    /// What a mapping is; None: this is none.
+    pub(super) fn class(self) -> Option<Class> {
+        match self.value() {
+            Value::Mapping(class, _) => Some(*class),
+            _ => None,
+        }
     }
 
     /// The items of a sequence.
@@ -112,7 +139,7 @@ impl<'a> Node<'a> {
     /// Keys and values of a mapping.
     pub(super) fn pairs(self) -> Option<impl Iterator<Item = (Node<'a>, Node<'a>)>> {
         match self.value() {
-            Value::Mapping(pairs) => {
+            Value::Mapping(_, pairs) => {
                 Some(pairs.iter().map(move |(key, value)| (self.at(*key), self.at(*value))))
             }
             _ => None,
@@ -122,7 +149,7 @@ impl<'a> Node<'a> {
     /// What a mapping has at a key; None: nothing, or this is no mapping.
     pub(super) fn get(self, key: &str) -> Result<Option<Node<'a>>, YamlError> {
         let pairs = self.pairs().into_iter().flatten();
-        let mut found = pairs.filter(|(name, _)| name.scalar() == Some(key)).map(|(_, it)| it);
+        let mut found = pairs.filter(|(name, _)| name.written() == Some(key)).map(|(_, it)| it);
         let first = found.next();
         match found.next() {
             // Which of them counts, parsers don't agree upon.
@@ -163,11 +190,18 @@ impl Tree {
     fn take(&mut self, event: Event<'_>) -> Result<(), YamlError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let index = self.add(scalar(&text, style, tag.as_deref()), anchor)?;
+                let scalar = Scalar::read(&text, style, tag.as_deref())?;
+                let index = self.add(Value::Scalar(scalar), anchor)?;
                 self.attach(index)
             }
-            Event::SequenceStart(anchor, _) => self.open(Value::Sequence(Vec::new()), anchor),
-            Event::MappingStart(anchor, _) => self.open(Value::Mapping(Vec::new()), anchor),
+            Event::SequenceStart(anchor, tag) => {
+                tag::check_sequence(tag.as_deref())?;
+                self.open(Value::Sequence(Vec::new()), anchor)
+            }
+            Event::MappingStart(anchor, tag) => {
+                let class = Class::of_mapping(tag.as_deref())?;
+                self.open(Value::Mapping(class, Vec::new()), anchor)
+            }
             Event::SequenceEnd | Event::MappingEnd => {
                 self.open.pop();
                 Ok(())
@@ -228,7 +262,7 @@ impl Tree {
                 items.push(index);
                 return Ok(());
             }
-            Value::Mapping(pairs) => match open.key.take() {
+            Value::Mapping(_, pairs) => match open.key.take() {
                 Some(_) if pairs.len() >= KEYS_MAX => return Err(YamlError::Keys),
                 Some(key) => {
                     pairs.push((key, index));
@@ -236,11 +270,11 @@ impl Tree {
                 }
                 None => index,
             },
-            Value::Scalar { .. } => return Ok(()),
+            Value::Scalar(_) => return Ok(()),
         };
         open.key = Some(key);
         match &self.values[key] {
-            Value::Scalar { text, .. } if text == "<<" => Err(YamlError::MergeKey),
+            Value::Scalar(scalar) if scalar.text == "<<" => Err(YamlError::MergeKey),
             _ => Ok(()),
         }
     }
@@ -248,23 +282,10 @@ impl Tree {
     fn finish(self) -> Result<Document, YamlError> {
         let root = self.root.ok_or(YamlError::NotOneMapping)?;
         match self.values[root] {
-            Value::Mapping(_) => Ok(Document { values: self.values, root }),
+            Value::Mapping(..) => Ok(Document { values: self.values, root }),
             _ => Err(YamlError::NotOneMapping),
         }
     }
-}
-
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
-    // "!binary" is what Ruby writes for a text that is not UTF-8.
-    if tag.is_some_and(|tag| tag.suffix == "binary") {
-        let packed: String = text.split_ascii_whitespace().collect();
-        let bytes = BASE64_STANDARD.decode(packed).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        return Value::Scalar { text, is_null: false };
-    }
-    let is_null =
-        style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
-    Value::Scalar { text: text.to_owned(), is_null }
 }
 
 #[cfg(test)]
@@ -279,18 +300,45 @@ mod tests {
 
     #[test]
     fn a_tag_is_only_a_name() {
-        let text = "--- !ruby/object:Gem::Specification\na: !ruby/object:Evil {b: c}\nd: ~\n";
+        let text =
+            "--- !ruby/object:Gem::Specification\na: !ruby/object:Gem::Version {b: c}\nd: ~\n";
         let document = parse(text).unwrap();
+        assert_eq!(document.root().class(), Some(Class::Specification));
         let a = document.root().get("a").unwrap().unwrap();
-        assert_eq!(a.get("b").unwrap().unwrap().scalar(), Some("c"));
+        assert_eq!(a.class(), Some(Class::Version));
+        assert_eq!(a.get("b").unwrap().unwrap().text(), Some("c"));
         assert!(document.root().get("d").unwrap().unwrap().is_null());
+    }
+
+    #[test]
+    fn a_tag_that_no_gem_has_is_refused() {
+        for value in [
+            "!ruby/object:Evil {b: c}",
+            "!ruby/object:Gem::Installer {}",
+            "!ruby/sym x",
+            "!ruby/regexp re",
+            "!ruby/object:Gem::Version x",
+            "!ruby/array:Evil []",
+            "!ruby/hash:Evil {}",
+        ] {
+            let error = parse(&format!("a: {value}\n")).unwrap_err();
+            let tag = value.split(' ').next().unwrap().to_owned();
+            assert_eq!(error, YamlError::Tag(tag));
+        }
+        assert_eq!(parse("a: !binary '?'\n").unwrap_err(), YamlError::Binary);
+        let document =
+            parse("a: !!str 1.10\nb: !str 3\nc: ! yes\nd: !!null \ne: !!int 3\n").unwrap();
+        let all = document.root().pairs().unwrap();
+        let texts: Vec<_> = all.map(|(_, value)| (value.text(), value.is_null())).collect();
+        let text = |text| (Some(text), false);
+        assert_eq!(texts, [text("1.10"), text("3"), text("yes"), (None, true), (None, false)]);
     }
 
     #[test]
     fn an_alias_copies_nothing_and_their_number_is_bounded() {
         let document = parse("a: &x [1, 2]\nb: *x\nc: *x\n").unwrap();
         let c = document.root().get("c").unwrap().unwrap();
-        assert_eq!(c.items().unwrap().filter_map(Node::scalar).collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(c.items().unwrap().filter_map(Node::written).collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(document.values.len(), 7);
         let error = parse("a: &x 1\nb: *x\nc: *x\nd: *x\n").unwrap_err();
         assert_eq!(error, YamlError::Aliases(2));
@@ -320,6 +368,6 @@ mod tests {
     #[test]
     fn a_text_that_was_not_utf8_is_read() {
         let document = parse("a: !binary |-\n  aMOkCg==\n").unwrap();
-        assert_eq!(document.root().get("a").unwrap().unwrap().scalar(), Some("h\u{e4}\n"));
+        assert_eq!(document.root().get("a").unwrap().unwrap().text(), Some("h\u{e4}\n"));
     }
 }

@@ -23,3 +23,35 @@ pub(super) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
         (!name.is_empty()).then_some(Cut { name, identity: Identity { number, platform } })
     })
 }
+
+/// Whether the full name of a release can be cut elsewhere at all: quick, and false of nearly all.
+pub(super) fn may_clash(name: &str, identity: &Identity) -> bool {
+    let has_number = |text: &str| {
+        text.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
+    };
+    let platform = identity.platform.as_str();
+    has_number(name) || has_number(platform) || platform.starts_with(|it: char| it.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_cut_elsewhere_is_known_without_cutting() {
+        for (name, number, platform) in [
+            ("rack", "3.0", "ruby"),
+            ("rest-client", "1.0", "x86_64-linux"),
+            ("a", "1.0", "1.0"),
+            ("a-1.0", "1.0", "ruby"),
+            ("a-1-b", "2", "ruby"),
+            ("a", "1", "x86-mswin32-60"),
+        ] {
+            let (number, platform) = (number.parse().unwrap(), platform.parse().unwrap());
+            let identity = Identity { number, platform };
+            let full_name = format!("{name}-{identity}");
+            let is_cut_elsewhere = cuts(&full_name).any(|cut| cut.name != name);
+            assert_eq!(may_clash(name, &identity), is_cut_elsewhere, "{full_name}");
+        }
+    }
+}

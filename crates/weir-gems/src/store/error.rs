@@ -23,6 +23,12 @@ pub enum StoreError {
     Foreign { path: String, found: i64 },
     #[error("the gems' store is damaged: {0}; `weir gems verify --fix` repairs what can be")]
     Damaged(String),
+    #[error(
+        "the gems' store is damaged, and nothing in it says how it was: {0}; take it from a backup"
+    )]
+    Lost(String),
+    #[error("the gems' store has no room on its disk: {0}")]
+    Full(String),
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -39,6 +45,24 @@ pub enum StoreError {
         "the gems' store was told to keep a change and did not answer ({0}): it may be done or not"
     )]
     Unanswered(String),
+}
+
+impl StoreError {
+    /// Whether there is no room left on a disk, so that what reads goes on and what writes can't.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full(_) => true,
+            Self::Io { error, .. } => {
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            Self::Engine(error) => error
+                .downcast_ref::<rusqlite::Error>()
+                .and_then(rusqlite::Error::sqlite_error_code)
+                .is_some_and(|code| code == rusqlite::ErrorCode::DiskFull),
+            _ => false,
+        }
+    }
 }
 
 /// Why a release can't be pushed.
@@ -116,5 +140,22 @@ impl From<rusqlite::Error> for PushError {
 impl From<rusqlite::Error> for YankError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Store(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_known_from_each_engine() {
+        let sqlite = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let file =
+            |kind: io::ErrorKind| StoreError::Io { path: "x".to_owned(), error: kind.into() };
+        assert!(StoreError::from(sqlite(rusqlite::ffi::SQLITE_FULL)).is_full());
+        assert!(file(io::ErrorKind::StorageFull).is_full());
+        assert!(StoreError::Full("53100".to_owned()).is_full());
+        assert!(!StoreError::from(sqlite(rusqlite::ffi::SQLITE_BUSY)).is_full());
+        assert!(!file(io::ErrorKind::NotFound).is_full());
     }
 }

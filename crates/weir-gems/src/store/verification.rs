@@ -9,9 +9,14 @@ use std::hash::{BuildHasher, Hasher};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::derived::Derived;
-use super::{Report, TextKind};
+use super::{Report, StoreError, TextKind};
 use crate::index::digest::{Digests, RunningDigest};
 use crate::release::Release;
+
+/// There are releases of a gem, and nothing says which gem it is: no repair can know.
+pub(super) fn nameless(gem: i64) -> StoreError {
+    StoreError::Lost(format!("gem {gem} has releases and no name"))
+}
 
 /// What `/versions` says of a gem.
 #[derive(Clone, Copy, Debug, Default)]

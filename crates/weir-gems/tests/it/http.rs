@@ -2,6 +2,7 @@
 
 mod compact_index;
 mod download;
+mod memory;
 mod older_clients;
 mod page;
 mod push;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{HeaderMap, Request, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
 use weir_base::switch::{Off, Switches};
@@ -22,6 +23,7 @@ use weir_gems::package::sample::Sample;
 use weir_gems::settings::GemsSettings;
 use weir_gems::store::{KeySettings, Scope, SqliteSettings, SqliteStore, Store};
 use weir_gems::{Files, Gems, GemsMetrics, GemsParts, keys};
+use weir_net::server::Body;
 
 use crate::store::NOW;
 
@@ -141,6 +143,21 @@ impl<S: Store> Index<S> {
         self.switches.turn_off(off, NOW).unwrap();
     }
 
+    /// An answer of which nothing was read yet.
+    pub(crate) async fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Body> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.gems.answer(request.body(Full::new(body.into())).unwrap()).await
+    }
+
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -148,12 +165,7 @@ impl<S: Store> Index<S> {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let response = self.gems.answer(request.body(Full::new(body.into())).unwrap()).await;
-        let (head, body) = response.into_parts();
+        let (head, body) = self.begin(method, path, headers, body).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Answer { status: head.status, headers: head.headers, body }
     }

@@ -65,7 +65,7 @@ impl Setup {
             requests_max: 4,
             ..MirrorLimits::default()
         };
-        Self { settings, policy: String::new() }
+        Self { settings, policy: "none".to_owned() }
     }
 
     pub(crate) fn policy(mut self, policy: &str) -> Self {

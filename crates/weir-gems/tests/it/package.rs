@@ -19,7 +19,12 @@ fn with_data(data: &[u8]) -> Vec<u8> {
     pack(&gzip(Sample::new("a", "1.0").metadata().as_bytes()), &gzip(data))
 }
 
-fn with_metadata(metadata: &str) -> Vec<u8> {
+/// A gem whose specification has these fields.
+fn with_metadata(fields: &str) -> Vec<u8> {
+    with_document(&format!("--- !ruby/object:Gem::Specification\n{fields}"))
+}
+
+fn with_document(metadata: &str) -> Vec<u8> {
     pack(&gzip(metadata.as_bytes()), &gzip(&tar(&[("lib/a.rb", Vec::new())])))
 }
 
@@ -54,7 +59,7 @@ fn a_gem_says_what_it_is() {
 
 #[test]
 fn shapes_of_older_rubygems_are_read() {
-    let metadata = "--- !ruby/object:Gem::Specification\nname: old\nversion: 1.10\n\
+    let metadata = "name: old\nversion: '1.10'\n\
         platform: !ruby/object:Gem::Platform\n  cpu: x86\n  os: mswin32\n  version: '60'\n\
         email:\nauthors: [A, ~]\nhomepage: ''\n\
         dependencies:\n- !ruby/object:Gem::Dependency\n  name: rake\n  type: :development\n\
@@ -85,18 +90,56 @@ fn a_specification_that_is_wrong_is_told_by_its_field() {
         ("name: a\nname: b\nversion: '1'\n", "the key \"name\" twice"),
         ("name: a\nversion: '1'\ndependencies: 3\n", "dependencies is not what it should be"),
         (
-            "name: a\nversion: '1'\ndependencies:\n- {name: b, requirement: {requirements: [[1]]}}\n",
+            "name: a\nversion: '1'\ndependencies:\n- !ruby/object:Gem::Dependency\n  name: b\n\
+             \x20 requirement: !ruby/object:Gem::Requirement {requirements: [[1]]}\n",
             "the dependency on b: requirement is not",
         ),
         (
             "name: a\nversion: '1'\ndependencies:\n\
-             - {name: b, requirement: {requirements: [['=>', '1']]}}\n",
+             - !ruby/object:Gem::Dependency\n  name: b\n\
+             \x20 requirement: !ruby/object:Gem::Requirement {requirements: [['=>', '1']]}\n",
             "the dependency on b: the requirement",
         ),
     ] {
         let refusal = refusal(&with_metadata(metadata));
         assert!(refusal.contains(expected), "{refusal}");
     }
+}
+
+/// What Weir and RubyGems would read differently.
+#[test]
+fn what_ruby_reads_as_another_thing_is_refused() {
+    let unquoted = "is written without quotes";
+    for (fields, expected) in [
+        ("name: a\nversion: 1.10\n", unquoted),
+        ("name: a\nversion: 010\n", unquoted),
+        ("name: a\nversion: !ruby/object:Gem::Version\n  version: 1.10\n", unquoted),
+        ("name: yes\nversion: '1'\n", unquoted),
+        ("name: :a\nversion: '1'\n", unquoted),
+        ("name: a\nversion: '1'\nplatform: on\n", unquoted),
+        ("name: !ruby/sym a\nversion: '1'\n", "the tag \"!ruby/sym\""),
+        ("name: a\nversion: '1'\ndescription: !ruby/regexp /a/\n", "the tag \"!ruby/regexp\""),
+        ("name: a\nversion: {version: '1'}\n", "version is not what it should be"),
+        ("name: a\nversion: !ruby/object:Gem::Platform {version: '1'}\n", "version is not what"),
+        ("name: a\nversion: '1'\nrequired_ruby_version: {requirements: []}\n", "_version is not"),
+        ("name: a\nversion: '1'\ndependencies:\n- {name: b}\n", "dependencies is not what"),
+        (
+            "name: a\nversion: '1'\ndependencies:\n\
+             - !ruby/object:Gem::Dependency {name: b, type: ':runtime'}\n",
+            "type is not what it should be",
+        ),
+    ] {
+        let refusal = refusal(&with_metadata(fields));
+        assert!(refusal.contains(expected), "{fields}: {refusal}");
+    }
+    for document in ["--- !ruby/object:Gem::Version\n", "---\n"] {
+        let metadata = format!("{document}name: a\nversion: '1'\n");
+        assert!(refusal(&with_document(&metadata)).contains("the document is not what"));
+    }
+    // Of words for readers nothing follows.
+    let words = "name: a\nversion: '1'\nsummary: yes\nauthors: [1.10]\ndate: 2026-01-02\n";
+    let about = read(&with_metadata(words)[..], &limits()).unwrap().specification.about;
+    assert_eq!((&*about.summary, &about.authors[..]), ("yes", &["1.10".to_owned()][..]));
 }
 
 #[test]

@@ -36,6 +36,16 @@ pub(super) fn incomplete_key() -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "a key needs a name and a scope at least", hint)
 }
 
+pub(super) fn unprintable_key() -> Problem {
+    let hint = "it is shown to people; letters, digits, spaces and punctuation are for that";
+    Problem::new(StatusCode::BAD_REQUEST, "the name of a key has no control characters", hint)
+}
+
+pub(super) fn expired_key() -> Problem {
+    let hint = "give it a second at least, or leave the time out for a key that does not expire";
+    Problem::new(StatusCode::BAD_REQUEST, "a key that expires after 0 s could never be used", hint)
+}
+
 pub(super) fn of_word(error: impl ToString) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, error.to_string(), "")
 }

@@ -161,14 +161,16 @@ fn a_key_does_what_it_is_for_until_it_is_revoked() {
         weir.site.ok(&command).trim().to_owned()
     };
     let (push_key, yank_key) = (create(&["ci"]), create(&["ops", "--scope", "yank_rubygem"]));
-    let over = create(&["old", "--gem", "rack*", "--expires", "0s"]);
+    let over = create(&["old", "--gem", "rack*", "--expires", "1s"]);
     let status = |key: &str| push(weir.gems(), key).0;
     assert_eq!(status(&push_key), "HTTP/1.1 422 Unprocessable Entity", "it is no gem");
     assert_eq!(status(&yank_key), "HTTP/1.1 403 Forbidden");
     assert_eq!(status("weir_0"), "HTTP/1.1 401 Unauthorized");
-    let (refused, why) = push(weir.gems(), &over);
-    assert_eq!(refused, "HTTP/1.1 401 Unauthorized");
+    wait_until("the key expires", || status(&over) == "HTTP/1.1 401 Unauthorized");
+    let (_, why) = push(weir.gems(), &over);
     assert!(why.contains("has expired"), "{why}");
+    let never = weir.site.shown(&["gems", "key", "create", "never", "--expires", "0s"]);
+    assert!(never.contains("exit: 2") && never.contains("could never be used"), "{never}");
     let listed = weir.site.ok(&["gems", "key", "list"]);
     assert!(listed.contains("ci    push_rubygem  all "), "{listed}");
     assert!(listed.contains("old   push_rubygem  rack* "), "{listed}");

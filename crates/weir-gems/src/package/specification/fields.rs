@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Dependency, DependencyKind, SpecificationError};
-use crate::package::yaml::Node;
+use crate::package::yaml::{Class, Node};
 use crate::platform::Platform;
 use crate::release::{DEPENDENCIES_MAX, DependenciesError};
 use crate::requirement::{CONDITIONS_MAX, Condition, Requirement, RequirementError};
@@ -15,8 +15,16 @@ type Result<T> = std::result::Result<T, SpecificationError>;
 pub(super) struct Fields<'a>(Node<'a>);
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(node: Node<'a>) -> Self {
-        Self(node)
+    pub(super) fn of_specification(node: Node<'a>) -> Result<Self> {
+        Self::of(node, Class::Specification, "the document")
+    }
+
+    /// A mapping with another tag is something else for RubyGems, whatever it has.
+    fn of(node: Node<'a>, class: Class, name: &'static str) -> Result<Self> {
+        match node.class() == Some(class) {
+            true => Ok(Self(node)),
+            false => Err(SpecificationError::Kind(name)),
+        }
     }
 
     /// None: it is not there, or null.
@@ -24,25 +32,32 @@ impl<'a> Fields<'a> {
         Ok(self.0.get(name)?.filter(|node| !node.is_null()))
     }
 
+    /// A text that something follows from: it is one for whoever reads it.
     pub(super) fn text(&self, name: &'static str) -> Result<String> {
         self.text_or_none(name)?.ok_or(SpecificationError::Missing(name))
     }
 
-    pub(super) fn text_or_none(&self, name: &'static str) -> Result<Option<String>> {
-        let text = |node: Node<'a>| node.scalar().ok_or(SpecificationError::Kind(name));
-        self.get(name)?.map(text).transpose().map(|text| text.map(str::to_owned))
+    fn text_or_none(&self, name: &'static str) -> Result<Option<String>> {
+        let text = |node: Node<'a>| text(node, name).map(str::to_owned);
+        self.get(name)?.map(text).transpose()
     }
 
-    /// One text or several.
-    pub(super) fn texts(&self, name: &'static str) -> Result<Vec<String>> {
+    /// Words for readers, as they are written.
+    pub(super) fn words(&self, name: &'static str) -> Result<Option<String>> {
+        let words = |node: Node<'a>| node.written().ok_or(SpecificationError::Kind(name));
+        self.get(name)?.map(words).transpose().map(|words| words.map(str::to_owned))
+    }
+
+    /// The same, once or several times.
+    pub(super) fn all_words(&self, name: &'static str) -> Result<Vec<String>> {
         let Some(node) = self.get(name)? else { return Ok(Vec::new()) };
-        if let Some(text) = node.scalar() {
-            return Ok(vec![text.to_owned()]);
+        if let Some(words) = node.written() {
+            return Ok(vec![words.to_owned()]);
         }
         let items = node.items().ok_or(SpecificationError::Kind(name))?;
         let texts = items.filter(|item| !item.is_null());
         texts
-            .map(|item| item.scalar().map(str::to_owned).ok_or(SpecificationError::Kind(name)))
+            .map(|item| item.written().map(str::to_owned).ok_or(SpecificationError::Kind(name)))
             .collect()
     }
 
@@ -55,10 +70,11 @@ impl<'a> Fields<'a> {
     /// `x86_64-linux`, or an object of its parts. None: any Ruby.
     pub(super) fn platform(&self, name: &'static str) -> Result<Platform> {
         let Some(node) = self.get(name)? else { return Ok(Platform::ruby()) };
-        if let Some(text) = node.scalar() {
-            return Ok(text.parse()?);
+        if node.class().is_none() {
+            return Ok(text(node, name)?.parse()?);
         }
-        let parts = ["cpu", "os", "version"].map(|part| Fields(node).text_or_none(part));
+        let fields = Fields::of(node, Class::Platform, name)?;
+        let parts = ["cpu", "os", "version"].map(|part| fields.text_or_none(part));
         let parts: Vec<String> =
             parts.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
         Ok(parts.join("-").parse()?)
@@ -77,34 +93,52 @@ impl<'a> Fields<'a> {
             if all.len() >= DEPENDENCIES_MAX {
                 return Err(DependenciesError::TooMany(DEPENDENCIES_MAX + 1).into());
             }
-            all.push(dependency(&Fields(item))?);
+            all.push(dependency(&Fields::of(item, Class::Dependency, NAME)?)?);
         }
         Ok(all)
+    }
+
+    /// A symbol; with a text of the same letters RubyGems takes it for neither kind.
+    fn dependency_kind(&self) -> Result<DependencyKind> {
+        const NAME: &str = "type";
+        let Some(node) = self.get(NAME)? else { return Ok(DependencyKind::Runtime) };
+        match (node.text(), node.written()) {
+            (None, Some(":runtime")) => Ok(DependencyKind::Runtime),
+            (None, Some(":development")) => Ok(DependencyKind::Development),
+            _ => Err(SpecificationError::Kind(NAME)),
+        }
     }
 
     /// Pairs of texts; what is none is left out, as RubyGems warns of it only.
     pub(super) fn metadata(&self) -> Result<BTreeMap<String, String>> {
         let Some(node) = self.get("metadata")? else { return Ok(BTreeMap::new()) };
         let pairs = node.pairs().ok_or(SpecificationError::Kind("metadata"))?;
-        let text = |node: Node<'a>| node.scalar().map(str::to_owned);
+        let text = |node: Node<'a>| node.written().map(str::to_owned);
         Ok(pairs.filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect())
     }
 }
 
+/// A number or a boolean that is meant as a text has lost what was written: `1.10` is 1.1.
+fn text<'a>(node: Node<'a>, name: &'static str) -> Result<&'a str> {
+    match (node.text(), node.written()) {
+        (Some(text), _) => Ok(text),
+        (None, Some(_)) => Err(SpecificationError::Unquoted(name)),
+        (None, None) => Err(SpecificationError::Kind(name)),
+    }
+}
+
 fn version(node: Node<'_>, name: &'static str) -> Result<Version> {
-    let text = match node.scalar() {
-        Some(text) => text.to_owned(),
-        None => Fields(node).text("version").map_err(|_| SpecificationError::Kind(name))?,
+    let fields = match node.class() {
+        None => return Ok(text(node, name)?.trim_ascii().parse()?),
+        Some(_) => Fields::of(node, Class::Version, name)?,
     };
-    Ok(text.trim_ascii().parse()?)
+    let node = fields.get("version")?.ok_or(SpecificationError::Kind(name))?;
+    Ok(text(node, name)?.trim_ascii().parse()?)
 }
 
 fn dependency(fields: &Fields<'_>) -> Result<Dependency> {
     let name = fields.text("name")?;
-    let kind = match fields.text_or_none("type")?.as_deref() {
-        Some(":development" | "development") => DependencyKind::Development,
-        _ => DependencyKind::Runtime,
-    };
+    let kind = fields.dependency_kind()?;
     let wrong =
         |error| SpecificationError::Dependency { name: name.clone(), error: Box::new(error) };
     let node = match fields.get("requirement")? {
@@ -119,7 +153,8 @@ fn dependency(fields: &Fields<'_>) -> Result<Dependency> {
 
 /// `requirements: [[">=", VERSION], ..]`
 fn requirement(node: Node<'_>, name: &'static str) -> Result<Requirement> {
-    let list = Fields(node).get("requirements")?.and_then(Node::items);
+    let fields = Fields::of(node, Class::Requirement, name)?;
+    let list = fields.get("requirements")?.and_then(Node::items);
     let list = list.ok_or(SpecificationError::Kind(name))?;
     let mut conditions: Vec<Condition> = Vec::new();
     for item in list {
@@ -136,8 +171,8 @@ fn requirement(node: Node<'_>, name: &'static str) -> Result<Requirement> {
 
 fn condition(node: Node<'_>, name: &'static str) -> Result<Condition> {
     let kind = || SpecificationError::Kind(name);
-    if let Some(text) = node.scalar() {
-        return Ok(text.parse()?);
+    if node.written().is_some() {
+        return Ok(text(node, name)?.parse()?);
     }
     let mut items = node.items().ok_or_else(kind)?;
     let (Some(operator), Some(number), None) = (items.next(), items.next(), items.next()) else {
@@ -145,6 +180,9 @@ fn condition(node: Node<'_>, name: &'static str) -> Result<Condition> {
     };
     let number = version(number, name)?;
     // A default key of old parsers stands for "=".
-    let sign = operator.scalar().or_else(|| operator.pairs().map(|_| "=")).ok_or_else(kind)?;
+    let sign = match operator.class() {
+        Some(Class::DefaultKey) => "=",
+        _ => operator.text().ok_or_else(kind)?,
+    };
     Ok(format!("{sign} {number}").parse()?)
 }

@@ -56,6 +56,7 @@ pub(super) fn of(error: &tokio_postgres::Error) -> StoreError {
         Some(&SqlState::QUERY_CANCELED) => {
             StoreError::Late { limit: "gems.postgres.limits.query_timeout" }
         }
+        Some(&SqlState::DISK_FULL) => StoreError::Full(sentence(error)),
         Some(code) if refuses_connections(code) => StoreError::Unreachable(sentence(error)),
         _ if is_lost(error) => StoreError::Unreachable(sentence(error)),
         _ => StoreError::Engine(sentence(error).into()),

@@ -10,8 +10,9 @@ use weir_base::clock::{Clock, Timestamp};
 use super::columns::ReleaseColumns;
 use super::indexing::Indexing;
 use super::metrics::Limit;
+use super::mirror::{self, clashes};
 use super::rows::{self, Gem, KnownGem, RELEASE};
-use super::{Inner, columns, mirror};
+use super::{Inner, columns};
 use crate::release::Release;
 use crate::store::{Imported, ImportedGem, StoreError};
 
@@ -43,6 +44,7 @@ where
             done.gems += added.gems;
             done.releases += added.releases;
             done.known += added.known;
+            done.clashing += added.clashing;
         }
     });
     importing.await.map_err(|error| StoreError::Abandoned(error.to_string()))?
@@ -64,6 +66,8 @@ async fn add(
     let (batch, repeated) = merged(batch);
     let mut done = Imported { known: repeated, ..Imported::default() };
     let mut adding = gems(transaction, batch, now, &mut done).await?;
+    let mut offered: Vec<_> = adding.iter_mut().map(|it| &mut it.imported).collect();
+    done.clashing = clashes::leave_out_imported(transaction, &mut offered).await?;
     keep_new(transaction, &mut adding, &mut done).await?;
     let adding: Vec<_> =
         adding.into_iter().filter(|it| it.is_new || !it.imported.releases.is_empty()).collect();

@@ -5,7 +5,7 @@
 
 mod apply;
 mod changed;
-mod clashes;
+pub(super) mod clashes;
 mod disown;
 mod files;
 mod hooks;

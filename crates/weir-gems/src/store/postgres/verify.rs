@@ -17,7 +17,7 @@ use super::{Inner, index};
 use crate::index::digest::Digests;
 use crate::release::Release;
 use crate::store::derived::Derived;
-use crate::store::verification::{Reading, StoredText, Verification};
+use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Repair, Report, StoreError, TextKind};
 
 /// Gems that are in memory at once, with all of their releases.
@@ -79,7 +79,7 @@ async fn run(transaction: &Transaction<'_>, repair: Repair) -> Result<Report, St
             }
         }
         if let Some(gem) = releases.keys().next() {
-            return Err(StoreError::Damaged(format!("gem {gem} has no name")));
+            return Err(nameless(*gem));
         }
         replacing.write(transaction).await?;
         last = end;

@@ -9,6 +9,7 @@ use super::{Inner, mirror, rows};
 use crate::index::{names, versions};
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::cuts::may_clash;
 use crate::store::derived::Derived;
 use crate::store::{Imported, ImportedGem, StoreError, TextKind};
 
@@ -81,6 +82,7 @@ fn add_rows(
         }
         None => rows::add_gem(connection, &name, now)?,
     };
+    leave_out_clashes(connection, &name, &mut releases, done)?;
     let before = releases.len();
     // Inserted in the order of the key, which is the order on disk.
     releases.sort_by(|one, other| key(one).cmp(&key(other)));
@@ -101,6 +103,27 @@ fn add_rows(
     releases.sort_by(Release::order);
     let is_changed = is_new || !releases.is_empty();
     Ok(is_changed.then_some(Changed { gem, is_new, name, added: releases }))
+}
+
+/// Files are asked for by full names, which two releases must not share.
+fn leave_out_clashes(
+    connection: &Connection,
+    name: &GemName,
+    releases: &mut Vec<Release>,
+    done: &mut Imported,
+) -> Result<(), StoreError> {
+    let mut failure = None;
+    let before = releases.len();
+    releases.retain(|release| {
+        let clash = may_clash(name.as_str(), &release.identity)
+            .then(|| mirror::clashes(connection, name, &release.identity));
+        !clash.unwrap_or(Ok(false)).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            true
+        })
+    });
+    done.clashing += (before - releases.len()) as u64;
+    failure.map_or(Ok(()), Err)
 }
 
 /// Writes what follows from a gem's releases.

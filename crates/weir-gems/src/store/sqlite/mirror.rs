@@ -10,6 +10,7 @@ mod upstreams;
 
 use weir_base::clock::Timestamp;
 
+pub(super) use self::changed::clashes;
 pub(super) use self::upstreams::{make_local, origin_of};
 use super::SqliteStore;
 use crate::mirror::prefix::{Prefix, PrefixDigest};

@@ -9,7 +9,7 @@ use super::text_rows::number;
 use crate::index::digest::Digests;
 use crate::release::Release;
 use crate::store::derived::Derived;
-use crate::store::verification::{Reading, StoredText, Verification};
+use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Report, StoreError, TextKind};
 
 /// Compares only.
@@ -97,7 +97,7 @@ fn for_each_gem(
             match ahead.take() {
                 Some((owner, release)) if owner == id => releases.push(release),
                 Some((owner, _)) if owner < id => {
-                    return Err(StoreError::Damaged(format!("gem {owner} has no name")));
+                    return Err(nameless(owner));
                 }
                 other => {
                     ahead = other;
@@ -108,7 +108,11 @@ fn for_each_gem(
         releases.sort_by(Release::order);
         work(id, gem.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?, &releases)?;
     }
-    Ok(())
+    let left = match ahead {
+        Some((owner, _)) => Some(owner),
+        None => rows.next()?.map(|row| row.get(0)).transpose()?,
+    };
+    left.map_or(Ok(()), |owner| Err(nameless(owner)))
 }
 
 fn is_stored(

@@ -37,6 +37,27 @@ async fn a_file_is_what_was_pushed() {
     assert_eq!(answer.status.as_u16(), 416);
 }
 
+/// RFC 9110, 14.2 and 13.1.1.
+#[tokio::test]
+async fn ranges_are_for_get_and_preconditions_hold() {
+    let index = Index::new().await;
+    index.push_sample(&Sample::new("a", "1.0")).await;
+    for path in ["/gems/a-1.0.gem", "/info/a", "/versions", "/specs.4.8.gz"] {
+        let whole = index.get(path).await;
+        let etag = whole.header("etag");
+        let head = index.ask("HEAD", path, &[("range", "bytes=0-1")], "").await;
+        assert_eq!((head.status.as_u16(), head.header("content-range")), (200, ""), "{path}");
+        let weak = format!("W/{etag}");
+        let list = format!("\"x\", {etag}");
+        for (tags, expected) in
+            [(etag, 200), ("*", 200), (&list, 200), ("\"x\"", 412), (&weak, 412)]
+        {
+            let answer = index.ask("GET", path, &[("if-match", tags)], "").await;
+            assert_eq!(answer.status.as_u16(), expected, "{path} {tags}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let index = Index::new().await;
@@ -54,9 +75,12 @@ async fn a_file_that_is_damaged_or_gone_is_not_served() {
     index.push_sample(&Sample::new("a", "1.0")).await;
     let (files, _) = index.files();
     fs::write(&files[0], b"short").unwrap();
-    assert_eq!(index.get("/gems/a-1.0.gem").await.status.as_u16(), 503);
-    fs::remove_file(&files[0]).unwrap();
-    assert_eq!(index.get("/gems/a-1.0.gem").await.status.as_u16(), 503);
+    for _ in 0..2 {
+        let answer = index.get("/gems/a-1.0.gem").await;
+        assert_eq!(answer.status.as_u16(), 503);
+        assert!(answer.text().starts_with("the file of a-1.0 is missing or damaged here"));
+        let _ = fs::remove_file(&files[0]);
+    }
 }
 
 #[tokio::test]
@@ -89,6 +113,10 @@ async fn whole_files_that_are_asked_for_are_counted() {
     index.gems.keep_downloads().await.unwrap();
     index.gems.keep_downloads().await.unwrap();
     assert_eq!(counts().await, (3, vec![1, 2]));
+    // One whose client goes before the end.
+    drop(index.begin("GET", "/gems/shop-1.0.gem", &[], "").await);
+    index.gems.keep_downloads().await.unwrap();
+    assert_eq!(counts().await, (3, vec![1, 2]), "it was not fetched whole");
     index.change(|settings| settings.limits.downloads_waiting_max = 1);
     for version in ["1.0", "2.0", "1.0"] {
         index.get(&format!("/gems/shop-{version}.gem")).await;

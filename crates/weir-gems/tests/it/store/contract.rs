@@ -103,6 +103,22 @@ pub(super) async fn two_releases_never_share_a_file(store: impl Store) {
     };
     assert_eq!((full_name.as_str(), other.as_str()), ("a-1.0-1.0", "a 1.0-1.0"));
     assert_eq!(store.info("a-1.0").await.unwrap(), None);
+    // Of an import the same: what is here has the file, then what comes first.
+    let gem = |name: &str, version: &str| ImportedGem {
+        name: name.parse().unwrap(),
+        releases: vec![release(version, "")],
+    };
+    let gems = || [gem("a-1.0", "1.0"), gem("b-1.0", "1.0"), gem("b", "1.0-1.0"), gem("b", "2.0")];
+    let done = store.import(gems().into_iter(), &Clock::manual(NOW)).await.unwrap();
+    assert_eq!((done.releases, done.known, done.clashing), (2, 0, 2));
+    let versions = async |name: &str| {
+        let info = store.info(name).await.unwrap().unwrap();
+        versions_of_info(&info.content)
+    };
+    assert_eq!(versions("b-1.0").await, ["1.0"]);
+    assert_eq!(versions("b").await, ["2.0"]);
+    let done = store.import(gems().into_iter(), &Clock::manual(NOW)).await.unwrap();
+    assert_eq!((done.releases, done.known, done.clashing), (0, 2, 2));
     assert_consistent(&store).await;
 }
 

@@ -184,6 +184,24 @@ async fn damage_is_found_and_repaired() {
 }
 
 #[tokio::test]
+async fn releases_of_a_gem_without_a_name_are_beyond_repair() {
+    for gem in [1, 2] {
+        let (folder, store) = sqlite();
+        store.push(new("shop", "1"), NOW).await.unwrap();
+        store.push(new("other", "1"), NOW).await.unwrap();
+        damage(
+            folder.path(),
+            &format!("PRAGMA foreign_keys = 0; DELETE FROM gems WHERE id = {gem}"),
+        );
+        for repair in [Repair::Leave, Repair::Fix] {
+            let error = store.verify(repair, NOW).await.unwrap_err().to_string();
+            assert!(error.contains(&format!("gem {gem} has releases and no name")), "{error}");
+            assert!(error.contains("backup") && !error.contains("--fix"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_is_not_ours_or_from_the_future_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     damage(folder.path(), "CREATE TABLE theirs (x)");

@@ -58,18 +58,25 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn report(arguments: &Arguments, done: Imported) -> anyhow::Result<()> {
-    let Imported { gems, releases, known, storing, indexing } = done;
+    let Imported { gems, releases, known, clashing, storing, indexing } = done;
     if arguments.json {
         return output::json(&json!({
             "gems": gems,
             "releases": releases,
             "known": known,
+            "clashing": clashing,
             "storing_seconds": storing.as_secs_f64(),
             "indexing_seconds": indexing.as_secs_f64(),
         }));
     }
     let (gems, releases) = (count(gems, "new gem"), count(releases, "release"));
     output::line(&format!("{releases} imported, {gems}; {known} were known already"));
+    if clashing > 0 {
+        let clashing = count(clashing, "release");
+        output::line(&format!(
+            "{clashing} left out: the name of the .gem file would be that of another gem's release"
+        ));
+    }
     if storing + indexing >= LONG {
         let (storing, indexing) = (storing.as_secs_f64(), indexing.as_secs_f64());
         output::line(&format!("rows stored in {storing:.1} s, index built in {indexing:.1} s"));

@@ -38,6 +38,16 @@ fn read_dependencies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
         MEMORY,
         &mut limits.dependency_answer_bytes_max,
     );
+    keys.size(
+        Key::live("dependency_memory_bytes_max", "Bytes of answers of the dependency API that their clients have not read yet, all together; one that finds no room gets 503."),
+        MEMORY,
+        &mut limits.dependency_memory_bytes_max,
+    );
+    keys.size(
+        Key::live("info_memory_bytes_max", "The same of answers to /info that are not in memory anyway, of specifications and of pages."),
+        MEMORY,
+        &mut limits.info_memory_bytes_max,
+    );
 }
 
 /// Those of what clients send.

@@ -73,7 +73,7 @@ impl Mirror {
 fn read_policy(keys: &mut Keys<'_>, policy: &mut Policy) {
     let mut path: Option<PathBuf> = None;
     keys.optional_path(
-        Key::live("policy", "File that says which names never come from an upstream (`private acme-*`) and which from a certain one alone (`from UPSTREAM NAME`), a line each; the first that matches decides. Read again by each reload. What is pushed or imported here is private without a line."),
+        Key::live("policy", "File that says which names never come from an upstream (`private acme-*`) and which from a certain one alone (`from UPSTREAM NAME`), a line each; the first that matches decides. Empty it is a mistake, unless it has the line `none`. Read again by each reload. What is pushed or imported here is private without a line."),
         &mut path,
     );
     let Some(path) = path else { return };

@@ -61,7 +61,7 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
     let mut upstream = site(GEMS).start();
     let pushing = key(&upstream);
     push(upstream.gems(), &pushing, "rack", "1.0");
-    let mirror = site_mirroring(upstream.gems(), "").start();
+    let mirror = site_mirroring(upstream.gems(), "none\n").start();
     wait_until("all is here", || info(&mirror, "rack") == info(&upstream, "rack"));
     tell(&mut upstream, &mirror);
     push(upstream.gems(), &pushing, "rack", "2.0");
@@ -154,7 +154,7 @@ fn a_command_copies_an_index_where_no_weir_runs() {
 #[test]
 fn a_running_weir_that_mirrors_is_asked_to_look() {
     let upstream = upstream_with_two();
-    let mirror = site_mirroring(upstream.gems(), "").start();
+    let mirror = site_mirroring(upstream.gems(), "none\n").start();
     wait_until("all is here", || status(&mirror)["upstreams"][0]["names"] == 2);
     import(&upstream.site, &line("erb", &["4.0"]));
     let shown = |arguments: &[&str]| shown(&mirror.site, upstream.gems(), arguments);
@@ -244,7 +244,7 @@ fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
     let names: Vec<String> = (0..400).map(|number| format!("gem-{number}")).collect();
     let lines: String = names.iter().map(|name| line(name, &["1.0", "1.1"])).collect();
     import(&upstream.site, &lines);
-    let site = site_mirroring(upstream.gems(), "");
+    let site = site_mirroring(upstream.gems(), "none\n");
     let small = "requests_max = 2\nbatch_gems = 20\nbackoff_min";
     site.write(&format!("{BASE}{}", mirroring(upstream.gems())).replace("backoff_min", small));
     let mirror = site.start();
@@ -271,7 +271,7 @@ fn a_mirror_that_is_killed_in_the_middle_of_a_look_goes_on_where_it_was() {
 #[test]
 fn a_reload_names_what_of_a_mirror_needs_a_restart() {
     let upstream = site(GEMS).start();
-    let mut mirror = site_mirroring(upstream.gems(), "").start();
+    let mut mirror = site_mirroring(upstream.gems(), "none\n").start();
     let other = mirroring(upstream.gems()).replace("interval = \"1h\"", "interval = \"2h\"");
     std::fs::write(mirror.site.path().join("secret"), "another").expect("written");
     mirror.site.write(&format!("{BASE}{other}"));
@@ -293,7 +293,7 @@ fn a_reload_names_what_of_a_mirror_needs_a_restart() {
 fn alert_rules_about_gems_are_about_metrics_that_there_are() {
     let rules = include_str!("../../../../../deploy/prometheus/weir-gems.rules.yml");
     let mut upstream = site(GEMS).start();
-    let mirror = site_mirroring(upstream.gems(), "").start();
+    let mirror = site_mirroring(upstream.gems(), "none\n").start();
     tell(&mut upstream, &mirror);
     assert_eq!(get(upstream.gems(), "/names", "").0, "HTTP/1.1 200 OK");
     let metrics =

@@ -6,8 +6,8 @@ use hashbrown::HashSet;
 use super::apply::Taken;
 use super::changed::Stored;
 use crate::release::{Identity, Release};
-use crate::store::StoreError;
-use crate::store::cuts::cuts;
+use crate::store::cuts::{cuts, may_clash};
+use crate::store::{ImportedGem, StoreError};
 
 /// Ways to read full names as releases of other gems, as columns.
 #[derive(Default)]
@@ -40,6 +40,31 @@ pub(super) async fn leave_out(
             known.contains(identity) || files.insert(format!("{name}-{identity}"))
         });
         left_out += (before - wanted.len()) as u64;
+    }
+    Ok(left_out)
+}
+
+/// The same of gems that are imported.
+pub(in crate::store::postgres) async fn leave_out_imported(
+    transaction: &Transaction<'_>,
+    gems: &mut [&mut ImportedGem],
+) -> Result<u64, StoreError> {
+    let mut readings = Readings::default();
+    for ImportedGem { name, releases } in gems.iter().map(|gem| &**gem) {
+        for Release { identity, .. } in releases {
+            if may_clash(name.as_str(), identity) {
+                readings.add(name.as_str(), format!("{name}-{identity}"));
+            }
+        }
+    }
+    let mut files = readings.stored(transaction).await?;
+    let mut left_out = 0;
+    for ImportedGem { name, releases } in gems.iter_mut().map(|gem| &mut **gem) {
+        let before = releases.len();
+        releases.retain(|Release { identity, .. }| {
+            !may_clash(name.as_str(), identity) || files.insert(format!("{name}-{identity}"))
+        });
+        left_out += (before - releases.len()) as u64;
     }
     Ok(left_out)
 }

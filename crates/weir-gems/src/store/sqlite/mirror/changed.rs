@@ -25,7 +25,7 @@ pub(super) fn stored(connection: &Connection, gem: i64) -> rusqlite::Result<Vec<
     Ok(all)
 }
 
-pub(super) fn clashes(
+pub(in crate::store::sqlite) fn clashes(
     connection: &Connection,
     name: &GemName,
     identity: &Identity,

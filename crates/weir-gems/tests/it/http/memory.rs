@@ -1,0 +1,108 @@
+//! Clients that ask and don't read.
+
+use std::cell::Cell;
+
+use hyper::{Response, StatusCode};
+use tokio::task::yield_now;
+use weir_base::clock::Clock;
+use weir_gems::import_file::{ImportFile, ImportLimits};
+use weir_gems::store::{SqliteSettings, SqliteStore, Store};
+use weir_net::server::Body;
+
+use super::Index;
+use crate::store::NOW;
+
+const DEPENDENCIES: &str = "/api/v1/dependencies.json?gems=large";
+
+/// An index with a gem of many releases, on a store that keeps no infos in memory.
+async fn index_with_large_gem() -> (tempfile::TempDir, Index) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gems.db");
+    let settings = SqliteSettings { info_cache_bytes: 0, ..SqliteSettings::new(path) };
+    let index = Index::on(SqliteStore::open(&settings, NOW).unwrap()).await;
+    let sum = "ab".repeat(32);
+    let release = |number| {
+        format!(
+            "{{\"number\":\"1.{number}\",\"sha256\":\"{sum}\",\
+             \"dependencies\":[[\"a-gem-with-a-long-name\",\">= 1.2.3\"]]}}"
+        )
+    };
+    let releases: Vec<_> = (0..4_000).map(release).collect();
+    let line = format!("{{\"name\":\"large\",\"versions\":[{}]}}", releases.join(","));
+    let file = ImportFile::new(line.as_bytes(), ImportLimits::default(), NOW);
+    let gems: Vec<_> = file.collect::<Result<_, _>>().unwrap();
+    index.gems.store().import(gems.into_iter(), &Clock::manual(NOW)).await.unwrap();
+    (folder, index)
+}
+
+/// Answers that stay unread, as many as there are until one is refused, and that one.
+async fn unread(index: &Index, path: &str) -> (Vec<Response<Body>>, Response<Body>) {
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        let answer = index.begin("GET", path, &[], "").await;
+        match answer.status() {
+            StatusCode::OK => answers.push(answer),
+            _ => return (answers, answer),
+        }
+    }
+    panic!("nobody was refused");
+}
+
+async fn check_bound(index: &Index, path: &str, limit: &str) {
+    // Copied: the answer itself would hold its room.
+    let whole = index.get(path).await.body.to_vec();
+    let (mut answers, refused) = unread(index, path).await;
+    assert_eq!(answers.len(), 3, "{path}");
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    let held = format!("weir_gems_answers_held_bytes{{limit=\"{limit}\"}}");
+    assert!(index.metrics().contains(&format!("{held} {}\n", 3 * whole.len())), "{path}");
+    let hit = format!("weir_gems_limit_hits_total{{limit=\"{limit}\"}} 1\n");
+    assert!(index.metrics().contains(&hit), "{path}");
+    // Who has gone holds nothing.
+    answers.pop();
+    assert!(index.get(path).await.body == whole);
+    drop(answers);
+    assert!(index.metrics().contains(&format!("{held} 0\n")), "{path}");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_hold_no_more_than_their_budget() {
+    let (_folder, index) = index_with_large_gem().await;
+    let length = index.get(DEPENDENCIES).await.body.len() as u64;
+    assert!(length > 200_000, "several slices");
+    // Three, and what the fourth is made from.
+    index.change(|it| it.limits.dependency_memory_bytes_max = 3 * length + length / 2);
+    check_bound(&index, DEPENDENCIES, "dependency_memory_bytes_max").await;
+    // One that has its room does not take that of infos.
+    let length = index.get("/info/large").await.body.len() as u64;
+    index.change(|it| it.limits.info_memory_bytes_max = 3 * length + length / 2);
+    check_bound(&index, "/info/large", "info_memory_bytes_max").await;
+}
+
+#[tokio::test]
+async fn infos_that_the_store_keeps_are_shared_by_all_who_read_them() {
+    let index = Index::new().await;
+    index.push_sample(&weir_gems::package::sample::Sample::new("a", "1.0")).await;
+    assert_eq!(index.get("/info/a").await.status, StatusCode::OK);
+    index.change(|it| it.limits.info_memory_bytes_max = 1);
+    assert_eq!(index.get("/info/a").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_a_long_answer_is_written() {
+    let (_folder, index) = index_with_large_gem().await;
+    let turns = Cell::new(0);
+    let others = async {
+        loop {
+            turns.set(turns.get() + 1);
+            yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = index.get(DEPENDENCIES) => assert!(turns.get() >= answer.body.len() / 100_000),
+        () = others => unreachable!(),
+    }
+    assert!(turns.get() > 1);
+}
