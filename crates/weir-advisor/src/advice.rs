@@ -66,8 +66,9 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
     let change = worst.change.as_ref();
-    let change = || change.map(|change| format!("in {}: {}", change.place, change.line));
-    let next = worst.next.clone().or_else(change);
+    let change = change.map(|change| format!("in {}: {}", change.place, change.line));
+    let next = [change, worst.next.clone()].into_iter().flatten().collect::<Vec<_>>();
+    let next = (!next.is_empty()).then(|| next.join("; then "));
     Verdict { severity: Some(worst.severity), cause, drain, between, unserved, next }
 }
 

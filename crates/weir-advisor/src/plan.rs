@@ -23,7 +23,7 @@ pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
 pub use self::postgres::{
     DatabaseWorkload, PostgresMachine, Storage, postgres_settings, size as postgres_size,
 };
-pub use self::redis::redis_settings;
+pub use self::redis::{redis_script, redis_settings};
 pub use self::web::{WebDemand, threads_enough};
 
 /// What there is, and what is wanted of it.
@@ -91,7 +91,7 @@ pub struct Plan {
     pub layout: Layout,
     /// For `postgresql.conf`; none if Postgres runs elsewhere.
     pub postgres: Vec<Setting>,
-    /// For `redis.conf`; none if Redis runs elsewhere.
+    /// For Redis, to be set while it runs; none if Redis runs elsewhere.
     pub redis: Vec<Setting>,
     /// Each rule with the figures that show it.
     pub proofs: Vec<Proof>,
