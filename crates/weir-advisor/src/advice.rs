@@ -74,7 +74,7 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
 
 /// When what is served is worked off, and what is not served.
 fn drain(jobs: &Jobs) -> (Option<Drain>, Option<Between>, Vec<String>) {
-    let waiting = jobs.queues.iter().filter(|queue| queue.length > 0);
+    let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
         waiting.partition(|queue| jobs.serving_queue(&queue.name).next().is_some());
     let unserved: Vec<_> = unserved.into_iter().map(|queue| queue.name.clone()).collect();

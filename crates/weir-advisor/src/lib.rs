@@ -25,6 +25,7 @@ mod healthy;
 pub mod levels;
 pub mod observation;
 pub mod plan;
+mod queue_line;
 mod redis_settings;
 pub mod rules;
 pub mod shell;

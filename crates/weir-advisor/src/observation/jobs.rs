@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::Fact;
 use crate::flow::Flow;
 
+/// What `weir sidekiq set-aside` puts behind a queue's name.
+pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
+
 /// All that Sidekiq says of itself.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Jobs {
@@ -196,6 +199,28 @@ impl Jobs {
     pub fn backlog(&self) -> u64 {
         self.queues.iter().map(|queue| queue.length).sum()
     }
+}
+
+impl Queue {
+    /// `weir sidekiq set-aside` has renamed it: it is meant to wait until nothing else is to do.
+    #[must_use]
+    pub fn is_set_aside(&self) -> bool {
+        is_set_aside(&self.name)
+    }
+
+    /// Not one of its jobs was worked off between two looks.
+    pub(crate) fn stands(&self) -> bool {
+        let fewer_than_one = |flow: &Flow| {
+            flow.after >= flow.before && flow.served_per_second() * flow.window.as_secs_f64() < 1.0
+        };
+        self.flow.known().is_none_or(fewer_than_one)
+    }
+}
+
+/// Whether a queue of that name holds what was set aside.
+#[must_use]
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    name.ends_with(SET_ASIDE_SUFFIX)
 }
 
 impl JobProcess {
