@@ -159,6 +159,9 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
         "# For `weir plan --check`.\nmax_connections = {}\nreserve = {}\n",
         plan.layout.max_connections, plan.layout.reserve
     );
+    let memory =
+        plan.layout.memory_bytes_max.map(|bytes| format!("memory = \"{}KiB\"\n", bytes / 1024));
+    text.extend(memory);
     let _ = writeln!(
         text,
         "queues = [{}]",
@@ -167,8 +170,12 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
     for service in &plan.layout.services {
         let _ = write!(
             text,
-            "\n[[services]]\nname = {:?}\nprocesses = {}\nthreads = {}\npool = {}\n",
-            service.name, service.processes, service.threads, service.pool
+            "\n[[services]]\nname = {:?}\nprocesses = {}\nthreads = {}\npool = {}\nmemory = \"{}KiB\"\n",
+            service.name,
+            service.processes,
+            service.threads,
+            service.pool,
+            service.memory_bytes / 1024
         );
     }
     for worker in &plan.layout.workers {
@@ -180,11 +187,12 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
         let _ = write!(
             text,
             "\n[[workers]]\nname = {:?}\nprocesses = {}\nconcurrency = {}\npool = {}\norder = {order:?}\n\
-             queues = [{}]\n",
+             memory = \"{}KiB\"\nqueues = [{}]\n",
             worker.name,
             worker.processes,
             worker.concurrency,
             worker.pool,
+            worker.memory_bytes / 1024,
             words(&mut worker.queues.iter().map(String::as_str))
         );
     }
