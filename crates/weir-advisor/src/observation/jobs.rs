@@ -104,6 +104,8 @@ pub struct JobProcess {
     pub pid: u32,
     /// Jobs in hand.
     pub busy: u64,
+    /// Since when threads have their jobs, as far as they tell, with the class of each.
+    pub in_hand: Vec<JobInHand>,
     /// It takes no new jobs (TSTP) and still beats.
     pub quiet: bool,
     /// Since its last heartbeat.
@@ -112,6 +114,15 @@ pub struct JobProcess {
     pub capsules: Vec<Capsule>,
     /// Cores that it used between two looks; known on the same host only.
     pub cores_used: Fact<f64>,
+}
+
+/// What a thread works at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobInHand {
+    /// Its class; empty where it could not be read.
+    pub class: String,
+    /// How long the thread has had it.
+    pub age: Duration,
 }
 
 /// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).

@@ -22,13 +22,14 @@ breaks and looks at. The table is what doctor said then; the test fails when it 
 
 const TAIL: &str = "
 Rules that these sources alone do not provoke: `redis-fork` (a Redis of some ten GB that takes half a second
-to fork), `threads-hurt`, `inside-outside` and `own-queue` (figures that only a running Weir measures: `--weir`,
+to fork), `stuck-threads` (jobs that run for an hour), `threads-hurt`, `inside-outside` and `own-queue` (figures that only a running Weir measures: `--weir`,
 or `[observe]`). `idle-cores` takes a
 machine with three cores, of which one is idle. Each is tested with given facts, like all others.
 ";
 
 /// Rules that the page does not show, with the reason in [`TAIL`].
-const NOT_HERE: [&str; 4] = ["redis-fork", "threads-hurt", "inside-outside", "own-queue"];
+const NOT_HERE: [&str; 5] =
+    ["redis-fork", "stuck-threads", "threads-hurt", "inside-outside", "own-queue"];
 /// Needs three cores, of which one is idle for as long as doctor looks.
 const BY_CHANCE: &str = "idle-cores";
 
