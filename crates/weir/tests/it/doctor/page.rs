@@ -90,7 +90,7 @@ pub(super) fn anonymous(text: &str) -> String {
         let is_port = std::mem::replace(&mut before, word) == "-p";
         match (is_identity, is_address) {
             _ if is_port => "6379".to_owned(),
-            _ if ends.starts_with("redis://") => "redis://127.0.0.1:6379/0".to_owned(),
+            _ if ends.starts_with("redis://127") => "redis://127.0.0.1:6379/0".to_owned(),
             _ if ends.starts_with("postgres://") => {
                 "postgres://weir@127.0.0.1/mastodon_production".to_owned()
             }
