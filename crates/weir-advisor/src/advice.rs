@@ -66,14 +66,15 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
     let change = worst.change.as_ref();
-    let change = || change.map(|change| format!("in {}: {}", change.place, change.line));
-    let next = worst.next.clone().or_else(change);
+    let change = change.map(|change| format!("in {}: {}", change.place, change.line));
+    let next = [change, worst.next.clone()].into_iter().flatten().collect::<Vec<_>>();
+    let next = (!next.is_empty()).then(|| next.join("; then "));
     Verdict { severity: Some(worst.severity), cause, drain, between, unserved, next }
 }
 
 /// When what is served is worked off, and what is not served.
 fn drain(jobs: &Jobs) -> (Option<Drain>, Option<Between>, Vec<String>) {
-    let waiting = jobs.queues.iter().filter(|queue| queue.length > 0);
+    let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
         waiting.partition(|queue| !jobs.nobody_serves(&queue.name));
     let unserved: Vec<_> = unserved.into_iter().map(|queue| queue.name.clone()).collect();

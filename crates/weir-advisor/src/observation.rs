@@ -13,8 +13,9 @@ use serde::Serialize;
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{
-    Capsule, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
+    Capsule, JobInHand, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
 };
+pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{Machine, Service};
 pub use self::postgres::{
     Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, SessionWait,

@@ -23,7 +23,7 @@ pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
 pub use self::postgres::{
     DatabaseWorkload, PostgresMachine, Storage, postgres_settings, size as postgres_size,
 };
-pub use self::redis::redis_settings;
+pub use self::redis::{redis_script, redis_settings};
 pub use self::web::{WebDemand, threads_enough};
 
 /// What there is, and what is wanted of it.
@@ -91,7 +91,7 @@ pub struct Plan {
     pub layout: Layout,
     /// For `postgresql.conf`; none if Postgres runs elsewhere.
     pub postgres: Vec<Setting>,
-    /// For `redis.conf`; none if Redis runs elsewhere.
+    /// For Redis, to be set while it runs; none if Redis runs elsewhere.
     pub redis: Vec<Setting>,
     /// Each rule with the figures that show it.
     pub proofs: Vec<Proof>,
@@ -125,6 +125,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     let layout = split::layout(wanted);
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
     let mut proofs = judge(&layout, &queues);
+    proofs.push(targets::keeps_up(wanted, &layout));
     proofs.extend(targets::proof(wanted, &layout));
     let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds).cloned().collect();
     if !broken.is_empty() {
@@ -249,9 +250,57 @@ mod tests {
         let proof = plan.proofs.last().unwrap();
         assert_eq!((proof.claim, proof.holds), (Claim::TargetsKept, true));
         assert_eq!(proof.figures, "default 499 ms of 500 ms");
-        let plan = aimed("mailers", 0.1, mastodon()).unwrap_err();
+        let plan = aimed("scheduler", 0.1, mastodon()).unwrap_err();
         assert_eq!(plan.broken[0].claim, Claim::TargetsKept);
-        assert_eq!(plan.broken[0].figures, "mailers 120 ms of 100 ms");
+        assert_eq!(plan.broken[0].figures, "scheduler 600 ms of 100 ms");
+    }
+
+    #[test]
+    fn mail_that_comes_fast_gets_the_processes_that_it_takes() {
+        let mut wanted =
+            Wanted { cores: 16, memory_bytes: 64 * GIB, max_connections: 500, ..mastodon() };
+        wanted.queues = vec![queue("mailers", 100.0, 1.0), queue("default", 5.0, 0.1)];
+        let mail = &plan(&wanted).unwrap().layout.workers[0];
+        assert!(mail.processes * mail.concurrency > 130, "{mail:?}");
+        wanted.queues[0].name = "scheduler".to_owned();
+        let broken = plan(&wanted).unwrap_err().broken;
+        assert_eq!(broken[0].claim, Claim::KeepsUp, "only one process may serve it");
+        assert_eq!(broken[0].figures, "scheduler keeps 100.0 threads busy and has 25");
+    }
+
+    #[test]
+    fn what_was_set_aside_is_last_where_its_queue_is_and_first_nowhere() {
+        let mut wanted = mastodon();
+        wanted.queues.insert(0, queue("pull_backlog", 0.0, 0.2));
+        let plan = plan(&wanted).unwrap();
+        let serving: Vec<_> =
+            plan.layout.workers.iter().filter(|it| it.serves("pull_backlog")).collect();
+        assert_eq!(serving.len(), 5);
+        for worker in serving {
+            assert_eq!(worker.queues.last().map(String::as_str), Some("pull_backlog"));
+            assert!(worker.serves("pull") && worker.queues.len() > 1, "{worker:?}");
+        }
+    }
+
+    #[test]
+    fn any_name_of_a_queue_gives_a_worker_a_name_of_its_own() {
+        let names = ["mail.out", "mail_out", "Mail", "action_mailbox_incineration_of_a"];
+        let mut wanted = mastodon();
+        let others = ["action_mailbox_incineration_of_b"];
+        wanted.queues = names.iter().chain(&others).map(|name| queue(name, 1.0, 0.1)).collect();
+        let plan = plan(&wanted).unwrap();
+        let mut names: Vec<_> = plan.layout.workers.iter().map(|it| it.name.as_str()).collect();
+        names.sort_unstable();
+        let expected = [
+            "sidekiq-action_mailbox_incinerat",
+            "sidekiq-action_mailbox_inciner-2",
+            "sidekiq-mail",
+            "sidekiq-mail_out",
+            "sidekiq-mail_out-2",
+        ];
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod redis_slow_log;
 mod retry_flood;
 mod slots_exhausted;
 mod starving_queue;
+mod stuck_threads;
 mod threads_hurt;
 mod unseen;
 mod unserved_queue;
@@ -51,7 +52,7 @@ pub struct Rule {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 33] = [
+pub const RULES: [Rule; 34] = [
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(no_process::NAME, no_process::check),
     rule(redis_eviction::NAME, redis_eviction::check),
@@ -70,6 +71,7 @@ pub const RULES: [Rule; 33] = [
     rule(threads_hurt::NAME, threads_hurt::check),
     rule(idle_cores::NAME, idle_cores::check),
     rule(quiet_process::NAME, quiet_process::check),
+    rule(stuck_threads::NAME, stuck_threads::check),
     rule(starving_queue::NAME, starving_queue::check),
     rule(backlog::NAME, backlog::check),
     rule(backlog_sample::NAME, backlog_sample::check),

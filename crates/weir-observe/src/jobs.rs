@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
 use weir_advisor::observation::{
-    Capsule, Fact, JobProcess, JobSet, Jobs, Missing, Ordering, Queue, Sample, Share, WeightedQueue,
+    Capsule, Fact, JobInHand, JobProcess, JobSet, Jobs, Missing, Ordering, Queue, Sample, Share,
+    WeightedQueue,
 };
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot};
+use weir_sidekiq::{JobSummary, Mode, ProcessLook, QueueLook, SetLook, Snapshot, WorkLook};
 
 use crate::redis::{known, refused};
 
@@ -226,11 +227,17 @@ fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
         hostname: look.hostname.clone(),
         pid: look.pid,
         busy: look.busy,
+        in_hand: look.work.iter().filter_map(|work| in_hand(work, now)).collect(),
         quiet: look.quiet,
         beat_age: look.beat.map_or(Duration::ZERO, |beat| now.since(beat)),
         capsules: look.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
     }
+}
+
+fn in_hand(work: &WorkLook, now: Timestamp) -> Option<JobInHand> {
+    let class = work.job.as_ref().map(|job| job.class.clone()).unwrap_or_default();
+    Some(JobInHand { class, age: now.since(work.run_at?) })
 }
 
 fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {

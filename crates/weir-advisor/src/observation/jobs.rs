@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::{Fact, Missing};
 use crate::flow::Flow;
 
+/// What `weir sidekiq set-aside` puts behind a queue's name.
+pub(crate) const SET_ASIDE_SUFFIX: &str = "_backlog";
+
 /// All that Sidekiq says of itself.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Jobs {
@@ -105,6 +108,8 @@ pub struct JobProcess {
     pub pid: u32,
     /// Jobs in hand.
     pub busy: u64,
+    /// Since when threads have their jobs, as far as they tell, with the class of each.
+    pub in_hand: Vec<JobInHand>,
     /// It takes no new jobs (TSTP) and still beats.
     pub quiet: bool,
     /// Since its last heartbeat.
@@ -113,6 +118,15 @@ pub struct JobProcess {
     pub capsules: Vec<Capsule>,
     /// Cores that it used between two looks; known on the same host only.
     pub cores_used: Fact<f64>,
+}
+
+/// What a thread works at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobInHand {
+    /// Its class; empty where it could not be read.
+    pub class: String,
+    /// How long the thread has had it.
+    pub age: Duration,
 }
 
 /// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).
@@ -206,6 +220,28 @@ impl Jobs {
     pub fn backlog(&self) -> u64 {
         self.queues.iter().map(|queue| queue.length).sum()
     }
+}
+
+impl Queue {
+    /// `weir sidekiq set-aside` has renamed it: it is meant to wait until nothing else is to do.
+    #[must_use]
+    pub fn is_set_aside(&self) -> bool {
+        is_set_aside(&self.name)
+    }
+
+    /// Not one of its jobs was worked off between two looks.
+    pub(crate) fn stands(&self) -> bool {
+        let fewer_than_one = |flow: &Flow| {
+            flow.after >= flow.before && flow.served_per_second() * flow.window.as_secs_f64() < 1.0
+        };
+        self.flow.known().is_none_or(fewer_than_one)
+    }
+}
+
+/// Whether a queue of that name holds what was set aside.
+#[must_use]
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    name.ends_with(SET_ASIDE_SUFFIX)
 }
 
 impl JobProcess {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::observation::is_set_aside;
 use crate::wording::{bytes, list};
 
 use super::layout::{Layout, WorkerLayout};
@@ -26,6 +27,8 @@ pub enum Claim {
     PoolsCoverThreads,
     /// All processes have their memory.
     MemoryFits,
+    /// No queue grows without end.
+    KeepsUp,
     /// Jobs wait no longer than they may.
     TargetsKept,
 }
@@ -41,6 +44,7 @@ impl Claim {
             Self::SchedulerOnce => "one process serves the scheduler",
             Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
             Self::MemoryFits => "memory is enough",
+            Self::KeepsUp => "each queue keeps up with what comes",
             Self::TargetsKept => "of 20 jobs 19 wait no longer than they may",
         }
     }
@@ -60,14 +64,15 @@ pub struct Proof {
 /// Each rule, for a layout that has to serve `queues`.
 #[must_use]
 pub fn judge(layout: &Layout, queues: &[&str]) -> Vec<Proof> {
-    vec![
+    let mut proofs = vec![
         connections(layout),
         every_queue_first(layout, queues),
         guaranteed(layout, queues),
         scheduler_once(layout, queues),
         pools(layout),
-        memory(layout),
-    ]
+    ];
+    proofs.extend(memory(layout));
+    proofs
 }
 
 fn proof(claim: Claim, holds: bool, figures: String) -> Proof {
@@ -92,6 +97,8 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
     if !never.is_empty() {
         figures.push(format!("no process serves {}", list(never.iter().copied())));
     }
+    // What was set aside is behind on purpose.
+    let behind: Vec<_> = behind.into_iter().filter(|queue| !is_set_aside(queue)).collect();
     if !behind.is_empty() {
         figures.push(format!("no process looks at {} first", list(behind.iter().copied())));
     }
@@ -150,13 +157,11 @@ fn pools(layout: &Layout) -> Proof {
     proof(Claim::PoolsCoverThreads, holds, figures)
 }
 
-fn memory(layout: &Layout) -> Proof {
-    let needed = layout.memory_bytes();
-    let (holds, of) = match layout.memory_bytes_max {
-        Some(most) => (needed <= most, format!(" of {}", bytes(most))),
-        None => (true, ", the machine's memory was not given".to_owned()),
-    };
-    proof(Claim::MemoryFits, holds, format!("processes need {}{of}", bytes(needed)))
+/// None where nobody said how much there is: what is not known is not judged.
+fn memory(layout: &Layout) -> Option<Proof> {
+    let (needed, most) = (layout.memory_bytes(), layout.memory_bytes_max?);
+    let figures = format!("processes need {} of {}", bytes(needed), bytes(most));
+    Some(proof(Claim::MemoryFits, needed <= most, figures))
 }
 
 #[cfg(test)]
@@ -245,6 +250,22 @@ mod tests {
         assert_eq!(broken(&layout, &QUEUES), []);
         layout.workers[4].processes = 2;
         assert_eq!(broken(&layout, &QUEUES)[1].0, Claim::SchedulerOnce);
+    }
+
+    #[test]
+    fn what_was_set_aside_is_served_and_need_not_be_first() {
+        let mut layout = guides();
+        let queues = ["default", "pull", "pull_backlog"];
+        let never = broken(&layout, &queues).remove(0).1;
+        assert_eq!(never, "no process serves pull_backlog");
+        layout.workers[2].queues.push("pull_backlog".to_owned());
+        assert_eq!(broken(&layout, &queues), []);
+    }
+
+    #[test]
+    fn memory_that_nobody_told_is_not_judged() {
+        let proofs = judge(&guides(), &QUEUES);
+        assert!(proofs.iter().all(|proof| proof.claim != Claim::MemoryFits), "{proofs:?}");
     }
 
     #[test]

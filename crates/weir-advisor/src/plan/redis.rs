@@ -1,6 +1,9 @@
 //! Settings of a Redis that holds jobs.
 
+use std::fmt::Write;
+
 use super::Setting;
+use crate::redis_settings;
 
 /// What keeps jobs: nothing is evicted, and a crash loses at most a second.
 #[must_use]
@@ -17,6 +20,31 @@ pub fn redis_settings() -> Vec<Setting> {
         setting("appendfsync", "everysec", "a power cut loses at most a second"),
         setting("latency-monitor-threshold", "100", "what holds everybody up is recorded"),
     ]
+}
+
+/// What sets them in a Redis that runs, and keeps them: the options of `redis-cli` are its own.
+///
+/// No file to include: a Redis that starts with `appendonly yes` and has no such file yet starts empty.
+#[must_use]
+pub fn redis_script(settings: &[Setting]) -> String {
+    let cli = "redis-cli \"$@\"";
+    let mut text = "#!/bin/sh\n\
+        # For the Redis that runs, with the options of redis-cli that reach it:\n\
+        #   sh redis-weir.sh -h 127.0.0.1 -p 6379\n\
+        # Never put appendonly into redis.conf instead: a Redis that starts with it and has no such file\n\
+        # yet starts without its jobs. (A password: REDISCLI_AUTH.)\n\
+        set -eu\n"
+        .to_owned();
+    for Setting { name, value, reason, .. } in settings {
+        let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value}\n");
+    }
+    let wait = redis_settings::wait_for_file(cli);
+    let _ = write!(
+        text,
+        "# until every job is in the append-only file\n{wait}\n\
+         # and from then on at each start\n{cli} CONFIG REWRITE\n"
+    );
+    text
 }
 
 #[cfg(test)]

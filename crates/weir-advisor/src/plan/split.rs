@@ -9,7 +9,9 @@
 //!   left of the budget goes to where most is to do, up to 1.6 x the need of all and six threads, for
 //!   more would only slow the database down.
 
-use crate::observation::Ordering;
+use std::collections::BTreeSet;
+
+use crate::observation::{Ordering, SET_ASIDE_SUFFIX, is_set_aside};
 
 use super::layout::{Layout, ServiceLayout, WorkerLayout};
 use super::targets;
@@ -27,7 +29,11 @@ const CONCURRENCY_MAX: u32 = 25;
 /// A deploy or crash of one must not end the service.
 const WEB_PROCESSES_MIN: u32 = 2;
 /// Queues with a process for themselves alone.
-const ALONE: [&str; 2] = ["scheduler", "mailers"];
+const ALONE: [&str; 2] = [SCHEDULER, "mailers"];
+const SCHEDULER: &str = "scheduler";
+const NAME_PREFIX: &str = "sidekiq-";
+/// What names a group of workers in `weir.toml`.
+const NAME_LETTERS_MAX: usize = 32;
 
 /// The best layout; whether it keeps the rules is judged elsewhere.
 pub(super) fn layout(wanted: &Wanted) -> Layout {
@@ -39,7 +45,7 @@ pub(super) fn layout(wanted: &Wanted) -> Layout {
         reserve: wanted.reserve,
         memory_bytes_max: Some(processes_memory(wanted)),
     };
-    let most = wanted.queues.iter().filter(|queue| !is_alone(queue)).count();
+    let most = wanted.queues.iter().filter(|it| !is_alone(it) && !is_set_aside(&it.name)).count();
     // As many processes as memory allows; with one there is nothing left to save.
     for processes in (1..=most.max(1)).rev() {
         layout.workers = workers(wanted, &layout, processes);
@@ -108,13 +114,15 @@ fn guarantee_of_group(group: &[&QueueDemand], longest: f64) -> u32 {
 
 /// Groups of queues that share a process, with the threads of each.
 fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayout> {
-    let (alone, mut others): (Vec<_>, Vec<_>) = wanted.queues.iter().partition(|it| is_alone(it));
+    let (aside, queues): (Vec<&QueueDemand>, Vec<_>) =
+        wanted.queues.iter().partition(|it| is_set_aside(&it.name));
+    let (alone, mut others): (Vec<_>, Vec<_>) = queues.into_iter().partition(|it| is_alone(it));
     // Stable: of queues with as much to do the more important comes first.
     others.sort_by(|one, other| need(other).total_cmp(&need(one)));
     let groups = groups(&others, processes);
     let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
-    let alone: u32 = workers.iter().map(|worker| worker.concurrency).sum();
+    let alone: u32 = workers.iter().map(|it| it.processes * it.concurrency).sum();
     let used = layout.connections().saturating_add(alone);
     let budget = wanted.max_connections.saturating_sub(wanted.reserve).saturating_sub(used);
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
@@ -125,7 +133,52 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     for ((group, least), threads) in groups.iter().zip(guaranteed).zip(threads) {
         workers.push(worker(wanted, group, &all, (least, threads)));
     }
+    aside.into_iter().for_each(|queue| add_last(&mut workers, &queue.name));
+    name(&mut workers);
     workers
+}
+
+/// What was set aside waits until nothing else is to do: last in every process with its own queue that
+/// has an order, and in no other.
+fn add_last(workers: &mut [WorkerLayout], backlog: &str) {
+    let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
+    let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;
+    let is_own = |it: &WorkerLayout| has_order(it) && it.serves(own);
+    let is_common = |it: &WorkerLayout| has_order(it) && !ALONE.contains(&it.queues[0].as_str());
+    // Its queue may be gone, or have turns by chance: then one process that works off others.
+    let any = if workers.iter().any(is_own) {
+        None
+    } else {
+        workers.iter().position(is_common).or(workers.len().checked_sub(1))
+    };
+    for (at, worker) in workers.iter_mut().enumerate() {
+        if Some(at) == any || is_own(worker) {
+            worker.queues.push(backlog.to_owned());
+        }
+    }
+}
+
+/// Names for units, services of compose and groups of Weir's: small letters, digits, - and _, not too
+/// long, each another.
+fn name(workers: &mut [WorkerLayout]) {
+    let mut taken = BTreeSet::new();
+    for worker in workers {
+        let queue = worker.queues.first().map_or("all", String::as_str).to_ascii_lowercase();
+        let plain = |letter: char| {
+            letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_".contains(letter)
+        };
+        let letters = queue.chars().map(|letter| if plain(letter) { letter } else { '_' });
+        let base: String = NAME_PREFIX.chars().chain(letters).take(NAME_LETTERS_MAX).collect();
+        let mut name = base.clone();
+        for number in 2.. {
+            if taken.insert(name.clone()) {
+                break;
+            }
+            let number = format!("-{number}");
+            name = base.chars().take(NAME_LETTERS_MAX - number.len()).collect::<String>() + &number;
+        }
+        worker.name = name;
+    }
 }
 
 /// Those with most to do for themselves, the rest together in the last.
@@ -152,10 +205,13 @@ fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<
 }
 
 fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
-    let concurrency = guarantee_of_group(&[queue], queue.service_seconds).min(CONCURRENCY_MAX);
+    let threads = guarantee_of_group(&[queue], queue.service_seconds);
+    // Two processes would enqueue twice what runs by the clock.
+    let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
+    let concurrency = threads.div_ceil(processes).min(CONCURRENCY_MAX);
     WorkerLayout {
-        name: format!("sidekiq-{}", queue.name),
-        processes: 1,
+        name: String::new(),
+        processes,
         concurrency,
         pool: concurrency,
         ordering: Ordering::Strict,
@@ -186,7 +242,7 @@ fn worker(
         several => (Ordering::Random, several.iter().map(ToString::to_string).collect()),
     };
     WorkerLayout {
-        name: format!("sidekiq-{}", own.first().unwrap_or(&"all")),
+        name: String::new(),
         processes,
         concurrency,
         pool: concurrency,

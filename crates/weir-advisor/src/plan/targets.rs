@@ -52,6 +52,23 @@ pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
     (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, holds, figures })
 }
 
+/// Whether the threads of each process are more than its queues keep busy on average.
+pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
+    let behind = layout.workers.iter().filter_map(|worker| {
+        let first = wanted.queues.iter().filter(|queue| worker.is_first(&queue.name));
+        let load: f64 = first.map(need).sum();
+        let threads = worker.processes.saturating_mul(worker.concurrency);
+        let name = worker.queues.first()?;
+        (load >= f64::from(threads))
+            .then(|| format!("{name} keeps {load:.1} threads busy and has {threads}"))
+    });
+    let behind: Vec<_> = behind.collect();
+    let holds = behind.is_empty();
+    let enough = || "each has more threads than it keeps busy".to_owned();
+    let figures = if holds { enough() } else { behind.join("; ") };
+    Proof { claim: Claim::KeepsUp, holds, figures }
+}
+
 fn words(seconds: f64) -> String {
     let duration = Duration::try_from_secs_f64(seconds);
     duration.map_or_else(|_| "without end".to_owned(), wording::duration)

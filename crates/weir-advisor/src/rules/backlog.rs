@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
-use crate::observation::{Fact, Jobs, Observation, Queue};
+use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue};
+use crate::shell;
 use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "backlog";
@@ -16,12 +17,12 @@ const LATENCY_MIN: Duration = Duration::from_secs(60);
 const LENGTH_MIN: u64 = 100;
 /// From here on new jobs are better served before the old ones.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(600);
-/// What `weir sidekiq set-aside` calls what it has set aside: it is meant to wait.
-const SET_ASIDE_SUFFIX: &str = "_backlog";
+/// So late, and none of them worked off: then a single job is a backlog.
+const STUCK_MIN: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    let behind = |queue: &&Queue| queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN;
+    let behind = |queue: &&Queue| !queue.paused && (is_long(queue) || is_stuck(queue));
     let served = |queue: &&Queue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
@@ -29,9 +30,19 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     queues.into_iter().map(|queue| found(jobs, queue, &forecast)).collect()
 }
 
+fn is_long(queue: &Queue) -> bool {
+    queue.length >= LENGTH_MIN && queue.latency >= LATENCY_MIN
+}
+
+/// A few jobs that nobody takes, though somebody serves their queue.
+fn is_stuck(queue: &Queue) -> bool {
+    let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
+    is_late && queue.flow.known().is_some() && queue.stands()
+}
+
 fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
     let drain = forecast.queue(&queue.name);
-    let set_aside = queue.name.ends_with(SET_ASIDE_SUFFIX);
+    let set_aside = queue.is_set_aside();
     let severity = match drain {
         _ if set_aside => Severity::Notice,
         Some(Drain::Grows) => Severity::Critical,
@@ -39,14 +50,24 @@ fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
     };
     let finding = Finding::new(NAME, severity, format!("queue {}", queue.name), evidence(queue))
         .leads_to(consequence(queue, forecast));
-    let threads: u32 = jobs.serving_queue(&queue.name).map(|it| it.concurrency()).sum();
     if set_aside {
-        finding
-    } else if queue.latency >= SET_ASIDE_MIN {
-        finding.next(format!("weir sidekiq set-aside {}", queue.name))
-    } else {
-        finding.next(format!("weir plan   ({threads} threads serve it now)"))
+        return finding;
     }
+    if !is_long(queue) {
+        // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
+        let process = jobs.serving_queue(&queue.name).next();
+        let look = |process: &JobProcess| format!("kill -TTIN {}", process.pid);
+        return Finding { next: process.map(look), ..finding };
+    }
+    match queue.latency >= SET_ASIDE_MIN {
+        true => finding.next(set_aside_command(&queue.name)),
+        false => finding.next("weir plan"),
+    }
+}
+
+fn set_aside_command(queue: &str) -> String {
+    let end_of_options = if queue.starts_with('-') { "-- " } else { "" };
+    format!("weir sidekiq set-aside {end_of_options}{}", shell::word(queue))
 }
 
 fn evidence(queue: &Queue) -> String {
@@ -68,6 +89,9 @@ fn consequence(queue: &Queue, forecast: &Forecast) -> String {
     match forecast.queue(&queue.name) {
         Some(Drain::Grows) => "It grows: at this rate it never ends.".to_owned(),
         Some(Drain::After(left)) => format!("It is empty in {}.", wording::about(left, between)),
+        _ if is_stuck(queue) => {
+            "None was worked off: its threads are busy with others, or hang.".to_owned()
+        }
         Some(Drain::Stands) => "It neither grows nor shrinks: new jobs wait as long.".to_owned(),
         Some(Drain::Empty) | None => "New jobs wait as long.".to_owned(),
     }
@@ -96,7 +120,7 @@ mod tests {
         let expected = "40,000 jobs wait, the oldest for 2 min; 10.0/s come, 30.0/s are worked off";
         assert_eq!(finding.evidence, expected);
         assert_eq!(finding.consequence, "It is empty in 33 min 20 s (27 min to 43 min).");
-        assert!(finding.next.unwrap().contains("25 threads"));
+        assert_eq!(finding.next.as_deref(), Some("weir plan"));
     }
 
     #[test]
@@ -107,12 +131,41 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_is_called_like_a_command_or_an_option_is_neither() {
+        for (name, expected) in [
+            ("-rf", "weir sidekiq set-aside -- -rf"),
+            ("x; rm -rf ~", "weir sidekiq set-aside 'x; rm -rf ~'"),
+        ] {
+            assert_eq!(set_aside_command(name), expected);
+        }
+    }
+
+    #[test]
     fn short_young_and_unserved_queues_are_no_backlog() {
-        assert_eq!(check(&behind("push", 99, 99, 1_200)), []);
-        assert_eq!(check(&behind("push", 100, 100, 1_200)).len(), 1);
+        assert_eq!(check(&behind("push", 99, 99, 599)), []);
+        assert_eq!(check(&behind("push", 100, 100, 599)).len(), 1);
+        let mut paused = behind("push", 9_000, 9_000, 1_200);
+        paused.jobs.known_mut().queue_mut("push").paused = true;
+        assert_eq!(check(&paused), [], "on purpose");
         assert_eq!(check(&behind("push", 9_000, 9_000, 59)), []);
         let mut observation = behind("push", 9_000, 9_000, 1_200);
         observation.jobs.known_mut().processes.clear();
+        assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn a_single_job_that_nobody_takes_is_late_after_ten_minutes() {
+        let mut observation = behind("push", 1, 1, 600);
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        queue.flow.known_mut().arrivals_per_second = 0.0;
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 1"));
+        assert!(finding.consequence.starts_with("None was worked off"), "{}", finding.consequence);
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        queue.flow.known_mut().before = 3;
+        assert_eq!(check(&observation), [], "two were");
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        (queue.flow.known_mut().before, queue.latency) = (1, Duration::from_secs(599));
         assert_eq!(check(&observation), []);
     }
 

@@ -18,7 +18,7 @@ fn found(ratio: f64) -> Finding {
     let evidence = format!("{:.1} % of blocks were in shared buffers", ratio * 100.0);
     Finding::new(NAME, Severity::Warning, "Postgres cache", evidence)
         .leads_to("The rest comes from the kernel's cache or the disk, and jobs take longer.")
-        .next("weir plan   (shared_buffers for this machine)")
+        .next("weir plan")
 }
 
 #[cfg(test)]

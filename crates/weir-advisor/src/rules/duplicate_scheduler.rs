@@ -1,7 +1,8 @@
 //! The queue `scheduler`, whose process enqueues what is due by the clock: exactly one serves it.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::{JobProcess, Jobs, Observation};
+use crate::queue_line::Repaired;
 use crate::wording;
 
 pub(crate) const NAME: &str = "scheduler";
@@ -15,40 +16,40 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let used = pushed || jobs.queue(QUEUE).is_some_and(|queue| queue.pushed);
     match jobs.serving_queue(QUEUE).count() {
         0 if used && jobs.nobody_serves(QUEUE) && jobs.serving().next().is_some() => {
-            vec![missing()]
+            vec![missing(observation)]
         }
         0 | 1 => Vec::new(),
-        _ => vec![duplicate(jobs)],
+        _ => duplicate(jobs, &Repaired::of(observation)),
     }
 }
 
-fn missing() -> Finding {
-    Finding::new(NAME, Severity::Critical, "queue scheduler", "no process serves it")
-        .leads_to("Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.")
-        .change_and_restart("the command line of one Sidekiq process", "-q scheduler")
+fn missing(observation: &Observation) -> Finding {
+    let finding = Finding::new(NAME, Severity::Critical, "queue scheduler", "no process serves it")
+        .leads_to(
+            "Nothing that runs by the clock is enqueued: no clean-up, no trends, no digests.",
+        );
+    Repaired::of(observation).change(finding, QUEUE)
 }
 
-fn duplicate(jobs: &Jobs) -> Finding {
-    let identities: Vec<_> = jobs.serving_queue(QUEUE).map(|it| it.identity.as_str()).collect();
-    let evidence = format!(
-        "{} processes serve it: {}",
-        identities.len(),
-        wording::list(identities.iter().copied())
-    );
-    let spare = wording::list(identities.iter().skip(1).copied());
-    Finding::new(NAME, Severity::Warning, "queue scheduler", evidence)
-        .leads_to("What runs by the clock is enqueued more than once.")
-        .change_and_restart(
-            format!("the command line or sidekiq.yml of {spare}"),
-            "without -q scheduler",
-        )
+/// A finding for each but the one that serves the fewest queues beside it.
+fn duplicate(jobs: &Jobs, repaired: &Repaired<'_>) -> Vec<Finding> {
+    let mut serving: Vec<_> = jobs.serving_queue(QUEUE).collect();
+    serving.sort_by_key(|process| process.served().count());
+    let identities = wording::list(serving.iter().map(|it| it.identity.as_str()));
+    let evidence = format!("{} processes serve it: {identities}", serving.len());
+    let finding = |process: &&JobProcess| {
+        let finding = Finding::new(NAME, Severity::Warning, "queue scheduler", evidence.as_str())
+            .leads_to("What runs by the clock is enqueued more than once.");
+        repaired.without_scheduler(finding, process)
+    };
+    serving.iter().skip(1).map(finding).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::healthy;
-    use crate::observation::{Fact, Ordering};
+    use crate::observation::{Fact, Ordering, WeightedQueue};
 
     #[test]
     fn two_are_one_too_many() {
@@ -61,9 +62,19 @@ mod tests {
             "{}",
             finding.evidence
         );
-        assert!(finding.change.unwrap().place.contains("shop:3:"));
+        assert_eq!(finding.change.unwrap().place, "the unit of shop:3:0123456789ab");
         observation.jobs.known_mut().processes[2].quiet = true;
         assert_eq!(check(&observation), []);
+    }
+
+    #[test]
+    fn who_serves_most_beside_it_leaves_it() {
+        let mut observation = healthy::observation();
+        let queues = &mut observation.jobs.known_mut().processes[0].capsules[0].queues;
+        queues.truncate(2);
+        queues.push(WeightedQueue { name: QUEUE.to_owned(), weight: 1 });
+        let line = check(&observation).remove(0).change.unwrap().line;
+        assert!(line.starts_with("-q default,8 -q push,6") && !line.contains(QUEUE), "{line}");
     }
 
     #[test]

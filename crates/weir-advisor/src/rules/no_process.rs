@@ -21,8 +21,10 @@ fn found(jobs: &Jobs) -> Finding {
         quiet => format!("{waiting} jobs wait and all {quiet} processes are quiet"),
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
-        .leads_to("Nothing is worked off.")
-        .next("systemctl restart 'mastodon-sidekiq*'")
+        .leads_to(
+            "Nothing is worked off. Sidekiq's units, running or not, are in the list; start yours.",
+        )
+        .next("systemctl list-unit-files '*sidekiq*'")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobSet, Observation};
+use crate::observation::{JobProcess, JobSet, Observation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -17,17 +17,21 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     [("the scheduled set", &jobs.scheduled), ("the retry set", &jobs.retries)]
         .into_iter()
         .filter(|(_, set)| set.overdue > 0 && set.overdue_by >= OVERDUE_MIN)
-        .map(|(name, set)| found(name, set))
+        .map(|(name, set)| found(name, set, jobs.serving().next()))
         .collect()
 }
 
-fn found(name: &str, set: &JobSet) -> Finding {
+fn found(name: &str, set: &JobSet, process: Option<&JobProcess>) -> Finding {
     let overdue = wording::count(set.overdue);
     let evidence =
         format!("{overdue} jobs are due, the first since {}", wording::duration(set.overdue_by));
-    Finding::new(NAME, Severity::Critical, name, evidence)
-        .leads_to("They are moved by processes that are running and not quiet: either there is none, or their pollers are stuck.")
-        .next("kill -TTIN PID   (Sidekiq then writes what its threads do to its log)")
+    let finding = Finding::new(NAME, Severity::Critical, name, evidence);
+    match process {
+        Some(process) => finding
+            .leads_to("Processes move them, and their pollers are stuck: Sidekiq's log has what threads do then.")
+            .next(format!("kill -TTIN {}", process.pid)),
+        None => finding.leads_to("Processes move them that run and are not quiet, and there is none."),
+    }
 }
 
 #[cfg(test)]

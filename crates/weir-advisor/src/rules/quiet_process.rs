@@ -15,8 +15,11 @@ fn found(process: &JobProcess) -> Finding {
     let evidence =
         format!("it takes no new jobs (TSTP); {} of its {threads} threads are busy", process.busy);
     Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
-        .leads_to(format!("{threads} threads serve nothing until it is restarted."))
-        .next(format!("kill -TERM {}   (on {})", process.pid, process.hostname))
+        .leads_to(format!(
+            "{threads} threads serve nothing until it is restarted, on {}.",
+            process.hostname
+        ))
+        .next(format!("kill -TERM {}", process.pid))
 }
 
 #[cfg(test)]
@@ -31,6 +34,6 @@ mod tests {
         let findings = check(&observation);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].consequence.starts_with("25 threads"));
-        assert_eq!(findings[0].next.as_deref(), Some("kill -TERM 1   (on shop)"));
+        assert_eq!(findings[0].next.as_deref(), Some("kill -TERM 1"));
     }
 }

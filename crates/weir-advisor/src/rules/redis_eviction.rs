@@ -2,6 +2,8 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
+use crate::redis_settings;
+use crate::shell::redis_cli;
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-eviction";
@@ -27,7 +29,14 @@ fn server(redis: &RedisServer) -> Option<Finding> {
         format!("maxmemory-policy is {policy}, {evicted} keys were evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
         .leads_to("When memory is short, whole queues vanish without an error.");
-    Some(finding.change("redis.conf", format!("maxmemory-policy {KEEPS_ALL}")))
+    Some(match policy == KEEPS_ALL {
+        true => finding,
+        false => finding.next(redis_settings::set(
+            &redis_cli(&redis.name),
+            "maxmemory-policy",
+            KEEPS_ALL,
+        )),
+    })
 }
 
 #[cfg(test)]
@@ -48,8 +57,15 @@ mod tests {
             let redis = observation.redis[0].known_mut();
             policy.clone_into(&mut redis.maxmemory_policy);
             (redis.maxmemory_bytes, redis.evicted_keys) = (maxmemory_bytes, evicted_keys);
-            let severity = check(&observation).first().map(|finding| finding.severity);
+            let finding = check(&observation).into_iter().next();
+            let severity = finding.as_ref().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{policy} {maxmemory_bytes} {evicted_keys}");
+            let next = finding.and_then(|finding| finding.next);
+            let expected = (policy != KEEPS_ALL).then_some(
+                "redis-cli -h 127.0.0.1 -p 6379 CONFIG SET maxmemory-policy noeviction \
+                 && redis-cli -h 127.0.0.1 -p 6379 CONFIG REWRITE",
+            );
+            assert_eq!(next.as_deref(), expected);
         }
     }
 }

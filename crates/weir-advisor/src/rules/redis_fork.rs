@@ -22,7 +22,11 @@ fn found(redis: &RedisServer) -> Finding {
     let evidence = format!("its last fork took {took}, with {used} in use");
     Finding::new(NAME, Severity::Warning, format!("Redis {}", redis.name), evidence)
         .leads_to("Everything waits that long at each snapshot or rewrite of the append-only file.")
-        .change("/etc/rc.local", "echo never > /sys/kernel/mm/transparent_hugepage/enabled")
+        .change(
+            "/etc/tmpfiles.d/redis.conf",
+            "w /sys/kernel/mm/transparent_hugepage/enabled - - - - never",
+        )
+        .next("systemd-tmpfiles --create /etc/tmpfiles.d/redis.conf")
 }
 
 #[cfg(test)]

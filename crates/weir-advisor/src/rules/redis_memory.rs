@@ -2,6 +2,8 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
+use crate::redis_settings;
+use crate::shell::redis_cli;
 use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "redis-memory";
@@ -36,10 +38,15 @@ fn server(redis: &RedisServer) -> Option<Finding> {
     Some(match redis.maxmemory_bytes {
         0 => finding
             .leads_to("A snapshot forks and may need as much again; then the kernel kills Redis.")
-            .change("/etc/sysctl.d/redis.conf", "vm.overcommit_memory = 1"),
+            .change("/etc/sysctl.d/90-redis.conf", "vm.overcommit_memory = 1")
+            .next("sysctl --system"),
         ceiling => finding
             .leads_to("At the ceiling every push fails (OOM command not allowed).")
-            .change("redis.conf", format!("maxmemory {}mb", ceiling / 1024 / 1024 * 3 / 2)),
+            .next(redis_settings::set(
+                &redis_cli(&redis.name),
+                "maxmemory",
+                &format!("{}mb", (ceiling / 2 * 3).div_ceil(1 << 20)),
+            )),
     })
 }
 

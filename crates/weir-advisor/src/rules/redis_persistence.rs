@@ -2,9 +2,14 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
+use crate::redis_settings;
+use crate::shell::redis_cli;
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-persistence";
+
+const CONSEQUENCE: &str = "A restart or a power cut loses every job. So does appendonly in redis.conf and a restart: \
+    the running Redis has to write its append-only file first.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
@@ -12,15 +17,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn server(redis: &RedisServer) -> Option<Finding> {
     let kept = redis.persistence;
-    let subject = format!("Redis {}", redis.name);
     let changes = wording::count(kept.changes_since_snapshot);
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
-        return Some(failed(subject, evidence.to_owned()));
+        return Some(failed(redis, evidence.to_owned()));
     }
     if !kept.last_snapshot_ok {
         return Some(failed(
-            subject,
+            redis,
             format!("the last snapshot failed, {changes} changes are not saved"),
         ));
     }
@@ -29,18 +33,22 @@ fn server(redis: &RedisServer) -> Option<Finding> {
         let evidence = format!(
             "neither appendonly nor snapshots are on, {changes} changes are in memory only"
         );
-        Finding::new(NAME, Severity::Warning, subject, evidence)
-            .leads_to("A restart or a power cut loses every job.")
-            .change("redis.conf", "appendonly yes")
+        Finding::new(NAME, Severity::Warning, subject(redis), evidence)
+            .leads_to(CONSEQUENCE)
+            .next(redis_settings::append_only(&redis_cli(&redis.name)))
     })
 }
 
-fn failed(subject: String, evidence: String) -> Finding {
-    Finding::new(NAME, Severity::Critical, subject, evidence)
+fn failed(redis: &RedisServer, evidence: String) -> Finding {
+    Finding::new(NAME, Severity::Critical, subject(redis), evidence)
         .leads_to(
             "Redis refuses writes (MISCONF), so pushes fail; a restart loses what is not saved.",
         )
-        .next("df -h \"$(redis-cli config get dir | tail -n 1)\"")
+        .next(format!("df -h \"$({} CONFIG GET dir | tail -n 1)\"", redis_cli(&redis.name)))
+}
+
+fn subject(redis: &RedisServer) -> String {
+    format!("Redis {}", redis.name)
 }
 
 #[cfg(test)]
@@ -65,6 +73,12 @@ mod tests {
     fn one_of_both_ways_is_enough_and_what_is_unknown_is_no_accusation() {
         assert_eq!(severity(|kept| kept.append_only = false), None);
         assert_eq!(severity(|kept| (kept.append_only, kept.snapshots) = (false, None)), None);
+        let mut observation = healthy::observation();
+        let kept = &mut observation.redis[0].known_mut().persistence;
+        (kept.append_only, kept.snapshots) = (false, Some(false));
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.change, None, "in redis.conf alone it would delete every job");
+        assert!(finding.next.unwrap().contains("-p 6379 CONFIG SET appendonly yes && until "));
         let none = severity(|kept| (kept.append_only, kept.snapshots) = (false, Some(false)));
         assert_eq!(none, Some(Severity::Warning));
     }

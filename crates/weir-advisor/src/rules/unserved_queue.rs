@@ -1,9 +1,8 @@
 //! Jobs wait in a queue that no process serves: its name is misspelt somewhere, or forgotten.
 
-use weir_base::hint;
-
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation, Queue};
+use crate::observation::{Observation, Queue};
+use crate::queue_line::Repaired;
 use crate::wording;
 
 pub(crate) const NAME: &str = "unserved-queue";
@@ -16,40 +15,26 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     }
     let unserved =
         |queue: &&Queue| queue.length > 0 && !queue.paused && jobs.nobody_serves(&queue.name);
-    jobs.queues.iter().filter(unserved).map(|queue| found(jobs, queue)).collect()
+    let repaired = Repaired::of(observation);
+    jobs.queues.iter().filter(unserved).map(|queue| found(&repaired, queue)).collect()
 }
 
-fn found(jobs: &Jobs, queue: &Queue) -> Finding {
+fn found(repaired: &Repaired<'_>, queue: &Queue) -> Finding {
     let name = &queue.name;
     let waiting = wording::count(queue.length);
     let oldest = wording::duration(queue.latency);
-    let evidence =
-        format!("{waiting} jobs wait, the oldest for {oldest}, and no process serves it");
-    let finding = |evidence| {
-        Finding::new(NAME, Severity::Critical, format!("queue {name}"), evidence)
-            .leads_to("Its jobs are never worked off.")
-    };
-    match misspelt(jobs, name) {
-        None => finding(evidence)
-            .change_and_restart("the command line of a Sidekiq process", format!("-q {name}")),
-        Some((served, identity)) => {
-            let hint = format!(
-                "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
-            );
-            let place = format!("the command line or sidekiq.yml of {identity}");
-            let line = format!("-q {name}   (instead of -q {served})");
-            finding(evidence + &hint).change_and_restart(place, line)
-        }
-    }
-}
-
-/// A queue that is served and that nobody pushes to, if its name is close; and who serves it.
-fn misspelt<'a>(jobs: &'a Jobs, name: &str) -> Option<(&'a str, &'a str)> {
-    let never_pushed = |served: &&str| jobs.queue(served).is_none_or(|queue| !queue.pushed);
-    let served = jobs.serving().flat_map(|process| process.served());
-    let closest = hint::closest(name, served.filter(never_pushed))?;
-    let process = jobs.serving_queue(closest).next()?;
-    Some((closest, &process.identity))
+    let hint = repaired.misspelt(name).map(|(identity, served)| {
+        format!(
+            "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
+        )
+    });
+    let evidence = format!(
+        "{waiting} jobs wait, the oldest for {oldest}, and no process serves it{}",
+        hint.unwrap_or_default()
+    );
+    let finding = Finding::new(NAME, Severity::Critical, format!("queue {name}"), evidence)
+        .leads_to("Its jobs are never worked off.");
+    repaired.change(finding, name)
 }
 
 #[cfg(test)]
@@ -82,7 +67,10 @@ mod tests {
             finding.evidence,
             "1,234 jobs wait, the oldest for 1 h 1 min, and no process serves it"
         );
-        assert_eq!(finding.change.unwrap().line, "-q fasp");
+        let change = finding.change.unwrap();
+        let all = "-q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
+        assert_eq!(change.line, all, "one alone would strand the others");
+        assert!(change.place.starts_with("all queues of shop:1:"), "{}", change.place);
     }
 
     #[test]
@@ -95,13 +83,16 @@ mod tests {
                 .evidence
                 .contains("serves \"mailer\", which nobody pushes to: did you mean \"mailers\"?")
         );
-        assert_eq!(finding.change.unwrap().line, "-q mailers   (instead of -q mailer)");
+        let all = "-q default,8 -q push,6 -q ingress,4 -q pull,1 -q fasp,1 -q mailers,1";
+        assert_eq!(finding.change.unwrap().line, all);
     }
 
     #[test]
     fn a_close_name_that_jobs_are_pushed_to_is_no_misspelling() {
         let mut observation = unserved("pull");
-        assert!(check(&observation)[0].change.as_ref().unwrap().line == "-q pull");
+        assert!(
+            check(&observation)[0].change.as_ref().unwrap().line.ends_with(" -q fasp,1 -q pull,1")
+        );
         // "push" is two letters away and real.
         serve(&mut observation, "pulls");
         assert!(check(&observation)[0].evidence.contains("\"pulls\""));

@@ -1,9 +1,8 @@
 //! The application's version pushes to a queue that no process serves, before the first job does.
 
-use weir_base::hint;
-
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Observation};
+use crate::observation::Observation;
+use crate::queue_line::Repaired;
 
 pub(crate) const NAME: &str = "upgrade-guard";
 
@@ -18,21 +17,21 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     // With jobs in it, or for the scheduler, other rules say it.
     let said = |name: &str| name == "scheduler" || jobs.queue(name).is_some_and(|it| it.length > 0);
     let unserved = |name: &&String| jobs.nobody_serves(name) && !said(name);
-    pushed.iter().filter(unserved).map(|name| found(jobs, pushed, name)).collect()
+    let repaired = Repaired::of(observation);
+    pushed.iter().filter(unserved).map(|name| found(&repaired, name)).collect()
 }
 
-fn found(jobs: &Jobs, pushed: &[String], name: &str) -> Finding {
-    let own = |served: &&str| !pushed.iter().any(|it| it == served);
-    let served = jobs.serving().flat_map(|process| process.served()).filter(own);
-    let hint = hint::closest(name, served);
-    let hint = hint.map(|served| format!("; \"{served}\" is served: did you mean \"{name}\"?"));
+fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
+    let hint = repaired
+        .misspelt(name)
+        .map(|(_, served)| format!("; \"{served}\" is served: did you mean \"{name}\"?"));
     let evidence = format!(
         "the application pushes to it and no process serves it{}",
         hint.unwrap_or_default()
     );
-    Finding::new(NAME, Severity::Warning, format!("queue {name}"), evidence)
-        .leads_to("Its first job will wait for ever.")
-        .change_and_restart("the command line of a Sidekiq process", format!("-q {name}"))
+    let finding = Finding::new(NAME, Severity::Warning, format!("queue {name}"), evidence)
+        .leads_to("Its first job will wait for ever.");
+    repaired.change(finding, name)
 }
 
 #[cfg(test)]
@@ -46,7 +45,8 @@ mod tests {
         observation.pushed_queues.known_mut().push("trends".to_owned());
         let finding = check(&observation).remove(0);
         assert_eq!(finding.subject, "queue trends");
-        assert_eq!(finding.change.unwrap().line, "-q trends");
+        let line = finding.change.unwrap().line;
+        assert!(line.starts_with("-q default,8 ") && line.ends_with(" -q trends,1"), "{line}");
     }
 
     #[test]

@@ -74,7 +74,34 @@ pub(crate) struct PostgresArguments {
     postgres_key: Option<PathBuf>,
 }
 
+/// Options as words, for a command that is to be given the same.
+fn words<'a>(options: impl IntoIterator<Item = (&'static str, &'a str)>) -> Vec<String> {
+    options.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
+}
+
 impl RedisArguments {
+    /// As they were given.
+    pub(super) fn words(&self) -> Vec<String> {
+        let path = |path: &'_ PathBuf| path.display().to_string();
+        let several = [
+            ("--redis", self.redis.clone()),
+            ("--redis-password-env", self.redis_password_env.clone()),
+            ("--redis-password-file", self.redis_password_file.iter().map(path).collect()),
+        ];
+        let one = [
+            ("--redis-ca", self.redis_ca.as_ref().map(path)),
+            ("--redis-cert", self.redis_cert.as_ref().map(path)),
+            ("--redis-key", self.redis_key.as_ref().map(path)),
+            ("--sentinel-user", self.sentinel_user.clone()),
+            ("--sentinel-password-env", self.sentinel_password_env.clone()),
+            ("--sentinel-password-file", self.sentinel_password_file.as_ref().map(path)),
+        ];
+        let several =
+            several.iter().flat_map(|(name, all)| all.iter().map(move |it| (*name, &**it)));
+        let one = one.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?)));
+        words(several.chain(one))
+    }
+
     pub(super) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {
         let passwords = self.passwords()?;
         let endpoints = self.redis.iter().enumerate();
@@ -154,6 +181,20 @@ fn nth(passwords: &[Secret], at: usize) -> Option<Secret> {
 }
 
 impl PostgresArguments {
+    /// As they were given.
+    pub(super) fn words(&self) -> Vec<String> {
+        let path = |path: &'_ PathBuf| path.display().to_string();
+        let options = [
+            ("--postgres", self.postgres.clone()),
+            ("--postgres-password-env", self.postgres_password_env.clone()),
+            ("--postgres-password-file", self.postgres_password_file.as_ref().map(path)),
+            ("--postgres-ca", self.postgres_ca.as_ref().map(path)),
+            ("--postgres-cert", self.postgres_cert.as_ref().map(path)),
+            ("--postgres-key", self.postgres_key.as_ref().map(path)),
+        ];
+        words(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
+    }
+
     /// `memory_bytes`: what it may use, if somebody knows.
     pub(super) fn source(
         &self,

@@ -7,6 +7,7 @@ mod drain;
 mod healthy;
 mod observe;
 mod page;
+mod persistence;
 mod plan;
 mod postgres;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]

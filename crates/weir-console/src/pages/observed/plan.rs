@@ -263,7 +263,7 @@ fn settings(plan: &Plan) -> Vec<(&'static str, Vec<SettingRow>)> {
     };
     let files = [
         ("postgresql.conf", plan.postgres.iter().map(row(" = ")).collect::<Vec<_>>()),
-        ("redis.conf", plan.redis.iter().map(row(" ")).collect()),
+        ("redis-cli CONFIG SET", plan.redis.iter().map(row(" ")).collect()),
     ];
     files.into_iter().filter(|(_, rows)| !rows.is_empty()).collect()
 }

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args};
 use weir_observe::Sources;
 use weir_sidekiq::Limits;
 
+use super::again::Given;
 use super::weir::{WeirArguments, WeirSource};
 use crate::commands::sources::{PostgresArguments, RedisArguments};
 use crate::config::pool;
@@ -52,6 +53,11 @@ impl DoctorArguments {
     /// A running Weir; none: not asked.
     pub(super) fn weir(&self) -> anyhow::Result<Option<WeirSource>> {
         self.weir.source()
+    }
+
+    /// What other commands are to be given as well.
+    pub(super) fn given(&self) -> Given {
+        Given { redis: self.redis.words(), postgres: self.postgres.words() }
     }
 
     /// What to look at.

@@ -2,6 +2,7 @@
 //!
 //! It looks twice at what it is pointed at, asks the advisor, and prints. It writes nowhere.
 
+mod again;
 mod arguments;
 mod nagios;
 mod report;
@@ -14,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weir_advisor::{Advice, Observation, Severity, advise};
 use weir_observe::{Sources, observe};
 
+use self::again::Given;
 pub(crate) use self::arguments::DoctorArguments;
 use self::weir::WeirSource;
 use crate::admin_client::block_on;
@@ -35,13 +37,14 @@ pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
 }
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
-    let places = Places { sources: arguments.sources()?, weir: arguments.weir()? };
+    let places =
+        Places { sources: arguments.sources()?, weir: arguments.weir()?, given: arguments.given() };
     block_on(async {
         if arguments.watch {
             return Box::pin(watch::run(&places)).await;
         }
         let observation = look(&places).await;
-        let advice = advise(&observation);
+        let advice = places.advise(&observation);
         if arguments.json {
             output::json(&document(&observation, &advice))?;
         } else if arguments.nagios {
@@ -59,9 +62,14 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
 struct Places {
     sources: Sources,
     weir: Option<WeirSource>,
+    given: Given,
 }
 
 impl Places {
+    fn advise(&self, observation: &Observation) -> Advice {
+        again::complete(advise(observation), &self.given)
+    }
+
     /// Both looks; a running Weir is asked once.
     async fn look(&self) -> Observation {
         let mut observation = observe(&self.sources).await;

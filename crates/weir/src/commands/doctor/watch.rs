@@ -7,7 +7,7 @@ use std::io::Write;
 use console::Term;
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
-use weir_advisor::{Advice, Drain, Forecast, Observation, advise, wording};
+use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
 
 use super::{Places, report};
 use crate::exit::Exit;
@@ -34,7 +34,7 @@ pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
                 return Ok(last.as_ref().map_or(Exit::Fine, super::exit));
             }
         };
-        let advice = advise(&observation);
+        let advice = places.advise(&observation);
         let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
         show(&term, &page)?;
         last = Some(advice);

@@ -1,12 +1,13 @@
 //! `weir plan --check`: a layout that somebody has made, judged.
 
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::json;
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Layout, ServiceLayout, WorkerLayout, judge};
+use weir_advisor::plan::{Layout, ProcessMemory, ServiceLayout, WorkerLayout, judge};
 
 use super::report;
 use crate::config::units::parse_size;
@@ -80,11 +81,7 @@ const fn one() -> u32 {
 
 pub(super) fn run(path: &Path, as_json: bool) -> anyhow::Result<Exit> {
     let shown = path.display();
-    let bytes = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
-    if bytes > FILE_BYTES_MAX {
-        bail!("{shown} has {bytes} bytes; a layout has at most {FILE_BYTES_MAX}");
-    }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let text = read(path)?;
     let file: File = toml::from_str(&text).with_context(|| format!("{shown} is no layout"))?;
     let queues = required(&file);
     let layout = layout(file).with_context(|| format!("{shown} is no layout"))?;
@@ -95,8 +92,24 @@ pub(super) fn run(path: &Path, as_json: bool) -> anyhow::Result<Exit> {
         output::json(&json!({ "holds": holds, "layout": layout, "proofs": proofs }))?;
     } else {
         output::raw(&report::proofs(&proofs));
+        if layout.memory_bytes_max.is_none() {
+            output::line("not judged  memory is enough: the file does not say `memory = \"8GiB\"`");
+        }
     }
     Ok(if holds { Exit::Fine } else { Exit::FoundProblem })
+}
+
+/// Not more of it than a layout has: a device or a pipe has no end, and tells no length.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let cannot = || format!("cannot read {shown}");
+    let file = std::fs::File::open(path).with_context(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("{shown} is too long: a layout has at most {FILE_BYTES_MAX} bytes");
+    }
+    String::from_utf8(bytes).with_context(|| format!("{shown} is no text"))
 }
 
 fn required(file: &File) -> Vec<String> {
@@ -119,7 +132,8 @@ fn layout(file: File) -> anyhow::Result<Layout> {
 
 fn service(entry: ServiceEntry) -> anyhow::Result<ServiceLayout> {
     let ServiceEntry { name, processes, threads, pool, memory } = entry;
-    let memory_bytes = memory.as_deref().map_or(Ok(0), size)?;
+    let usual = || usual_memory(&name, threads.unwrap_or(pool));
+    let memory_bytes = memory.as_deref().map_or_else(|| Ok(usual()), size)?;
     Ok(ServiceLayout { name, processes, threads: threads.unwrap_or(pool), pool, memory_bytes })
 }
 
@@ -136,8 +150,22 @@ fn worker(entry: WorkerEntry) -> anyhow::Result<WorkerLayout> {
             Order::Weighted => Ordering::Weighted,
         },
         queues,
-        memory_bytes: memory.as_deref().map_or(Ok(0), size)?,
+        memory_bytes: memory.as_deref().map_or_else(|| Ok(ruby_memory(concurrency)), size)?,
     })
+}
+
+/// What `weir plan` reckons with, where nobody has measured.
+fn usual_memory(service: &str, threads: u32) -> u64 {
+    if service == "streaming" {
+        ProcessMemory::default().streaming_bytes
+    } else {
+        ruby_memory(threads)
+    }
+}
+
+fn ruby_memory(threads: u32) -> u64 {
+    let usual = ProcessMemory::default();
+    usual.ruby_bytes.saturating_add(usual.thread_bytes.saturating_mul(u64::from(threads)))
 }
 
 fn size(text: &str) -> anyhow::Result<u64> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words};
+use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words, redis_script};
 
 use super::arguments::PlanArguments;
 use crate::commands::confirm::confirm;
@@ -46,12 +46,11 @@ pub(super) fn files(
         let many = if worker.processes > 1 { "@" } else { "" };
         files.push(file(&format!("{}{many}.service", worker.name), unit(arguments, worker)));
     }
-    for (name, settings) in
-        [("postgresql-weir.conf", &plan.postgres), ("redis-weir.conf", &plan.redis)]
-    {
-        if !settings.is_empty() {
-            files.push(file(name, conf(name, settings)));
-        }
+    if !plan.postgres.is_empty() {
+        files.push(file("postgresql-weir.conf", conf(&plan.postgres)));
+    }
+    if !plan.redis.is_empty() {
+        files.push(file("redis-weir.sh", redis_script(&plan.redis)));
     }
     Ok(files)
 }
@@ -78,12 +77,11 @@ pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Resu
     Ok(())
 }
 
-fn conf(name: &str, settings: &[Setting]) -> String {
-    let equals = if name.starts_with("postgresql") { " = " } else { " " };
+fn conf(settings: &[Setting]) -> String {
     let mut text = String::new();
     for Setting { name, value, reason, restart } in settings {
         let restart = if *restart { "; takes a restart" } else { "" };
-        let _ = write!(text, "# {reason}{restart}\n{name}{equals}{value}\n");
+        let _ = write!(text, "# {reason}{restart}\n{name} = {value}\n");
     }
     text
 }
@@ -161,6 +159,9 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
         "# For `weir plan --check`.\nmax_connections = {}\nreserve = {}\n",
         plan.layout.max_connections, plan.layout.reserve
     );
+    let memory =
+        plan.layout.memory_bytes_max.map(|bytes| format!("memory = \"{}KiB\"\n", bytes / 1024));
+    text.extend(memory);
     let _ = writeln!(
         text,
         "queues = [{}]",
@@ -169,8 +170,12 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
     for service in &plan.layout.services {
         let _ = write!(
             text,
-            "\n[[services]]\nname = {:?}\nprocesses = {}\nthreads = {}\npool = {}\n",
-            service.name, service.processes, service.threads, service.pool
+            "\n[[services]]\nname = {:?}\nprocesses = {}\nthreads = {}\npool = {}\nmemory = \"{}KiB\"\n",
+            service.name,
+            service.processes,
+            service.threads,
+            service.pool,
+            service.memory_bytes / 1024
         );
     }
     for worker in &plan.layout.workers {
@@ -182,11 +187,12 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
         let _ = write!(
             text,
             "\n[[workers]]\nname = {:?}\nprocesses = {}\nconcurrency = {}\npool = {}\norder = {order:?}\n\
-             queues = [{}]\n",
+             memory = \"{}KiB\"\nqueues = [{}]\n",
             worker.name,
             worker.processes,
             worker.concurrency,
             worker.pool,
+            worker.memory_bytes / 1024,
             words(&mut worker.queues.iter().map(String::as_str))
         );
     }

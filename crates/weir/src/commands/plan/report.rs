@@ -14,7 +14,7 @@ pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> Strin
     lines.push(String::new());
     let mut text = lines.join("\n") + "\n";
     text.push_str(&proofs(&plan.proofs));
-    for (name, settings) in [("postgresql.conf", &plan.postgres), ("redis.conf", &plan.redis)] {
+    for (name, settings) in [("postgresql.conf", &plan.postgres), ("CONFIG SET", &plan.redis)] {
         if !settings.is_empty() {
             let rows: Vec<_> = settings.iter().map(setting).collect();
             text.push_str(&block(output::columns(&[name, "", "BECAUSE"], &rows)));

@@ -1,5 +1,6 @@
 //! From what was given and seen to what is wanted.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -49,6 +50,10 @@ fn queues(
 ) -> anyhow::Result<Vec<QueueDemand>> {
     if let Some(missing) = observation.jobs.missing() {
         bail!("{} is not known: {}", missing.what, missing.reason);
+    }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = arguments.queues.iter().find(|queue| !names.insert(&queue.name)) {
+        bail!("--queue {}: it is there twice; give each queue once", twice.name);
     }
     let mut queues = arguments.queues.clone();
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);

@@ -22,13 +22,14 @@ breaks and looks at. The table is what doctor said then; the test fails when it 
 
 const TAIL: &str = "
 Rules that these sources alone do not provoke: `redis-fork` (a Redis of some ten GB that takes half a second
-to fork), `threads-hurt`, `inside-outside` and `own-queue` (figures that only a running Weir measures: `--weir`,
+to fork), `stuck-threads` (jobs that run for an hour), `threads-hurt`, `inside-outside` and `own-queue` (figures that only a running Weir measures: `--weir`,
 or `[observe]`). `idle-cores` takes a
 machine with three cores, of which one is idle. Each is tested with given facts, like all others.
 ";
 
 /// Rules that the page does not show, with the reason in [`TAIL`].
-const NOT_HERE: [&str; 4] = ["redis-fork", "threads-hurt", "inside-outside", "own-queue"];
+const NOT_HERE: [&str; 5] =
+    ["redis-fork", "stuck-threads", "threads-hurt", "inside-outside", "own-queue"];
 /// Needs three cores, of which one is idle for as long as doctor looks.
 const BY_CHANCE: &str = "idle-cores";
 
@@ -78,15 +79,21 @@ pub(super) fn row_in_time(
 
 /// Names of the machine and numbers of processes are another's each time.
 pub(super) fn anonymous(text: &str) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let text = text.replace(&format!("(on {})", host.trim()), "(on web)");
-    let word = |word: &str| {
+    let mut before = "";
+    let word = |word| {
+        let word: &str = word;
         let ends = word.trim_end_matches([',', ';', ':']);
         let parts: Vec<&str> = ends.split(':').collect();
         let is_identity = parts.len() == 3 && parts[2].len() == 12;
         let is_address = ends.starts_with("127.0.0.1:");
         let rest = &word[ends.len()..];
+        let is_port = std::mem::replace(&mut before, word) == "-p";
         match (is_identity, is_address) {
+            _ if is_port => "6379".to_owned(),
+            _ if ends.starts_with("redis://127") => "redis://127.0.0.1:6379/0".to_owned(),
+            _ if ends.starts_with("postgres://") => {
+                "postgres://weir@127.0.0.1/mastodon_production".to_owned()
+            }
             (true, _) => format!("web:4711:b4a577edbccf{rest}"),
             (_, true) => format!("127.0.0.1:6379{rest}"),
             _ => word.to_owned(),

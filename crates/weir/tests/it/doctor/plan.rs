@@ -129,6 +129,43 @@ fn files_are_sound_and_never_replaced_without_asking() {
 }
 
 #[test]
+fn a_queue_that_is_given_twice_is_refused() {
+    let output = plan(&["--memory", "8GiB", "--queue", "push=1,1", "--queue", "push=9,1"]);
+    assert_eq!(code(&output), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--queue push: it is there twice"));
+}
+
+#[test]
+fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged() {
+    let output = plan(&["--check", "/dev/zero"]);
+    assert_eq!(code(&output), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/zero is too long"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guides.toml");
+    let judged = |layout: &str| {
+        std::fs::write(&file, layout).unwrap();
+        text(&plan(&["--check", &file.display().to_string()]))
+    };
+    let unknown = judged(GUIDES);
+    assert!(unknown.contains("not judged  memory is enough"), "{unknown}");
+    let known = judged(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
+    assert!(known.contains("holds   memory is enough: processes need "), "{known}");
+    assert!(!known.contains("need 0 kB"), "{known}");
+}
+
+#[test]
+fn any_name_of_a_queue_gives_files_that_are_sound() {
+    let site = Site::new("");
+    let folder = site.path().join("plan").display().to_string();
+    let app = site.path().display().to_string();
+    let queues = ["mail.out=1,0.1", "Mail=1,0.1", "action_mailbox_incineration=1,0.1"];
+    let queues = queues.iter().flat_map(|queue| ["--queue", queue]).collect::<Vec<_>>();
+    let more = ["--memory", "8GiB", "--write", &folder, "--folder", &app];
+    assert_eq!(code(&plan(&[&queues[..], &more].concat())), 0);
+    site.ok(&["check", "--config", &format!("{folder}/weir.toml")]);
+}
+
+#[test]
 fn names_that_would_be_more_than_names_are_not_written() {
     let site = Site::new("");
     let folder = site.path().join("plan").display().to_string();

@@ -82,24 +82,16 @@ impl SetUp {
         match place.as_str() {
             "postgresql.conf" => self.conf.push_str(&format!("{line}\n")),
             "the environment of web" => self.web_pool = line.strip_prefix("DB_POOL=")?.to_owned(),
-            _ => self.change_queues(&line)?,
+            _ if place.starts_with("all queues of ") => self.change_queues(&line),
+            _ => return None,
         }
         Some(format!("{}: `{line}`", anonymous(&place)))
     }
 
-    /// `-q mailers   (instead of -q mailer)`, or one more.
-    fn change_queues(&mut self, line: &str) -> Option<()> {
-        let (name, rest) = line.strip_prefix("-q ")?.split_once("   (").unwrap_or((&line[3..], ""));
-        let misspelt = rest.strip_prefix("instead of -q ").and_then(|it| it.strip_suffix(')'));
-        match misspelt {
-            Some(misspelt) => {
-                let queue = self.queues.iter_mut().find(|queue| *queue == misspelt)?;
-                name.clone_into(queue);
-            }
-            None if self.queues.iter().any(|queue| queue == name) => {}
-            None => self.queues.push(name.to_owned()),
-        }
-        Some(())
+    /// All of them, as the line has them.
+    fn change_queues(&mut self, line: &str) {
+        let queues = line.split("-q ").map(str::trim).filter(|queue| !queue.is_empty());
+        self.queues = queues.map(str::to_owned).collect();
     }
 
     /// Everything that reads what was changed.

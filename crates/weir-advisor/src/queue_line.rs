@@ -1,0 +1,210 @@
+//! The queues of a process, as a line to change.
+//!
+//! A `-q` replaces all queues of `sidekiq.yml`, and a process serves what its line names and nothing
+//! else: so the line always has all of them.
+
+use std::collections::BTreeMap;
+
+use weir_base::hint;
+
+use crate::finding::Finding;
+use crate::observation::{Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue};
+use crate::shell;
+
+/// Threads of a process of Sidekiq that nobody has said anything about.
+const CONCURRENCY: u32 = 5;
+const SCHEDULER: &str = "scheduler";
+
+/// The queues of all capsules as they have to be so that no queue is left over. One list for all
+/// findings: who does what one says after what another says must not undo that.
+pub(crate) struct Repaired<'a> {
+    capsules: Vec<(&'a JobProcess, &'a Capsule, Vec<WeightedQueue>)>,
+    /// By the queue that was left over: the capsule, and the name that was misspelt there.
+    by_queue: BTreeMap<&'a str, (usize, Option<String>)>,
+}
+
+impl<'a> Repaired<'a> {
+    pub(crate) fn of(observation: &'a Observation) -> Self {
+        let mut repaired = Self { capsules: Vec::new(), by_queue: BTreeMap::new() };
+        let Some(jobs) = observation.jobs.known() else { return repaired };
+        let of = |process: &'a JobProcess| {
+            process.capsules.iter().map(move |it| (process, it, it.queues.clone()))
+        };
+        repaired.capsules = jobs.serving().flat_map(of).collect();
+        let pushed = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
+        let waiting = jobs
+            .queues
+            .iter()
+            .filter(|it| !it.paused && (it.length > 0 || it.name == SCHEDULER && it.pushed));
+        let names = waiting.map(|it| it.name.as_str()).chain(pushed.iter().map(String::as_str));
+        for name in names.filter(|name| jobs.serving_queue(name).next().is_none()) {
+            repaired.add(jobs, pushed, name);
+        }
+        repaired.keep_one_scheduler();
+        repaired
+    }
+
+    /// With the line for a process that serves the scheduler beside another that does.
+    pub(crate) fn without_scheduler(&self, finding: Finding, process: &JobProcess) -> Finding {
+        let serves = |it: &Capsule| it.queues.iter().any(|queue| queue.name == SCHEDULER);
+        let mut own = self.capsules.iter().filter(|(it, _, _)| it.identity == process.identity);
+        match own.find(|(_, capsule, _)| serves(capsule)) {
+            // Without any -q it would serve the queue default.
+            Some((_, _, queues)) if queues.is_empty() => {
+                finding.change(format!("the unit of {}", process.identity), "stop and disable it")
+            }
+            Some((_, capsule, queues)) => change(finding, process, capsule, queues),
+            None => finding,
+        }
+    }
+
+    /// Where the fewest queues are beside it.
+    fn keep_one_scheduler(&mut self) {
+        let is_it = |queue: &WeightedQueue| queue.name == SCHEDULER;
+        let serving = self.capsules.iter_mut().filter(|(_, _, queues)| queues.iter().any(is_it));
+        let mut serving: Vec<_> = serving.collect();
+        serving.sort_by_key(|(process, _, _)| process.served().count());
+        for (_, _, queues) in serving.into_iter().skip(1) {
+            queues.retain(|queue| !is_it(queue));
+        }
+    }
+
+    /// Who serves a queue that nobody pushes to and whose name is close, and that name.
+    pub(crate) fn misspelt(&self, queue: &str) -> Option<(&'a str, &str)> {
+        let (at, served) = self.by_queue.get(queue)?;
+        Some((self.capsules[*at].0.identity.as_str(), served.as_deref()?))
+    }
+
+    /// With the line that has `queue` served.
+    pub(crate) fn change(&self, finding: Finding, queue: &str) -> Finding {
+        let Some((at, _)) = self.by_queue.get(queue) else { return finding };
+        let (process, capsule, queues) = &self.capsules[*at];
+        change(finding, process, capsule, queues)
+    }
+
+    fn add(&mut self, jobs: &Jobs, pushed: &[String], name: &'a str) {
+        if self.by_queue.contains_key(name) {
+            return;
+        }
+        let is_nobodys = |served: &&str| {
+            jobs.queue(served).is_none_or(|it| !it.pushed) && !pushed.iter().any(|it| it == served)
+        };
+        let all = self.capsules.iter().flat_map(|(_, _, queues)| queues);
+        let served = hint::closest(name, all.map(|it| it.name.as_str()).filter(is_nobodys));
+        let served = served.map(str::to_owned);
+        let at = match &served {
+            Some(served) => self
+                .capsules
+                .iter()
+                .position(|(_, _, queues)| queues.iter().any(|it| it.name == *served)),
+            None => self.main(),
+        };
+        let Some(at) = at else { return };
+        let queues = &mut self.capsules[at].2;
+        match &served {
+            Some(served) => queues
+                .iter_mut()
+                .filter(|it| it.name == *served)
+                .for_each(|it| name.clone_into(&mut it.name)),
+            // Its few jobs are short, and behind others they come late.
+            None if name == SCHEDULER => {
+                queues.insert(0, WeightedQueue { name: name.to_owned(), weight: 1 })
+            }
+            None => queues.push(WeightedQueue { name: name.to_owned(), weight: 1 }),
+        }
+        self.by_queue.insert(name, (at, served));
+    }
+
+    /// The capsule that serves most queues.
+    fn main(&self) -> Option<usize> {
+        let count = |(_, (_, capsule, _)): &(usize, &(_, &Capsule, _))| {
+            std::cmp::Reverse(capsule.queues.len())
+        };
+        self.capsules.iter().enumerate().min_by_key(count).map(|(at, _)| at)
+    }
+}
+
+/// The finding with the line that has `capsule` of `process` serve `queues`.
+pub(crate) fn change(
+    finding: Finding,
+    process: &JobProcess,
+    capsule: &Capsule,
+    queues: &[WeightedQueue],
+) -> Finding {
+    finding.change_and_restart(place(process, capsule), flags(capsule.ordering, queues))
+}
+
+/// A process more, which takes no queue from another.
+pub(crate) fn one_more(concurrency: u32, queues: &[&str]) -> String {
+    let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 1 };
+    let queues: Vec<_> = queues.iter().map(queue).collect();
+    let order = if queues.len() > 1 { Ordering::Random } else { Ordering::Strict };
+    let threads = concurrency.clamp(1, CONCURRENCY);
+    format!("bundle exec sidekiq -c {threads} {}", flags(order, &queues))
+}
+
+fn place(process: &JobProcess, capsule: &Capsule) -> String {
+    let identity = &process.identity;
+    if process.capsules.len() > 1 {
+        return format!("all queues of the capsule {} of {identity}", capsule.name);
+    }
+    let weights = match capsule.ordering {
+        Ordering::Unknown => "; Sidekiq 6 does not tell weights: keep those that are there",
+        _ => "",
+    };
+    format!("all queues of {identity} (its command line, or :queues: of its sidekiq.yml{weights})")
+}
+
+fn flags(ordering: Ordering, queues: &[WeightedQueue]) -> String {
+    let flag = |queue: &WeightedQueue| {
+        let name = shell::word(&queue.name);
+        match ordering {
+            Ordering::Strict | Ordering::Unknown => format!("-q {name}"),
+            Ordering::Random | Ordering::Weighted => format!("-q {name},{}", queue.weight.max(1)),
+        }
+    };
+    queues.iter().map(flag).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Severity;
+    use crate::healthy::{self, process};
+
+    #[test]
+    fn the_line_has_all_queues_with_their_weights_and_names_quoted() {
+        let main = process(1, 25, Ordering::Weighted, &[("default", 8), ("it's", 6)]);
+        let capsule = &main.capsules[0];
+        assert_eq!(flags(capsule.ordering, &capsule.queues), r"-q default,8 -q 'it'\''s',6");
+        assert_eq!(flags(Ordering::Strict, &capsule.queues), r"-q default -q 'it'\''s'");
+    }
+
+    #[test]
+    fn two_that_are_left_over_are_in_the_lines_of_both() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes.pop();
+        let queues = &mut jobs.processes[0].capsules[0].queues;
+        queues[3].name = "mailer".to_owned();
+        queues.pop();
+        let repaired = Repaired::of(&observation);
+        let line = |queue: &str| {
+            let finding = Finding::new("rule", Severity::Critical, "", "");
+            repaired.change(finding, queue).change.unwrap().line
+        };
+        let all =
+            "-q scheduler,1 -q default,8 -q push,6 -q ingress,4 -q mailers,2 -q pull,1 -q fasp,1";
+        assert_eq!(line("fasp"), all);
+        assert_eq!(line("mailers"), all);
+        assert_eq!(line("scheduler"), all);
+        assert_eq!(repaired.misspelt("mailers").unwrap().1, "mailer");
+        assert_eq!(repaired.misspelt("fasp"), None);
+    }
+
+    #[test]
+    fn a_process_more_gives_each_a_turn() {
+        assert_eq!(one_more(25, &["pull"]), "bundle exec sidekiq -c 5 -q pull");
+        assert_eq!(one_more(2, &["a", "b"]), "bundle exec sidekiq -c 2 -q a,1 -q b,1");
+    }
+}

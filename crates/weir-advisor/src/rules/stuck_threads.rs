@@ -1,0 +1,76 @@
+//! Threads that have had the same job for hours: they hang, and what they serve waits.
+
+use std::time::Duration;
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{JobInHand, JobProcess, Observation};
+use crate::wording;
+
+pub(crate) const NAME: &str = "stuck-threads";
+
+/// Jobs are meant to be short; one that takes an hour waits for something that does not come.
+const AGE_MIN: Duration = Duration::from_secs(3_600);
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let Some(jobs) = observation.jobs.known() else { return Vec::new() };
+    jobs.processes.iter().filter_map(found).collect()
+}
+
+fn found(process: &JobProcess) -> Option<Finding> {
+    let stuck: Vec<&JobInHand> = process.in_hand.iter().filter(|it| it.age >= AGE_MIN).collect();
+    let oldest = stuck.iter().max_by_key(|it| it.age)?;
+    let threads = process.concurrency();
+    let is_all = stuck.len() as u64 >= u64::from(threads);
+    let (severity, consequence) = if is_all {
+        (Severity::Critical, "No thread of it is left for other jobs.")
+    } else {
+        (Severity::Warning, "The other jobs have these threads no more.")
+    };
+    let evidence = format!(
+        "{} of its {threads} threads have had their job for more than {}, the oldest ({}) for {}",
+        stuck.len(),
+        wording::duration(AGE_MIN),
+        oldest.class,
+        wording::duration(oldest.age)
+    );
+    let subject = format!("process {}", process.identity);
+    let where_from =
+        format!("{consequence} Sidekiq's log on {} then tells where they are.", process.hostname);
+    let finding = Finding::new(NAME, severity, subject, evidence).leads_to(where_from);
+    Some(finding.next(format!("kill -TTIN {}", process.pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    fn severity(stuck: usize, seconds: u64) -> Option<Severity> {
+        let mut observation = healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[1];
+        let job = JobInHand { class: "Import".to_owned(), age: Duration::from_secs(seconds) };
+        process.in_hand = vec![job; stuck];
+        check(&observation).first().map(|finding| finding.severity)
+    }
+
+    #[test]
+    fn an_hour_is_too_long_and_worst_where_no_thread_is_left() {
+        assert_eq!(severity(5, 3_599), None);
+        assert_eq!(severity(4, 3_600), Some(Severity::Warning));
+        assert_eq!(severity(5, 3_600), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn the_class_and_where_to_look_are_said() {
+        let mut observation = healthy::observation();
+        let age = Duration::from_secs(4 * 3_600);
+        observation.jobs.known_mut().processes[1].in_hand =
+            vec![JobInHand { class: "Import".to_owned(), age }];
+        let finding = check(&observation).remove(0);
+        assert_eq!(
+            finding.evidence,
+            "1 of its 5 threads have had their job for more than 1 h, the oldest (Import) for 4 h"
+        );
+        assert_eq!(finding.next.as_deref(), Some("kill -TTIN 2"));
+    }
+}

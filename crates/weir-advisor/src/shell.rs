@@ -1,0 +1,84 @@
+//! Commands that can be pasted into a shell as they stand, whatever names are in them.
+
+use std::fmt::Write;
+
+/// A word for a shell. Names of queues come from whoever pushes jobs: one may be a command itself.
+#[must_use]
+pub fn word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:=,@%+".contains(letter);
+    // What a terminal obeys, and the bar at which monitoring cuts a line, must not be printed.
+    let unprintable = |letter: char| letter.is_control() || letter == '|';
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if !text.contains(unprintable) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let mut quoted = String::from("$'");
+    for letter in text.chars() {
+        match letter {
+            '\'' | '\\' => quoted.extend(['\\', letter]),
+            _ if unprintable(letter) => {
+                let mut bytes = [0; 4];
+                for byte in letter.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(quoted, "\\{byte:03o}");
+                }
+            }
+            _ => quoted.push(letter),
+        }
+    }
+    quoted + "'"
+}
+
+/// How to talk to the Redis of this name; a password is for `REDISCLI_AUTH`, and never printed.
+pub(crate) fn redis_cli(name: &str) -> String {
+    let (address, database) = match name.rsplit_once('/') {
+        Some((address, number)) if is_number(number) => (address, format!(" -n {number}")),
+        _ => (name, String::new()),
+    };
+    match address.rsplit_once(':') {
+        Some((host, port)) if is_number(port) => {
+            format!("redis-cli -h {} -p {port}{database}", word(host))
+        }
+        _ if address.starts_with('/') => format!("redis-cli -s {}{database}", word(address)),
+        _ => "redis-cli".to_owned(),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pasted_is_one_word() {
+        for (name, expected) in [
+            ("default", "default"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("x; rm -rf ~", "'x; rm -rf ~'"),
+            ("$(id)", "'$(id)'"),
+            ("it's", r"'it'\''s'"),
+            ("a|b", r"$'a\174b'"),
+            ("q\nIN'JECT", r"$'q\012IN\'JECT'"),
+            ("\u{1b}[31m\u{85}", r"$'\033[31m\302\205'"),
+        ] {
+            assert_eq!(word(name), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_asked_where_it_listens() {
+        for (name, expected) in [
+            ("127.0.0.1:6379", "redis-cli -h 127.0.0.1 -p 6379"),
+            ("127.0.0.1:6379/2", "redis-cli -h 127.0.0.1 -p 6379 -n 2"),
+            ("/run/redis.sock", "redis-cli -s /run/redis.sock"),
+            ("mymaster (Sentinel)", "redis-cli"),
+        ] {
+            assert_eq!(redis_cli(name), expected);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What doctor and plan say about a Redis that keeps nothing, done word by word: a restart must find
+//! every job.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::redis_server::RedisServer;
+use super::sidekiq::push;
+use super::{code, json};
+use crate::process::output_of;
+use crate::weir::program;
+
+const JOBS: usize = 40;
+
+fn shell(command: &str) {
+    let output = output_of(Command::new("timeout").args(["60", "sh", "-c", command]));
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
+/// How many jobs are there after `command` and a start with the same configuration and files.
+fn left_after(command: impl Fn(&RedisServer, &Path) -> String) -> Option<usize> {
+    let kept = tempfile::tempdir().unwrap();
+    let conf = kept.path().join("redis.conf");
+    std::fs::write(&conf, "").unwrap();
+    let arguments = || vec![conf.display().to_string()];
+    let redis = RedisServer::start_with(|_, _| arguments())?;
+    push(&redis, "default", "Nap", JOBS, 1.0);
+    shell(&command(&redis, kept.path()));
+    let conf_text = std::fs::read_to_string(&conf).unwrap();
+    assert!(conf_text.contains("appendonly yes"), "{conf_text}");
+    let dir: Vec<String> =
+        ::redis::cmd("CONFIG").arg("GET").arg("dir").query(&mut redis.client()).unwrap();
+    let data = kept.path().join("data");
+    // Files as a kill would leave them, not as a clean stop.
+    shell(&format!("cp -a '{}' '{}'", dir[1], data.display()));
+    drop(redis);
+    // Its folder ended with it; the next one has its own.
+    let lines = conf_text.lines().filter(|line| !line.starts_with("dir "));
+    std::fs::write(&conf, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let redis = RedisServer::start_with(|folder, _| {
+        shell(&format!("cp -a '{}'/appendonly* '{}'", data.display(), folder.display()));
+        arguments()
+    })?;
+    Some(::redis::cmd("LLEN").arg("queue:default").query(&mut redis.client()).unwrap())
+}
+
+#[test]
+fn what_doctor_says_about_a_redis_that_keeps_nothing_keeps_all() {
+    let left = left_after(|redis, _| {
+        let url = format!("redis://127.0.0.1:{}", redis.port);
+        let advice = json(&["--redis", &url, "--window", "10ms"]);
+        let findings = advice["findings"].as_array().expect("findings");
+        let finding = findings.iter().find(|it| it["rule"] == "redis-persistence").expect("found");
+        finding["next"].as_str().expect("a command").to_owned()
+    });
+    assert_eq!(left.unwrap_or(JOBS), JOBS);
+}
+
+#[test]
+fn what_plan_writes_for_redis_keeps_all() {
+    let left = left_after(|redis, folder| {
+        let folder = folder.join("plan").display().to_string();
+        let mut plan = program();
+        plan.args(["plan", "--queue", "default=1,0.1", "--cores", "4", "--memory", "8GiB"]);
+        let output = output_of(plan.args(["--write", &folder]));
+        assert_eq!(code(&output), 0, "{output:?}");
+        format!("sh '{folder}/redis-weir.sh' -h 127.0.0.1 -p {}", redis.port)
+    });
+    assert_eq!(left.unwrap_or(JOBS), JOBS);
+}
