@@ -6,6 +6,7 @@ use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
 use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue};
+use crate::rules::starving_queue;
 use crate::shell;
 use crate::wording::{self, rate};
 
@@ -22,6 +23,8 @@ const STUCK_MIN: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
+    // Of a few that stand behind other queues that rule tells more.
+    let is_stuck = |queue: &Queue| is_stuck(queue) && !starving_queue::explains(jobs, queue);
     let behind = |queue: &&Queue| !queue.paused && (is_long(queue) || is_stuck(queue));
     let served = |queue: &&Queue| jobs.serving_queue(&queue.name).next().is_some();
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();

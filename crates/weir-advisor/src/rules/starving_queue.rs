@@ -17,11 +17,7 @@ type Place<'a> = (&'a JobProcess, &'a Capsule);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    let late = |queue: &&Queue| {
-        let is_meant_to = queue.paused || queue.is_set_aside();
-        queue.latency >= LATENCY_MIN && !is_meant_to && waits(queue) && queue.stands()
-    };
-    let starving = jobs.queues.iter().filter(late).filter_map(|queue| starving(jobs, queue));
+    let starving = jobs.queues.iter().filter_map(|queue| starving(jobs, queue));
     let mut findings = starving.collect::<Vec<_>>();
     combine(&mut findings);
     findings.into_iter().map(|it| found(jobs, &it)).collect()
@@ -34,8 +30,18 @@ struct Starving<'a> {
     before: Vec<&'a str>,
 }
 
-/// If every capsule that serves `queue` has jobs of another to do first.
+/// Whether this is why the queue waits.
+pub(super) fn explains(jobs: &Jobs, queue: &Queue) -> bool {
+    starving(jobs, queue).is_some()
+}
+
+/// If the queue is late, and every capsule that serves it has jobs of another to do first.
 fn starving<'a>(jobs: &'a Jobs, queue: &'a Queue) -> Option<Starving<'a>> {
+    let is_meant_to = queue.paused || queue.is_set_aside();
+    let is_late = queue.latency >= LATENCY_MIN && waits(queue) && queue.stands();
+    if is_meant_to || !is_late {
+        return None;
+    }
     let capsules = jobs.serving().flat_map(|it| it.capsules.iter().map(move |own| (it, own)));
     let places: Vec<Place<'_>> =
         capsules.filter(|(_, it)| position(it, &queue.name).is_some()).collect();

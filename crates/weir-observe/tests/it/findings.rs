@@ -36,10 +36,15 @@ async fn now(redis: &RedisServer) -> f64 {
 
 async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
     let at = now(redis).await - age_seconds;
-    let job = format!(r#"{{"class":"A","args":["https://far.example/"],"enqueued_at":{at:.3}}}"#);
+    let job = |number: usize| {
+        format!(
+            r#"{{"class":"A","jid":"{number}","args":["https://far.example/"],"enqueued_at":{at:.3}}}"#
+        )
+    };
+    let jobs: Vec<String> = (0..jobs).map(job).collect();
     let key = format!("queue:{queue}");
     let words: Vec<&str> =
-        ["LPUSH", &key].into_iter().chain(std::iter::repeat_n(job.as_str(), jobs)).collect();
+        ["LPUSH", &key].into_iter().chain(jobs.iter().map(String::as_str)).collect();
     redis.run(&[&["SADD", "queues", queue], &words]);
 }
 
@@ -78,7 +83,7 @@ async fn a_misspelt_queue_is_the_verdict() {
     let line = advice.verdict.to_string();
     assert!(line.contains("40 jobs wait, the oldest for 1 h 1 min"), "{line}");
     assert!(line.contains("did you mean \"mailers\"?"), "{line}");
-    assert!(line.contains("next: in the command line or sidekiq.yml of web:7:"), "{line}");
+    assert!(line.contains("next: in all queues of web:7:"), "{line}");
 }
 
 #[tokio::test]
@@ -139,8 +144,10 @@ async fn a_user_without_rights_gives_unknown_with_the_rule_that_is_missing() {
         })
         .collect();
     let expected = [
-        (Severity::Unknown, "the scheduled set", "ACL SETUSER the user that asks +zcard"),
         (Severity::Unknown, "Redis' slow log", "ACL SETUSER the user that asks +slowlog|get"),
+        (Severity::Unknown, "the scheduled set", "ACL SETUSER the user that asks +zcard"),
+        (Severity::Unknown, "the retry set", "ACL SETUSER the user that asks +zcard"),
+        (Severity::Unknown, "the dead set", "ACL SETUSER the user that asks +zcard"),
     ];
     assert_eq!(told, expected);
 }

@@ -100,12 +100,15 @@ fn identities(redis: &RedisServer) -> Vec<String> {
 /// Puts `count` jobs into a queue, as Sidekiq's client does, that were pushed `age` seconds ago.
 pub(super) fn push(redis: &RedisServer, queue: &str, class: &str, count: usize, age: f64) {
     let at = now(redis) - age;
-    let job = format!(
-        r#"{{"class":"{class}","args":["https://far.example/inbox"],"queue":"{queue}","jid":"b4a577edbccf1d805744efa9","retry":true,"created_at":{at},"enqueued_at":{at}}}"#
-    );
+    let job = |number: usize| {
+        format!(
+            r#"{{"class":"{class}","args":["https://far.example/inbox"],"queue":"{queue}","jid":"{number:024x}","retry":true,"created_at":{at},"enqueued_at":{at}}}"#
+        )
+    };
+    let jobs: Vec<String> = (0..count).map(job).collect();
     let key = format!("queue:{queue}");
     let words: Vec<&str> =
-        ["LPUSH", &key].into_iter().chain(std::iter::repeat_n(job.as_str(), count)).collect();
+        ["LPUSH", &key].into_iter().chain(jobs.iter().map(String::as_str)).collect();
     redis.run(&[&["SADD", "queues", queue], &words]);
 }
 
