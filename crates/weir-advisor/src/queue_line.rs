@@ -14,6 +14,9 @@ use crate::shell;
 /// Threads of a process of Sidekiq that nobody has said anything about.
 const CONCURRENCY: u32 = 5;
 const SCHEDULER: &str = "scheduler";
+/// Unserved queues that are compared with what is served. Whoever can push chooses their names, and
+/// the comparison is of each with all.
+const MISSPELT_MAX: usize = 20;
 
 /// The queues of all capsules as they have to be so that no queue is left over. One list for all
 /// findings: who does what one says after what another says must not undo that.
@@ -90,7 +93,9 @@ impl<'a> Repaired<'a> {
             jobs.queue(served).is_none_or(|it| !it.pushed) && !pushed.iter().any(|it| it == served)
         };
         let all = self.capsules.iter().flat_map(|(_, _, queues)| queues);
-        let served = hint::closest(name, all.map(|it| it.name.as_str()).filter(is_nobodys));
+        let nobodys = all.map(|it| it.name.as_str()).filter(is_nobodys);
+        let may_compare = self.by_queue.len() < MISSPELT_MAX;
+        let served = if may_compare { hint::closest(name, nobodys) } else { None };
         let served = served.map(str::to_owned);
         let at = match &served {
             Some(served) => self

@@ -2,21 +2,37 @@
 
 use strsim::damerau_levenshtein;
 
+/// Longer words get no hint and are none: comparing takes time that grows with both lengths, and some
+/// words are chosen by others than the operator (queues' names).
+const LETTERS_MAX: usize = 40;
+
 /// The word of `known` that `word` most likely meant, if any is close enough.
 ///
 /// Close enough is one edit (a letter changed, missing, added or two swapped) for every three
 /// letters, at least one: `lisen` finds `listen`, `x` finds nothing. Case and the difference
-/// between `-` and `_` count for nothing. Of two that are equally close the first wins.
+/// between `-` and `_` count for nothing. Of two that are equally close the first wins. Words of more
+/// than 40 letters are close to nothing.
 #[must_use]
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = letters(word)?;
     let word = fold(word);
-    let edits_max = (word.chars().count() / 3).max(1);
+    let edits_max = (letters / 3).max(1);
+    // Each letter more is an edit.
+    let may_be_close =
+        |known: &&str| self::letters(known).is_some_and(|it| it.abs_diff(letters) <= edits_max);
     known
         .into_iter()
+        .filter(may_be_close)
         .map(|candidate| (damerau_levenshtein(&word, &fold(candidate)), candidate))
         .filter(|&(edits, candidate)| edits <= edits_max && edits < candidate.chars().count())
         .min_by_key(|&(edits, _)| edits)
         .map(|(_, candidate)| candidate)
+}
+
+/// None: too many.
+fn letters(word: &str) -> Option<usize> {
+    let counted = word.chars().take(LETTERS_MAX + 1).count();
+    Some(counted).filter(|letters| *letters <= LETTERS_MAX)
 }
 
 fn fold(word: &str) -> String {
@@ -49,6 +65,17 @@ mod tests {
     #[test]
     fn a_short_known_word_is_not_the_answer_to_everything() {
         assert_eq!(closest("b", ["a"]), None);
+    }
+
+    #[test]
+    fn long_words_are_not_compared() {
+        let (usual, long) = ("q".repeat(LETTERS_MAX), "q".repeat(LETTERS_MAX + 1));
+        assert_eq!(closest(&usual[1..], [usual.as_str()]), Some(usual.as_str()));
+        assert_eq!(closest(&usual, [long.as_str()]), None);
+        assert_eq!(closest(&long, [usual.as_str()]), None);
+        // Within a blink, where a table of both lengths would take minutes.
+        let endless = "q".repeat(1_000_000);
+        assert_eq!(closest(&endless, [endless.as_str()]), None);
     }
 
     proptest! {

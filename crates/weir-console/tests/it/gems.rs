@@ -125,7 +125,7 @@ async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirr
         store: index.shared_store(),
         files: Files::open(folder.join("files")).expect("a folder"),
         settings: MirrorSettings::new(vec![upstream]),
-        policy: "".parse().expect("a policy"),
+        policy: "none".parse().expect("a policy"),
         package: weir_gems::package::PackageLimits::default(),
         clock,
         metrics: MirrorMetrics::register(&mut Registry::default()),

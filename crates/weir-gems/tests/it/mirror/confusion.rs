@@ -130,7 +130,7 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     let names = ["pub-1", "pub-2", "rack"];
     upstream.versions(&names.map(|name| upstream.gem(name, &[("1.0", [1; 32])])));
     let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
-    let replica = setup("").start().await;
+    let replica = setup("none").start().await;
     replica.sync().await;
     let mistake: Policy = "private pub*".parse().unwrap();
     replica.mirror.set_policy(mistake).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     replica.sync().await;
     assert_eq!(replica.listed("pub-1").await, Vec::<String>::new());
     let Replica { index, .. } = replica;
-    let replica = setup("").start_on(index.opened_again());
+    let replica = setup("none").start_on(index.opened_again());
     replica.sync().await;
     assert_eq!(replica.listed("pub-1").await, ["1.0"]);
     assert_eq!(replica.listed("pub-2").await, ["7.0"]);

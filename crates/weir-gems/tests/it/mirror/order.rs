@@ -224,7 +224,7 @@ async fn a_name_comes_back_to_the_first_when_that_is_first_again() {
         assert_eq!(replica.listed("both").await, [expected]);
     }
     // And when the line for the other one is taken out.
-    for (policy, expected) in [("from first both", "1.0"), ("", "9.0")] {
+    for (policy, expected) in [("from first both", "1.0"), ("none", "9.0")] {
         replica.mirror.set_policy(policy.parse().unwrap()).await.unwrap();
         replica.try_sync().await;
         assert_eq!(replica.listed("both").await, [expected], "{policy}");
