@@ -102,8 +102,9 @@ class Bundler(WithIndex):
         self.assertEqual(client.locked(), {"yanked": "1.1.0"})
         told = self.index.gem("yank", "yanked", "-v", "1.1.0", "--host", self.index.url)
         self.assertIn("Successfully deleted gem: yanked (1.1.0)", told)
-        # Named, for Bundler takes none that is older than the lock's otherwise.
-        asked = client.bundle("lock", "--update", "yanked")
+        # Bundler never goes below what is locked, and newer ones (2.3.27) not even for a gem that is named.
+        (client.folder / "Gemfile.lock").unlink()
+        asked = client.bundle("lock")
         # The info is shorter than what the client has: it asks behind its end, and then for all of it.
         self.assertEqual(asked, {"versions 206": 1, "info 4xx": 1, "info 200": 1})
         self.assertEqual(client.locked(), {"yanked": "1.0.0"})
@@ -136,7 +137,8 @@ class Bundler(WithIndex):
             self.assertEqual(client.locked(), compact.locked())
             self.assertEqual(client.cached(), {})
             self.assertGreater(asked.pop("dependencies 200"), 2)
-            self.assertEqual(asked.pop("gemspec 200"), len(client.locked()))
+            # Bundler 2.3.15 reads every specification to lock, 2.3.27 none.
+            self.assertIn(asked.pop("gemspec 200", 0), (0, len(client.locked())))
             self.assertEqual(asked, {"versions 4xx": 1})
 
             switches.append("dependencies")
