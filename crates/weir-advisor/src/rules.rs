@@ -29,7 +29,7 @@ mod redis_shared;
 mod redis_slow_log;
 mod retry_flood;
 mod slots_exhausted;
-mod starving_queue;
+pub(crate) mod starving_queue;
 mod stuck_threads;
 mod threads_hurt;
 mod unseen;
