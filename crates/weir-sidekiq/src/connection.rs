@@ -99,6 +99,7 @@ impl Connection {
 fn unready(name: &str, said: &str) -> Option<SidekiqError> {
     trouble::of(said).map(|trouble| SidekiqError::Unready {
         name: name.to_owned(),
+        kind: trouble.kind,
         what: trouble.what,
         reason: said.trim().to_owned(),
         remedy: trouble.remedy,
