@@ -17,6 +17,7 @@ mod connection;
 mod counts;
 mod endpoint;
 mod error;
+mod greeting;
 mod heartbeat;
 mod job;
 mod keys;
