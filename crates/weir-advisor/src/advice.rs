@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{self, Finding, Severity};
 use crate::flow::Drain;
-use crate::forecast::{Between, Forecast};
+use crate::forecast::{self, Between, Forecast};
 use crate::observation::{Jobs, Observation, Queue};
-use crate::rules::RULES;
+use crate::rules;
 use crate::wording;
 
 /// What doctor says.
@@ -52,14 +52,14 @@ impl Verdict {
 /// Asks every rule.
 #[must_use]
 pub fn advise(observation: &Observation) -> Advice {
-    let mut findings: Vec<_> = RULES.iter().flat_map(|rule| (rule.check)(observation)).collect();
+    let mut findings = rules::check(observation);
     // Stable: the order of the rules, causes first, stays among those that are equally bad.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Advice { verdict: verdict(observation, &findings), findings }
 }
 
 fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
-    let (drain, between, unserved) = observation.jobs.known().map(drain).unwrap_or_default();
+    let (drain, between, unserved) = drain(observation);
     let Some(worst) = findings.first() else {
         let cause = "nothing is wrong".to_owned();
         return Verdict { severity: None, cause, drain, between, unserved, next: None };
@@ -73,7 +73,25 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
 }
 
 /// When what is served is worked off, and what is not served.
-fn drain(jobs: &Jobs) -> (Option<Drain>, Option<Between>, Vec<String>) {
+type Ends = (Option<Drain>, Option<Between>, Vec<String>);
+
+/// Of each Sidekiq by itself: the whole takes as long as the one that takes longest, and as long as one of
+/// them is not known, it is not known.
+fn drain(observation: &Observation) -> Ends {
+    let mut unserved = Vec::new();
+    let mut ends = Vec::new();
+    for (shard, jobs) in observation.each_jobs() {
+        let (drain, between, left) = jobs.known().map(drain_of).unwrap_or_default();
+        let on = shard.map(finding::on).unwrap_or_default();
+        unserved.extend(left.into_iter().map(|queue| format!("{queue}{on}")));
+        ends.push(drain.map(|drain| (drain, between)));
+    }
+    let ends: Option<Vec<_>> = ends.into_iter().collect();
+    let last = ends.and_then(|ends| ends.into_iter().max_by_key(|it| forecast::rank(it.0)));
+    (last.map(|it| it.0), last.and_then(|it| it.1), unserved)
+}
+
+fn drain_of(jobs: &Jobs) -> Ends {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
         waiting.partition(|queue| !jobs.nobody_serves(&queue.name));

@@ -19,6 +19,9 @@ pub struct Finding {
     pub change: Option<Change>,
     /// The command to run next.
     pub next: Option<String>,
+    /// Whose it is, where there are several Redis servers: the one, as its address names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// How bad a finding is.
@@ -71,7 +74,25 @@ impl Finding {
     ) -> Self {
         let (subject, evidence) = (subject.into(), evidence.into());
         let consequence = String::new();
-        Self { rule, severity, subject, evidence, consequence, change: None, next: None }
+        let (change, next, shard) = (None, None, None);
+        Self { rule, severity, subject, evidence, consequence, change, next, shard }
+    }
+
+    /// Whether it is about this, on whatever Redis.
+    #[must_use]
+    pub fn is_about(&self, subject: &str) -> bool {
+        let rest = self.subject.strip_prefix(subject);
+        match &self.shard {
+            None => rest == Some(""),
+            Some(shard) => rest == Some(on(shard).as_str()),
+        }
+    }
+
+    /// One of several Redis servers'.
+    pub(crate) fn of_shard(mut self, shard: &str) -> Self {
+        self.subject.push_str(&on(shard));
+        self.shard = Some(shard.to_owned());
+        self
     }
 
     pub(crate) fn leads_to(mut self, consequence: impl Into<String>) -> Self {
@@ -102,4 +123,9 @@ impl Finding {
         self.change = Some(Change { place, line, restart });
         self
     }
+}
+
+/// What a subject ends with where there are several Redis servers.
+pub(crate) fn on(shard: &str) -> String {
+    format!(" of Redis {shard}")
 }

@@ -115,7 +115,7 @@ struct End {
 }
 
 /// That there is no end is worse than any.
-fn rank(drain: Drain) -> (u8, Duration) {
+pub(crate) fn rank(drain: Drain) -> (u8, Duration) {
     match drain {
         Drain::Empty => (0, Duration::ZERO),
         Drain::After(left) => (1, left),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    Capsule, Connections, DatabaseHost, Fact, Goodput, JobProcess, Jobs, Machine, Observation,
-    Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue, RedisServer, RequestPath,
-    Service, SessionState, Sessions, Throughput, WeightedQueue,
+    Capsule, Connections, DatabaseHost, Fact, Goodput, JobProcess, Jobs, Keyspace, Machine,
+    Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue, RedisServer,
+    RequestPath, Service, SessionState, Sessions, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -15,6 +15,7 @@ const GIB: u64 = 1 << 30;
 pub(crate) fn observation() -> Observation {
     Observation {
         jobs: Fact::Known(jobs()),
+        shards: Vec::new(),
         redis: vec![Fact::Known(redis())],
         postgres: Fact::Known(postgres()),
         machine: Fact::Known(Machine {
@@ -123,6 +124,7 @@ pub(crate) fn process(
 fn redis() -> RedisServer {
     RedisServer {
         name: "127.0.0.1:6379".to_owned(),
+        keyspaces: vec![Keyspace { database: 0, keys: 40 }],
         used_memory_bytes: GIB / 8,
         system_memory_bytes: 8 * GIB,
         maxmemory_bytes: 0,

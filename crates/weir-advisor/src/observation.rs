@@ -5,23 +5,28 @@ mod front;
 mod jobs;
 mod machine;
 mod postgres;
+mod process;
 mod redis;
+mod sidekiq;
 mod source;
 
 use serde::Serialize;
 
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
-pub use self::jobs::{
-    Capsule, JobInHand, JobProcess, JobSet, Jobs, Ordering, Queue, Sample, Share, WeightedQueue,
-};
+pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{Machine, Service};
 pub use self::postgres::{
     Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, SessionWait,
     Sessions, StatementTimes,
 };
-pub use self::redis::{CommandRate, Persistence, RedisOperations, RedisServer, SlowCommand};
+pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, WeightedQueue};
+pub use self::redis::{
+    CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
+};
+pub use self::sidekiq::ShardJobs;
+pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
 
 /// Everything that one look (or two, some seconds apart) has shown.
@@ -29,8 +34,11 @@ pub use self::source::{SourceKind, SourceState};
 /// `Default` is an observer that asked nobody.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Observation {
-    /// Queues, processes and sets of Sidekiq, over all shards.
+    /// Queues, processes and sets of Sidekiq, over all shards; unknown if one of these is.
     pub jobs: Fact<Jobs>,
+    /// The same of each shard, in the order of `redis`. Empty where there is one Redis, which `jobs` tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardJobs>,
     /// The Redis servers behind them, one for each shard.
     pub redis: Vec<Fact<RedisServer>>,
     /// The application's database.
@@ -56,7 +64,6 @@ impl Observation {
     pub fn missing(&self) -> impl Iterator<Item = &Missing> {
         let postgres = self.postgres.known();
         [
-            self.jobs.missing(),
             self.postgres.missing(),
             self.machine.missing(),
             self.services.missing(),
@@ -75,6 +82,7 @@ impl Observation {
         .chain(self.redis.iter().map(Fact::missing))
         .chain(self.redis.iter().filter_map(Fact::known).flat_map(RedisServer::missing))
         .flatten()
-        .chain(self.jobs.known().into_iter().flat_map(|jobs| &jobs.unread))
+        .chain(self.each_jobs().filter_map(|(_, jobs)| jobs.missing()))
+        .chain(self.each_jobs().filter_map(|(_, jobs)| jobs.known()).flat_map(|it| &it.unread))
     }
 }

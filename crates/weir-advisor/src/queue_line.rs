@@ -9,6 +9,7 @@ use weir_base::hint;
 
 use crate::finding::Finding;
 use crate::observation::{Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue};
+use crate::rules::starving_queue;
 use crate::shell;
 
 /// Threads of a process of Sidekiq that nobody has said anything about.
@@ -44,7 +45,32 @@ impl<'a> Repaired<'a> {
             repaired.add(jobs, pushed, name);
         }
         repaired.keep_one_scheduler();
+        for (process, capsule, names) in starving_queue::to_begin_with(jobs) {
+            repaired.begin_with(process, capsule, &names);
+        }
         repaired
+    }
+
+    /// With the line of a capsule as it has to be, whatever is wrong with its queues.
+    pub(crate) fn line_of(
+        &self,
+        finding: Finding,
+        process: &JobProcess,
+        capsule: &Capsule,
+    ) -> Finding {
+        match self.capsules.iter().find(|it| is_it(it, process, capsule)) {
+            Some((process, capsule, queues)) => change(finding, process, capsule, queues),
+            None => finding,
+        }
+    }
+
+    /// What starves in it comes first; all others keep their order.
+    fn begin_with(&mut self, process: &JobProcess, capsule: &Capsule, names: &[&str]) {
+        if let Some((_, _, queues)) =
+            self.capsules.iter_mut().find(|it| is_it(it, process, capsule))
+        {
+            queues.sort_by_key(|it| !names.contains(&it.name.as_str()));
+        }
     }
 
     /// With the line for a process that serves the scheduler beside another that does.
@@ -129,8 +155,16 @@ impl<'a> Repaired<'a> {
     }
 }
 
+fn is_it(
+    (process, capsule, _): &(&JobProcess, &Capsule, Vec<WeightedQueue>),
+    wanted: &JobProcess,
+    of: &Capsule,
+) -> bool {
+    process.identity == wanted.identity && capsule.name == of.name
+}
+
 /// The finding with the line that has `capsule` of `process` serve `queues`.
-pub(crate) fn change(
+fn change(
     finding: Finding,
     process: &JobProcess,
     capsule: &Capsule,

@@ -16,6 +16,7 @@ mod idle_in_transaction;
 mod inside_outside;
 mod lock_waits;
 mod no_process;
+mod no_sidekiq;
 mod over_commit;
 mod overdue_jobs;
 mod own_queue;
@@ -25,11 +26,13 @@ mod redis_eviction;
 mod redis_fork;
 mod redis_memory;
 mod redis_persistence;
+mod redis_refuses;
+mod redis_replica;
 mod redis_shared;
 mod redis_slow_log;
 mod retry_flood;
 mod slots_exhausted;
-mod starving_queue;
+pub(crate) mod starving_queue;
 mod stuck_threads;
 mod threads_hurt;
 mod unseen;
@@ -39,7 +42,7 @@ mod upgrade_guard;
 mod work_memory;
 
 use crate::finding::Finding;
-use crate::observation::Observation;
+use crate::observation::{Observation, Sidekiq};
 
 /// One thing that can be wrong.
 #[derive(Clone, Copy, Debug)]
@@ -48,39 +51,73 @@ pub struct Rule {
     pub name: &'static str,
     /// What of it there is.
     pub check: fn(&Observation) -> Vec<Finding>,
+    /// Of what that is asked.
+    pub asked_of: AskedOf,
+}
+
+/// Of what a rule is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedOf {
+    /// All that was seen.
+    Everything,
+    /// Each Redis with its own queues and processes: what serves a queue on one of them does not serve
+    /// another one's queue of that name.
+    EachSidekiq,
+}
+
+/// What all of them find, in their order.
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let sidekiqs = observation.sidekiqs();
+    let of = |rule: &Rule| match rule.asked_of {
+        AskedOf::Everything => (rule.check)(observation),
+        AskedOf::EachSidekiq => sidekiqs.iter().flat_map(|it| check_one(rule, it)).collect(),
+    };
+    RULES.iter().flat_map(of).collect()
+}
+
+fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
+    let findings = (rule.check)(&sidekiq.observation).into_iter();
+    let of_shard = |finding: Finding| match sidekiq.name {
+        Some(name) => finding.of_shard(name),
+        None => finding,
+    };
+    findings.map(of_shard).collect()
 }
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 34] = [
+pub const RULES: [Rule; 37] = [
     rule(slots_exhausted::NAME, slots_exhausted::check),
-    rule(no_process::NAME, no_process::check),
+    rule(redis_refuses::NAME, redis_refuses::check),
+    rule(redis_replica::NAME, redis_replica::check),
+    of_sidekiq(no_sidekiq::NAME, no_sidekiq::check),
+    of_sidekiq(no_process::NAME, no_process::check),
     rule(redis_eviction::NAME, redis_eviction::check),
     rule(redis_persistence::NAME, redis_persistence::check),
     rule(redis_memory::NAME, redis_memory::check),
     // With an untuned database nothing else helps: neither threads nor processes.
     rule(untuned_database::NAME, untuned_database::check),
     rule(lock_waits::NAME, lock_waits::check),
-    rule(unserved_queue::NAME, unserved_queue::check),
-    rule(duplicate_scheduler::NAME, duplicate_scheduler::check),
-    rule(overdue_jobs::NAME, overdue_jobs::check),
+    of_sidekiq(unserved_queue::NAME, unserved_queue::check),
+    of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
+    of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
     rule(connection_slots::NAME, connection_slots::check),
     rule(idle_connections::NAME, idle_connections::check),
     rule(idle_in_transaction::NAME, idle_in_transaction::check),
     rule(over_commit::NAME, over_commit::check),
     rule(threads_hurt::NAME, threads_hurt::check),
-    rule(idle_cores::NAME, idle_cores::check),
-    rule(quiet_process::NAME, quiet_process::check),
-    rule(stuck_threads::NAME, stuck_threads::check),
-    rule(starving_queue::NAME, starving_queue::check),
-    rule(backlog::NAME, backlog::check),
-    rule(backlog_sample::NAME, backlog_sample::check),
+    of_sidekiq(idle_cores::NAME, idle_cores::check),
+    of_sidekiq(quiet_process::NAME, quiet_process::check),
+    of_sidekiq(stuck_threads::NAME, stuck_threads::check),
+    of_sidekiq(starving_queue::NAME, starving_queue::check),
+    of_sidekiq(backlog::NAME, backlog::check),
+    of_sidekiq(backlog_sample::NAME, backlog_sample::check),
     rule(own_queue::NAME, own_queue::check),
     rule(inside_outside::NAME, inside_outside::check),
-    rule(retry_flood::NAME, retry_flood::check),
-    rule(dead_flood::NAME, dead_flood::check),
-    rule(ghost_process::NAME, ghost_process::check),
-    rule(upgrade_guard::NAME, upgrade_guard::check),
+    of_sidekiq(retry_flood::NAME, retry_flood::check),
+    of_sidekiq(dead_flood::NAME, dead_flood::check),
+    of_sidekiq(ghost_process::NAME, ghost_process::check),
+    of_sidekiq(upgrade_guard::NAME, upgrade_guard::check),
     rule(cache_hits::NAME, cache_hits::check),
     rule(work_memory::NAME, work_memory::check),
     rule(pending_restart::NAME, pending_restart::check),
@@ -91,7 +128,11 @@ pub const RULES: [Rule; 34] = [
 ];
 
 const fn rule(name: &'static str, check: fn(&Observation) -> Vec<Finding>) -> Rule {
-    Rule { name, check }
+    Rule { name, check, asked_of: AskedOf::Everything }
+}
+
+const fn of_sidekiq(name: &'static str, check: fn(&Observation) -> Vec<Finding>) -> Rule {
+    Rule { name, check, asked_of: AskedOf::EachSidekiq }
 }
 
 #[cfg(test)]

@@ -74,10 +74,29 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// "3.9/s".
+/// "3.9/s", "2.4/min": in the unit that shows what there is.
 #[must_use]
 pub fn rate(per_second: f64) -> String {
-    if per_second >= 100.0 { format!("{per_second:.0}/s") } else { format!("{per_second:.1}/s") }
+    const UNITS: [(f64, &str); 3] = [(1.0, "s"), (60.0, "min"), (3_600.0, "h")];
+    if per_second >= 100.0 {
+        return format!("{per_second:.0}/s");
+    }
+    let shown = UNITS.into_iter().find(|(seconds, _)| per_second * seconds >= 0.1);
+    match shown {
+        Some((seconds, unit)) => format!("{:.1}/{unit}", per_second * seconds),
+        None => "0/s".to_owned(),
+    }
+}
+
+/// A rate that was counted for so long: "3.9/s", and "< 1 in 10 s" where nothing was counted. That is no
+/// zero: jobs that come every minute are seldom seen within ten seconds.
+#[must_use]
+pub fn counted_rate(per_second: f64, window: Duration) -> String {
+    // Half of one: counts are whole, and their seconds are not.
+    match per_second * window.as_secs_f64() < 0.5 {
+        true => format!("< 1 in {}", duration(window)),
+        false => rate(per_second),
+    }
 }
 
 /// "61 %", of a share from 0 to 1.
@@ -126,6 +145,12 @@ mod tests {
         assert_eq!(bytes(2 << 30), "2 GB");
         assert_eq!(bytes(4096), "4 kB");
         assert_eq!(rate(3.85), "3.9/s");
+        assert_eq!([rate(240.0), rate(0.1), rate(0.04)], ["240/s", "0.1/s", "2.4/min"]);
+        assert_eq!([rate(0.001), rate(0.0)], ["3.6/h", "0/s"]);
+        let counted =
+            |count: f64, seconds| counted_rate(count / 10.0, Duration::from_secs(seconds));
+        assert_eq!([counted(0.0, 10), counted(0.999_9, 10)], ["< 1 in 10 s", "6.0/min"]);
+        assert_eq!(counted(39.0, 10), "3.9/s");
         assert_eq!(percent(0.614), "61 %");
         assert_eq!(list(["a", "b", "c"]), "a, b and c");
         assert_eq!(list(["a"]), "a");

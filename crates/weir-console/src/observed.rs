@@ -176,11 +176,11 @@ fn place(name: &str) -> usize {
 }
 
 fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
-    let flow = jobs.flow();
+    let pace = jobs.pace();
     set("waiting", as_float(jobs.backlog()));
     set("latency_seconds", jobs.latency_max().as_secs_f64());
-    set("arriving_per_second", flow.map_or(f64::NAN, |flow| flow.arrivals_per_second));
-    set("served_per_second", flow.map_or(f64::NAN, |flow| flow.served_per_second()));
+    set("arriving_per_second", pace.map_or(f64::NAN, |(come, _)| come));
+    set("served_per_second", pace.map_or(f64::NAN, |(_, served)| served));
     set("in_hand", as_float(jobs.busy()));
     set("threads", f64::from(jobs.threads()));
     let needed = weir_advisor::plan::demands(jobs);

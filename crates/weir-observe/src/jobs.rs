@@ -1,6 +1,6 @@
 //! Two looks at Sidekiq, in the advisor's words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weir_advisor::flow::{Flow, arrivals_per_second};
@@ -21,8 +21,18 @@ const SHARES_MAX: usize = 5;
 ///
 /// `described` is the one of the two that looked at everything; if both did, the second.
 pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) -> Fact<Jobs> {
+    let (before, now) = (quiet(first), quiet(second));
     let processes = known(&described.processes, "Sidekiq's processes", |all| {
-        all.iter().map(|process| job_process(process, described.at)).collect::<Vec<_>>()
+        // One that was quiet and is no more has ended, as in any deployment.
+        let is_there = |it: &&ProcessLook| !it.quiet || now.contains(it.identity.as_str());
+        let mut processes: Vec<_> =
+            all.iter().filter(is_there).map(|process| job_process(process, described.at)).collect();
+        for process in processes.iter_mut().filter(|it| it.quiet) {
+            if before.contains(process.identity.as_str()) {
+                process.quiet_for = second.at.since(first.at);
+            }
+        }
+        processes
     });
     let queues = known(&second.queues, "Sidekiq's queues", Clone::clone);
     let earlier = known(&first.queues, "Sidekiq's queues", Clone::clone);
@@ -57,6 +67,12 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
             unread,
         }
     })
+}
+
+/// Identities of the processes that took no jobs.
+fn quiet(look: &Snapshot) -> BTreeSet<&str> {
+    let processes = look.processes.as_deref().unwrap_or_default();
+    processes.iter().filter(|it| it.quiet).map(|it| it.identity.as_str()).collect()
 }
 
 type Looked = weir_sidekiq::Read<SetLook>;
@@ -169,6 +185,7 @@ fn queue(
         in_hand: 0,
         latency: newest.oldest.map_or(Duration::ZERO, |oldest| to.since(oldest)),
         flow: Fact::Known(flow),
+        flow_is_least: is_least(&newest, from),
         sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
         name: newest.name,
     }
@@ -184,6 +201,13 @@ fn arrivals(newest: &[Timestamp], from: Timestamp, to: Timestamp) -> f64 {
     }
 }
 
+/// Whether jobs may have come after `from` and been taken already. The oldest is taken first, so as long as
+/// one of before is there, all that came since are.
+fn is_least(queue: &QueueLook, from: Timestamp) -> bool {
+    let all_are_told = queue.newest.len() as u64 >= queue.length;
+    all_are_told && queue.newest.iter().chain(&queue.oldest).all(|at| *at > from)
+}
+
 fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) -> JobSet {
     let window = to.since(from);
     let mut flow = Flow { window, before: before.size, after: after.size, ..Flow::default() };
@@ -195,6 +219,7 @@ fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) ->
         size: after.size,
         overdue: after.due,
         overdue_by,
+        died_lately: after.lately,
         flow: Fact::Known(flow),
         sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),
     }
@@ -229,6 +254,8 @@ fn job_process(look: &ProcessLook, now: Timestamp) -> JobProcess {
         busy: look.busy,
         in_hand: look.work.iter().filter_map(|work| in_hand(work, now)).collect(),
         quiet: look.quiet,
+        quiet_for: Duration::ZERO,
+        running_for: look.started_at.map(|started| now.since(started)),
         beat_age: look.beat.map_or(Duration::ZERO, |beat| now.since(beat)),
         capsules: look.capsules.iter().map(capsule).collect(),
         cores_used: Fact::NotAsked,
@@ -259,124 +286,4 @@ fn capsule(look: &weir_sidekiq::Capsule) -> Capsule {
 }
 
 #[cfg(test)]
-mod tests {
-    use weir_advisor::Drain;
-    use weir_sidekiq::{OddKey, Refusal};
-
-    use super::*;
-
-    fn at(seconds: u64) -> Timestamp {
-        Timestamp::from_millis(seconds * 1_000)
-    }
-
-    fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
-        Snapshot {
-            at: at(seconds),
-            queues: Ok(queues),
-            processes: Ok(Vec::new()),
-            ghosts: Vec::new(),
-            scheduled: Ok(SetLook::default()),
-            retries: Ok(retries),
-            dead: Ok(dead),
-            processed: Ok(0),
-            failed: Ok(0),
-            server: None,
-            foreign_keys: None,
-            odd: Vec::new(),
-            cut: Vec::new(),
-            commands: 0,
-        }
-    }
-
-    fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
-        let newest = newest.iter().map(|seconds| at(*seconds)).collect();
-        let oldest = Some(at(100));
-        QueueLook {
-            name: name.to_owned(),
-            pushed: true,
-            length,
-            newest,
-            oldest,
-            ..QueueLook::default()
-        }
-    }
-
-    fn set(size: u64) -> SetLook {
-        SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
-    }
-
-    #[test]
-    fn two_looks_give_flows_of_queues_and_sets() {
-        // Four jobs a second come, and 100 a second go.
-        let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
-        let first =
-            look(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
-        let second = look(
-            210,
-            vec![queue("pull", 10_000, &newest), queue("new", 3, &[])],
-            set(1_050),
-            set(7),
-        );
-        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
-        let pull = jobs.queue("pull").unwrap();
-        assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
-        let flow = pull.flow.known().unwrap();
-        assert_eq!((flow.before, flow.after, flow.window.as_secs()), (10_960, 10_000, 10));
-        assert_eq!(flow.net_per_second(), -96.0);
-        assert!((4.0..4.5).contains(&flow.arrivals_per_second), "{flow:?}");
-        let Drain::After(left) = flow.drain() else { panic!("{flow:?}") };
-        assert_eq!(left.as_secs(), 104);
-        assert_eq!(jobs.queue("new").unwrap().flow.known().unwrap().before, 0);
-
-        let retries = jobs.retries.flow.known().unwrap();
-        assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
-        assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
-        assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
-    }
-
-    #[test]
-    fn what_can_not_be_read_takes_nothing_else_with_it() {
-        let odd =
-            || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
-        let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
-        first.retries = Err(odd());
-        first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
-        first.cut = vec!["processes_max (1000)".to_owned()];
-        let second = Snapshot { at: at(210), ..first.clone() };
-        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
-        let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
-        assert_eq!(unread, ["queue odd", "the retry set"], "each once");
-        assert!(jobs.retries.flow.missing().is_some());
-        assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
-        assert!(!jobs.nobody_serves("pull"), "there are more processes");
-        assert!(Jobs::default().nobody_serves("pull"));
-    }
-
-    #[test]
-    fn what_came_before_the_first_look_is_no_arrival() {
-        let newest = |seconds: &[u64]| seconds.iter().map(|it| at(*it)).collect::<Vec<_>>();
-        let rate = |seconds: &[u64]| arrivals(&newest(seconds), at(200), at(210));
-        assert_eq!(rate(&[190, 190, 190]), 0.0);
-        assert_eq!(rate(&[209, 205, 200, 190]), 0.2);
-        assert_eq!(rate(&[209, 208, 207, 206, 205]), 1.0);
-        assert_eq!(arrivals(&newest(&[190]), at(200), at(200)), 0.1);
-    }
-
-    #[test]
-    fn one_more_failed_job_is_chance() {
-        let first = look(200, Vec::new(), set(1_000), set(7));
-        let second = look(210, Vec::new(), set(1_001), set(8));
-        let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
-        assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
-    }
-
-    #[test]
-    fn the_largest_shares_are_kept() {
-        let classes = ["A", "B", "B", "C", "D", "E", "F"];
-        let job = |class: &&str| JobSummary { class: (*class).to_owned(), ..JobSummary::default() };
-        let sample = sample_of(&classes.iter().map(job).collect::<Vec<_>>());
-        assert_eq!((sample.size, sample.classes.len()), (7, SHARES_MAX));
-        assert_eq!((sample.classes[0].name.as_str(), sample.classes[0].count), ("B", 2));
-        assert_eq!(sample.hosts, []);
-    }
-}
+mod tests;

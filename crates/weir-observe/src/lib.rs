@@ -2,6 +2,7 @@
 //!
 //! - [`observe`]: two looks, some seconds apart, at everything that was named;
 //! - [`Watcher`]: the same again and again, for a service;
+//! - `shards`: one Redis or several, each by itself and all together;
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
 //! - `postgres`: what a database says of itself, and who holds its connections;
 //! - `services`: who may open connections to it;
@@ -21,6 +22,7 @@ mod observe;
 mod postgres;
 mod redis;
 mod services;
+mod shards;
 mod sockets;
 mod watch;
 

@@ -1,16 +1,17 @@
 //! Two looks at all sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer, Service};
-use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot, join};
+use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
 
 use crate::counting::{self, Counts, Variances};
 use crate::machine::{self, Counters};
 use crate::postgres::{Database, PostgresSource};
-use crate::{jobs, redis, services};
+use crate::shards::{self, Described, Looked};
+use crate::{redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -39,8 +40,9 @@ impl Sources {
 /// Looks twice. No source's failure is one of the others.
 pub async fn observe(sources: &Sources) -> Observation {
     let mut shards: Vec<Shard> = Vec::new();
-    for endpoint in &sources.redis {
-        shards.push(Shard::look(endpoint, &sources.limits).await);
+    let names = shards::names(sources);
+    for (endpoint, name) in sources.redis.iter().zip(&names) {
+        shards.push(Shard::look(endpoint, name, &sources.limits).await);
     }
     let proc = sources.proc.as_deref();
     let database = match &sources.postgres {
@@ -57,13 +59,13 @@ pub async fn observe(sources: &Sources) -> Observation {
         looks.push(shard.look_again(&sources.limits).await);
     }
     let later = proc.and_then(counters);
-    let variances = shards.iter().zip(&looks).filter_map(|(shard, look)| shard.variances(look));
-    let variances = counting::joined(variances);
-    let mut observation = of_jobs(sources, looks, Described::First);
-    set_deviations(&mut observation, &variances);
+    let variances = shards.iter().zip(&looks).map(|(shard, look)| shard.variances(look));
+    let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
+    let mut observation = shards::of_jobs(sources, &names, looks, Described::First);
+    set_deviations(&mut observation, variances);
     observation.redis = shards.iter().map(Shard::server).collect();
     if let Some(mut database) = database {
-        let names = services::names(observation.jobs.known(), &local);
+        let names = services::names(shards::processes(&observation).as_ref(), &local);
         observation.postgres = database.look_again(proc, &names).await;
         database.close().await;
     }
@@ -88,8 +90,16 @@ async fn count_meanwhile(shards: &mut [Shard], window: Duration) {
     tokio::time::sleep_until(from + window).await;
 }
 
-fn set_deviations(observation: &mut Observation, variances: &Variances) {
-    let Fact::Known(jobs) = &mut observation.jobs else { return };
+/// Of each shard its own, and of all together their sum.
+fn set_deviations(observation: &mut Observation, variances: Vec<Variances>) {
+    for (shard, variances) in observation.shards.iter_mut().zip(&variances) {
+        deviate(&mut shard.jobs, variances);
+    }
+    deviate(&mut observation.jobs, &counting::joined(variances));
+}
+
+fn deviate(jobs: &mut Fact<Jobs>, variances: &Variances) {
+    let Fact::Known(jobs) = jobs else { return };
     for queue in &mut jobs.queues {
         if let (Fact::Known(flow), Some(variance)) = (&mut queue.flow, variances.get(&queue.name)) {
             flow.deviation = Some(variance.sqrt());
@@ -97,38 +107,21 @@ fn set_deviations(observation: &mut Observation, variances: &Variances) {
     }
 }
 
-/// What the looks at all shards say, and what was given.
-pub(crate) fn of_jobs(
-    sources: &Sources,
-    looks: Vec<Result<(Snapshot, Snapshot), Missing>>,
-    described: Described,
-) -> Observation {
-    let mut observation = Observation {
-        cut: cut(&looks),
-        jobs: all_jobs(looks, described),
-        ..Observation::default()
-    };
-    observation.services = services::services(&sources.services, observation.jobs.known());
-    if !sources.pushed_queues.is_empty() {
-        observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
-    }
-    observation
-}
-
 /// A Redis, as far as it could be seen.
 struct Shard {
     name: String,
+    database: i64,
     seen: Result<(Connection, Snapshot), Missing>,
     counts: Counts,
 }
 
 impl Shard {
-    async fn look(endpoint: &Endpoint, limits: &Limits) -> Self {
-        let name = endpoint.to_string();
+    async fn look(endpoint: &Endpoint, name: &str, limits: &Limits) -> Self {
+        let (name, database) = (name.to_owned(), endpoint.database);
         let seen = Self::first(endpoint, limits).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
         let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
-        Self { name, seen, counts }
+        Self { name, database, seen, counts }
     }
 
     async fn count(&mut self) {
@@ -137,7 +130,7 @@ impl Shard {
         }
     }
 
-    fn variances(&self, look: &Result<(Snapshot, Snapshot), Missing>) -> Option<Variances> {
+    fn variances(&self, look: &Looked) -> Option<Variances> {
         look.as_ref().ok().map(|(_, second)| self.counts.variances(second))
     }
 
@@ -151,9 +144,9 @@ impl Shard {
     }
 
     /// Both looks.
-    async fn look_again(&mut self, limits: &Limits) -> Result<(Snapshot, Snapshot), Missing> {
+    async fn look_again(&mut self, limits: &Limits) -> Looked {
         let (connection, first) = self.seen.as_mut().map_err(|missing| missing.clone())?;
-        match connection.look(Scope::Changes, limits).await {
+        match second(connection, first, limits).await {
             Ok(second) => Ok((first.clone(), second)),
             Err(error) => Err(redis::unreachable(&format!("Redis {}", self.name), &error)),
         }
@@ -161,43 +154,28 @@ impl Shard {
 
     fn server(&self) -> Fact<RedisServer> {
         match &self.seen {
-            Ok((_, snapshot)) => redis::server(&self.name, snapshot),
+            Ok((_, snapshot)) => redis::server(&self.name, self.database, snapshot),
             Err(missing) => Fact::Unknown(missing.clone()),
         }
     }
 }
 
-/// Which of two looks was at everything, processes included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Described {
-    First,
-    Second,
-}
-
-/// Of all shards, or of none: a part of the jobs is not the jobs.
-fn all_jobs(looks: Vec<Result<(Snapshot, Snapshot), Missing>>, described: Described) -> Fact<Jobs> {
-    let looks: Vec<_> = match looks.into_iter().collect() {
-        Ok(looks) => looks,
-        Err(missing) => return Fact::Unknown(missing),
-    };
-    let (firsts, seconds): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
-    match (join(firsts), join(seconds)) {
-        (Some(first), Some(second)) => {
-            let described = match described {
-                Described::First => &first,
-                Described::Second => &second,
-            };
-            jobs::jobs(described, &first, &second)
-        }
-        _ => Fact::NotAsked,
+/// What has changed, and of the processes those that are quiet still.
+async fn second(
+    connection: &mut Connection,
+    first: &Snapshot,
+    limits: &Limits,
+) -> Result<Snapshot, SidekiqError> {
+    let mut second = connection.look(Scope::Changes, limits).await?;
+    let mut quiet = first.processes.clone().unwrap_or_default();
+    quiet.retain(|process| process.quiet);
+    let identities: Vec<_> = quiet.iter().map(|process| process.identity.clone()).collect();
+    // Who may not be asked again is taken to be as it was.
+    if let Ok(still) = connection.still_quiet(&identities).await? {
+        quiet.retain(|process| still.contains(&process.identity));
     }
-}
-
-/// Limits that cut something off in one of the looks.
-fn cut(looks: &[Result<(Snapshot, Snapshot), Missing>]) -> Vec<String> {
-    let seen = looks.iter().flatten();
-    let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));
-    limits.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    second.processes = Ok(quiet);
+    Ok(second)
 }
 
 /// Sidekiq's processes that say to run on this machine, by identity.
@@ -217,8 +195,10 @@ pub(crate) fn cores_used(
     earlier: &Counters,
     later: &Counters,
 ) {
-    let Fact::Known(jobs) = &mut observation.jobs else { return };
-    for process in &mut jobs.processes {
+    let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
+    let all = shards.chain([&mut observation.jobs]);
+    let jobs = all.filter_map(|jobs| if let Fact::Known(jobs) = jobs { Some(jobs) } else { None });
+    for process in jobs.flat_map(|jobs| &mut jobs.processes) {
         // A number alone may be another process's, on another machine.
         let pid = local.get(&process.identity);
         if let Some(used) = pid.and_then(|pid| later.used_since(earlier, *pid)) {

@@ -4,19 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_advisor::observation::{
-    CommandRate, Fact, Missing, Obstacle, Persistence, RedisOperations, RedisServer, SlowCommand,
+    CommandRate, Fact, Keyspace, Master, Missing, Obstacle, Persistence, RedisOperations,
+    RedisServer, SlowCommand,
 };
 use weir_base::clock::Timestamp;
-use weir_sidekiq::{CommandLook, ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot};
+use weir_sidekiq::{
+    CommandLook, ForeignKeys, Read, Refusal, ServerLook, SidekiqError, Snapshot, TroubleKind,
+};
 
 /// Fewer keys than this say nothing of what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
 
 /// One server, from a look at everything.
-pub(crate) fn server(name: &str, snapshot: &Snapshot) -> Fact<RedisServer> {
+pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<RedisServer> {
     let Some(read) = &snapshot.server else { return Fact::NotAsked };
     known(read, "what Redis says of itself", |look| RedisServer {
         name: name.to_owned(),
+        database,
+        keyspaces: keyspaces(look),
+        namespaces: match &snapshot.foreign_keys {
+            Some(Ok(keys)) => keys.namespaces.iter().cloned().collect(),
+            Some(Err(_)) | None => Vec::new(),
+        },
+        replica_of: look
+            .replica_of
+            .as_ref()
+            .map(|it| Master { address: it.address.clone(), is_linked: it.is_linked }),
         used_memory_bytes: look.used_memory_bytes,
         system_memory_bytes: look.system_memory_bytes,
         maxmemory_bytes: look.maxmemory_bytes,
@@ -73,6 +86,11 @@ fn commands(before: &ServerLook, now: &ServerLook, window: Duration) -> Vec<Comm
     rates
 }
 
+fn keyspaces(look: &ServerLook) -> Vec<Keyspace> {
+    let keyspace = |it: &weir_sidekiq::Keyspace| Keyspace { database: it.database, keys: it.keys };
+    look.keyspaces.iter().map(keyspace).collect()
+}
+
 fn persistence(look: &ServerLook) -> Persistence {
     Persistence {
         append_only: look.append_only,
@@ -117,9 +135,9 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
             reason: format!("Redis {name}: {command}: {reason}"),
             remedy: Some(format!("ACL SETUSER the user that asks {grant}")),
         },
-        SidekiqError::Unready { name, what: does, reason, remedy } => Missing {
+        SidekiqError::Unready { name, kind, what: does, reason, remedy } => Missing {
             what,
-            obstacle: Obstacle::Unreachable,
+            obstacle: obstacle(*kind),
             reason: format!("Redis {name} {does} ({reason})"),
             remedy: Some((*remedy).to_owned()),
         },
@@ -132,6 +150,16 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
     }
 }
 
+const fn obstacle(kind: TroubleKind) -> Obstacle {
+    match kind {
+        TroubleKind::ClientsExhausted => Obstacle::ClientsExhausted,
+        TroubleKind::Script => Obstacle::Script,
+        TroubleKind::Loading => Obstacle::Loading,
+        TroubleKind::MasterLost => Obstacle::MasterLost,
+        TroubleKind::Login | TroubleKind::ReadOnly => Obstacle::Unreachable,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +167,7 @@ mod tests {
     #[test]
     fn a_cache_is_told_from_few_keys_and_from_keys_that_stay() {
         let share = |sampled, foreign, expiring| {
-            cache_like_share(&ForeignKeys { sampled, foreign, expiring })
+            cache_like_share(&ForeignKeys { sampled, foreign, expiring, ..ForeignKeys::default() })
         };
         assert_eq!(share(100, 90, 60), 0.6);
         assert_eq!(share(100, 90, 0), 0.0);
@@ -184,6 +212,7 @@ mod tests {
     fn a_redis_that_answers_nobody_is_told_with_what_to_do_and_no_grant() {
         let error = SidekiqError::Unready {
             name: "a:6379".to_owned(),
+            kind: TroubleKind::Loading,
             what: "still reads its data from disk",
             reason: "LOADING".to_owned(),
             remedy: "wait",
@@ -191,7 +220,7 @@ mod tests {
         let missing = unreachable("Redis a:6379", &error);
         assert_eq!(
             (missing.obstacle, missing.remedy.as_deref()),
-            (Obstacle::Unreachable, Some("wait"))
+            (Obstacle::Loading, Some("wait"))
         );
         assert_eq!(missing.reason, "Redis a:6379 still reads its data from disk (LOADING)");
     }

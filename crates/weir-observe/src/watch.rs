@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use weir_advisor::levels::Levels;
-use weir_advisor::observation::{Fact, Missing, Observation, SourceState};
+use weir_advisor::observation::{Fact, Observation, SourceState};
 use weir_base::clock::{Clock, Timestamp};
-use weir_sidekiq::Snapshot;
 
 use self::database::WatchedDatabase;
 use self::shard::WatchedShard;
 use crate::machine::{self, Counters};
-use crate::observe::{self, Described, Sources};
+use crate::observe::{self, Sources};
+use crate::shards::{self, Described, Looked};
 use crate::{redis, services};
 
 /// How often, and how long at most.
@@ -58,22 +58,22 @@ pub struct Watcher {
     shards: Vec<WatchedShard>,
     database: Option<WatchedDatabase>,
     earlier: Option<Counters>,
+    /// Of the round before, who was quiet.
+    before: Option<Observation>,
     levels: Levels,
 }
-
-/// Both looks at one shard.
-type Looked = Result<(Snapshot, Snapshot), Missing>;
 
 impl Watcher {
     /// Nothing is looked at yet. `random` spreads the tries of several watchers.
     #[must_use]
     pub fn new(sources: Sources, pace: Pace, clock: Clock, random: &mut fastrand::Rng) -> Self {
-        let names = unique(sources.redis.iter().map(ToString::to_string));
+        let names = shards::names(&sources);
         let of = |(endpoint, name)| WatchedShard::new(endpoint, name, pace, random.fork());
         let shards: Vec<_> = sources.redis.iter().zip(names).map(of).collect();
         let database = sources.postgres.as_ref();
         let database = database.map(|source| WatchedDatabase::new(source, pace, random.fork()));
-        Self { shards, database, earlier: None, levels: Levels::default(), sources, pace, clock }
+        let (earlier, before, levels) = (None, None, Levels::default());
+        Self { shards, database, earlier, before, levels, sources, pace, clock }
     }
 
     /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
@@ -86,13 +86,18 @@ impl Watcher {
         let redis = redis.collect();
         let seconds = || looks.iter().flatten().map(|(_, second)| second);
         let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
-        let mut observation = observe::of_jobs(&self.sources, looks, Described::Second);
+        let names: Vec<_> = self.shards.iter().map(|it| it.state().name.clone()).collect();
+        let mut observation = shards::of_jobs(&self.sources, &names, looks, Described::Second);
         observation.redis = redis;
         if let Some(database) = &mut self.database {
-            let names = services::names(observation.jobs.known(), &local);
+            let names = services::names(shards::processes(&observation).as_ref(), &local);
             observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
         }
         self.look_at_machine(proc, &local, &mut observation);
+        if let Some(before) = &self.before {
+            observation.remember(before);
+        }
+        self.before = Some(observation.only_quiet());
         let at = self.clock.now();
         observation.goodput = goodput::of_sidekiq(&mut self.levels, &observation, at);
         let sources = self.shards.iter().map(WatchedShard::state);
@@ -139,20 +144,9 @@ impl Watcher {
     }
 }
 
-/// Two services of one name may be watched by different Sentinels.
-fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
-    let mut unique: Vec<String> = Vec::new();
-    for name in names {
-        let same =
-            unique.iter().filter(|it| **it == name || it.starts_with(&format!("{name} ("))).count();
-        unique.push(if same == 0 { name } else { format!("{name} ({})", same + 1) });
-    }
-    unique
-}
-
 fn server(shard: &WatchedShard, look: &Looked) -> Fact<weir_advisor::observation::RedisServer> {
     match look {
-        Ok((earlier, later)) => redis::server(&shard.state().name, later).map(|mut server| {
+        Ok((earlier, later)) => shard.server(later).map(|mut server| {
             server.lately = redis::lately(earlier, later);
             server
         }),

@@ -12,6 +12,7 @@ use redis::{
 
 use crate::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
 use crate::error::SidekiqError;
+use crate::greeting;
 use crate::limits::Limits;
 use crate::questions::{Answer, Question};
 use crate::snapshot::Refusal;
@@ -22,6 +23,7 @@ use crate::trouble;
 pub struct Connection {
     inner: MultiplexedConnection,
     name: String,
+    address: Address,
 }
 
 impl Connection {
@@ -41,8 +43,8 @@ impl Connection {
         };
         let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
         match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(inner)) => Ok(Self { inner, name }),
-            Ok(Err(error)) => Err(failed(name, &error)),
+            Ok(Ok(inner)) => Ok(Self { inner, name, address: endpoint.address.clone() }),
+            Ok(Err(error)) => Err(why(name, &endpoint.address, &error).await),
             Err(_) => Err(SidekiqError::Deadline { name, after: timeout }),
         }
     }
@@ -69,7 +71,10 @@ impl Connection {
         }
         pipeline.ignore_errors();
         let values: Result<Vec<Value>, _> = pipeline.query_async(&mut self.inner).await;
-        let values = values.map_err(|error| self.failed(&error))?;
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => return Err(why(self.name.clone(), &self.address, &error).await),
+        };
         for value in &values {
             if let Value::ServerError(error) = value {
                 self.must_be_ready(&format!("{} {}", error.code(), error.details().unwrap_or("")))?;
@@ -99,10 +104,26 @@ impl Connection {
 fn unready(name: &str, said: &str) -> Option<SidekiqError> {
     trouble::of(said).map(|trouble| SidekiqError::Unready {
         name: name.to_owned(),
+        kind: trouble.kind,
         what: trouble.what,
         reason: said.trim().to_owned(),
         remedy: trouble.remedy,
     })
+}
+
+/// What has failed. Of a connection that broke, or a password that was not taken, that may be a refusal of
+/// whoever comes: the server says so to the next one as well.
+async fn why(name: String, address: &Address, error: &RedisError) -> SidekiqError {
+    let failed = failed(name.clone(), error);
+    let is_told = match &failed {
+        SidekiqError::Connection { .. } => error.is_connection_refusal() || error.is_timeout(),
+        _ => error.kind() != ErrorKind::AuthenticationFailed,
+    };
+    if is_told {
+        return failed;
+    }
+    let said = greeting::of(address).await;
+    said.and_then(|said| unready(&name, &said)).unwrap_or(failed)
 }
 
 fn failed(name: String, error: &RedisError) -> SidekiqError {

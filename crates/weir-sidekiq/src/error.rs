@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::trouble::TroubleKind;
+
 /// Each names the Redis and what to do.
 #[derive(Debug, Error)]
 pub enum SidekiqError {
@@ -36,6 +38,8 @@ pub enum SidekiqError {
     Unready {
         /// Its address.
         name: String,
+        /// What keeps it from answering.
+        kind: TroubleKind,
         /// What it does instead.
         what: &'static str,
         /// What Redis said.

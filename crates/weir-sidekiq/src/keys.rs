@@ -31,6 +31,16 @@ pub(crate) fn is_own(key: &str) -> bool {
         || is_identity(key)
 }
 
+/// The prefix that `redis-namespace` has put before one of Sidekiq's keys, by those that every Sidekiq has.
+pub(crate) fn namespace(key: &str) -> Option<&str> {
+    // Resque's keys are called alike, under a prefix of its own.
+    const OTHERS: [&str; 1] = ["resque"];
+    let prefix = [QUEUES, PROCESSES, PROCESSED]
+        .into_iter()
+        .find_map(|name| key.strip_suffix(name)?.strip_suffix(':'))?;
+    Some(prefix).filter(|prefix| !prefix.is_empty() && !OTHERS.contains(prefix))
+}
+
 /// `host:pid:<12 hex>`.
 fn is_identity(key: &str) -> bool {
     let mut parts = key.rsplitn(3, ':');
@@ -55,6 +65,17 @@ mod tests {
             "j|20261122|7:45",
         ] {
             assert!(is_own(own), "{own}");
+        }
+        for (key, expected) in [
+            ("shop:queues", Some("shop")),
+            ("shop:live:processes", Some("shop:live")),
+            ("shop:stat:processed", Some("shop")),
+            ("resque:queues", None),
+            (":queues", None),
+            ("queues", None),
+            ("shop:queue:default", None),
+        ] {
+            assert_eq!(namespace(key), expected, "{key}");
         }
         for other in ["feed:home:1", "cache:views/1", "a:b:c", "web:x:0123456789ab", "queued"] {
             assert!(!is_own(other), "{other}");

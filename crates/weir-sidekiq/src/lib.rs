@@ -17,12 +17,14 @@ mod connection;
 mod counts;
 mod endpoint;
 mod error;
+mod greeting;
 mod heartbeat;
 mod job;
 mod keys;
 mod limits;
 mod look;
 mod questions;
+mod quiet;
 mod server;
 mod shards;
 mod snapshot;
@@ -43,8 +45,9 @@ pub use self::job::JobSummary;
 pub use self::limits::Limits;
 pub use self::look::Scope;
 pub use self::questions::READ_ONLY_ACL;
-pub use self::server::{CommandLook, ServerLook, SlowCommand};
+pub use self::server::{CommandLook, Keyspace, Master, ServerLook, SlowCommand};
 pub use self::shards::join;
 pub use self::snapshot::{
     ForeignKeys, OddKey, ProcessLook, QueueLook, Read, Refusal, SetLook, Snapshot, WorkLook,
 };
+pub use self::trouble::TroubleKind;

@@ -77,13 +77,7 @@ impl Looking<'_> {
         let queues = self.queues(scope, &served).await?;
         let [scheduled, retries, dead] = self.sets(scope, at).await?;
         let [processed, failed] = self.counters().await?;
-        let (mut server, mut foreign_keys) = (None, None);
-        if scope == Scope::Everything {
-            server = Some(self.server().await?);
-            foreign_keys = Some(self.foreign_keys().await?);
-        }
-        let (odd, cut, commands) = (self.odd, self.cut.into_iter().collect(), self.commands);
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             at,
             queues,
             processes,
@@ -93,12 +87,19 @@ impl Looking<'_> {
             dead,
             processed,
             failed,
-            server,
-            foreign_keys,
-            odd,
-            cut,
-            commands,
-        })
+            server: None,
+            foreign_keys: None,
+            odd: self.odd.clone(),
+            cut: Vec::new(),
+            commands: 0,
+        };
+        if scope == Scope::Everything {
+            snapshot.server = Some(self.server().await?);
+            let is_elsewhere = snapshot.is_without_sidekiq();
+            snapshot.foreign_keys = Some(self.foreign_keys(is_elsewhere).await?);
+        }
+        (snapshot.cut, snapshot.commands) = (self.cut.into_iter().collect(), self.commands);
+        Ok(snapshot)
     }
 
     /// The clock of Redis: without it nothing is known to be late or due.

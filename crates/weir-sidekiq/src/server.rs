@@ -41,6 +41,37 @@ pub struct ServerLook {
     pub snapshots: Read<bool>,
     /// The newest entries of the slow log.
     pub slow_commands: Read<Vec<SlowCommand>>,
+    /// Databases that have keys, by their numbers.
+    pub keyspaces: Vec<Keyspace>,
+    /// Whose copy it is; none: it is a master.
+    pub replica_of: Option<Master>,
+}
+
+/// One of the numbered databases of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    /// Its number.
+    pub database: i64,
+    /// Keys in it.
+    pub keys: u64,
+}
+
+impl Keyspace {
+    /// Of a line of `INFO keyspace`: `db0:keys=14,expires=0,..`.
+    fn parse(line: &str) -> Option<Self> {
+        let (database, fields) = line.trim().strip_prefix("db")?.split_once(':')?;
+        let keys = fields.split(',').find_map(|field| field.strip_prefix("keys="))?;
+        Some(Self { database: database.parse().ok()?, keys: keys.parse().ok()? })
+    }
+}
+
+/// The server that a replica copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Whether what is written there comes.
+    pub is_linked: bool,
 }
 
 /// What Redis has counted of one command since its statistics were reset.
@@ -120,6 +151,11 @@ impl ServerLook {
             latest_fork: Duration::from_micros(number("latest_fork_usec")),
             snapshots: Ok(false),
             slow_commands: Ok(Vec::new()),
+            keyspaces: info.lines().filter_map(Keyspace::parse).collect(),
+            replica_of: (field("role") == Some("slave")).then(|| Master {
+                address: format!("{}:{}", text("master_host"), text("master_port")),
+                is_linked: field("master_link_status") == Some("up"),
+            }),
         }
     }
 }
@@ -138,6 +174,19 @@ mod tests {
         assert_eq!(server.maxmemory_policy, "noeviction");
         assert!(server.append_only && server.last_snapshot_ok && !server.last_append_ok);
         assert_eq!(server.latest_fork, Duration::from_micros(250));
+    }
+
+    #[test]
+    fn databases_with_keys_and_the_master_of_a_replica_are_told() {
+        let info = "# Replication\r\nrole:slave\r\nmaster_host:10.0.0.5\r\nmaster_port:6380\r\n\
+                    master_link_status:down\r\n# Keyspace\r\ndb0:keys=14,expires=3,avg_ttl=0\r\n\
+                    db11:keys=2,expires=0,avg_ttl=0,subexpiry=0\r\n";
+        let server = ServerLook::parse(info);
+        let master = Master { address: "10.0.0.5:6380".to_owned(), is_linked: false };
+        assert_eq!(server.replica_of, Some(master));
+        let keyspaces: Vec<_> = server.keyspaces.iter().map(|it| (it.database, it.keys)).collect();
+        assert_eq!(keyspaces, [(0, 14), (11, 2)]);
+        assert_eq!(ServerLook::parse("role:master\r\n").replica_of, None);
     }
 
     #[test]

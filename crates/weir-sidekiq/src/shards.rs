@@ -73,6 +73,7 @@ fn reach(queue: &QueueLook) -> Option<Timestamp> {
 fn set(mut one: SetLook, other: SetLook) -> SetLook {
     one.size = one.size.saturating_add(other.size);
     one.due = one.due.saturating_add(other.due);
+    one.lately = one.lately.saturating_add(other.lately);
     one.first = [one.first, other.first].into_iter().flatten().min();
     one.sample.extend(other.sample);
     one

@@ -1,5 +1,7 @@
 //! One look at Sidekiq: plain data.
 
+use std::collections::BTreeSet;
+
 use weir_base::clock::Timestamp;
 
 use crate::heartbeat::Capsule;
@@ -91,6 +93,8 @@ pub struct SetLook {
     pub size: u64,
     /// Of those, due by now (of the dead set: all).
     pub due: u64,
+    /// Of the dead set those that died within the last hour; of others 0.
+    pub lately: u64,
     /// The smallest time in it.
     pub first: Option<Timestamp>,
     /// Of the retry set those that are due next, of the dead set those that died last.
@@ -140,7 +144,7 @@ pub struct WorkLook {
 }
 
 /// A sample of the keys of a Redis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignKeys {
     /// Keys that were looked at.
     pub sampled: u64,
@@ -148,9 +152,24 @@ pub struct ForeignKeys {
     pub foreign: u64,
     /// Of those, with a time to live: a cache's.
     pub expiring: u64,
+    /// Prefixes under which there are keys of a Sidekiq (`redis-namespace`). They are searched for where
+    /// there are none without one.
+    pub namespaces: BTreeSet<String>,
 }
 
 impl Snapshot {
+    /// Whether there is not one key of Sidekiq's, as far as all of them could be read.
+    pub(crate) fn is_without_sidekiq(&self) -> bool {
+        let is_empty = |set: &Read<SetLook>| set.as_ref().is_ok_and(|set| set.size == 0);
+        let is_none = |count: &Read<u64>| count.as_ref().is_ok_and(|count| *count == 0);
+        self.odd.is_empty()
+            && self.ghosts.is_empty()
+            && self.queues.as_ref().is_ok_and(|queues| queues.iter().all(|queue| !queue.pushed))
+            && self.processes.as_ref().is_ok_and(Vec::is_empty)
+            && [&self.scheduled, &self.retries, &self.dead].into_iter().all(is_empty)
+            && [&self.processed, &self.failed].into_iter().all(is_none)
+    }
+
     /// Whether there may be processes that are not among those that are told of.
     #[must_use]
     pub fn has_more_processes(&self) -> bool {

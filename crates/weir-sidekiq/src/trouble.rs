@@ -5,50 +5,77 @@
 pub(crate) struct Trouble {
     /// What Redis begins with, or what it says.
     sign: &'static str,
+    /// What it is.
+    pub(crate) kind: TroubleKind,
     /// What that means, of a Redis.
     pub(crate) what: &'static str,
     /// What to do.
     pub(crate) remedy: &'static str,
 }
 
+/// What keeps a Redis from answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// It reads its data from disk.
+    Loading,
+    /// It does not know who asks.
+    Login,
+    /// It has no connection left (`maxclients`).
+    ClientsExhausted,
+    /// A script runs and does not end.
+    Script,
+    /// It is a replica without its master.
+    MasterLost,
+    /// It takes no writes.
+    ReadOnly,
+}
+
 const TROUBLES: [Trouble; 8] = [
     Trouble {
         sign: "LOADING ",
+        kind: TroubleKind::Loading,
         what: "still reads its data from disk",
         remedy: "wait until `redis-cli INFO persistence` says loading:0",
     },
     Trouble {
         sign: "NOAUTH ",
+        kind: TroubleKind::Login,
         what: "asks for a password",
         remedy: "give it by --redis-password-env or --redis-password-file (in [observe.redis]: password_env or password_file)",
     },
     Trouble {
         sign: "WRONGPASS ",
+        kind: TroubleKind::Login,
         what: "does not know that user, or not that password",
         remedy: "look at the user in the address and at the password in the environment or file",
     },
     Trouble {
         sign: "max number of clients",
+        kind: TroubleKind::ClientsExhausted,
         what: "takes no more connections (maxclients), Sidekiq's neither",
-        remedy: "end a client that can be spared, then: redis-cli CONFIG SET maxclients 10000",
+        remedy: "end a client that can be spared, then: redis-cli CONFIG SET maxclients 20000",
     },
     Trouble {
         sign: "BUSY ",
+        kind: TroubleKind::Script,
         what: "is held up by a script, for Sidekiq as well",
         remedy: "redis-cli SCRIPT KILL, which ends it unless it has written already",
     },
     Trouble {
         sign: "MASTERDOWN ",
+        kind: TroubleKind::MasterLost,
         what: "is a replica that has lost its master",
         remedy: "name the master, which Sidekiq needs as well, or look why the two do not meet",
     },
     Trouble {
         sign: "READONLY ",
+        kind: TroubleKind::ReadOnly,
         what: "is a replica, which takes no writes",
         remedy: "name its master: `redis-cli INFO replication` says master_host",
     },
     Trouble {
         sign: "MISCONF ",
+        kind: TroubleKind::ReadOnly,
         what: "takes no writes since it can't write its snapshot",
         remedy: "look at its log and at the space on its disk",
     },

@@ -74,8 +74,11 @@ fn add_queue(
     figures.add("queue_served_by", label, served_by.unwrap_or_default() as f64);
     let flows: Option<Vec<&Flow>> = queues.iter().map(|queue| queue.flow.known()).collect();
     if let Some(flow) = flows.and_then(Flow::total) {
-        figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
-        figures.add("queue_served_per_second", label, flow.served_per_second());
+        // What may have come and gone unseen is not zero.
+        if queues.iter().all(|queue| !queue.flow_is_least) {
+            figures.add("queue_arriving_per_second", label, flow.arrivals_per_second);
+            figures.add("queue_served_per_second", label, flow.served_per_second());
+        }
         let drain = match queues {
             [queue] => forecast.queue(&queue.name).unwrap_or_else(|| flow.drain()),
             _ => flow.drain(),

@@ -37,6 +37,14 @@ pub enum Obstacle {
     Unreachable,
     /// Every connection slot of the database is taken (SQLSTATE 53300).
     SlotsExhausted,
+    /// Every connection of a Redis is taken (`maxclients`).
+    ClientsExhausted,
+    /// A script holds a Redis up.
+    Script,
+    /// A Redis still reads its data from disk.
+    Loading,
+    /// A Redis is a replica without its master.
+    MasterLost,
     /// This version of the source does not have it.
     NotSupported,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Fact, Missing};
+use super::{Fact, JobProcess, Missing};
 use crate::flow::Flow;
 
 /// What `weir sidekiq set-aside` puts behind a queue's name.
@@ -56,6 +56,9 @@ pub struct Queue {
     pub paused: bool,
     /// From two looks at it.
     pub flow: Fact<Flow>,
+    /// Jobs may have come and been taken between the looks without a sign, so that more came and were
+    /// worked off than `flow` says: nothing was left of what was there before.
+    pub flow_is_least: bool,
     /// From a bounded sample of its jobs.
     pub sample: Fact<Sample>,
 }
@@ -91,79 +94,12 @@ pub struct JobSet {
     pub overdue: u64,
     /// How long ago the first of those was due.
     pub overdue_by: Duration,
+    /// Of the dead, those that died within the last hour.
+    pub died_lately: u64,
     /// Growth from two looks.
     pub flow: Fact<Flow>,
     /// From a bounded sample.
     pub sample: Fact<Sample>,
-}
-
-/// One process that works off jobs.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct JobProcess {
-    /// `host:pid:nonce`.
-    pub identity: String,
-    /// The host as the process names it.
-    pub hostname: String,
-    /// Its number there.
-    pub pid: u32,
-    /// Jobs in hand.
-    pub busy: u64,
-    /// Since when threads have their jobs, as far as they tell, with the class of each.
-    pub in_hand: Vec<JobInHand>,
-    /// It takes no new jobs (TSTP) and still beats.
-    pub quiet: bool,
-    /// Since its last heartbeat.
-    pub beat_age: Duration,
-    /// Its threads, with what they serve. At least one.
-    pub capsules: Vec<Capsule>,
-    /// Cores that it used between two looks; known on the same host only.
-    pub cores_used: Fact<f64>,
-}
-
-/// What a thread works at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct JobInHand {
-    /// Its class; empty where it could not be read.
-    pub class: String,
-    /// How long the thread has had it.
-    pub age: Duration,
-}
-
-/// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Capsule {
-    /// `default` for the first.
-    pub name: String,
-    /// Threads.
-    pub concurrency: u32,
-    /// How it chooses among its queues.
-    pub ordering: Ordering,
-    /// In the order in which they are looked at.
-    pub queues: Vec<WeightedQueue>,
-}
-
-/// A queue as a capsule serves it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct WeightedQueue {
-    /// Its name.
-    pub name: String,
-    /// 0 in strict order; unknown of Sidekiq 6.
-    pub weight: u32,
-}
-
-/// How a capsule chooses the next queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ordering {
-    /// The first that has jobs.
-    Strict,
-    /// By chance, all alike.
-    Random,
-    /// By chance, by weight.
-    Weighted,
-    /// Sidekiq 6 tells the order only.
-    #[default]
-    Unknown,
 }
 
 impl Jobs {
@@ -215,6 +151,32 @@ impl Jobs {
         Flow::total(flows?)
     }
 
+    /// Whether there is nothing of Sidekiq's at all, as far as that can be said.
+    #[must_use]
+    pub fn is_nowhere(&self) -> bool {
+        let sets = [&self.scheduled, &self.retries, &self.dead];
+        self.processes.is_empty()
+            && !self.has_more_processes
+            && self.ghosts.is_empty()
+            && self.unread.is_empty()
+            && self.queues.iter().all(|queue| !queue.pushed)
+            && sets.iter().all(|set| set.size == 0)
+            && (self.processed, self.failed) == (0, 0)
+    }
+
+    /// Jobs that come and that are worked off per second, in all queues: by the queues where they tell,
+    /// otherwise by Sidekiq's own counter. None: neither does.
+    #[must_use]
+    pub fn pace(&self) -> Option<(f64, f64)> {
+        let flow = self.flow()?;
+        let (come, served) = (flow.arrivals_per_second, flow.served_per_second());
+        if self.queues.iter().all(|queue| !queue.flow_is_least) {
+            return Some((come, served));
+        }
+        let counted = self.processed_per_second.known()?.max(served);
+        Some(((counted + flow.net_per_second()).max(come), counted))
+    }
+
     /// Jobs that wait in all queues.
     #[must_use]
     pub fn backlog(&self) -> u64 {
@@ -227,6 +189,12 @@ impl Queue {
     #[must_use]
     pub fn is_set_aside(&self) -> bool {
         is_set_aside(&self.name)
+    }
+
+    /// Its flow, if that is all there was: not if more may have come and gone unseen.
+    #[must_use]
+    pub fn paced(&self) -> Option<&Flow> {
+        self.flow.known().filter(|_| !self.flow_is_least)
     }
 
     /// Not one of its jobs was worked off between two looks.
@@ -242,24 +210,4 @@ impl Queue {
 #[must_use]
 pub(crate) fn is_set_aside(name: &str) -> bool {
     name.ends_with(SET_ASIDE_SUFFIX)
-}
-
-impl JobProcess {
-    /// All its threads.
-    #[must_use]
-    pub fn concurrency(&self) -> u32 {
-        self.capsules.iter().map(|capsule| capsule.concurrency).sum()
-    }
-
-    /// Whether one of its capsules serves `queue`.
-    #[must_use]
-    pub fn serves(&self, queue: &str) -> bool {
-        self.served().any(|served| served == queue)
-    }
-
-    /// The queues of all its capsules.
-    pub fn served(&self) -> impl Iterator<Item = &str> {
-        let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
-        queues.map(|queue| queue.name.as_str())
-    }
 }

@@ -120,6 +120,17 @@ pub enum SessionState {
 }
 
 impl SessionState {
+    /// As people say it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Idle => "idle",
+            Self::IdleInTransaction => "idle in transaction",
+            Self::Hidden => "hidden",
+        }
+    }
+
     /// As labels name it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -133,14 +144,18 @@ impl SessionState {
 }
 
 /// A session that waits for another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LockWait {
+    /// The session that waits.
+    pub waiting_pid: u32,
     /// Who waits.
     pub waiting_service: String,
     /// For whom.
     pub blocking_service: String,
-    /// The session that it waits for.
+    /// The session that it waits for; 0: a prepared transaction, which has none.
     pub blocking_pid: u32,
+    /// What that session does, and since when; none: it is no client's, or not told.
+    pub blocking_state: Option<(SessionState, Duration)>,
     /// What is locked.
     pub relation: Option<String>,
     /// How long.

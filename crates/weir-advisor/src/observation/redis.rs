@@ -11,6 +11,14 @@ use super::{Fact, Missing};
 pub struct RedisServer {
     /// Its address without a password.
     pub name: String,
+    /// The number of the database that was looked at.
+    pub database: i64,
+    /// Its databases that have keys.
+    pub keyspaces: Vec<Keyspace>,
+    /// Prefixes under which there are keys of a Sidekiq (`redis-namespace`), as far as they were seen.
+    pub namespaces: Vec<String>,
+    /// Whose copy it is; none: it is a master.
+    pub replica_of: Option<Master>,
     /// `used_memory`.
     pub used_memory_bytes: u64,
     /// `total_system_memory`.
@@ -35,6 +43,24 @@ pub struct RedisServer {
     pub lately: Fact<RedisOperations>,
     /// Of a bounded sample of keys, those that are not Sidekiq's and expire. From 0 to 1.
     pub cache_like_share: Fact<f64>,
+}
+
+/// One of the numbered databases of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Keyspace {
+    /// Its number.
+    pub database: i64,
+    /// Keys in it.
+    pub keys: u64,
+}
+
+/// The server that a replica copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Master {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Whether what is written there comes.
+    pub is_linked: bool,
 }
 
 /// What a server did between two looks.

@@ -8,7 +8,7 @@ use crate::forecast::Forecast;
 use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue};
 use crate::rules::starving_queue;
 use crate::shell;
-use crate::wording::{self, rate};
+use crate::wording::{self, counted_rate};
 
 pub(crate) const NAME: &str = "backlog";
 
@@ -79,8 +79,8 @@ fn evidence(queue: &Queue) -> String {
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
             "; {} come, {} are worked off",
-            rate(flow.arrivals_per_second),
-            rate(flow.served_per_second())
+            counted_rate(flow.arrivals_per_second, flow.window),
+            counted_rate(flow.served_per_second(), flow.window)
         ),
         _ => String::new(),
     };
@@ -124,6 +124,16 @@ mod tests {
         assert_eq!(finding.evidence, expected);
         assert_eq!(finding.consequence, "It is empty in 33 min 20 s (27 min to 43 min).");
         assert_eq!(finding.next.as_deref(), Some("weir plan"));
+    }
+
+    #[test]
+    fn what_was_not_counted_once_is_no_zero() {
+        let mut observation = behind("push", 40_000, 40_000, 120);
+        let queue = observation.jobs.known_mut().queue_mut("push");
+        queue.flow.known_mut().arrivals_per_second = 0.0;
+        let finding = check(&observation).remove(0);
+        let expected = "; < 1 in 10 s come, < 1 in 10 s are worked off";
+        assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
     }
 
     #[test]

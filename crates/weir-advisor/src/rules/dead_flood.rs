@@ -1,7 +1,6 @@
-//! The dead set is full, or fills: what falls out of it is gone.
+//! Jobs die in numbers now. A large dead set alone is history, and at most worth knowing.
 
 use crate::finding::{Finding, Severity};
-use crate::flow::Drain;
 use crate::observation::{JobSet, Observation};
 use crate::wording;
 
@@ -13,51 +12,66 @@ pub(crate) const NAME: &str = "dead-flood";
 const CAPACITY: u64 = 10_000;
 /// Of the capacity.
 const NEARLY_FULL: u64 = CAPACITY / 10 * 9;
+/// Within an hour: at that pace all that fits is replaced in four days.
+const FLOOD: u64 = CAPACITY / 100;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     let set = &jobs.dead;
-    let grows = set.flow.known().is_some_and(|flow| flow.drain() == Drain::Grows);
-    if set.size >= NEARLY_FULL || grows { vec![found(set, grows)] } else { Vec::new() }
+    let is_flood = set.died_lately >= FLOOD;
+    if set.size >= NEARLY_FULL || is_flood { vec![found(set, is_flood)] } else { Vec::new() }
 }
 
-fn found(set: &JobSet, grows: bool) -> Finding {
-    let growth = if grows { ", more each second" } else { "" };
+fn found(set: &JobSet, is_flood: bool) -> Finding {
+    let lately = match set.died_lately {
+        0 => "none of them within the last hour".to_owned(),
+        some => format!("{} of them within the last hour", wording::count(some)),
+    };
+    // Who has set `dead_max_jobs` knows what fits.
+    let fit = match set.size > CAPACITY {
+        true => String::new(),
+        false => format!(", {} fit", wording::count(CAPACITY)),
+    };
     let sample = set.sample.known().and_then(most_common).unwrap_or_default();
-    let evidence = format!(
-        "{} jobs are dead{growth}, {} fit{sample}",
-        wording::count(set.size),
-        wording::count(CAPACITY)
-    );
-    let severity = if set.size >= NEARLY_FULL { Severity::Warning } else { Severity::Notice };
+    let evidence = format!("{} jobs are dead{fit}; {lately}{sample}", wording::count(set.size));
+    let is_full = set.size >= NEARLY_FULL;
+    let severity = if is_flood && is_full { Severity::Warning } else { Severity::Notice };
     Finding::new(NAME, severity, "the dead set", evidence)
         .leads_to("When it is full, each new one drops the oldest for good.")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::flow::Flow;
     use crate::healthy;
-    use crate::observation::Fact;
 
     #[test]
-    fn a_full_set_warns_and_one_that_fills_is_noticed() {
-        for (before, after, expected) in [
-            (8_999, 8_999, None),
-            (9_000, 9_000, Some(Severity::Warning)),
-            (100, 400, Some(Severity::Notice)),
-            (400, 400, None),
+    fn a_full_set_warns_while_jobs_die_and_is_history_otherwise() {
+        for (size, died_lately, expected) in [
+            (8_999, 99, None),
+            (8_999, 100, Some(Severity::Notice)),
+            (9_000, 99, Some(Severity::Notice)),
+            (9_000, 100, Some(Severity::Warning)),
+            (10_000, 0, Some(Severity::Notice)),
         ] {
             let mut observation = healthy::observation();
             let set = &mut observation.jobs.known_mut().dead;
-            set.size = after;
-            let window = Duration::from_secs(10);
-            set.flow = Fact::Known(Flow { window, before, after, ..Flow::default() });
+            (set.size, set.died_lately) = (size, died_lately);
             let severity = check(&observation).first().map(|finding| finding.severity);
-            assert_eq!(severity, expected, "{before} {after}");
+            assert_eq!(severity, expected, "{size} {died_lately}");
         }
+    }
+
+    #[test]
+    fn what_died_lately_is_said_and_what_fits_only_where_it_is_known() {
+        let evidence = |size, died_lately| {
+            let mut observation = healthy::observation();
+            let set = &mut observation.jobs.known_mut().dead;
+            (set.size, set.died_lately) = (size, died_lately);
+            check(&observation).remove(0).evidence
+        };
+        let expected = "9,500 jobs are dead, 10,000 fit; 1,200 of them within the last hour";
+        assert_eq!(evidence(9_500, 1_200), expected);
+        assert_eq!(evidence(50_000, 0), "50,000 jobs are dead; none of them within the last hour");
     }
 }

@@ -1,9 +1,10 @@
-//! Sessions that wait for others.
+//! Sessions that wait for another: the one at the end of all waits is what to end.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{LockWait, Observation};
+use crate::observation::{LockWait, Observation, SessionState};
 use crate::wording;
 
 pub(crate) const NAME: &str = "lock-waits";
@@ -13,27 +14,99 @@ const WAIT_MIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let waits = observation.postgres.known().and_then(|postgres| postgres.lock_waits.known());
-    let long = |wait: &&LockWait| wait.waited >= WAIT_MIN;
-    let mut long: Vec<_> = waits.into_iter().flatten().filter(long).collect();
-    long.sort_by_key(|wait| (wait.blocking_pid, std::cmp::Reverse(wait.waited)));
-    // One finding for each session that others wait for: it is what to end.
-    long.chunk_by(|one, other| one.blocking_pid == other.blocking_pid).map(found).collect()
+    let waits = waits.map(Vec::as_slice).unwrap_or_default();
+    let mut victims: BTreeMap<u32, Vec<&LockWait>> = BTreeMap::new();
+    for wait in waits.iter().filter(|wait| wait.waited >= WAIT_MIN) {
+        for blocker in blockers(waits, wait) {
+            victims.entry(blocker).or_default().push(wait);
+        }
+    }
+    victims.iter().map(|(blocker, victims)| found(waits, *blocker, victims)).collect()
 }
 
-fn found(waits: &[&LockWait]) -> Finding {
-    let longest = waits[0];
-    let relation = longest.relation.as_deref().map(|it| format!(" on {it}")).unwrap_or_default();
-    let evidence = format!(
-        "{} of {} wait{relation} for a session of {}, the longest since {}",
-        waits.len(),
-        longest.waiting_service,
-        longest.blocking_service,
-        wording::duration(longest.waited)
+/// The sessions that hold up a wait and wait for nobody themselves: who is in between is a victim, too.
+/// In a circle, which Postgres breaks by itself, the one before.
+fn blockers(waits: &[LockWait], wait: &LockWait) -> BTreeSet<u32> {
+    let (mut ends, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut next = vec![wait.blocking_pid];
+    while let Some(pid) = next.pop() {
+        if !seen.insert(pid) {
+            continue;
+        }
+        let before: Vec<u32> =
+            waits.iter().filter(|it| it.waiting_pid == pid).map(|it| it.blocking_pid).collect();
+        if before.is_empty() {
+            ends.insert(pid);
+        }
+        next.extend(before);
+    }
+    if ends.is_empty() {
+        ends.insert(wait.blocking_pid);
+    }
+    ends
+}
+
+fn found(waits: &[LockWait], blocker: u32, victims: &[&LockWait]) -> Finding {
+    // What it holds, and who it is, those tell that wait for it and for nobody in between.
+    let direct = waits.iter().filter(|wait| wait.blocking_pid == blocker);
+    let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
+    let holds = direct.and_then(|wait| wait.relation.as_deref());
+    let holds = holds.map(|relation| format!(" on {relation}")).unwrap_or_default();
+    let longest = victims.iter().map(|wait| wait.waited).max().unwrap_or_default();
+    let waiting = format!(
+        "{} for its lock{holds}, the longest since {}",
+        waiting(victims),
+        wording::duration(longest)
     );
-    let subject = format!("session {}", longest.blocking_pid);
-    Finding::new(NAME, Severity::Critical, subject, evidence)
+    if blocker == 0 {
+        return prepared(&waiting);
+    }
+    let service = direct.map_or("another service", |wait| wait.blocking_service.as_str());
+    let state = direct.and_then(|wait| wait.blocking_state);
+    let evidence = format!("a session of {service}{}: {waiting}", doing(state));
+    Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
         .leads_to("Threads that wait work nothing off, and hold their connections.")
-        .next(format!("psql -c 'SELECT pg_terminate_backend({})'", longest.blocking_pid))
+        .next(format!("psql -c 'SELECT pg_terminate_backend({blocker})'"))
+}
+
+/// It belongs to no session and outlives a restart.
+fn prepared(waiting: &str) -> Finding {
+    let evidence = format!("it was neither committed nor rolled back: {waiting}");
+    Finding::new(NAME, Severity::Critical, "a prepared transaction", evidence)
+        .leads_to(
+            "Threads that wait work nothing off. COMMIT PREPARED or ROLLBACK PREPARED ends it.",
+        )
+        .next("psql -c 'SELECT gid, prepared, owner, database FROM pg_prepared_xacts'")
+}
+
+/// ", idle in transaction for 5 min". What it runs is not told: statements hold what people write.
+fn doing(state: Option<(SessionState, Duration)>) -> String {
+    match state {
+        None | Some((SessionState::Hidden, _)) => String::new(),
+        Some((state, since)) => {
+            let (words, since) = (state.words(), wording::duration(since));
+            format!(", {words} for {since}")
+        }
+    }
+}
+
+/// "2 sessions of sidekiq and 1 of web wait".
+fn waiting(victims: &[&LockWait]) -> String {
+    let mut sessions: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for wait in victims {
+        sessions.entry(&wait.waiting_service).or_default().insert(wait.waiting_pid);
+    }
+    let mut sessions: Vec<_> = sessions.iter().map(|(name, pids)| (pids.len(), *name)).collect();
+    sessions.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let all: usize = sessions.iter().map(|(count, _)| count).sum();
+    let each = sessions.iter().enumerate().map(|(place, (count, service))| match (place, count) {
+        (0, 1) => format!("1 session of {service}"),
+        (0, _) => format!("{count} sessions of {service}"),
+        _ => format!("{count} of {service}"),
+    });
+    let each: Vec<String> = each.collect();
+    let verb = if all == 1 { "waits" } else { "wait" };
+    format!("{} {verb}", wording::list(each.iter().map(String::as_str)))
 }
 
 #[cfg(test)]
@@ -41,26 +114,67 @@ mod tests {
     use super::*;
     use crate::healthy;
 
-    fn wait(blocking_pid: u32, seconds: u64) -> LockWait {
+    fn wait(waiting_pid: u32, blocking_pid: u32, seconds: u64) -> LockWait {
         LockWait {
-            waiting_service: "sidekiq".to_owned(),
-            blocking_service: "psql".to_owned(),
+            waiting_pid,
+            waiting_service: if waiting_pid < 50 { "sidekiq" } else { "web" }.to_owned(),
+            blocking_service: format!("client {blocking_pid}"),
             blocking_pid,
+            blocking_state: Some((SessionState::IdleInTransaction, Duration::from_secs(300))),
             relation: Some("statuses".to_owned()),
             waited: Duration::from_secs(seconds),
         }
     }
 
-    #[test]
-    fn each_blocking_session_is_one_finding() {
+    fn findings(waits: &[LockWait]) -> Vec<Finding> {
         let mut observation = healthy::observation();
-        let waits = observation.postgres.known_mut().lock_waits.known_mut();
-        waits.extend([wait(7, 20), wait(8, 9), wait(9, 11), wait(7, 95)]);
-        let findings = check(&observation);
-        assert_eq!(findings.len(), 2);
-        let expected =
-            "2 of sidekiq wait on statuses for a session of psql, the longest since 1 min 35 s";
+        *observation.postgres.known_mut().lock_waits.known_mut() = waits.to_vec();
+        check(&observation)
+    }
+
+    #[test]
+    fn each_blocking_session_is_one_finding_with_what_it_does() {
+        let findings = findings(&[
+            wait(1, 7, 20),
+            wait(2, 8, 9),
+            wait(3, 9, 11),
+            wait(4, 7, 95),
+            wait(50, 7, 12),
+        ]);
+        assert_eq!(findings.len(), 2, "nine seconds are no wait");
+        let expected = "a session of client 7, idle in transaction for 5 min: 2 sessions of sidekiq and 1 of \
+                        web wait for its lock on statuses, the longest since 1 min 35 s";
         assert_eq!(findings[0].evidence, expected);
+        assert_eq!(findings[0].next.as_deref(), Some("psql -c 'SELECT pg_terminate_backend(7)'"));
         assert_eq!(findings[1].subject, "session 9");
+        assert!(findings[1].evidence.contains("1 session of sidekiq waits for its lock"));
+    }
+
+    #[test]
+    fn who_waits_himself_is_a_victim_and_not_what_to_end() {
+        // 7 holds up 8, which holds up 1 and 2; 2 stands behind 1 as well.
+        let chain = [wait(8, 7, 60), wait(1, 8, 50), wait(2, 8, 40), wait(2, 1, 40)];
+        let findings = findings(&chain);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].subject, "session 7");
+        assert!(findings[0].evidence.starts_with("a session of client 7, "));
+        assert!(findings[0].evidence.contains("3 sessions of sidekiq wait"), "{findings:?}");
+        assert_eq!(super::blockers(&[wait(1, 2, 1), wait(2, 1, 1)], &wait(1, 2, 1)), [2].into());
+    }
+
+    #[test]
+    fn a_prepared_transaction_has_no_session_to_end() {
+        let finding = findings(&[wait(1, 0, 20)]).remove(0);
+        assert_eq!(finding.subject, "a prepared transaction");
+        assert!(finding.next.unwrap().contains("pg_prepared_xacts"));
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_made_up() {
+        let hidden = LockWait {
+            blocking_state: Some((SessionState::Hidden, Duration::ZERO)),
+            ..wait(1, 7, 20)
+        };
+        assert!(findings(&[hidden])[0].evidence.starts_with("a session of client 7: 1 session"));
     }
 }

@@ -1,39 +1,104 @@
-//! A process that was told to take no new jobs, and still runs.
+//! A process that was told to take no new jobs, and still runs long after a deployment would have ended it.
+
+use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{JobProcess, Observation};
+use crate::wording;
 
 pub(crate) const NAME: &str = "quiet-process";
 
+/// What a deployment needs at most. Sidekiq's guide to deploying quiets processes as early as possible and
+/// stops them as late as possible, so they are quiet while an application is unpacked, built and migrated:
+/// some minutes. To that comes its shutdown timeout (`-t`, 25 s).
+const DEPLOYMENT: Duration = Duration::from_secs(600);
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
-    jobs.processes.iter().filter(|process| process.quiet).map(found).collect()
+    jobs.processes.iter().filter(|process| process.quiet).filter_map(found).collect()
 }
 
-fn found(process: &JobProcess) -> Finding {
+fn found(process: &JobProcess) -> Option<Finding> {
+    let is_long = process.quiet_for >= DEPLOYMENT;
+    if !is_long && quiet_at_most(process).is_some_and(|longest| longest < DEPLOYMENT) {
+        return None;
+    }
     let threads = process.concurrency();
-    let evidence =
-        format!("it takes no new jobs (TSTP); {} of its {threads} threads are busy", process.busy);
-    Finding::new(NAME, Severity::Warning, format!("process {}", process.identity), evidence)
-        .leads_to(format!(
-            "{threads} threads serve nothing until it is restarted, on {}.",
+    let busy = format!("{} of its {threads} threads are busy", process.busy);
+    let (severity, since) = if is_long {
+        let seen = wording::duration(process.quiet_for);
+        (Severity::Warning, format!("for at least {seen}"))
+    } else {
+        // A heartbeat does not tell, and one look is short.
+        (Severity::Notice, "since when it does not tell".to_owned())
+    };
+    let evidence = format!("it takes no new jobs (TSTP), {since}; {busy}");
+    let finding = Finding::new(NAME, severity, format!("process {}", process.identity), evidence);
+    Some(if is_long {
+        finding
+            .leads_to(format!(
+                "{threads} threads serve nothing until it is restarted, on {}.",
+                process.hostname
+            ))
+            .next(format!("kill -TERM {}", process.pid))
+    } else {
+        finding.leads_to(format!(
+            "During a deployment that is as it should be. If there is none, {threads} threads serve \
+             nothing until it is restarted, on {}.",
             process.hostname
         ))
-        .next(format!("kill -TERM {}", process.pid))
+    })
+}
+
+/// It was not yet quiet when it took the newest of its jobs, nor before it began.
+fn quiet_at_most(process: &JobProcess) -> Option<Duration> {
+    let newest = process.in_hand.iter().map(|job| job.age).min();
+    [newest, process.running_for].into_iter().flatten().min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::JobInHand;
+
+    fn quiet(change: impl FnOnce(&mut JobProcess)) -> Option<Finding> {
+        let mut observation = healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[0];
+        (process.quiet, process.running_for) = (true, Some(Duration::from_secs(90_000)));
+        change(process);
+        check(&observation).pop()
+    }
+
+    fn job(seconds: u64) -> JobInHand {
+        JobInHand { class: "Import".to_owned(), age: Duration::from_secs(seconds) }
+    }
 
     #[test]
-    fn a_quiet_process_is_named_with_its_threads() {
-        let mut observation = healthy::observation();
-        observation.jobs.known_mut().processes[0].quiet = true;
-        let findings = check(&observation);
-        assert_eq!(findings.len(), 1);
-        assert!(findings[0].consequence.starts_with("25 threads"));
-        assert_eq!(findings[0].next.as_deref(), Some("kill -TERM 1"));
+    fn who_is_quiet_for_longer_than_a_deployment_is_named_with_its_threads() {
+        let finding = quiet(|it| it.quiet_for = DEPLOYMENT).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        let expected =
+            "it takes no new jobs (TSTP), for at least 10 min; 1 of its 25 threads are busy";
+        assert_eq!(finding.evidence, expected);
+        assert!(finding.consequence.starts_with("25 threads"));
+        assert_eq!(finding.next.as_deref(), Some("kill -TERM 1"));
+    }
+
+    #[test]
+    fn where_the_time_is_not_known_it_is_worth_knowing_only_and_nobody_is_told_to_kill() {
+        let finding = quiet(|it| it.quiet_for = Duration::from_secs(599)).unwrap();
+        assert_eq!((finding.severity, finding.next), (Severity::Notice, None));
+        assert_eq!(quiet(|it| it.in_hand = vec![job(4_000)]).unwrap().severity, Severity::Notice);
+    }
+
+    #[test]
+    fn one_that_took_a_job_or_began_within_a_deployments_time_ends_as_it_should() {
+        assert_eq!(quiet(|it| it.in_hand = vec![job(4_000), job(590)]), None);
+        assert_eq!(quiet(|it| it.running_for = Some(Duration::from_secs(500))), None);
+        let seen_longer = quiet(|it| {
+            (it.in_hand, it.quiet_for) = (vec![job(590)], DEPLOYMENT);
+        });
+        assert!(seen_longer.is_some());
     }
 }

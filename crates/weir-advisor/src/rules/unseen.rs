@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Missing, Observation, Obstacle, SessionState};
+use crate::rules::redis_refuses;
 use crate::wording;
 
 pub(crate) const NAME: &str = "unseen";
@@ -11,8 +12,10 @@ pub(crate) const NAME: &str = "unseen";
 const GRANT: &str = "GRANT pg_monitor TO the user that asks;";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    // That no slot is left is a finding of its own.
-    let missing = observation.missing().filter(|it| it.obstacle != Obstacle::SlotsExhausted);
+    // That no slot is left is a finding of its own, and so is a Redis that refuses everybody.
+    let is_said =
+        |it: &Missing| it.obstacle == Obstacle::SlotsExhausted || redis_refuses::says(it.obstacle);
+    let missing = observation.missing().filter(|it| !is_said(it));
     let mut said = BTreeSet::new();
     let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
     once.map(found).chain(hidden(observation)).chain(cut(observation)).collect()

@@ -26,7 +26,7 @@ pub(super) fn record(histories: &QueueHistories, at: Timestamp, jobs: &Jobs) {
 
 /// The values of [`COLUMNS`]; NaN: not known, and of the last that there is no end.
 fn row(queue: &Queue, drain: Option<Drain>) -> [f64; COLUMNS.len()] {
-    let flow = queue.flow.known();
+    let flow = queue.paced();
     let drain = match drain {
         Some(Drain::Empty) => 0.0,
         Some(Drain::After(left)) => left.as_secs_f64(),

@@ -110,9 +110,11 @@ fn postgres() -> Postgres {
         }),
         cache_hit_ratio: Fact::Known(0.87),
         lock_waits: Fact::Known(vec![LockWait {
+            waiting_pid: 4_712,
             waiting_service: "sidekiq push".to_owned(),
             blocking_service: "web".to_owned(),
             blocking_pid: 4_711,
+            blocking_state: None,
             relation: Some("accounts".to_owned()),
             waited: Duration::from_secs(62),
         }]),

@@ -10,6 +10,7 @@ use super::error;
 use super::session::Session;
 
 const WHAT: &str = "waits for locks";
+const UNKNOWN: &str = "another service";
 
 /// `pg_locks` and `pg_blocking_pids` tell everybody; `waitstart` is there since version 14, and asked
 /// for by name so that earlier ones do without.
@@ -17,10 +18,11 @@ const QUESTION: &str = "SELECT l.pid, b.blocker, \
     CASE WHEN l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     THEN l.relation::regclass::text END AS relation, \
     greatest(extract(epoch FROM clock_timestamp() - \
-    coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds \
-    FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
+    coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)), 0)::bigint AS seconds, \
+    k.backend_type AS kind FROM (SELECT * FROM pg_locks WHERE NOT granted LIMIT $MAX) l \
     LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
-    CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (blocker) LIMIT $MAX";
+    CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (blocker) \
+    LEFT JOIN pg_stat_activity k ON k.pid = b.blocker LIMIT $MAX";
 
 pub(super) async fn waits(
     session: &mut Session,
@@ -35,15 +37,19 @@ pub(super) async fn waits(
 
 fn wait(row: &SimpleQueryRow, backends: Option<&[Backend]>) -> Option<LockWait> {
     let number = |name: &str| row.get(name)?.parse::<u32>().ok();
-    let service = |pid: u32| {
-        let backend = backends.unwrap_or_default().iter().find(|backend| backend.pid == pid);
-        backend.map_or_else(|| "another service".to_owned(), |backend| backend.service.clone())
+    let backend = |pid: u32| backends.unwrap_or_default().iter().find(|backend| backend.pid == pid);
+    let service = |pid: u32, otherwise: &str| {
+        backend(pid).map_or_else(|| otherwise.to_owned(), |backend| backend.service.clone())
     };
-    let (pid, blocking_pid) = (number("pid")?, number("blocker")?);
+    let (waiting_pid, blocking_pid) = (number("pid")?, number("blocker")?);
+    // What is no client's has no service: an autovacuum, a replica.
+    let kind = row.get("kind").filter(|kind| *kind != "client backend").unwrap_or(UNKNOWN);
     Some(LockWait {
-        waiting_service: service(pid),
-        blocking_service: service(blocking_pid),
+        waiting_pid,
+        waiting_service: service(waiting_pid, UNKNOWN),
+        blocking_service: service(blocking_pid, kind),
         blocking_pid,
+        blocking_state: backend(blocking_pid).map(|backend| (backend.state, backend.since)),
         relation: row.get("relation").map(str::to_owned),
         waited: Duration::from_secs(u64::from(number("seconds").unwrap_or_default())),
     })

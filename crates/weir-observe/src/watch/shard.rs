@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use weir_advisor::observation::{Missing, SourceKind, SourceState};
+use weir_advisor::observation::{Fact, Missing, RedisServer, SourceKind, SourceState};
 use weir_base::clock::Clock;
 use weir_sidekiq::{Address, Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
 
+use super::Pace;
 use super::patience::Patience;
-use super::{Looked, Pace};
 use crate::redis;
+use crate::shards::Looked;
 
 /// Between the two looks that a Redis begins with: nothing is known of its flows before the second.
 const FIRST_WINDOW: Duration = Duration::from_secs(2);
@@ -91,6 +92,10 @@ impl WatchedShard {
 
     fn unreachable(&self, error: &SidekiqError) -> Missing {
         redis::unreachable(&format!("Redis {}", self.endpoint), error)
+    }
+
+    pub(super) fn server(&self, look: &Snapshot) -> Fact<RedisServer> {
+        redis::server(&self.state().name, self.endpoint.database, look)
     }
 
     pub(super) const fn state(&self) -> &SourceState {

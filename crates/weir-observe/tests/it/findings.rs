@@ -10,31 +10,31 @@ use weir_sidekiq::{Endpoint, Limits, READ_ONLY_ACL, Scope};
 
 use crate::redis_server::RedisServer;
 
-const PROCESS: &str = "web:7:0123456789ac";
+pub(crate) const PROCESS: &str = "web:7:0123456789ac";
 
-fn sources(redis: Vec<Endpoint>) -> Sources {
+pub(crate) fn sources(redis: Vec<Endpoint>) -> Sources {
     let window = Duration::from_millis(300);
     let (postgres, services, pushed_queues) = (None, Vec::new(), Vec::new());
     let (limits, proc) = (Limits::default(), Some(PathBuf::from("/proc")));
     Sources { redis, limits, postgres, services, pushed_queues, window, proc }
 }
 
-async fn look(redis: &RedisServer) -> (Observation, Advice) {
+pub(crate) async fn look(redis: &RedisServer) -> (Observation, Advice) {
     let observation = observe(&sources(vec![redis.endpoint()])).await;
     let advice = advise(&observation);
     (observation, advice)
 }
 
-fn rules(advice: &Advice) -> Vec<&'static str> {
+pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
     advice.findings.iter().map(|finding| finding.rule).collect()
 }
 
 /// Seconds by Redis' clock.
-async fn now(redis: &RedisServer) -> f64 {
+pub(crate) async fn now(redis: &RedisServer) -> f64 {
     redis.look(Scope::Changes, &Limits::default()).await.at.as_secs_f64()
 }
 
-async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
+pub(crate) async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
     let at = now(redis).await - age_seconds;
     let job = |number: usize| {
         format!(
@@ -48,7 +48,7 @@ async fn push(redis: &RedisServer, queue: &str, jobs: usize, age_seconds: f64) {
     redis.run(&[&["SADD", "queues", queue], &words]);
 }
 
-async fn serve(redis: &RedisServer, weights: &str) {
+pub(crate) async fn serve(redis: &RedisServer, weights: &str) {
     let info = format!(
         r#"{{"hostname":"web","pid":7,"concurrency":5,"queues":[],"weights":[{weights}],"version":"7.3.9"}}"#
     );
@@ -110,7 +110,8 @@ async fn ghosts_quiet_processes_and_overdue_jobs_are_found() {
         &["ZADD", "dead", &due, r#"{"class":"A","args":[]}"#],
     ]);
     let (_, advice) = look(&redis).await;
-    assert_eq!(rules(&advice), ["overdue-jobs", "quiet-process", "ghost-process"]);
+    assert_eq!(rules(&advice), ["overdue-jobs", "ghost-process", "quiet-process"]);
+    assert_eq!(advice.findings[2].severity, Severity::Notice, "since when is not known");
 }
 
 #[tokio::test]
@@ -121,7 +122,7 @@ async fn a_redis_that_evicts_and_keeps_nothing_is_found() {
         &["CONFIG", "SET", "maxmemory", "100mb"],
     ]);
     let (_, advice) = look(&redis).await;
-    assert_eq!(rules(&advice), ["redis-eviction", "redis-persistence"]);
+    assert_eq!(rules(&advice), ["no-sidekiq", "redis-eviction", "redis-persistence"]);
 }
 
 #[tokio::test]

@@ -6,9 +6,12 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod findings;
+mod places;
 mod postgres;
 mod postgres_server;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
 mod redis_server;
+mod refusals;
+mod shards;
 mod watch;

@@ -155,6 +155,37 @@ async fn who_waits_for_whom_and_what_waits_for_a_restart() {
 }
 
 #[tokio::test]
+async fn of_a_chain_of_waits_the_one_at_its_end_is_told_with_what_it_does() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE TABLE accounts (id int); CREATE TABLE statuses (id int)");
+    let mut holder = server.client("postgres", "puma");
+    holder.say("BEGIN; LOCK TABLE accounts");
+    let mut between = server.client("postgres", "sidekiq");
+    between.say("BEGIN; LOCK TABLE statuses");
+    between.begin("SELECT count(*) FROM accounts");
+    let mut victim = server.client("postgres", "sidekiq");
+    victim.begin("SELECT count(*) FROM statuses");
+    for _ in 0..LOOKS_MAX {
+        let (mut observation, _) = look_at(source(&server.url("postgres"))).await;
+        let Fact::Known(postgres) = &mut observation.postgres else { panic!("{observation:?}") };
+        let Fact::Known(waits) = &mut postgres.lock_waits else { panic!("{observation:?}") };
+        if waits.len() < 2 {
+            continue;
+        }
+        // The test takes the waiting away, not the waits.
+        waits.iter_mut().for_each(|wait| wait.waited = Duration::from_secs(20));
+        let findings = advise(&observation).findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let evidence = &findings[0].evidence;
+        assert!(evidence.starts_with("a session of web, idle in transaction for "), "{evidence}");
+        let waiting = "2 sessions of sidekiq wait for its lock on accounts, the longest since 20 s";
+        assert!(evidence.ends_with(waiting), "{evidence}");
+        return;
+    }
+    panic!("the waits were not seen in {LOOKS_MAX} looks");
+}
+
+#[tokio::test]
 async fn every_statement_is_read_only_and_limited() {
     let Some(server) = PostgresServer::start(&["log_statement=all"]) else { return };
     look(&server, "postgres").await;

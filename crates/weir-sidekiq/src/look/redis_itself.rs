@@ -1,6 +1,6 @@
 //! What Redis says of itself, and who else uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redis::Value;
@@ -17,6 +17,10 @@ use super::Looking;
 /// Windows of a scan: a table that was much larger once has places without keys.
 const SCANS_MAX: usize = 10;
 const SCAN_WINDOW: &str = "50";
+/// Where no key is Sidekiq's, so many windows of so many keys are searched for a namespace: a window is
+/// some tenths of a millisecond of Redis.
+const SEARCHES_MAX: usize = 20;
+const SEARCH_WINDOW: &str = "1000";
 
 impl Looking<'_> {
     pub(super) async fn server(&mut self) -> Result<Read<ServerLook>, SidekiqError> {
@@ -45,8 +49,12 @@ impl Looking<'_> {
         }))
     }
 
-    /// Some keys, and which of them are a cache's.
-    pub(super) async fn foreign_keys(&mut self) -> Result<Read<ForeignKeys>, SidekiqError> {
+    /// Some keys, and which of them are a cache's; with `is_elsewhere` also under which namespace there is
+    /// a Sidekiq.
+    pub(super) async fn foreign_keys(
+        &mut self,
+        is_elsewhere: bool,
+    ) -> Result<Read<ForeignKeys>, SidekiqError> {
         let mut sampled = Vec::new();
         let mut cursor = "0".to_owned();
         for _ in 0..SCANS_MAX {
@@ -70,13 +78,47 @@ impl Looking<'_> {
         let answers = self.ask(&questions).await?;
         let lives: Read<Vec<i64>> =
             answers.into_iter().map(|answer| answer.and_then(Told::read)).collect();
-        Ok(lives.map(|lives| ForeignKeys {
+        let lives = match lives {
+            Ok(lives) => lives,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut namespaces = namespaces(&sampled);
+        if is_elsewhere && namespaces.is_empty() {
+            namespaces = self.search_namespaces().await?;
+        }
+        Ok(Ok(ForeignKeys {
             sampled: sampled.len() as u64,
             foreign: foreign.len() as u64,
             // -1 is without, -2 is gone.
             expiring: lives.iter().filter(|milliseconds| **milliseconds >= 0).count() as u64,
+            namespaces,
         }))
     }
+
+    /// Redis looks at the keys; only those that may be meant are told.
+    async fn search_namespaces(&mut self) -> Result<BTreeSet<String>, SidekiqError> {
+        let pattern = format!("*:{}", keys::QUEUES);
+        let mut cursor = "0".to_owned();
+        for _ in 0..SEARCHES_MAX {
+            let words = [&cursor, "MATCH", &pattern, "COUNT", SEARCH_WINDOW];
+            let answer = self.ask_one(Question::new(Command::Scan, &words)).await?;
+            // A hint only: who may not search goes without.
+            let read = answer.and_then(Told::read::<(String, Vec<Vec<u8>>)>);
+            let Ok((next, window)) = read else { break };
+            let window: Vec<_> =
+                window.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+            let found = namespaces(&window);
+            if !found.is_empty() || next == "0" {
+                return Ok(found);
+            }
+            cursor = next;
+        }
+        Ok(BTreeSet::new())
+    }
+}
+
+fn namespaces(keys: &[String]) -> BTreeSet<String> {
+    keys.iter().filter_map(|key| keys::namespace(key)).map(str::to_owned).collect()
 }
 
 /// `[id, seconds, microseconds, [command, argument..], ..]`: of the words only the first.

@@ -1,5 +1,7 @@
 //! The scheduled, retry and dead sets: sizes, what is due, and a sample from one end.
 
+use std::time::Duration;
+
 use weir_base::clock::Timestamp;
 
 use crate::error::SidekiqError;
@@ -11,6 +13,9 @@ use crate::time;
 use super::window::{Start, Window};
 use super::{Looking, Scope};
 
+/// What died within this time has died lately.
+const LATELY: Duration = Duration::from_secs(3_600);
+
 impl Looking<'_> {
     /// Scheduled, retries, dead.
     pub(super) async fn sets(
@@ -21,7 +26,7 @@ impl Looking<'_> {
         // Of scheduled jobs nothing is wrong that a sample could tell.
         let scheduled = self.set(keys::SCHEDULED, now).await?;
         let mut retries = self.set(keys::RETRIES, now).await?;
-        let mut dead = self.set(keys::DEAD, now).await?;
+        let mut dead = self.dead(now).await?;
         if scope == Scope::Everything {
             retries = self.sampled(keys::RETRIES, Start::Rank(0), retries).await?;
             dead = self.sampled(keys::DEAD, Start::End, dead).await?;
@@ -38,6 +43,16 @@ impl Looking<'_> {
         ];
         let answers = self.ask(&questions).await?;
         Ok(answers.into_iter().collect::<Read<Vec<Told>>>().and_then(set))
+    }
+
+    /// The score of the dead is when they died.
+    async fn dead(&mut self, now: Timestamp) -> Result<Read<SetLook>, SidekiqError> {
+        let from = (now.as_secs_f64() - LATELY.as_secs_f64()).max(0.0);
+        let from = format!("{from:.6}");
+        let set = self.set(keys::DEAD, now).await?;
+        let lately = Question::new(Command::SortedCount, &[keys::DEAD, &from, "+inf"]);
+        let lately = self.ask_one(lately).await?.and_then(Told::read);
+        Ok(set.and_then(|set| Ok(SetLook { lately: lately?, ..set })))
     }
 
     async fn sampled(

@@ -33,9 +33,28 @@ impl RedisServer {
         Self::try_start(|| port, |_, _| Vec::new())
     }
 
+    /// One that reads `file` and takes a millisecond for each of its keys.
+    pub(crate) fn start_loading(file: &Path) -> Option<Self> {
+        let arguments = |folder: &Path, _| {
+            std::fs::copy(file, folder.join("dump.rdb")).unwrap();
+            ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"]
+                .map(str::to_owned)
+                .to_vec()
+        };
+        Self::try_start_until(free_port, arguments, "Server initialized")
+    }
+
     fn try_start(
         port: impl Fn() -> u16,
         arguments: impl Fn(&Path, u16) -> Vec<String>,
+    ) -> Option<Self> {
+        Self::try_start_until(port, arguments, "eady to accept connections")
+    }
+
+    fn try_start_until(
+        port: impl Fn() -> u16,
+        arguments: impl Fn(&Path, u16) -> Vec<String>,
+        until: &str,
     ) -> Option<Self> {
         for _ in 0..STARTS_MAX {
             let folder = tempfile::tempdir().unwrap();
@@ -49,7 +68,7 @@ impl RedisServer {
                 eprintln!("skipped: there is no redis-server");
                 return None;
             };
-            if says(&mut child, "eady to accept connections") {
+            if says(&mut child, until) {
                 return Some(Self { child, folder, port });
             }
             child.wait().unwrap();

@@ -11,7 +11,7 @@ use weir_sidekiq::{Address, Endpoint, TlsFiles};
 use crate::config::{environment, secrets};
 
 /// How to get at one Redis or each of several.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Redis")]
 pub(crate) struct RedisArguments {
     /// Sidekiq's Redis, once for each shard: redis://[USER@]HOST[:PORT][/DATABASE], rediss://.. (TLS),
@@ -100,6 +100,24 @@ impl RedisArguments {
             several.iter().flat_map(|(name, all)| all.iter().map(move |it| (*name, &**it)));
         let one = one.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?)));
         words(several.chain(one))
+    }
+
+    /// The same for each of them alone.
+    pub(super) fn words_of_each(&self) -> Vec<Vec<String>> {
+        let one = |at: usize| {
+            let nth =
+                |all: &[String]| if all.len() > 1 { vec![all[at].clone()] } else { all.to_vec() };
+            let files: Vec<String> =
+                self.redis_password_file.iter().map(|it| it.display().to_string()).collect();
+            let alone = Self {
+                redis: vec![self.redis[at].clone()],
+                redis_password_env: nth(&self.redis_password_env),
+                redis_password_file: nth(&files).into_iter().map(PathBuf::from).collect(),
+                ..self.clone()
+            };
+            alone.words()
+        };
+        (0..self.redis.len()).map(one).collect()
     }
 
     pub(super) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {

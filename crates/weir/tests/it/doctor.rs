@@ -8,6 +8,7 @@ mod healthy;
 mod observe;
 mod page;
 mod persistence;
+mod places;
 mod plan;
 mod postgres;
 #[allow(dead_code, reason = "the tests of weir-observe read its log as well")]
@@ -18,18 +19,19 @@ mod redis;
 #[path = "../../../weir-sidekiq/tests/it/redis_server.rs"]
 mod redis_server;
 mod set_aside;
+mod shards;
 mod sidekiq;
 mod threads_hurt;
 mod walk;
+mod watch;
 mod weir_parts;
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use self::redis_server::RedisServer;
-use crate::process::{lines_of, output_of, wait_for};
+use crate::process::output_of;
 use crate::weir::program;
 
 /// A doctor that is told to look, and how it ends.
@@ -98,20 +100,4 @@ fn nagios_reads_a_line_figures_and_a_number() {
     let (line, figures) = text.lines().next().and_then(|it| it.split_once('|')).expect("figures");
     assert!(line.starts_with("WEIR CRITICAL - Sidekiq: 1 jobs wait and no"), "{line}");
     assert!(figures.starts_with(" findings=1 backlog=1 latency="), "{figures}");
-}
-
-#[test]
-fn a_watched_page_comes_again_until_it_is_interrupted() {
-    let Some(redis) = RedisServer::start() else { return };
-    let url = format!("redis://127.0.0.1:{}", redis.port);
-    let mut command: Command = program();
-    command.args(["doctor", "--watch", "--window", "10ms", "--redis", &url]);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
-    let lines = lines_of(child.stdout.take().expect("piped"));
-    let heads = lines.iter().filter(|line| line.starts_with("weir doctor, every 10 ms"));
-    assert_eq!(heads.take(3).count(), 3);
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("its number");
-    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
-    // Nothing that it holds is kept over a restart, which is what its last page said.
-    assert_eq!(wait_for(&mut child).code(), Some(1));
 }

@@ -264,7 +264,7 @@ pub(super) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
 
 impl QueueRow {
     fn of(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
-        let flow = queue.flow.known();
+        let flow = queue.paced();
         let served_by = jobs.serving_queue(&queue.name).count();
         let unknown = || "–".to_owned();
         Self {

@@ -194,9 +194,14 @@ fn ledger(connections: &Connections) -> Vec<LedgerRow> {
 
 impl LockRow {
     fn of(wait: &LockWait) -> Self {
+        let state = wait.blocking_state.filter(|(state, _)| *state != SessionState::Hidden);
+        let doing = state.map_or_else(String::new, |(state, since)| {
+            format!(", {} for {}", state.words(), figures::duration(since.as_secs_f64()))
+        });
+        let (blocking, pid) = (shown(&wait.blocking_service), wait.blocking_pid);
         Self {
             waiting: shown(&wait.waiting_service),
-            blocking: format!("{} (pid {})", shown(&wait.blocking_service), wait.blocking_pid),
+            blocking: format!("{blocking} (pid {pid}){doing}"),
             relation: wait.relation.as_deref().map_or_else(|| "–".to_owned(), shown),
             waited: figures::duration(wait.waited.as_secs_f64()),
         }

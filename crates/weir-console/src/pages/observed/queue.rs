@@ -125,7 +125,7 @@ impl LivePart {
         };
         let queue = jobs.queue(name).ok_or_else(unknown)?;
         let subject = format!("queue {name}");
-        let findings = looked.advice.findings.iter().filter(|it| it.subject == subject);
+        let findings = looked.advice.findings.iter().filter(|it| it.is_about(&subject));
         Ok(Self {
             age: age(console, &looked),
             tiles: tiles(jobs, queue),
@@ -147,7 +147,7 @@ impl LivePart {
 
 fn tiles(jobs: &Jobs, queue: &Queue) -> Vec<Tile> {
     let unknown = || "–".to_owned();
-    let (forecast, flow) = (Forecast::of(jobs), queue.flow.known());
+    let (forecast, flow) = (Forecast::of(jobs), queue.paced());
     let served_by = jobs.serving_queue(&queue.name).count();
     let oldest = figures::duration(queue.latency.as_secs_f64());
     let rate = |rate: Option<f64>| rate.map_or_else(unknown, figures::rate);

@@ -10,23 +10,34 @@ const SET_ASIDE: &str = "weir sidekiq set-aside";
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) redis: Vec<String>,
+    /// The same for each Redis alone.
+    pub(super) shards: Vec<Vec<String>>,
     pub(super) postgres: Vec<String>,
 }
 
-/// The advice with commands that work as they stand.
-pub(super) fn complete(mut advice: Advice, given: &Given) -> Advice {
-    let nexts = advice.findings.iter_mut().map(|finding| &mut finding.next);
-    for next in nexts.chain([&mut advice.verdict.next]).flatten() {
-        *next = with_options(next, given);
+/// The advice with commands that work as they stand. `shards` are the names of several Redis servers, in
+/// the order in which they were given.
+pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Advice {
+    // What the verdict says next is what its first finding does.
+    let whose = advice.findings.first().and_then(|finding| finding.shard.clone());
+    let nexts = advice.findings.iter_mut().map(|it| (&mut it.next, &it.shard));
+    for (next, shard) in nexts.chain([(&mut advice.verdict.next, &whose)]) {
+        let place = shard.as_deref().and_then(|it| shards.iter().position(|shard| *shard == it));
+        if let Some(command) = next {
+            *command = with_options(command, given, place);
+        }
     }
     advice
 }
 
-fn with_options(command: &str, given: &Given) -> String {
+/// `place`: of the one Redis that it is about.
+fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
     let (name, options) = if command.starts_with(PLAN) {
         (PLAN, [&given.redis[..], &given.postgres].concat())
     } else if command.starts_with(SET_ASIDE) {
-        (SET_ASIDE, given.redis.clone())
+        // The queue of that name on another one is another queue.
+        let own = place.and_then(|place| given.shards.get(place));
+        (SET_ASIDE, own.unwrap_or(&given.redis).clone())
     } else {
         return command.to_owned();
     };
@@ -43,15 +54,26 @@ mod tests {
     fn what_comes_next_looks_where_doctor_looked() {
         let words = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let given = Given {
-            redis: words(&["--redis", "redis://a"]),
+            redis: words(&["--redis", "redis://a", "--redis", "redis://b"]),
+            shards: vec![words(&["--redis", "redis://a"]), words(&["--redis", "redis://b"])],
             postgres: words(&["--postgres", "postgres:///x?host=/run"]),
         };
-        for (command, expected) in [
-            ("weir plan", "weir plan --redis redis://a --postgres 'postgres:///x?host=/run'"),
-            ("weir sidekiq set-aside -- -rf", "weir sidekiq set-aside --redis redis://a -- -rf"),
-            ("kill -TTIN 7", "kill -TTIN 7"),
+        let both = "--redis redis://a --redis redis://b";
+        for (command, place, expected) in [
+            ("weir plan", None, format!("weir plan {both} --postgres 'postgres:///x?host=/run'")),
+            (
+                "weir sidekiq set-aside -- -rf",
+                None,
+                format!("weir sidekiq set-aside {both} -- -rf"),
+            ),
+            (
+                "weir sidekiq set-aside push",
+                Some(1),
+                "weir sidekiq set-aside --redis redis://b push".to_owned(),
+            ),
+            ("kill -TTIN 7", None, "kill -TTIN 7".to_owned()),
         ] {
-            assert_eq!(with_options(command, &given), expected);
+            assert_eq!(with_options(command, &given, place), expected);
         }
     }
 }

@@ -57,7 +57,8 @@ impl DoctorArguments {
 
     /// What other commands are to be given as well.
     pub(super) fn given(&self) -> Given {
-        Given { redis: self.redis.words(), postgres: self.postgres.words() }
+        let shards = self.redis.words_of_each();
+        Given { redis: self.redis.words(), shards, postgres: self.postgres.words() }
     }
 
     /// What to look at.

@@ -67,7 +67,8 @@ struct Places {
 
 impl Places {
     fn advise(&self, observation: &Observation) -> Advice {
-        again::complete(advise(observation), &self.given)
+        let shards: Vec<&str> = observation.shards.iter().map(|it| it.name.as_str()).collect();
+        again::complete(advise(observation), &self.given, &shards)
     }
 
     /// Both looks; a running Weir is asked once.

@@ -2,9 +2,13 @@
 //!
 //! On a terminal the page stays in place, cut to its size; elsewhere page follows page.
 
-use std::io::Write;
+use std::future::poll_fn;
+use std::io::{ErrorKind, Write};
+use std::task::Poll;
+use std::time::Duration;
 
 use console::Term;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_advisor::flow::Flow;
 use weir_advisor::observation::{Connections, Jobs, Queue, SessionState};
 use weir_advisor::{Advice, Drain, Forecast, Observation, wording};
@@ -19,32 +23,52 @@ const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[J";
 /// Queues that the page has room for; the others have less to wait for.
 const QUEUES_MAX: usize = 15;
 
-/// Looks, shows and looks again, until it is interrupted.
+/// Looks, shows and looks again, until it is told to end or nobody reads it any more.
 pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
+    // Before the screen: whatever ends it from here on gives the former one back.
+    let mut told = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .map(signal)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
     let term = Term::stdout();
     let _screen = term.is_term().then(Screen::enter);
-    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
-    let mut last = None;
+    let mut last = Exit::Fine;
+    let mut before: Option<Observation> = None;
     loop {
-        let observation = tokio::select! {
+        let mut observation = tokio::select! {
             observation = places.look() => observation,
-            interrupted = &mut interrupted => {
-                interrupted?;
-                // Whoever asks a page that was left gets the state that it showed.
-                return Ok(last.as_ref().map_or(Exit::Fine, super::exit));
-            }
+            // Whoever asks a page that was left gets the state that it showed.
+            () = any(&mut told) => return Ok(last),
         };
+        if let Some(before) = &before {
+            observation.remember(before);
+        }
         let advice = places.advise(&observation);
         let page = page(&observation, &advice, places, output::is_coloured(&std::io::stdout()));
-        show(&term, &page)?;
-        last = Some(advice);
+        last = super::exit(&advice);
+        match show(&term, &page) {
+            // `weir doctor --watch | head` has what it wanted.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(last),
+            shown => shown?,
+        }
+        before = Some(observation.only_quiet());
     }
+}
+
+/// The first of the signals.
+async fn any(signals: &mut [Signal]) {
+    let first = poll_fn(|context| {
+        let came = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
+        if came { Poll::Ready(()) } else { Poll::Pending }
+    });
+    first.await;
 }
 
 fn show(term: &Term, page: &[String]) -> std::io::Result<()> {
     if !term.is_term() {
-        output::raw(&format!("{}\n\n", page.join("\n")));
-        return Ok(());
+        let mut stdout = std::io::stdout();
+        write!(stdout, "{}\n\n", page.join("\n"))?;
+        return stdout.flush();
     }
     let (height, width) = term.size();
     let lines = page.iter().take(usize::from(height).saturating_sub(1));
@@ -81,8 +105,10 @@ fn page(
     let window = wording::duration(places.sources.window);
     let mut page = vec![format!("weir doctor, every {window}; Ctrl-C ends"), String::new()];
     page.push(output::printable(&advice.verdict.to_string()));
-    if let Some(jobs) = observation.jobs.known() {
-        page.extend(queues(jobs));
+    for (shard, jobs) in observation.each_jobs() {
+        if let Some(jobs) = jobs.known() {
+            page.extend(queues(shard, jobs, places.sources.window));
+        }
     }
     let postgres = observation.postgres.known();
     let connections = postgres.and_then(|it| it.connections.known());
@@ -104,20 +130,28 @@ fn page(
     page
 }
 
-fn queues(jobs: &Jobs) -> Vec<String> {
+fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
     let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
     queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
     let forecast = Forecast::of(jobs);
     let rows = queues.iter().take(QUEUES_MAX).map(|queue| row(queue, &forecast));
     let rows: Vec<Vec<String>> = rows.collect();
     let head = ["QUEUE", "WAITING", "OLDEST", "COME", "WORKED OFF", "EMPTY IN"];
-    std::iter::once(String::new()).chain(output::columns(&head, &rows)).collect()
+    let title = shard.map(|name| output::printable(&format!("Redis {name}")));
+    let all = jobs.processed_per_second.known().filter(|_| !queues.is_empty());
+    let all = all.map(|all| {
+        format!(
+            "All of them: {} worked off, as Sidekiq counts",
+            wording::counted_rate(*all, window)
+        )
+    });
+    let table = output::columns(&head, &rows).into_iter();
+    std::iter::once(String::new()).chain(title).chain(table).chain(all).collect()
 }
 
 fn row(queue: &Queue, forecast: &Forecast) -> Vec<String> {
     let flow = queue.flow.known();
-    let rate =
-        |of: fn(&Flow) -> f64| flow.map_or_else(|| "?".to_owned(), |flow| wording::rate(of(flow)));
+    let rate = |of: fn(&Flow) -> f64| rate(queue, of);
     let oldest = if queue.length == 0 { "-".to_owned() } else { wording::duration(queue.latency) };
     vec![
         output::printable(&queue.name),
@@ -133,6 +167,16 @@ fn row(queue: &Queue, forecast: &Forecast) -> Vec<String> {
             None => "?".to_owned(),
         },
     ]
+}
+
+/// "?" where jobs may have come and gone between the looks: the queue of a healthy system is mostly empty.
+fn rate(queue: &Queue, of: fn(&Flow) -> f64) -> String {
+    let Some(flow) = queue.flow.known() else { return "?".to_owned() };
+    match (queue.flow_is_least, of(flow)) {
+        (true, least) if least > 0.0 => format!("at least {}", wording::rate(least)),
+        (true, _) => "?".to_owned(),
+        (false, rate) => wording::counted_rate(rate, flow.window),
+    }
 }
 
 /// Who holds how many sessions of the database, in which state.

@@ -25,10 +25,11 @@ fn without_sidekiq() -> Option<Vec<Row>> {
     push(&redis, "default", "Wait", 40, 900.0);
     let failed = r#"{"class":"Deliver","args":[],"error_class":"Net::ReadTimeout"}"#;
     let fill = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], ARGV[2] + i, ARGV[3] .. string.rep(' ', i % 500) .. i) end";
-    let later = format!("{}", now(&redis) + 3_600.0);
+    let (later, before) = (now(&redis) + 3_600.0, now(&redis) - 9_500.0);
+    let (later, before) = (format!("{later}"), format!("{before}"));
     redis.run(&[
         &["EVAL", fill, "1", "retry", "10500", &later, failed],
-        &["EVAL", fill, "1", "dead", "9500", "1700000000", failed],
+        &["EVAL", fill, "1", "dead", "9500", &before, failed],
         &["EVAL", "for i = 1, 400 do redis.call('SET', 'cache:' .. i, 'x', 'EX', 999) end", "0"],
         &["EVAL", "local n = 0 for i = 1, 6e7 do n = n + i end", "0"],
         &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"],
@@ -46,7 +47,7 @@ fn without_sidekiq() -> Option<Vec<Row>> {
             ("redis-persistence", "a Redis with `--save \"\"` and no append-only file"),
             ("redis-memory", "`maxmemory` just above what is in use"),
             ("retry-flood", "10,500 jobs in the retry set"),
-            ("dead-flood", "9,500 jobs in the dead set"),
+            ("dead-flood", "9,500 jobs in the dead set, a third of them of the last hour"),
             ("redis-slow-log", "a script that runs for some tenths of a second"),
             ("redis-shared", "400 keys that expire beside Sidekiq's"),
         ],
@@ -63,6 +64,27 @@ fn without_sidekiq() -> Option<Vec<Row>> {
     let way_in = ["--redis", &url, "--redis-password-file", &password, "--window", "10ms"];
     let advice = json(&way_in);
     all.extend(rows(&advice, &[("unseen", "a user of Redis who may not ask `ZCARD`")]));
+    let elsewhere = format!("redis://127.0.0.1:{}/1", redis.port);
+    let how = "`--redis redis://127.0.0.1:6379/1` where Sidekiq is in database 0";
+    all.extend(rows(&json(&["--redis", &elsewhere, "--window", "10ms"]), &[("no-sidekiq", how)]));
+    all.extend(refusing()?);
+    Some(all)
+}
+
+/// A Redis that answers nobody, and one that takes no writes.
+fn refusing() -> Option<Vec<Row>> {
+    let redis = RedisServer::start()?;
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let arguments = ["--redis", &url, "--window", "10ms"];
+    redis.run(&[&["REPLICAOF", "127.0.0.1", "1"]]);
+    let how = "`REPLICAOF` in a Redis whose Sidekiq has not heard of it";
+    let mut all = rows(&json(&arguments), &[("redis-replica", how)]);
+    let mut held = redis.client();
+    let one: Result<(), _> =
+        ::redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query(&mut held);
+    one.expect("set");
+    let how = "`CONFIG SET maxclients 1`, and that one connected";
+    all.extend(rows(&json(&arguments), &[("redis-refuses", how)]));
     Some(all)
 }
 
@@ -92,7 +114,9 @@ fn with_sidekiq() -> Option<Vec<Row>> {
         ],
     );
     clock.signal("-TSTP");
-    let how = "`kill -TSTP` of a Sidekiq";
+    clock.wait_until_quiet(&redis);
+    clock.age(&redis, 3_600.0);
+    let how = "`kill -TSTP` of a Sidekiq that has run for an hour";
     all.push(row_in_time(&arguments, "quiet-process", how, LOOKS_MAX).expect("it was found"));
     busy.signal("-KILL");
     // Its heartbeat expires after a minute; the test takes the minute away, not the ghost.

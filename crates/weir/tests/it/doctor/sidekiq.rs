@@ -55,6 +55,28 @@ impl Sidekiq {
         Some(process)
     }
 
+    /// As its heartbeat says.
+    pub(super) fn wait_until_quiet(&self, redis: &RedisServer) {
+        wait_until("Sidekiq says that it is quiet", || {
+            let quiet: Option<String> = ::redis::cmd("HGET")
+                .arg(&[&self.identity, "quiet"])
+                .query(&mut redis.client())
+                .expect("a field");
+            quiet.as_deref() == Some("true")
+        });
+    }
+
+    /// As if it had started so many seconds earlier. It beats no more.
+    pub(super) fn age(&self, redis: &RedisServer, seconds: f64) {
+        self.signal("-STOP");
+        let age = "local info = cjson.decode(redis.call('HGET', KEYS[1], 'info')) \
+            local unit = info.started_at > 1e11 and 1000 or 1 \
+            info.started_at = info.started_at - ARGV[1] * unit \
+            redis.call('HSET', KEYS[1], 'info', cjson.encode(info)) \
+            redis.call('PERSIST', KEYS[1])";
+        redis.run(&[&["EVAL", age, "1", &self.identity, &seconds.to_string()]]);
+    }
+
     /// With the jobs that it has in hand.
     pub(super) fn end(mut self) {
         self.signal("-TERM");

@@ -1,0 +1,100 @@
+//! Processes that work off jobs, and what they serve.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Fact;
+
+/// One process that works off jobs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JobProcess {
+    /// `host:pid:nonce`.
+    pub identity: String,
+    /// The host as the process names it.
+    pub hostname: String,
+    /// Its number there.
+    pub pid: u32,
+    /// Jobs in hand.
+    pub busy: u64,
+    /// Since when threads have their jobs, as far as they tell, with the class of each.
+    pub in_hand: Vec<JobInHand>,
+    /// It takes no new jobs (TSTP) and still beats.
+    pub quiet: bool,
+    /// For so long it was seen to be quiet, at least: no heartbeat tells since when.
+    pub quiet_for: Duration,
+    /// Since its start, as far as it tells.
+    pub running_for: Option<Duration>,
+    /// Since its last heartbeat.
+    pub beat_age: Duration,
+    /// Its threads, with what they serve. At least one.
+    pub capsules: Vec<Capsule>,
+    /// Cores that it used between two looks; known on the same host only.
+    pub cores_used: Fact<f64>,
+}
+
+/// What a thread works at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobInHand {
+    /// Its class; empty where it could not be read.
+    pub class: String,
+    /// How long the thread has had it.
+    pub age: Duration,
+}
+
+/// Threads of a process that share queues (Sidekiq 7+; earlier a process has one).
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Capsule {
+    /// `default` for the first.
+    pub name: String,
+    /// Threads.
+    pub concurrency: u32,
+    /// How it chooses among its queues.
+    pub ordering: Ordering,
+    /// In the order in which they are looked at.
+    pub queues: Vec<WeightedQueue>,
+}
+
+/// A queue as a capsule serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WeightedQueue {
+    /// Its name.
+    pub name: String,
+    /// 0 in strict order; unknown of Sidekiq 6.
+    pub weight: u32,
+}
+
+/// How a capsule chooses the next queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    /// The first that has jobs.
+    Strict,
+    /// By chance, all alike.
+    Random,
+    /// By chance, by weight.
+    Weighted,
+    /// Sidekiq 6 tells the order only.
+    #[default]
+    Unknown,
+}
+
+impl JobProcess {
+    /// All its threads.
+    #[must_use]
+    pub fn concurrency(&self) -> u32 {
+        self.capsules.iter().map(|capsule| capsule.concurrency).sum()
+    }
+
+    /// Whether one of its capsules serves `queue`.
+    #[must_use]
+    pub fn serves(&self, queue: &str) -> bool {
+        self.served().any(|served| served == queue)
+    }
+
+    /// The queues of all its capsules.
+    pub fn served(&self) -> impl Iterator<Item = &str> {
+        let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
+        queues.map(|queue| queue.name.as_str())
+    }
+}

@@ -1,0 +1,142 @@
+//! A Redis that answers nobody: no connection is left, a script runs, it loads, its master is lost.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Missing, Observation, Obstacle};
+use crate::redis_settings;
+use crate::shell;
+
+pub(crate) const NAME: &str = "redis-refuses";
+
+/// Twice what Redis ships with: how many this one has can't be asked any more.
+const MORE_CLIENTS: &str = "20000";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    observation.redis.iter().filter_map(Fact::missing).filter_map(found).collect()
+}
+
+/// Whether this rule says it.
+pub(super) const fn says(obstacle: Obstacle) -> bool {
+    use Obstacle::{ClientsExhausted, Loading, MasterLost, Script};
+    matches!(obstacle, ClientsExhausted | Loading | MasterLost | Script)
+}
+
+fn found(missing: &Missing) -> Option<Finding> {
+    if !says(missing.obstacle) {
+        return None;
+    }
+    // Its name is the subject already.
+    let evidence = match missing.reason.strip_prefix(&missing.what) {
+        Some(does) => format!("it{does}"),
+        None => missing.reason.clone(),
+    };
+    let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), evidence);
+    let cli = shell::redis_cli(missing.what.trim_start_matches("Redis "));
+    Some(match missing.obstacle {
+        Obstacle::ClientsExhausted => finding
+            .leads_to(
+                "Whoever connects anew is refused: Sidekiq, the application, and redis-cli until a \
+                 process that can be spared is stopped.",
+            )
+            .next(redis_settings::set(&cli, "maxclients", MORE_CLIENTS)),
+        Obstacle::Script => finding
+            .leads_to(
+                "Every push and fetch is refused until it ends. One that has written already can't be \
+                 ended without losing what it wrote: then wait for it.",
+            )
+            .next(format!("{cli} {} KILL", kind_of_script(&missing.reason))),
+        Obstacle::Loading => finding
+            .leads_to("Every push and fetch is refused until all its data is read.")
+            .next(format!(
+                "until {cli} INFO persistence | grep -q '^loading:0'; do sleep 1; done"
+            )),
+        _ => finding
+            .leads_to("It tells nothing of its copy, and Sidekiq can't write to it: name its master.")
+            .change_and_restart(
+                "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
+                "the master's, which this tells: redis-cli INFO replication",
+            ),
+    })
+}
+
+/// What Redis names that may be called beside it.
+fn kind_of_script(reason: &str) -> &'static str {
+    if reason.contains("FUNCTION KILL") && !reason.contains("SCRIPT KILL") {
+        "FUNCTION"
+    } else {
+        "SCRIPT"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise;
+    use crate::healthy;
+
+    fn refusing(obstacle: Obstacle, reason: &str) -> Observation {
+        let mut observation = healthy::observation();
+        let missing = Missing {
+            what: "Redis 10.0.0.5:6380".to_owned(),
+            obstacle,
+            reason: reason.to_owned(),
+            remedy: Some("wait".to_owned()),
+        };
+        observation.redis = vec![Fact::Unknown(missing.clone())];
+        observation.jobs = Fact::Unknown(missing);
+        observation
+    }
+
+    #[test]
+    fn each_refusal_is_a_finding_with_what_ends_it_and_not_only_unseen() {
+        const CLI: &str = "redis-cli -h 10.0.0.5 -p 6380";
+        for (obstacle, reason, next) in [
+            (
+                Obstacle::ClientsExhausted,
+                "ERR max number of clients reached",
+                "CONFIG SET maxclients 20000 && ",
+            ),
+            (
+                Obstacle::Script,
+                "BUSY You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+                "SCRIPT KILL",
+            ),
+            (
+                Obstacle::Script,
+                "BUSY You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
+                "FUNCTION KILL",
+            ),
+            (
+                Obstacle::Loading,
+                "LOADING Redis is loading the dataset in memory",
+                "INFO persistence",
+            ),
+        ] {
+            let findings = advise(&refusing(obstacle, reason)).findings;
+            assert_eq!(findings.len(), 1, "{findings:?}");
+            let finding = &findings[0];
+            assert_eq!((finding.rule, finding.severity), (NAME, Severity::Critical));
+            assert_eq!(
+                (finding.subject.as_str(), finding.evidence.as_str()),
+                ("Redis 10.0.0.5:6380", reason)
+            );
+            let command = finding.next.as_deref().unwrap();
+            assert!(command.contains(&format!("{CLI} {next}")), "{command}");
+        }
+        let lost =
+            check(&refusing(Obstacle::MasterLost, "MASTERDOWN Link with MASTER is down")).remove(0);
+        assert!(lost.change.unwrap().restart);
+    }
+
+    #[test]
+    fn a_name_is_said_once() {
+        let reason = "Redis 10.0.0.5:6380 still reads its data from disk (LOADING)";
+        let finding = check(&refusing(Obstacle::Loading, reason)).remove(0);
+        assert_eq!(finding.evidence, "it still reads its data from disk (LOADING)");
+    }
+
+    #[test]
+    fn one_that_is_away_is_only_unseen() {
+        assert_eq!(check(&refusing(Obstacle::Unreachable, "refused")), []);
+        assert_eq!(check(&refusing(Obstacle::NotAllowed, "NOAUTH")), []);
+    }
+}

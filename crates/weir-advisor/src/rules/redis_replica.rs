@@ -1,0 +1,62 @@
+//! A replica where Sidekiq's master should be: it takes no writes (READONLY).
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Jobs, Master, Observation, RedisServer};
+
+pub(crate) const NAME: &str = "redis-replica";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let servers = observation.redis.iter().zip(observation.each_jobs());
+    servers.filter_map(|(server, (_, jobs))| found(server.known()?, jobs.known())).collect()
+}
+
+fn found(redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
+    let Master { address, is_linked } = redis.replica_of.as_ref()?;
+    // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
+    let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
+    let (severity, link) = match (is_alive, is_linked) {
+        (true, true) => (Severity::Notice, ""),
+        (true, false) => (Severity::Warning, ", which it does not reach"),
+        (false, _) => (Severity::Critical, " and no Sidekiq process has a heartbeat in it"),
+    };
+    let evidence = format!("it is a replica of {address}{link}");
+    let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence).leads_to(
+        "A replica refuses every write (READONLY): a Sidekiq that is pointed at it neither pushes \
+             nor fetches. What is read here is what the master had.",
+    );
+    let database = match redis.database {
+        0 => String::new(),
+        number => format!("/{number}"),
+    };
+    Some(finding.change_and_restart(
+        "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
+        format!("redis://{address}{database}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+
+    #[test]
+    fn a_replica_is_as_bad_as_what_does_not_get_there() {
+        for (is_alive, is_linked, expected) in [
+            (true, true, Severity::Notice),
+            (true, false, Severity::Warning),
+            (false, true, Severity::Critical),
+        ] {
+            let mut observation = healthy::observation();
+            let address = "10.0.0.5:6380".to_owned();
+            let redis = observation.redis[0].known_mut();
+            (redis.replica_of, redis.database) = (Some(Master { address, is_linked }), 2);
+            if !is_alive {
+                observation.jobs.known_mut().processes.clear();
+            }
+            let finding = check(&observation).remove(0);
+            assert_eq!(finding.severity, expected);
+            assert_eq!(finding.change.unwrap().line, "redis://10.0.0.5:6380/2");
+        }
+        assert_eq!(check(&healthy::observation()), []);
+    }
+}

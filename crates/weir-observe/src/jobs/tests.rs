@@ -1,0 +1,150 @@
+use weir_advisor::Drain;
+use weir_sidekiq::{OddKey, Refusal};
+
+use super::*;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+fn look(seconds: u64, queues: Vec<QueueLook>, retries: SetLook, dead: SetLook) -> Snapshot {
+    Snapshot {
+        at: at(seconds),
+        queues: Ok(queues),
+        processes: Ok(Vec::new()),
+        ghosts: Vec::new(),
+        scheduled: Ok(SetLook::default()),
+        retries: Ok(retries),
+        dead: Ok(dead),
+        processed: Ok(0),
+        failed: Ok(0),
+        server: None,
+        foreign_keys: None,
+        odd: Vec::new(),
+        cut: Vec::new(),
+        commands: 0,
+    }
+}
+
+fn queue(name: &str, length: u64, newest: &[u64]) -> QueueLook {
+    let newest = newest.iter().map(|seconds| at(*seconds)).collect();
+    let oldest = Some(at(100));
+    QueueLook {
+        name: name.to_owned(),
+        pushed: true,
+        length,
+        newest,
+        oldest,
+        ..QueueLook::default()
+    }
+}
+
+fn set(size: u64) -> SetLook {
+    SetLook { size, due: size, first: Some(at(100)), ..SetLook::default() }
+}
+
+#[test]
+fn two_looks_give_flows_of_queues_and_sets() {
+    // Four jobs a second come, and 100 a second go.
+    let newest: Vec<u64> = (191..=210).rev().flat_map(|second| [second; 4]).collect();
+    let first =
+        look(200, vec![queue("pull", 10_960, &[]), queue("gone", 5, &[])], set(1_000), set(7));
+    let second =
+        look(210, vec![queue("pull", 10_000, &newest), queue("new", 3, &[])], set(1_050), set(7));
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let pull = jobs.queue("pull").unwrap();
+    assert_eq!((pull.length, pull.latency), (10_000, Duration::from_secs(110)));
+    let flow = pull.flow.known().unwrap();
+    assert_eq!((flow.before, flow.after, flow.window.as_secs()), (10_960, 10_000, 10));
+    assert_eq!(flow.net_per_second(), -96.0);
+    assert!((4.0..4.5).contains(&flow.arrivals_per_second), "{flow:?}");
+    let Drain::After(left) = flow.drain() else { panic!("{flow:?}") };
+    assert_eq!(left.as_secs(), 104);
+    assert_eq!(jobs.queue("new").unwrap().flow.known().unwrap().before, 0);
+
+    let retries = jobs.retries.flow.known().unwrap();
+    assert_eq!((retries.arrivals_per_second, retries.drain()), (5.0, Drain::Grows));
+    assert_eq!((jobs.retries.overdue, jobs.retries.overdue_by.as_secs()), (1_050, 110));
+    assert_eq!((jobs.dead.size, jobs.dead.overdue), (7, 0), "the dead are not late");
+}
+
+#[test]
+fn what_can_not_be_read_takes_nothing_else_with_it() {
+    let odd =
+        || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
+    let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
+    first.retries = Err(odd());
+    first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
+    first.cut = vec!["processes_max (1000)".to_owned()];
+    let second = Snapshot { at: at(210), ..first.clone() };
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(unread, ["queue odd", "the retry set"], "each once");
+    assert!(jobs.retries.flow.missing().is_some());
+    assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
+    assert!(!jobs.nobody_serves("pull"), "there are more processes");
+    assert!(Jobs::default().nobody_serves("pull"));
+}
+
+#[test]
+fn what_came_before_the_first_look_is_no_arrival() {
+    let newest = |seconds: &[u64]| seconds.iter().map(|it| at(*it)).collect::<Vec<_>>();
+    let rate = |seconds: &[u64]| arrivals(&newest(seconds), at(200), at(210));
+    assert_eq!(rate(&[190, 190, 190]), 0.0);
+    assert_eq!(rate(&[209, 205, 200, 190]), 0.2);
+    assert_eq!(rate(&[209, 208, 207, 206, 205]), 1.0);
+    assert_eq!(arrivals(&newest(&[190]), at(200), at(200)), 0.1);
+}
+
+#[test]
+fn a_queue_that_keeps_nothing_of_before_may_have_had_more_than_is_told() {
+    for (length, newest, oldest, expected) in [
+        (0, &[][..], None, true),
+        (2, &[209, 205], Some(205), true),
+        (2, &[209, 190], Some(190), false),
+        (3, &[209, 208], Some(190), false),
+        (900, &[209, 208], Some(207), false),
+    ] {
+        let look = QueueLook { oldest: oldest.map(at), ..queue("pull", length, newest) };
+        assert_eq!(is_least(&look, at(200)), expected, "{length} {newest:?}");
+    }
+}
+
+fn process(identity: &str, quiet: bool) -> ProcessLook {
+    let started_at = Some(at(110));
+    ProcessLook { identity: identity.to_owned(), quiet, started_at, ..ProcessLook::default() }
+}
+
+#[test]
+fn who_is_quiet_at_both_looks_was_so_between_them_and_who_has_ended_is_gone() {
+    let mut first = look(200, Vec::new(), set(0), set(0));
+    first.processes =
+        Ok(vec![process("busy", false), process("ends", true), process("stays", true)]);
+    let second =
+        Snapshot { at: at(210), processes: Ok(vec![process("stays", true)]), ..first.clone() };
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    let seen: Vec<_> = jobs
+        .processes
+        .iter()
+        .map(|it| (it.identity.as_str(), it.quiet_for.as_secs(), it.running_for.unwrap().as_secs()))
+        .collect();
+    assert_eq!(seen, [("busy", 0, 90), ("stays", 10, 90)]);
+}
+
+#[test]
+fn one_more_failed_job_is_chance() {
+    let first = look(200, Vec::new(), set(1_000), set(7));
+    let second = look(210, Vec::new(), set(1_001), set(8));
+    let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
+    assert_eq!(jobs.dead.flow.known().unwrap().drain(), Drain::Stands);
+}
+
+#[test]
+fn the_largest_shares_are_kept() {
+    let classes = ["A", "B", "B", "C", "D", "E", "F"];
+    let job = |class: &&str| JobSummary { class: (*class).to_owned(), ..JobSummary::default() };
+    let sample = sample_of(&classes.iter().map(job).collect::<Vec<_>>());
+    assert_eq!((sample.size, sample.classes.len()), (7, SHARES_MAX));
+    assert_eq!((sample.classes[0].name.as_str(), sample.classes[0].count), ("B", 2));
+    assert_eq!(sample.hosts, []);
+}

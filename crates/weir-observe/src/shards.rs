@@ -1,0 +1,112 @@
+//! What the looks at one Redis or several mean: each by itself, and all together.
+
+use std::collections::BTreeSet;
+
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, ShardJobs};
+use weir_sidekiq::{Snapshot, join};
+
+use crate::observe::Sources;
+use crate::{jobs, services};
+
+/// What the looks at all shards say, and what was given.
+pub(crate) fn of_jobs(
+    sources: &Sources,
+    names: &[String],
+    looks: Vec<Looked>,
+    described: Described,
+) -> Observation {
+    let mut observation = Observation {
+        cut: cut(&looks),
+        shards: shards(names, &looks, described),
+        jobs: all_jobs(looks, described),
+        ..Observation::default()
+    };
+    let seen = processes(&observation);
+    observation.services = services::services(&sources.services, seen.as_ref());
+    if !sources.pushed_queues.is_empty() {
+        observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
+    }
+    observation
+}
+
+/// Two services of one name may be watched by different Sentinels.
+pub(crate) fn names(sources: &Sources) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in sources.redis.iter().map(ToString::to_string) {
+        let same =
+            unique.iter().filter(|it| **it == name || it.starts_with(&format!("{name} ("))).count();
+        unique.push(if same == 0 { name } else { format!("{name} ({})", same + 1) });
+    }
+    unique
+}
+
+/// Processes of every shard that was seen: those of one that is away keep nobody from knowing the others'.
+pub(crate) fn processes(observation: &Observation) -> Option<Jobs> {
+    let seen: Vec<&Jobs> = observation.each_jobs().filter_map(|(_, jobs)| jobs.known()).collect();
+    let processes = seen.iter().flat_map(|jobs| jobs.processes.iter().cloned());
+    (!seen.is_empty()).then(|| Jobs { processes: processes.collect(), ..Jobs::default() })
+}
+
+/// Both looks at one shard.
+pub(crate) type Looked = Result<(Snapshot, Snapshot), Missing>;
+
+/// Which of two looks was at everything, processes included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Described {
+    First,
+    Second,
+}
+
+impl Described {
+    const fn of<'a>(self, first: &'a Snapshot, second: &'a Snapshot) -> &'a Snapshot {
+        match self {
+            Self::First => first,
+            Self::Second => second,
+        }
+    }
+}
+
+/// Of each of several shards.
+fn shards(names: &[String], looks: &[Looked], described: Described) -> Vec<ShardJobs> {
+    let of = |(name, looked): (&String, &Looked)| {
+        let jobs = match looked {
+            Ok((first, second)) => {
+                named(jobs::jobs(described.of(first, second), first, second), name)
+            }
+            Err(missing) => Fact::Unknown(missing.clone()),
+        };
+        ShardJobs { name: name.clone(), jobs }
+    };
+    if looks.len() > 1 { names.iter().zip(looks).map(of).collect() } else { Vec::new() }
+}
+
+/// With the shard in the name of what is missing.
+fn named(mut jobs: Fact<Jobs>, shard: &str) -> Fact<Jobs> {
+    let name = |missing: &mut Missing| missing.what = format!("{} of Redis {shard}", missing.what);
+    match &mut jobs {
+        Fact::Known(jobs) => jobs.unread.iter_mut().for_each(name),
+        Fact::Unknown(missing) => name(missing),
+        Fact::NotAsked => {}
+    }
+    jobs
+}
+
+/// Of all shards, or of none: a part of the jobs is not the jobs.
+fn all_jobs(looks: Vec<Looked>, described: Described) -> Fact<Jobs> {
+    let looks: Vec<_> = match looks.into_iter().collect() {
+        Ok(looks) => looks,
+        Err(missing) => return Fact::Unknown(missing),
+    };
+    let (firsts, seconds): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
+    match (join(firsts), join(seconds)) {
+        (Some(first), Some(second)) => jobs::jobs(described.of(&first, &second), &first, &second),
+        _ => Fact::NotAsked,
+    }
+}
+
+/// Limits that cut something off in one of the looks.
+fn cut(looks: &[Looked]) -> Vec<String> {
+    let seen = looks.iter().flatten();
+    let limits = seen.flat_map(|(first, second)| first.cut.iter().chain(&second.cut));
+    limits.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+}

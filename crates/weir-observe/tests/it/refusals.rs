@@ -1,0 +1,125 @@
+//! A real Redis that refuses everybody: what it says is a finding, with what ends it.
+
+use std::time::Duration;
+
+use weir_advisor::{Advice, Severity, advise};
+use weir_base::secret::Secret;
+use weir_observe::{Sources, observe};
+use weir_sidekiq::Endpoint;
+
+use crate::findings::{push, rules, serve, sources};
+use crate::redis_server::RedisServer;
+
+/// Looks before a test gives up: half a minute.
+const LOOKS_MAX: usize = 300;
+
+async fn look(redis: &RedisServer) -> Advice {
+    look_at(&redis.endpoint()).await
+}
+
+async fn look_at(endpoint: &Endpoint) -> Advice {
+    let window = Duration::from_millis(1);
+    let sources = Sources { window, ..sources(vec![endpoint.clone()]) };
+    advise(&observe(&sources).await)
+}
+
+async fn look_until(redis: &RedisServer, rule: &str) -> Advice {
+    for _ in 0..LOOKS_MAX {
+        let advice = look(redis).await;
+        if rules(&advice).contains(&rule) {
+            return advice;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{rule} was not found in {LOOKS_MAX} looks");
+}
+
+#[tokio::test]
+async fn the_last_connection_is_told_with_the_setting() {
+    let Some(redis) = RedisServer::start() else { return };
+    let mut held = redis.client();
+    let _: () = ::redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query(&mut held).unwrap();
+    let with_password = Endpoint { password: Some(Secret::new("hunter2")), ..redis.endpoint() };
+    // Who sends a password at once mostly loses what was said.
+    for endpoint in [redis.endpoint(), with_password].iter().cycle().take(20) {
+        let advice = look_at(endpoint).await;
+        assert_eq!(rules(&advice), ["redis-refuses"], "{:?}", advice.findings);
+        let finding = &advice.findings[0];
+        assert_eq!(finding.severity, Severity::Critical);
+        assert!(finding.evidence.contains("max number of clients reached"), "{finding:?}");
+        let next = finding.next.as_ref().unwrap();
+        assert!(next.contains(&format!("-p {} CONFIG SET maxclients", redis.port)), "{next}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_does_not_end_is_told_with_what_ends_it() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[&["CONFIG", "SET", "busy-reply-threshold", "1"]]);
+    let mut client = redis.client();
+    let endless = std::thread::spawn(move || {
+        let script = ::redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut client);
+        let _: Result<(), _> = script;
+    });
+    let advice = look_until(&redis, "redis-refuses").await;
+    let next = advice.findings[0].next.clone().unwrap();
+    assert_eq!(next, format!("redis-cli -h 127.0.0.1 -p {} SCRIPT KILL", redis.port));
+    // What it says ends it.
+    redis.run(&[&["SCRIPT", "KILL"]]);
+    endless.join().unwrap();
+    assert!(!rules(&look(&redis).await).contains(&"redis-refuses"));
+}
+
+#[tokio::test]
+async fn a_redis_that_loads_is_told_with_how_to_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dump.rdb");
+    {
+        let Some(redis) = RedisServer::start() else { return };
+        let fill = "for i = 1, 100000 do redis.call('SET', 'k' .. i, 'x') end";
+        let dir: Vec<String> =
+            ::redis::cmd("CONFIG").arg(&["GET", "dir"]).query(&mut redis.client()).unwrap();
+        redis.run(&[&["EVAL", fill, "0"], &["SAVE"]]);
+        std::fs::copy(std::path::Path::new(&dir[1]).join("dump.rdb"), &file).unwrap();
+    }
+    // Each key takes a millisecond: it loads for longer than the test.
+    let Some(redis) = RedisServer::start_loading(&file) else { return };
+    let advice = look_until(&redis, "redis-refuses").await;
+    let finding = &advice.findings[0];
+    assert!(finding.evidence.contains("LOADING"), "{finding:?}");
+    let next = finding.next.as_ref().unwrap();
+    assert!(next.contains("INFO persistence | grep -q '^loading:0'"), "{next}");
+}
+
+#[tokio::test]
+async fn a_replica_names_its_master_and_one_without_heartbeats_is_critical() {
+    let Some(master) = RedisServer::start() else { return };
+    let port = master.port.to_string();
+    let Some(replica) = RedisServer::start() else { return };
+    serve(&master, r#"{"default":1}"#).await;
+    push(&master, "default", 3, 0.5).await;
+    replica.run(&[&["REPLICAOF", "127.0.0.1", &port]]);
+    let severity = |advice: &Advice| {
+        let found = advice.findings.iter().find(|it| it.rule == "redis-replica");
+        found.map(|it| (it.severity, it.change.as_ref().unwrap().line.clone()))
+    };
+    let line = format!("redis://127.0.0.1:{port}");
+    let mut seen = None;
+    for _ in 0..LOOKS_MAX {
+        seen = severity(&look(&replica).await);
+        if seen == Some((Severity::Notice, line.clone())) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(seen, Some((Severity::Notice, line.clone())), "it has its master's heartbeats");
+    master.run(&[&["DEL", "processes"]]);
+    for _ in 0..LOOKS_MAX {
+        seen = severity(&look(&replica).await);
+        if seen == Some((Severity::Critical, line.clone())) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(seen, Some((Severity::Critical, line)));
+}

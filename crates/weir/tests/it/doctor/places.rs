@@ -1,0 +1,38 @@
+//! A doctor that is pointed at the wrong place says so, and does not end as if all were well.
+
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, make_healthy, push};
+use super::{code, run};
+
+#[test]
+fn the_wrong_database_a_namespace_and_a_sidekiq_that_is_gone_are_said() {
+    let Some(redis) = RedisServer::start() else { return };
+    make_healthy(&redis);
+    let Some(sidekiq) = Sidekiq::start(&redis, &["-c", "1", "-q", "default"]) else { return };
+    push(&redis, "default", "Mark", 1, 0.0);
+    crate::process::wait_until("its job is done", || {
+        let marked: bool =
+            ::redis::cmd("EXISTS").arg("marked").query(&mut redis.client()).expect("a number");
+        marked
+    });
+    let said = |database: &str| {
+        let url = format!("redis://127.0.0.1:{}/{database}", redis.port);
+        let output = run(&["--redis", &url, "--window", "10ms"]);
+        (code(&output), String::from_utf8(output.stdout).expect("text"))
+    };
+    assert_eq!(said("0"), (0, String::new()), "that is the place");
+    let (ended, text) = said("1");
+    assert_eq!(ended, 1);
+    assert!(text.contains("database 1 is empty; database 0 has "), "{text}");
+    assert!(text.contains("\n            /0\n"), "{text}");
+
+    sidekiq.end();
+    let (ended, text) = said("0");
+    assert_eq!(ended, 1);
+    assert!(text.contains("no Sidekiq process has a heartbeat; no job waits yet"), "{text}");
+
+    redis.run(&[&["FLUSHALL"], &["SADD", "shop:queues", "default"]]);
+    let (ended, text) = said("0");
+    assert_eq!(ended, 1);
+    assert!(text.contains("there are keys of one under \"shop:\""), "{text}");
+}
