@@ -134,7 +134,7 @@ impl<S: MirrorStore> Mirror<S> {
         settings.check(&policy)?;
         let upstreams = upstreams(&settings, &metrics);
         Ok(Arc::new(Self {
-            flights: Flights::new(settings.limits.file_fetches_max),
+            flights: Flights::default(),
             inbox: Inbox::default(),
             looked: Notify::new(),
             asked: Asked::default(),

@@ -61,7 +61,8 @@ pub enum FilesWhen {
 pub struct MirrorLimits {
     /// Requests to one upstream at once while the index is read.
     pub requests_max: usize,
-    /// `.gem` files that are fetched at once because somebody asks. One more gets 503.
+    /// `.gem` files that are fetched at once from one upstream because somebody asks. One more gets
+    /// 503.
     pub file_fetches_max: u32,
     /// Bytes of all of `/versions`.
     pub versions_bytes_max: u64,

@@ -174,15 +174,25 @@ pub trait MirrorStore: Store {
         waiting_max: u64,
     ) -> impl Future<Output = Result<Inbox, StoreError>> + Send;
 
-    /// Hooks that are due, in the order in which they came.
+    /// Hooks of an upstream that are due, in the order in which they came.
     fn due_hooks(
         &self,
+        upstream: &str,
         now: Timestamp,
         hooks_max: usize,
     ) -> impl Future<Output = Result<Vec<Hook>, StoreError>> + Send;
 
-    /// When the next hook is due; None: there is none.
-    fn next_hook(&self) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+    /// When an upstream's next hook is due; None: there is none.
+    fn next_hook(
+        &self,
+        upstream: &str,
+    ) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+
+    /// Takes the hooks of all other upstreams out of the inbox, and answers how many there were.
+    fn drop_hooks_of_others(
+        &self,
+        upstreams: Vec<String>,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Takes hooks out of the inbox, and puts others off.
     fn settle_hooks(

@@ -10,6 +10,7 @@ mod mutations;
 mod order;
 mod origin;
 mod scripted;
+mod silent;
 mod stores;
 mod sync;
 mod wrong;

@@ -39,6 +39,7 @@ macro_rules! suite {
             mirror::origins_and_missing_files_come_in_pages
             mirror::a_kept_file_belongs_to_its_checksum
             mirror::hooks_wait_in_their_order
+            mirror::hooks_of_each_upstream_are_apart
             mirror::many_gems_are_applied_together
         }
     };

@@ -133,12 +133,21 @@ impl MirrorStore for EitherStore {
         ask!(self, take_hooks, hooks, waiting_max)
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        ask!(self, due_hooks, now, hooks_max)
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, due_hooks, upstream, now, hooks_max)
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        ask!(self, next_hook)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, next_hook, upstream)
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        ask!(self, drop_hooks_of_others, upstreams)
     }
 
     async fn settle_hooks(

@@ -170,12 +170,21 @@ impl MirrorStore for PostgresStore {
         self.0.write_hooks(move |it| Box::pin(hooks::take(it, hooks, waiting_max))).await
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        ask!(self, hooks::due, now, hooks_max)
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, hooks::due, upstream, now, hooks_max)
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        ask!(self, hooks::next)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, hooks::next, upstream)
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        self.0.write_hooks(move |it| Box::pin(hooks::drop_others(it, upstreams))).await
     }
 
     async fn settle_hooks(

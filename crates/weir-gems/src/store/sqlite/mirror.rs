@@ -80,6 +80,12 @@ ALTER TABLE upstreams ADD COLUMN complete_at INTEGER;
 ALTER TABLE upstreams ADD COLUMN compared_at INTEGER;
 ";
 
+/// Those of one upstream are found without looking at the others'.
+pub(super) const HOOKS_BY_UPSTREAM: &str = "
+DROP INDEX hooks_due;
+CREATE INDEX hooks_due ON hooks (upstream, due_at);
+";
+
 impl MirrorStore for SqliteStore {
     async fn position(&self, upstream: &str) -> Result<Option<Position>, StoreError> {
         self.0.read_once(|connection| upstreams::position(connection, upstream))
@@ -219,12 +225,22 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| hooks::take(it, &hooks, waiting_max))).await
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        self.blocking(move |inner| inner.read(|it| hooks::due(it, now, hooks_max))).await
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| hooks::due(it, &upstream, now, hooks_max))).await
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.0.read_once(hooks::next)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        self.0.read_once(|connection| hooks::next(connection, upstream))
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        self.blocking(move |inner| inner.write(|it| hooks::drop_others(it, &upstreams))).await
     }
 
     async fn settle_hooks(

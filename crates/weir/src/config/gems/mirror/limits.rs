@@ -31,7 +31,7 @@ fn read_requests(keys: &mut Keys<'_>, limits: &mut MirrorLimits) {
     keys.number(
         Key::fixed(
             "file_fetches_max",
-            ".gem files that are fetched at once because somebody asks; one more gets 503.",
+            ".gem files that are fetched at once from one upstream because somebody asks; one more gets 503.",
         ),
         AT_ONCE,
         &mut limits.file_fetches_max,
