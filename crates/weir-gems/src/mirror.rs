@@ -2,7 +2,8 @@
 //! they are asked for, and both are served while they are away.
 //!
 //! - [`read`]: their texts, which anybody may have written; `client`: HTTP to them;
-//! - `versions`, `infos`: the index, whole and then what has changed; `files`: `.gem` files;
+//! - `versions`, `infos`: the index, whole and then what has changed; `gone`: how much of it may go at
+//!   once; `files`: `.gem` files;
 //! - [`policy`], `decide`: which names come from where, and which never do;
 //! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner;
 //! - [`state`], [`progress`], [`settings`].
@@ -20,6 +21,7 @@ mod door;
 mod enforce;
 mod error;
 mod files;
+mod gone;
 mod hooks;
 mod infos;
 mod look;

@@ -68,12 +68,14 @@ pub struct MirrorLimits {
     pub versions_bytes_max: u64,
     /// Names of one upstream.
     pub names_max: usize,
-    /// Names that one look may take away, since they are gone from the upstream's list or have no
-    /// version there any more. More look like an upstream that has lost its own data, and nothing is
-    /// taken away.
+    /// Names that may be taken away within [`MirrorLimits::names_gone_window`], since they are gone
+    /// from the upstream's list or have no version there any more. More look like an upstream that
+    /// has lost its own data, and nothing more is taken away.
     pub names_gone_max: usize,
     /// The same for names that are gone from its list, of a hundred: also small indexes lose data.
     pub names_gone_percent_max: u8,
+    /// How long names that were taken away count, from the first of them.
+    pub names_gone_window: Duration,
     /// Bytes of one line of `/versions`.
     pub line_bytes_max: usize,
     /// Lines of `/versions` that can't be read, before it is taken for no index.
@@ -171,6 +173,7 @@ impl Default for MirrorLimits {
             // On rubygems.org some names a day.
             names_gone_max: 1_000,
             names_gone_percent_max: 50,
+            names_gone_window: Duration::from_secs(24 * 3_600),
             // A gem of 4,000 releases has 60 KB in a baseline.
             line_bytes_max: 4 << 20,
             malformed_lines_max: 1_000,

@@ -22,7 +22,7 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::changes::{Changes, StoredRelease};
 pub(crate) use self::model::NOBODY;
 pub use self::model::{
-    Applied, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Presence,
     Refusal, Standing,
 };
@@ -124,6 +124,16 @@ pub trait MirrorStore: Store {
         &self,
         upstream: &str,
         looks: LastLooks,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Names of an upstream that were taken away, as they were counted last.
+    fn gone(&self, upstream: &str) -> impl Future<Output = Result<Gone, StoreError>> + Send;
+
+    /// Notes the same.
+    fn keep_gone(
+        &self,
+        upstream: &str,
+        gone: Gone,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// How much of an upstream is known.

@@ -13,6 +13,7 @@ mod scripted;
 mod silent;
 mod stores;
 mod sync;
+mod vanished;
 mod wrong;
 
 use std::sync::Arc;

@@ -57,10 +57,7 @@ impl<S: MirrorStore> Mirror<S> {
         worked: Worked,
     ) -> Result<Work, Problem> {
         let Worked { mut work, leaving: Leaving { names, total: gone } } = worked;
-        let max = self.limits.names_gone_max;
-        if gone > max {
-            return Err(Problem::Vanished { gone, limit: "names_gone_max", max });
-        }
+        self.count_gone(upstream, gone).await?;
         for some in names.chunks(self.limits.batch_gems.max(1)) {
             let mut gathered = Gathered::default();
             for (index, noted) in some.iter().cloned().enumerate() {

@@ -8,7 +8,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -94,6 +94,14 @@ impl MirrorStore for EitherStore {
 
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         ask!(self, keep_looks, upstream, looks)
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        ask!(self, gone, upstream)
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        ask!(self, keep_gone, upstream, gone)
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {

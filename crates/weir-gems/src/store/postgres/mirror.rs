@@ -25,7 +25,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -128,6 +128,18 @@ impl MirrorStore for PostgresStore {
         let keep = self
             .0
             .write(Limit::Write, move |it| Box::pin(upstreams::keep_looks(it, upstream, looks)));
+        keep.await
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        ask!(self, upstreams::gone, upstream)
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        let keep = self
+            .0
+            .write(Limit::Write, move |it| Box::pin(upstreams::keep_gone(it, upstream, gone)));
         keep.await
     }
 

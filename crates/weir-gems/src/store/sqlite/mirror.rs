@@ -18,7 +18,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -84,6 +84,13 @@ ALTER TABLE upstreams ADD COLUMN compared_at INTEGER;
 pub(super) const HOOKS_BY_UPSTREAM: &str = "
 DROP INDEX hooks_due;
 CREATE INDEX hooks_due ON hooks (upstream, due_at);
+";
+
+/// Names that were taken away since their upstream does not have them any more, and since when they
+/// are counted. NULL: none was.
+pub(super) const GONE: &str = "
+ALTER TABLE upstreams ADD COLUMN gone_since INTEGER;
+ALTER TABLE upstreams ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
 ";
 
 impl MirrorStore for SqliteStore {
@@ -178,6 +185,16 @@ impl MirrorStore for SqliteStore {
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
         self.blocking(move |inner| inner.write(|it| upstreams::keep_looks(it, &upstream, looks)))
+            .await
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        self.0.read_once(|connection| upstreams::gone(connection, upstream))
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.write(|it| upstreams::keep_gone(it, &upstream, gone)))
             .await
     }
 

@@ -10,19 +10,20 @@ use crate::store::StoreError;
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     FIRST,
     mirror::TABLES,
     webhook_rows::TABLES,
     downloads::TABLES,
     mirror::LAST_LOOKS,
     mirror::HOOKS_BY_UPSTREAM,
+    mirror::GONE,
 ];
 
 const FIRST: &str = "

@@ -37,8 +37,7 @@ pub(super) fn take(
     Ok(Inbox::Taken)
 }
 
-const DUE: &str =
-    "SELECT id, upstream, is_removal, name, number, platform, received_at, attempts
+const DUE: &str = "SELECT id, upstream, is_removal, name, number, platform, received_at, attempts
      FROM hooks WHERE upstream = ?1 AND due_at <= ?2 ORDER BY id LIMIT ?3";
 
 const NEXT: &str = "SELECT min(due_at) FROM hooks WHERE upstream = ?1";

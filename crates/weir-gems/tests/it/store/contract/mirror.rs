@@ -7,8 +7,8 @@ use weir_gems::mirror::prefix::{Prefix, PrefixDigest};
 use weir_gems::name::GemName;
 use weir_gems::release::{Checksum, Release};
 use weir_gems::store::mirror::{
-    HookKind, Inbox, LastLooks, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted, Owner,
-    Position, Presence, Refusal, Standing,
+    Gone, HookKind, Inbox, LastLooks, MirrorStore, MirroredFile, MirroredGem, NewHook, Noted,
+    Owner, Position, Presence, Refusal, Standing,
 };
 use weir_gems::store::{Conflict, ImportedGem, PushError, Store, TextKind};
 
@@ -466,6 +466,16 @@ pub(crate) async fn a_kept_file_belongs_to_its_checksum(store: impl MirrorStore)
     store.yank(&name("shop"), &identity("1.0-java"), NOW).await.unwrap();
     assert_eq!(presence("1.0-java").await, Presence::Yanked);
     assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_has_gone_is_counted_for_each_upstream(store: impl MirrorStore) {
+    assert_eq!(store.gone("one").await.unwrap(), Gone::default());
+    let gone = Gone { since: Some(NOW), names: 7 };
+    store.keep_gone("one", gone).await.unwrap();
+    assert_eq!(store.gone("one").await.unwrap(), gone);
+    assert_eq!(store.gone("two").await.unwrap(), Gone::default());
+    store.keep_gone("one", Gone::default()).await.unwrap();
+    assert_eq!(store.gone("one").await.unwrap(), Gone::default());
 }
 
 pub(crate) async fn hooks_wait_in_their_order(store: impl MirrorStore) {
