@@ -10,7 +10,7 @@ use weir_base::secret::Secret;
 use weir_net::post::Trust;
 
 use super::MirrorSetupError;
-pub use super::client::{UpstreamUrl, UpstreamUrlError};
+pub use super::client::{RedirectHost, RedirectHostError, UpstreamUrl, UpstreamUrlError};
 use super::policy::Policy;
 
 /// Upstreams of one mirror.
@@ -41,6 +41,9 @@ pub struct UpstreamSettings {
     pub url: UpstreamUrl,
     /// `USER:PASSWORD`, sent to the upstream's own host alone.
     pub credentials: Option<Secret>,
+    /// Hosts that it may send us on to though they are nearer than itself: in a private network, or
+    /// on this machine.
+    pub redirect_hosts: Vec<RedirectHost>,
     /// What its webhooks prove themselves with: the API key of rubygems.org's, the token of the
     /// Bundler API's. None: it sends none.
     pub hook_secret: Option<Secret>,

@@ -739,6 +739,7 @@ fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
         name: "one".parse().expect("a name"),
         url: "http://127.0.0.1".parse().expect("a URL"),
         credentials: None,
+        redirect_hosts: Vec::new(),
         hook_secret: None,
     }
 }
@@ -884,6 +885,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
         &with("policy = \"FOLDER/none\"\n"),
         &with("policy = \"FOLDER/damaged\"\n"),
         &with("policy = \"FOLDER/policy\"\nfiles = \"later\"\n"),
+        &(with("") + "redirect_hosts = [\"https://cdn.example\"]\n"),
         &(with("") + "[gems.mirror.limits]\nbackoff_max = \"1ms\"\n"),
     ]), @r#"
     weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8

@@ -119,6 +119,7 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
                 name: name_of(url)?,
                 url: url.clone(),
                 credentials: None,
+                redirect_hosts: Vec::new(),
                 hook_secret: None,
             });
             Ok(Known::No)

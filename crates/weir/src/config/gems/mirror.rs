@@ -129,5 +129,10 @@ fn read_upstream(keys: &mut Keys<'_>) -> Option<UpstreamSettings> {
         Key::fixed("hook_secret", "What its webhooks prove themselves with: the api_key of a Weir's or rubygems.org's, the token of the Bundler API's. None: it sends none."),
         &mut hook_secret,
     );
-    Some(UpstreamSettings { name: name?, url: url?, credentials, hook_secret })
+    let mut redirect_hosts = Vec::new();
+    keys.parsed_texts(
+        Key::fixed("redirect_hosts", "Hosts that it may send requests on to wherever they are. Others must be no nearer than the upstream itself: one in the internet leads neither into a private network nor to this machine, none to link-local addresses."),
+        &mut redirect_hosts,
+    );
+    Some(UpstreamSettings { name: name?, url: url?, credentials, redirect_hosts, hook_secret })
 }
