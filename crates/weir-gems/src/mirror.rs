@@ -127,13 +127,14 @@ impl<S> fmt::Debug for Mirror<S> {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`].
+    /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`]. The policy may
+    /// name upstreams that are not its own: their names come from none of its own.
     ///
     /// # Errors
-    /// The settings contradict each other, or the policy.
+    /// The settings contradict each other.
     pub fn new(parts: MirrorParts<S>) -> Result<Arc<Self>, MirrorSetupError> {
         let MirrorParts { store, files, settings, policy, package, clock, metrics } = parts;
-        settings.check(&policy)?;
+        settings.check_upstreams()?;
         let upstreams = upstreams(&settings, &metrics);
         Ok(Arc::new(Self {
             flights: Flights::default(),

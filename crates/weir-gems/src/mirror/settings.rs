@@ -143,6 +143,16 @@ impl MirrorSettings {
     /// # Errors
     /// What does not.
     pub fn check(&self, policy: &Policy) -> Result<(), MirrorSetupError> {
+        self.check_upstreams()?;
+        let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
+        Ok(policy.check(&names)?)
+    }
+
+    /// Whether they fit each other.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check_upstreams(&self) -> Result<(), MirrorSetupError> {
         if !(1..=UPSTREAMS_MAX).contains(&self.upstreams.len()) {
             return Err(MirrorSetupError::Upstreams(self.upstreams.len()));
         }
@@ -152,8 +162,7 @@ impl MirrorSettings {
                 return Err(MirrorSetupError::Twice(name.clone()));
             }
         }
-        let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
-        Ok(policy.check(&names)?)
+        Ok(())
     }
 }
 

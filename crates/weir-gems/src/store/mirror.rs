@@ -113,6 +113,21 @@ pub trait MirrorStore: Store {
     /// stays so.
     fn disown(&self, names: Vec<GemName>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// The rules that were in force last, as text; None: there were none.
+    fn policy(&self) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
+
+    /// Notes the same.
+    fn keep_policy(
+        &self,
+        rules: Option<String>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Some of the names that were pushed or imported here.
+    fn local_names(
+        &self,
+        names_max: usize,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
     /// When looks at an upstream last came to something.
     fn last_looks(
         &self,

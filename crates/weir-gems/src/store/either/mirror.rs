@@ -88,6 +88,18 @@ impl MirrorStore for EitherStore {
         ask!(self, disown, names)
     }
 
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        ask!(self, policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        ask!(self, keep_policy, rules)
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        ask!(self, local_names, names_max)
+    }
+
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
         ask!(self, last_looks, upstream)
     }

@@ -11,6 +11,7 @@ mod files;
 mod hooks;
 mod noted;
 mod pending;
+mod rules;
 mod settled;
 mod upstreams;
 
@@ -117,6 +118,18 @@ impl MirrorStore for PostgresStore {
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
         self.0.write(Limit::Write, move |it| Box::pin(disown::disown(it, names))).await
+    }
+
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        ask!(self, rules::policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(rules::keep_policy(it, rules))).await
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        ask!(self, rules::local_names, names_max)
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

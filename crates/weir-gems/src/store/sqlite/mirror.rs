@@ -6,11 +6,13 @@ mod files;
 mod hooks;
 mod noted;
 mod pending;
+mod rules;
 mod upstreams;
 
 use weir_base::clock::Timestamp;
 
 pub(super) use self::changed::clashes;
+pub(super) use self::rules::POLICY;
 pub(super) use self::upstreams::{make_local, origin_of};
 use super::SqliteStore;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -176,6 +178,18 @@ impl MirrorStore for SqliteStore {
 
     async fn disown(&self, names: Vec<GemName>) -> Result<(), StoreError> {
         self.blocking(move |inner| inner.write(|it| apply::disown(it, &names))).await
+    }
+
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        self.0.read_once(rules::policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| rules::keep_policy(it, rules.as_deref()))).await
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        self.blocking(move |inner| inner.read(|it| rules::local_names(it, names_max))).await
     }
 
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {

@@ -10,13 +10,13 @@ use crate::store::StoreError;
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 7;
+const FORMAT: i64 = 8;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     FIRST,
     mirror::TABLES,
     webhook_rows::TABLES,
@@ -24,6 +24,7 @@ const STEPS: [&str; 7] = [
     mirror::LAST_LOOKS,
     mirror::HOOKS_BY_UPSTREAM,
     mirror::GONE,
+    mirror::POLICY,
 ];
 
 const FIRST: &str = "

@@ -48,7 +48,8 @@ async fn tables_of_the_format_before_are_taken_over() {
     place
         .tamper(
             "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
-             DROP TABLE downloads; DELETE FROM formats WHERE version >= 3",
+             DROP TABLE downloads; DROP TABLE mirror_policy;
+             DELETE FROM formats WHERE version >= 3",
         )
         .await;
     let store = place.store();
