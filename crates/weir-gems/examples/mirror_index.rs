@@ -63,6 +63,7 @@ async fn mirror(place: &[&str], scope: Scope, clock: Clock) {
         name: "upstream".parse().unwrap(),
         url: url.parse().unwrap(),
         credentials: None,
+        redirect_hosts: Vec::new(),
         hook_secret: None,
     };
     let mirror = Mirror::new(MirrorParts {

@@ -57,18 +57,17 @@ impl Files {
         Arriving::new(&self.folder.join(ARRIVING))
     }
 
-    /// Keeps a file that has come; it is on disk when this returns. Blocks.
+    /// Keeps a file that has come and has this checksum; it is on disk when this returns. One that is
+    /// there already may be damaged, and is replaced. Blocks.
     pub(crate) fn keep(&self, arriving: Arriving, checksum: Checksum) -> io::Result<Kept> {
         let path = self.path(checksum);
-        if path.exists() {
-            return Ok(Kept::Known);
-        }
+        let kept = if path.exists() { Kept::Known } else { Kept::New };
         let parent = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(parent)?;
         arriving.persist(&path)?;
         sync_folder(parent)?;
         sync_folder(&self.folder)?;
-        Ok(Kept::New)
+        Ok(kept)
     }
 
     /// Removes a file that no release names. Blocks.
@@ -100,8 +99,13 @@ mod tests {
         assert_eq!(files.keep(arriving, checksum).unwrap(), Kept::New);
         assert_eq!(count(), 0);
         assert_eq!(io::read_to_string(again.get(checksum).unwrap()).unwrap(), "gem");
-        assert_eq!(again.keep(again.arrive().unwrap(), checksum).unwrap(), Kept::Known);
+        // What is there is as good as what comes, or worse.
+        fs::write(files.path(checksum), "mud").unwrap();
+        let mut arriving = again.arrive().unwrap();
+        arriving.write(b"gem").unwrap();
+        assert_eq!(again.keep(arriving, checksum).unwrap(), Kept::Known);
         assert_eq!(count(), 0);
+        assert_eq!(io::read_to_string(again.get(checksum).unwrap()).unwrap(), "gem");
         again.remove(checksum).unwrap();
         assert!(files.get(checksum).is_err());
     }

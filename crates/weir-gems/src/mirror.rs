@@ -2,7 +2,8 @@
 //! they are asked for, and both are served while they are away.
 //!
 //! - [`read`]: their texts, which anybody may have written; `client`: HTTP to them;
-//! - `versions`, `infos`: the index, whole and then what has changed; `files`: `.gem` files;
+//! - `versions`, `infos`: the index, whole and then what has changed; `gone`: how much of it may go at
+//!   once; `files`: `.gem` files;
 //! - [`policy`], `decide`: which names come from where, and which never do;
 //! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner;
 //! - [`state`], [`progress`], [`settings`].
@@ -20,6 +21,7 @@ mod door;
 mod enforce;
 mod error;
 mod files;
+mod gone;
 mod hooks;
 mod infos;
 mod look;
@@ -125,16 +127,17 @@ impl<S> fmt::Debug for Mirror<S> {
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`].
+    /// Puts a mirror together. It does nothing until it is asked, or [`Mirror::run`]. The policy may
+    /// name upstreams that are not its own: their names come from none of its own.
     ///
     /// # Errors
-    /// The settings contradict each other, or the policy.
+    /// The settings contradict each other.
     pub fn new(parts: MirrorParts<S>) -> Result<Arc<Self>, MirrorSetupError> {
         let MirrorParts { store, files, settings, policy, package, clock, metrics } = parts;
-        settings.check(&policy)?;
+        settings.check_upstreams()?;
         let upstreams = upstreams(&settings, &metrics);
         Ok(Arc::new(Self {
-            flights: Flights::new(settings.limits.file_fetches_max),
+            flights: Flights::default(),
             inbox: Inbox::default(),
             looked: Notify::new(),
             asked: Asked::default(),

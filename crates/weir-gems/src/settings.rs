@@ -32,6 +32,8 @@ pub struct GemsLimits {
     pub dependency_memory_bytes_max: u64,
     /// The same of infos, specifications and pages that were read for one client alone.
     pub info_memory_bytes_max: u64,
+    /// How long a client may take for an answer that holds room of those two; then it is cut off.
+    pub answer_timeout: Duration,
     /// Pushes at once, over all cores. One more gets 503.
     pub pushes_max: u32,
     /// How long a client may be silent in the middle of a body: 408.
@@ -67,6 +69,8 @@ impl Default for GemsLimits {
             dependency_memory_bytes_max: 128 << 20,
             // rubygems.org's largest is 1.5 MB.
             info_memory_bytes_max: 128 << 20,
+            // The largest at 140 KB/s.
+            answer_timeout: Duration::from_secs(120),
             // Each may hold a core with unpacking, and the disk with its file.
             pushes_max: 8,
             body_timeout: Duration::from_secs(30),

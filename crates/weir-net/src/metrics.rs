@@ -36,11 +36,13 @@ pub enum Limit {
     /// `http2_control_frames_burst` and `http2_control_frames_per_second`.
     Http2ControlFrames,
     Http2PingTimeout,
+    /// Not a setting of the server side: [`crate::server::AnswerWithin`], which a service sets.
+    AnswerTimeout,
 }
 
 impl Limit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::RefusalsMax,
@@ -57,6 +59,7 @@ impl Limit {
         Self::Http2ResetsMax,
         Self::Http2ControlFrames,
         Self::Http2PingTimeout,
+        Self::AnswerTimeout,
     ];
 
     /// The name of its setting.
@@ -79,6 +82,7 @@ impl Limit {
             Self::Http2ResetsMax => "http2_resets_max",
             Self::Http2ControlFrames => "http2_control_frames",
             Self::Http2PingTimeout => "http2_ping_timeout",
+            Self::AnswerTimeout => "answer_timeout",
         }
     }
 }

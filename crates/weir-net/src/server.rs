@@ -17,6 +17,7 @@
 
 mod accept;
 mod answer;
+mod answer_within;
 mod body;
 mod first_head;
 mod handshakes;
@@ -34,6 +35,7 @@ mod runtime;
 mod service;
 mod stream;
 
+pub use answer_within::AnswerWithin;
 pub use body::{Body, BoxError};
 pub use head::Head;
 pub use httparse::Header;

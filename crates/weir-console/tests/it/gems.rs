@@ -115,6 +115,7 @@ async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirr
         name: "one".parse().expect("a name"),
         url: "http://127.0.0.1:1".parse().expect("an address"),
         credentials: None,
+        redirect_hosts: Vec::new(),
         hook_secret: None,
     };
     let ours: weir_gems::name::GemName = "shop".parse().expect("a name");

@@ -17,7 +17,10 @@ impl<S: Store> Gems<S> {
             return Err(Failure::not_found("This rubygem could not be found."));
         };
         let described = Described::by(&info.digests, info.content.len() as u64, TEXT);
-        let content = self.shared_or_kept(info.content, &call.settings.limits)?;
-        Ok(bytes(call.request, described, &content))
+        match info.content.is_unique() {
+            true => self.for_one(call, described, info.content),
+            // The store has it in memory anyway.
+            false => Ok(bytes(call.request, described, &info.content)),
+        }
     }
 }

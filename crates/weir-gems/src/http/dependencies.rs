@@ -9,6 +9,7 @@ use hyper::{Response, StatusCode};
 use tokio::task::yield_now;
 use weir_net::server::Body;
 
+use super::memory::with_end;
 use super::representation::{BINARY, REVALIDATE};
 use super::route::Format;
 use super::{Answer, Call, Failure, Gems, body};
@@ -42,7 +43,7 @@ impl<S: Store> Gems<S> {
         self.check_length(packed, limits)?;
         let _room = self.room(Budget::Dependencies, packed, limits)?;
         let slices = self.written(&stored, format, limits).await?;
-        Ok(response(format, body::of_pieces(slices)))
+        Ok(with_end(response(format, body::of_pieces(slices)), limits))
     }
 
     /// The answer. Others have their turn after each slice, and it takes its room slice by slice; of

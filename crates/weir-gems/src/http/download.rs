@@ -11,10 +11,10 @@ use hyper::{Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use weir_net::server::Body;
 
-use super::representation::{BINARY, Described, FOR_A_YEAR, bytes};
+use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
-use crate::metrics::{Budget, Limit};
+use crate::metrics::Limit;
 use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
@@ -117,8 +117,7 @@ impl<S: Store> Gems<S> {
         };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
-        let content = self.kept(Budget::Infos, gemspec, &call.settings.limits)?;
-        Ok(bytes(call.request, described, &content))
+        self.for_one(call, described, gemspec)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Memory of answers that are there for one client alone, from when they are written until it has
-//! taken them. Clients that don't read hold no more than a budget, and who finds nothing left of it is
-//! told to come again.
+//! taken them. Clients that don't read hold no more than a budget, and not for ever; who finds nothing
+//! left of it is told to come again.
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::{Response, StatusCode};
+use weir_net::server::{AnswerWithin, Body};
 
-use super::{Failure, Gems};
+use super::representation::{Described, bytes};
+use super::{Answer, Call, Failure, Gems};
 use crate::metrics::{Budget, Room};
 use crate::settings::GemsLimits;
 
@@ -58,15 +60,19 @@ impl<S> Gems<S> {
         Ok(Bytes::from_owner(Kept { bytes, _room: room }))
     }
 
-    /// The same for what the store gave, unless the store has it in memory anyway.
-    pub(super) fn shared_or_kept(
-        &self,
-        bytes: Bytes,
-        limits: &GemsLimits,
-    ) -> Result<Bytes, Failure> {
-        match bytes.is_unique() {
-            true => self.kept(Budget::Infos, bytes, limits),
-            false => Ok(bytes),
-        }
+    /// The answer with bytes that are there for this client alone.
+    pub(super) fn for_one<B>(&self, call: &Call<'_>, described: Described, content: B) -> Answer
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        let limits = &call.settings.limits;
+        let content = self.kept(Budget::Infos, content, limits)?;
+        Ok(with_end(bytes(call.request, described, &content), limits))
     }
+}
+
+/// An answer that holds room: its client has so long to take it.
+pub(super) fn with_end(mut answer: Response<Body>, limits: &GemsLimits) -> Response<Body> {
+    answer.extensions_mut().insert(AnswerWithin(limits.answer_timeout));
+    answer
 }

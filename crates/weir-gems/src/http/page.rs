@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use hyper::header::{self, HeaderValue};
 
-use super::representation::{Described, bytes};
+use super::representation::Described;
 use super::{Answer, Call, Failure, Gems};
 use crate::index::digest::Digests;
-use crate::metrics::Budget;
 use crate::store::Store;
 use crate::view::{DependencyView, GemView, ReleaseView};
 
@@ -34,8 +33,7 @@ impl<S: Store> Gems<S> {
         };
         let page = write(&gem).into_bytes();
         let described = Described::by(&Digests::of(&page), page.len() as u64, HTML);
-        let page = self.kept(Budget::Infos, page, &call.settings.limits)?;
-        let mut response = bytes(call.request, described, &page);
+        let mut response = self.for_one(call, described, page)?;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, NOTHING_ELSE);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -6,6 +6,8 @@ mod connection;
 mod error;
 mod health;
 mod pool;
+mod reach;
+mod redirect_host;
 mod url;
 
 use std::sync::Arc;
@@ -23,18 +25,21 @@ use self::connection::Connection;
 pub(super) use self::error::FetchError;
 use self::health::Health;
 use self::pool::Pool;
+use self::reach::Reach;
+pub use self::redirect_host::{RedirectHost, RedirectHostError};
 pub use self::url::{UpstreamUrl, UpstreamUrlError};
 use super::settings::{MirrorLimits, UpstreamSettings};
 use crate::metrics::{FetchFailure, UpstreamMetrics};
 
 /// Addresses that an upstream may send us on to, one after another.
-const REDIRECTS_MAX: usize = 3;
+pub(super) const REDIRECTS_MAX: usize = 3;
 
 /// Asks one upstream. All tasks share it.
 #[derive(Debug)]
 pub(super) struct Client {
     url: UpstreamUrl,
     credentials: Option<HeaderValue>,
+    redirect_hosts: Vec<RedirectHost>,
     trust: Trust,
     limits: MirrorLimits,
     metrics: UpstreamMetrics,
@@ -52,6 +57,7 @@ impl Client {
         Self {
             url: settings.url.clone(),
             credentials: settings.credentials.as_ref().map(ask::basic),
+            redirect_hosts: settings.redirect_hosts.clone(),
             trust: trust.clone(),
             limits: limits.clone(),
             metrics,
@@ -123,11 +129,11 @@ impl Client {
     async fn get_without_count(&self, ask: &Ask<'_>) -> Result<Answer, FetchError> {
         let deadline = Instant::now() + ask.timeout;
         let mut answer = self.exchange_kept(ask, deadline).await?;
-        let mut at = self.url.clone();
+        let (mut at, own) = (self.url.clone(), answer.reach());
         for _ in 0..REDIRECTS_MAX {
             let Some(location) = answer.location() else { return answer.judged() };
             at = at.redirected(&location)?;
-            let connection = self.connect(&at, deadline).await?;
+            let connection = self.connect(&at, self.nearest(&at, own), deadline).await?;
             let request = ask.request(&at, self.credentials_for(&at))?;
             answer = self.exchange(connection, request, deadline, None).await?;
         }
@@ -135,6 +141,13 @@ impl Client {
             None => answer.judged(),
             Some(location) => Err(FetchError::Redirect(location)),
         }
+    }
+
+    /// How near a server may be that we are sent on to: no nearer than the upstream itself is, unless
+    /// the operator has named it.
+    fn nearest(&self, at: &UpstreamUrl, own: Reach) -> Reach {
+        let is_named = self.redirect_hosts.iter().any(|host| host.is(&at.host));
+        if is_named || at.is_same_host(&self.url) { Reach::Special } else { own }
     }
 
     /// Credentials are for one host.
@@ -153,17 +166,18 @@ impl Client {
                 answer => return answer,
             }
         }
-        let fresh = self.connect(&self.url, deadline).await?;
+        let fresh = self.connect(&self.url, Reach::Special, deadline).await?;
         self.exchange(fresh, request()?, deadline, pool()).await
     }
 
     async fn connect(
         &self,
         url: &UpstreamUrl,
+        nearest: Reach,
         deadline: Instant,
     ) -> Result<Connection, FetchError> {
         let limit = (Instant::now() + self.limits.connect_timeout).min(deadline);
-        let connected = timeout_at(limit, Connection::open(url, &self.trust)).await;
+        let connected = timeout_at(limit, Connection::open(url, nearest, &self.trust)).await;
         connected.map_err(|_| FetchError::ConnectTimeout)?
     }
 

@@ -68,6 +68,16 @@ impl<S: MirrorStore> Mirror<S> {
         Ok(enforced.downgrade())
     }
 
+    /// For commands that write into the same index and have no settings: before anything is decided
+    /// by it.
+    async fn keep_policy(&self, policy: &Policy) -> Result<(), StoreError> {
+        let rules = (!policy.has_no_rules()).then(|| policy.to_string());
+        match self.store.policy().await? == rules {
+            true => Ok(()),
+            false => self.store.keep_policy(rules).await,
+        }
+    }
+
     /// Takes away what came from where it may not come from, and has everything decided anew that
     /// was refused. The other way round it needs nothing: what is taken away is work again.
     async fn enforce(&self, enforced: &mut Enforced) -> Result<(), StoreError> {
@@ -75,6 +85,7 @@ impl<S: MirrorStore> Mirror<S> {
             return Ok(());
         }
         let policy = self.policy.load_full();
+        self.keep_policy(&policy).await?;
         let mut next = Some(0);
         while let Some(from) = next {
             let Origins { names, next: further } = self.store.origins(from, ORIGINS_PAGE).await?;

@@ -35,8 +35,9 @@ pub enum Problem {
     #[error("it lists more than {0} names (gems.mirror.limits.names_max)")]
     TooManyNames(usize),
     #[error(
-        "{gone} of its names would be gone at once, more than gems.mirror.limits.{limit} allows \
-         ({max}): has it lost its data? Nothing is taken away; if it is meant, raise that for one look"
+        "{gone} of its names would be gone within gems.mirror.limits.names_gone_window, more than \
+         {limit} allows ({max}): has it lost its data? Nothing more is taken away; if it is meant, \
+         raise that limit until then"
     )]
     Vanished { gone: usize, limit: &'static str, max: usize },
     #[error(transparent)]

@@ -79,7 +79,7 @@ impl<S: MirrorStore> Mirror<S> {
         let flight = self.flights.flight(release.checksum);
         let fetched = flight
             .get_or_init(|| async {
-                let _permit = self.flights.permit().map_err(|full| {
+                let _permit = upstream.file_fetches.try_acquire().map_err(|full| {
                     self.metrics.file(Outcome::Full);
                     FileError::Full(full.to_string())
                 })?;

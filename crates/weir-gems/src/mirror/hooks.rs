@@ -1,6 +1,6 @@
 //! Webhooks of upstreams: who sends them is proved, then they are on disk, then they are answered.
-//! They are worked off in their order: the upstream's `/versions` is asked for its tail, and for what
-//! is not in there yet the `/info` itself. A hook is a hint to look: what it says is never taken.
+//! Those of an upstream are worked off in their order: its `/versions` is asked for its tail, and for
+//! what is not in there yet the `/info` itself. No upstream waits for another. A hook is a hint to look: what it says is never taken.
 
 mod inbox;
 mod settle;

@@ -1,26 +1,25 @@
 //! Names that have changed: decided, their `/info` fetched some at a time, checked and applied in
 //! the order of their lines.
 
-use std::collections::BTreeMap;
+mod apply;
+mod fetch;
+mod leaving;
+
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::task::JoinSet;
 
-use super::client::{Ask, Client, FetchError};
-use super::decide::{Decision, Rank, decide, forbidden};
+use self::apply::Gathered;
+use self::fetch::{Fetched, Wanted, fetch};
+pub(super) use self::fetch::{PATH, info_path, without_releases};
+pub(super) use self::leaving::Worked;
+use super::client::FetchError;
+use super::decide::{Decision, Rank, decide};
 use super::error::Problem;
 use super::progress::{Phase, Progress};
-use super::read::{InfoText, read_info};
 use super::{Mirror, Upstream};
-use crate::index::digest::Digests;
-use crate::index::info::HEADER;
 use crate::metrics::FetchFailure;
-use crate::release::Release;
-use crate::store::mirror::{Applied, MirrorStore, MirroredGem, Noted, Pending};
-
-/// What stays as it is in a path.
-pub(super) const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+use crate::store::mirror::{Applied, MirrorStore, Pending};
 
 /// What was done about the names that had changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,45 +33,6 @@ pub struct Work {
     pub mismatched: u64,
     /// Names whose `/info` could not be had, or read; they stay to be done.
     pub failed: u64,
-}
-
-/// What was done, and what is left to be done at the end of a look.
-#[derive(Default)]
-pub(super) struct Worked {
-    pub(super) work: Work,
-    leaving: Leaving,
-}
-
-/// Names that would lose all of their versions.
-#[derive(Default)]
-struct Leaving {
-    /// One more than may go at most.
-    names: Vec<Noted>,
-    total: usize,
-}
-
-impl Leaving {
-    fn add(&mut self, noted: Noted, max: usize) {
-        self.total += 1;
-        if self.names.len() <= max {
-            self.names.push(noted);
-        }
-    }
-}
-
-/// A name that is taken.
-struct Wanted {
-    noted: Noted,
-    /// Whether clients see versions of it here.
-    has_versions: bool,
-}
-
-/// What came of asking for an `/info`.
-enum Fetched {
-    Gem { wanted: Wanted, info: InfoText, bytes: usize },
-    Mismatched,
-    Unreadable,
-    Failed(FetchError),
 }
 
 impl<S: MirrorStore> Mirror<S> {
@@ -208,122 +168,5 @@ impl<S: MirrorStore> Mirror<S> {
             }
         }
         Ok(())
-    }
-
-    /// What would take a name's last version away waits for the end of the look.
-    fn gather(
-        &self,
-        index: usize,
-        wanted: Wanted,
-        releases: Vec<Release>,
-        bytes: usize,
-        gathered: &mut Gathered,
-        worked: &mut Worked,
-    ) {
-        match releases.is_empty() && wanted.has_versions {
-            true => worked.leaving.add(wanted.noted, self.limits.names_gone_max),
-            false => gathered.add(index, MirroredGem { noted: wanted.noted, releases }, bytes),
-        }
-    }
-
-    /// Takes away what has no version at its upstream any more, if that is not too much to be meant.
-    pub(super) async fn let_go(
-        &self,
-        upstream: &Upstream,
-        worked: Worked,
-    ) -> Result<Work, Problem> {
-        let Worked { mut work, leaving: Leaving { names, total: gone } } = worked;
-        let max = self.limits.names_gone_max;
-        if gone > max {
-            return Err(Problem::Vanished { gone, limit: "names_gone_max", max });
-        }
-        for some in names.chunks(self.limits.batch_gems.max(1)) {
-            let mut gathered = Gathered::default();
-            for (index, noted) in some.iter().cloned().enumerate() {
-                gathered.add(index, MirroredGem { noted, releases: Vec::new() }, 0);
-            }
-            self.apply(upstream, &mut gathered, &mut work).await?;
-        }
-        Ok(work)
-    }
-
-    async fn apply(
-        &self,
-        upstream: &Upstream,
-        gathered: &mut Gathered,
-        work: &mut Work,
-    ) -> Result<(), Problem> {
-        gathered.bytes = 0;
-        let gems = std::mem::take(&mut gathered.gems).into_values();
-        let in_force = self.in_force().await?;
-        let policy = self.policy.load_full();
-        // The policy may have changed since they were decided. What it forbids is decided anew.
-        let is_allowed = |gem: &MirroredGem| {
-            forbidden(&policy, gem.noted.name.as_str(), upstream.name.as_str()).is_none()
-        };
-        let (gems, late): (Vec<_>, Vec<_>) = gems.partition(is_allowed);
-        work.waiting += late.len() as u64;
-        if gems.is_empty() {
-            return Ok(());
-        }
-        let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
-        drop(in_force);
-        upstream.metrics.applied(&applied);
-        work.refused += applied.refused;
-        work.applied.add(&applied);
-        Ok(())
-    }
-}
-
-/// Gems for one transaction.
-#[derive(Default)]
-struct Gathered {
-    /// By their place.
-    gems: BTreeMap<usize, MirroredGem>,
-    bytes: usize,
-    /// Requests that failed one after another.
-    failures: u32,
-}
-
-impl Gathered {
-    fn add(&mut self, index: usize, gem: MirroredGem, bytes: usize) {
-        self.gems.insert(index, gem);
-        self.bytes += bytes;
-    }
-}
-
-pub(super) fn info_path(name: &str) -> String {
-    format!("/info/{}", utf8_percent_encode(name, PATH))
-}
-
-/// The digest of an `/info` without releases: there is nothing to ask for.
-pub(super) fn without_releases() -> [u8; 16] {
-    Digests::of(HEADER.as_bytes()).md5
-}
-
-async fn fetch(
-    client: &Client,
-    wanted: Wanted,
-    md5: [u8; 16],
-    is_fresh: bool,
-    (bytes_max, timeout): (usize, std::time::Duration),
-) -> Fetched {
-    let path = info_path(wanted.noted.name.as_str());
-    let ask = Ask { is_fresh, ..Ask::all(&path, timeout) };
-    let text = match client.text(&ask, bytes_max).await {
-        Ok((status, text)) if status.as_u16() == 200 => text,
-        // What has no release any more may be told so.
-        Ok(_) => HEADER.as_bytes().to_vec(),
-        Err(error) => return Fetched::Failed(error),
-    };
-    if Digests::of(&text).md5 != md5 {
-        return Fetched::Mismatched;
-    }
-    match read_info(&text) {
-        Ok(info) => Fetched::Gem { wanted, info, bytes: text.len() },
-        Err(error) => {
-            tracing::warn!(gem = %wanted.noted.name, %error, "an upstream's /info can't be read");
-            Fetched::Unreadable
-        }
     }
 }

@@ -16,6 +16,7 @@
 //! What was pushed or imported here is private without a line. Names are compared without regard to
 //! case, and `_` is `-`: what could be taken for a private name does not come either.
 
+use std::fmt;
 use std::str::FromStr;
 
 use weir_base::switch::Pattern;
@@ -77,6 +78,12 @@ impl Policy {
         self.rules.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, rule)| rule)
     }
 
+    /// Whether it says nothing of any name.
+    #[must_use]
+    pub fn has_no_rules(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether a name never comes from an upstream.
     #[must_use]
     pub fn is_private(&self, name: &str) -> bool {
@@ -118,6 +125,22 @@ impl FromStr for Policy {
         }
         let rules = rules.into_iter().map(|(line, text)| parse_line(line, text));
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Policy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rules.is_empty() {
+            return writeln!(formatter, "{NONE}");
+        }
+        for (pattern, rule) in &self.rules {
+            match rule {
+                Rule::Private => writeln!(formatter, "private {pattern}")?,
+                Rule::From(upstream) => writeln!(formatter, "from {upstream} {pattern}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -170,6 +193,17 @@ mod tests {
             assert_eq!(policy.rule(name), expected, "{name}");
         }
         assert!(policy.is_private("acme-secret-x") && !policy.is_private("acme-web"));
+    }
+
+    #[test]
+    fn a_policy_is_written_as_it_is_read() {
+        for text in ["none\n", "private acme-*\nfrom pro acme-*\nprivate *-internal\n"] {
+            let policy: Policy = text.parse().unwrap();
+            assert_eq!(
+                (policy.to_string().as_str(), policy.has_no_rules()),
+                (text, text.len() < 9)
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use weir_base::clock::Timestamp;
 use weir_base::shutdown::Shutdown;
 
@@ -32,23 +33,39 @@ impl<S: MirrorStore> Mirror<S> {
         }
     }
 
-    /// Hooks don't wait for looks: another upstream may be silent for long.
+    /// Hooks wait neither for looks nor for those of another upstream, which may be silent for long.
     async fn run_hooks(&self) {
+        let lanes = join_all(self.upstreams.iter().map(|upstream| self.run_hooks_of(upstream)));
+        tokio::join!(lanes, self.drop_former_hooks());
+    }
+
+    async fn run_hooks_of(&self, upstream: &Upstream) {
+        let mut arrivals = self.inbox.arrivals();
         loop {
             let now = self.clock.now();
-            let wait = match self.store.next_hook().await {
+            let wait = match self.store.next_hook(upstream.name.as_str()).await {
                 Ok(Some(due)) => due.since(now),
                 Ok(None) => HOOKS_WAIT,
                 Err(_) => STORE_WAIT,
             };
             tokio::select! {
-                () = self.inbox.arrived.notified() => {}
+                // An error: there is no inbox any more, nor this.
+                _ = arrivals.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
-            if let Err(error) = self.work_off_hooks().await {
-                tracing::error!(%error, "webhooks were not worked off");
+            if let Err(error) = self.work_off_hooks_of(upstream).await {
+                let upstream = upstream.name.as_str();
+                tracing::error!(upstream, %error, "webhooks were not worked off");
                 tokio::time::sleep(STORE_WAIT).await;
             }
+        }
+    }
+
+    /// Once: upstreams change with a restart alone.
+    async fn drop_former_hooks(&self) {
+        while let Err(error) = self.give_up_former_hooks().await {
+            tracing::error!(%error, "webhooks of former upstreams stay in the inbox for now");
+            tokio::time::sleep(STORE_WAIT).await;
         }
     }
 

@@ -10,7 +10,7 @@ use weir_base::secret::Secret;
 use weir_net::post::Trust;
 
 use super::MirrorSetupError;
-pub use super::client::{UpstreamUrl, UpstreamUrlError};
+pub use super::client::{RedirectHost, RedirectHostError, UpstreamUrl, UpstreamUrlError};
 use super::policy::Policy;
 
 /// Upstreams of one mirror.
@@ -41,6 +41,9 @@ pub struct UpstreamSettings {
     pub url: UpstreamUrl,
     /// `USER:PASSWORD`, sent to the upstream's own host alone.
     pub credentials: Option<Secret>,
+    /// Hosts that it may send us on to though they are nearer than itself: in a private network, or
+    /// on this machine.
+    pub redirect_hosts: Vec<RedirectHost>,
     /// What its webhooks prove themselves with: the API key of rubygems.org's, the token of the
     /// Bundler API's. None: it sends none.
     pub hook_secret: Option<Secret>,
@@ -61,18 +64,21 @@ pub enum FilesWhen {
 pub struct MirrorLimits {
     /// Requests to one upstream at once while the index is read.
     pub requests_max: usize,
-    /// `.gem` files that are fetched at once because somebody asks. One more gets 503.
+    /// `.gem` files that are fetched at once from one upstream because somebody asks. One more gets
+    /// 503.
     pub file_fetches_max: u32,
     /// Bytes of all of `/versions`.
     pub versions_bytes_max: u64,
     /// Names of one upstream.
     pub names_max: usize,
-    /// Names that one look may take away, since they are gone from the upstream's list or have no
-    /// version there any more. More look like an upstream that has lost its own data, and nothing is
-    /// taken away.
+    /// Names that may be taken away within [`MirrorLimits::names_gone_window`], since they are gone
+    /// from the upstream's list or have no version there any more. More look like an upstream that
+    /// has lost its own data, and nothing more is taken away.
     pub names_gone_max: usize,
     /// The same for names that are gone from its list, of a hundred: also small indexes lose data.
     pub names_gone_percent_max: u8,
+    /// How long names that were taken away count, from the first of them.
+    pub names_gone_window: Duration,
     /// Bytes of one line of `/versions`.
     pub line_bytes_max: usize,
     /// Lines of `/versions` that can't be read, before it is taken for no index.
@@ -137,6 +143,16 @@ impl MirrorSettings {
     /// # Errors
     /// What does not.
     pub fn check(&self, policy: &Policy) -> Result<(), MirrorSetupError> {
+        self.check_upstreams()?;
+        let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
+        Ok(policy.check(&names)?)
+    }
+
+    /// Whether they fit each other.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check_upstreams(&self) -> Result<(), MirrorSetupError> {
         if !(1..=UPSTREAMS_MAX).contains(&self.upstreams.len()) {
             return Err(MirrorSetupError::Upstreams(self.upstreams.len()));
         }
@@ -146,8 +162,7 @@ impl MirrorSettings {
                 return Err(MirrorSetupError::Twice(name.clone()));
             }
         }
-        let names: Vec<_> = self.upstreams.iter().map(|it| it.name.clone()).collect();
-        Ok(policy.check(&names)?)
+        Ok(())
     }
 }
 
@@ -170,6 +185,7 @@ impl Default for MirrorLimits {
             // On rubygems.org some names a day.
             names_gone_max: 1_000,
             names_gone_percent_max: 50,
+            names_gone_window: Duration::from_secs(24 * 3_600),
             // A gem of 4,000 releases has 60 KB in a baseline.
             line_bytes_max: 4 << 20,
             malformed_lines_max: 1_000,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_base::clock::Timestamp;
+use weir_base::semaphore::Semaphore;
 
 use super::client::Client;
 use super::settings::{MirrorSettings, UpstreamName};
@@ -19,6 +20,9 @@ pub(super) struct Upstream {
     pub(super) later: Vec<UpstreamName>,
     pub(super) client: Arc<Client>,
     pub(super) metrics: UpstreamMetrics,
+    /// Files that somebody waits for. One for each upstream: those of one that is silent take no
+    /// place of another's.
+    pub(super) file_fetches: Semaphore,
     /// tokio: held while it is looked at.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// std: held to copy it or to change a field.
@@ -42,6 +46,11 @@ pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> V
             later: names.iter().skip(place + 1).cloned().collect(),
             client: Arc::new(client),
             metrics,
+            file_fetches: Semaphore::new(
+                "files fetched from an upstream",
+                "gems.mirror.limits.file_fetches_max",
+                settings.limits.file_fetches_max,
+            ),
             turn: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
         });

@@ -22,7 +22,7 @@ use weir_base::clock::Timestamp;
 pub(crate) use self::changes::{Changes, StoredRelease};
 pub(crate) use self::model::NOBODY;
 pub use self::model::{
-    Applied, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, HookKind, Inbox, LastLooks, MirrorCounts, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Owner, Pending, Position, Presence,
     Refusal, Standing,
 };
@@ -113,6 +113,21 @@ pub trait MirrorStore: Store {
     /// stays so.
     fn disown(&self, names: Vec<GemName>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// The rules that were in force last, as text; None: there were none.
+    fn policy(&self) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
+
+    /// Notes the same.
+    fn keep_policy(
+        &self,
+        rules: Option<String>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Some of the names that were pushed or imported here.
+    fn local_names(
+        &self,
+        names_max: usize,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
     /// When looks at an upstream last came to something.
     fn last_looks(
         &self,
@@ -124,6 +139,16 @@ pub trait MirrorStore: Store {
         &self,
         upstream: &str,
         looks: LastLooks,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Names of an upstream that were taken away, as they were counted last.
+    fn gone(&self, upstream: &str) -> impl Future<Output = Result<Gone, StoreError>> + Send;
+
+    /// Notes the same.
+    fn keep_gone(
+        &self,
+        upstream: &str,
+        gone: Gone,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// How much of an upstream is known.
@@ -174,15 +199,25 @@ pub trait MirrorStore: Store {
         waiting_max: u64,
     ) -> impl Future<Output = Result<Inbox, StoreError>> + Send;
 
-    /// Hooks that are due, in the order in which they came.
+    /// Hooks of an upstream that are due, in the order in which they came.
     fn due_hooks(
         &self,
+        upstream: &str,
         now: Timestamp,
         hooks_max: usize,
     ) -> impl Future<Output = Result<Vec<Hook>, StoreError>> + Send;
 
-    /// When the next hook is due; None: there is none.
-    fn next_hook(&self) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+    /// When an upstream's next hook is due; None: there is none.
+    fn next_hook(
+        &self,
+        upstream: &str,
+    ) -> impl Future<Output = Result<Option<Timestamp>, StoreError>> + Send;
+
+    /// Takes the hooks of all other upstreams out of the inbox, and answers how many there were.
+    fn drop_hooks_of_others(
+        &self,
+        upstreams: Vec<String>,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Takes hooks out of the inbox, and puts others off.
     fn settle_hooks(

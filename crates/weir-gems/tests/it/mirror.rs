@@ -9,9 +9,12 @@ mod killed;
 mod mutations;
 mod order;
 mod origin;
+mod redirects;
 mod scripted;
+mod silent;
 mod stores;
 mod sync;
+mod vanished;
 mod wrong;
 
 use std::sync::Arc;
@@ -54,6 +57,7 @@ impl Setup {
             name: name.parse().unwrap(),
             url: url.parse().unwrap(),
             credentials: None,
+            redirect_hosts: Vec::new(),
             hook_secret: Some(Secret::new(format!("{SECRET} {name}"))),
         });
         let mut settings = MirrorSettings::new(upstreams.collect());

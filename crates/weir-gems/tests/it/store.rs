@@ -39,6 +39,9 @@ macro_rules! suite {
             mirror::origins_and_missing_files_come_in_pages
             mirror::a_kept_file_belongs_to_its_checksum
             mirror::hooks_wait_in_their_order
+            mirror::whose_names_are_whose_is_kept
+            mirror::hooks_of_each_upstream_are_apart
+            mirror::what_has_gone_is_counted_for_each_upstream
             mirror::many_gems_are_applied_together
         }
     };

@@ -77,7 +77,7 @@ fn close(mut stream: Stream, limit: Limit) {
     // Both are a courtesy: the socket is closed either way.
     let _ = match limit {
         // What the client did not read must not stay in the kernel.
-        Limit::WriteTimeout => stream.set_linger_zero(),
+        Limit::WriteTimeout | Limit::AnswerTimeout => stream.set_linger_zero(),
         _ => stream.shutdown(),
     };
 }
@@ -206,6 +206,7 @@ impl<S: Service> Future for Answering<S> {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             let progress = Rc::clone(&self.progress);
+            progress.begin_answer(answer.extensions().get().copied());
             Ok(answer.map(|body| InHand { body, progress }))
         })
     }

@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use hyper::Request;
 use tokio::time::Instant;
 
-use super::Limits;
 use super::replay::Watch;
+use super::{AnswerWithin, Limits};
 use crate::metrics::Limit;
 
 /// Shared by the socket, the requests and the connection's deadline.
@@ -21,6 +21,8 @@ pub(super) struct Progress {
     /// Since when. None: they came after the last look, so a head that comes at once needs no clock.
     head_since: Cell<Option<Instant>>,
     blocked: Blocked,
+    /// Until when the client may take for the present answer.
+    answer_until: Cell<Option<Instant>>,
     /// The kernel has everything that hyper has written.
     is_flushed: Cell<bool>,
     /// A request that makes the connection something else than HTTP.
@@ -60,6 +62,7 @@ impl Progress {
             has_head_begun: Cell::new(false),
             head_since: Cell::new(None),
             blocked: Blocked::default(),
+            answer_until: Cell::new(None),
             is_flushed: Cell::new(true),
             upgrade: RefCell::new(None),
         }
@@ -69,6 +72,10 @@ impl Progress {
         self.in_hand.set(true);
         self.has_head_begun.set(false);
         self.head_since.set(None);
+    }
+
+    pub(super) fn begin_answer(&self, within: Option<AnswerWithin>) {
+        self.answer_until.set(within.map(|within| Instant::now() + within.0));
     }
 
     pub(super) fn end_request(&self) {
@@ -91,11 +98,26 @@ impl Progress {
 
     /// Something is to come from the client, or to be taken by it.
     pub(super) fn is_clients_turn(&self) -> bool {
-        !self.in_hand.get() || self.blocked.since().is_some()
+        !self.in_hand.get() || self.blocked.since().is_some() || self.answer_until.get().is_some()
     }
 
     /// To be asked whenever something has come. None: as long as the service takes.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Deadline> {
+        let step = self.step_deadline(limits);
+        let Some(at) = self.answer_until() else { return step };
+        let answer = Deadline { at, limit: Limit::AnswerTimeout };
+        Some(step.filter(|step| step.at < at).unwrap_or(answer))
+    }
+
+    /// None, too, once the kernel has all of the answer.
+    fn answer_until(&self) -> Option<Instant> {
+        if !self.in_hand.get() && self.is_flushed.get() {
+            self.answer_until.set(None);
+        }
+        self.answer_until.get()
+    }
+
+    fn step_deadline(&self, limits: &Limits) -> Option<Deadline> {
         let (since, patience, limit) = if let Some(since) = self.blocked.since() {
             (since, limits.write_timeout, Limit::WriteTimeout)
         } else if self.in_hand.get() {
@@ -187,6 +209,32 @@ mod tests {
         progress.end_request();
         progress.wrote(false);
         assert_eq!(waits(&progress), Some((Limit::WriteTimeout, 30 * STEP)), "first of all");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_with_an_end_has_it_however_steadily_it_is_read() {
+        let progress = Progress::new();
+        progress.begin_request();
+        progress.begin_answer(Some(AnswerWithin(40 * STEP)));
+        for waiting in [
+            (Limit::WriteTimeout, 30 * STEP),
+            (Limit::AnswerTimeout, 30 * STEP),
+            (Limit::AnswerTimeout, 20 * STEP),
+        ] {
+            progress.begin_write();
+            progress.wrote(false);
+            assert_eq!(waits(&progress), Some(waiting));
+            advance(10 * STEP).await;
+            progress.wrote(true);
+        }
+        assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)));
+        progress.end_request();
+        assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)), "hyper has some");
+        progress.flushed();
+        assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
+        progress.begin_request();
+        progress.begin_answer(None);
+        assert_eq!(waits(&progress), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use weir_gems::store::SqliteSettings;
 use weir_gems::webhooks::WebhookSettings;
 use weir_net::TlsSettings;
 
-pub(crate) use self::mirror::Mirror;
+pub(crate) use self::mirror::{Mirror, read_policy_file};
 pub(crate) use self::postgres::Postgres;
 use super::keys::{Key, Keys};
 use super::tls;

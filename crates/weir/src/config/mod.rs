@@ -43,7 +43,7 @@ use toml::de::DeTable;
 
 pub(crate) use self::convert::did_you_mean;
 pub(crate) use self::front::{App, Front, Processes, SharedSockets};
-pub(crate) use self::gems::{Gems, Mirror, StoreKind};
+pub(crate) use self::gems::{Gems, Mirror, StoreKind, read_policy_file};
 pub(crate) use self::jobs::Jobs;
 use self::keys::{Context, Key, Keys};
 pub(crate) use self::launch::Recycling;

@@ -739,6 +739,7 @@ fn upstream() -> weir_gems::mirror::settings::UpstreamSettings {
         name: "one".parse().expect("a name"),
         url: "http://127.0.0.1".parse().expect("a URL"),
         credentials: None,
+        redirect_hosts: Vec::new(),
         hook_secret: None,
     }
 }
@@ -884,6 +885,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
         &with("policy = \"FOLDER/none\"\n"),
         &with("policy = \"FOLDER/damaged\"\n"),
         &with("policy = \"FOLDER/policy\"\nfiles = \"later\"\n"),
+        &(with("") + "redirect_hosts = [\"https://cdn.example\"]\n"),
         &(with("") + "[gems.mirror.limits]\nbackoff_max = \"1ms\"\n"),
     ]), @r#"
     weir.toml:1:1: gems.mirror.upstreams has 0 upstreams; there may be 1 to 8
@@ -897,6 +899,7 @@ fn mistakes_about_a_mirror_say_what_to_write() {
     weir.toml:2:10: gems.mirror.policy: FOLDER/damaged: line 2 of the policy: "privat" is neither `private PATTERN` nor `from UPSTREAM PATTERN`
     weir.toml:2:10: gems.mirror.policy: the policy names the upstream elsewhere, which is not in gems.mirror.upstreams
     weir.toml:3:9: gems.mirror.files: "later" is none of "on_demand", "eagerly"
+    weir.toml:5:18: gems.mirror.upstreams[0].redirect_hosts: "https://cdn.example" is no host: write a name or an address alone, such as "cdn.example" or "10.0.0.5"
     weir.toml:6:15: gems.mirror.limits.backoff_max: must not be below backoff_min
     "#);
 }

@@ -236,7 +236,12 @@ pub(crate) fn settings(flags: &SettingsArguments) -> anyhow::Result<Settings> {
     if let Some(data_dir) = &flags.data_dir {
         return Ok(Settings::in_data_dir(data_dir));
     }
-    let source = Source::find(flags.config.as_deref(), None)?;
+    settings_of_both(flags)
+}
+
+/// The same, where the settings file has its say beside `--data-dir`, too.
+pub(crate) fn settings_of_both(flags: &SettingsArguments) -> anyhow::Result<Settings> {
+    let source = Source::find(flags.config.as_deref(), flags.data_dir.as_deref())?;
     // They need no secret, and whoever runs them rarely has those of the service in the environment.
     let variable = |name: &str| environment::variable(name).or_else(|| Some(UNKNOWN.to_owned()));
     Ok(config::parse(&source, &variable)?.settings)

@@ -2,6 +2,7 @@
 
 mod client;
 mod mirror;
+mod mirror_policy;
 mod postgres;
 mod receiver;
 mod webhooks;

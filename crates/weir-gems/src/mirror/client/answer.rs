@@ -14,6 +14,7 @@ use super::FetchError;
 use super::connection::Connection;
 use super::health::Health;
 use super::pool::Pool;
+use super::reach::Reach;
 use crate::metrics::UpstreamMetrics;
 
 /// How long a body may take.
@@ -28,6 +29,7 @@ pub(in crate::mirror) struct Answer {
     status: StatusCode,
     headers: HeaderMap,
     body: Incoming,
+    reach: Reach,
     /// Goes back into the pool with the end of the body.
     connection: Option<Connection>,
     pool: Option<Arc<Pool>>,
@@ -49,6 +51,7 @@ impl Answer {
             status: head.status,
             headers: head.headers,
             body,
+            reach: connection.reach,
             connection: Some(connection),
             pool,
             patience,
@@ -63,6 +66,11 @@ impl Answer {
 
     pub(in crate::mirror) fn header(&self, name: impl Into<HeaderName>) -> Option<&str> {
         self.headers.get(name.into()).and_then(|value| value.to_str().ok())
+    }
+
+    /// Where the server is that has sent it.
+    pub(super) const fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// Where it sends us on to.

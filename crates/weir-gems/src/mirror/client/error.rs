@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::UpstreamUrlError;
+use super::reach::Reach;
+use super::{REDIRECTS_MAX, UpstreamUrlError};
 use crate::metrics::FetchFailure;
 
 /// Why an attempt failed.
@@ -32,8 +33,13 @@ pub(in crate::mirror) enum FetchError {
     Status(StatusCode),
     #[error("the answer was {status}: it is too busy")]
     Busy { status: StatusCode, retry_after: Option<Duration> },
-    #[error("it sends us on to {0:?}, where we don't go")]
+    #[error("it sends us on again and again, at last to {0:?}; we go on {REDIRECTS_MAX} times")]
     Redirect(String),
+    #[error(
+        "it sends us on to {to} ({reach}), which is nearer than the upstream itself, and where we \
+         don't go; if that is meant, name {host} in gems.mirror.upstreams.redirect_hosts"
+    )]
+    Nearer { to: String, host: String, reach: Reach },
     #[error("a redirect: {0}")]
     RedirectUrl(#[from] UpstreamUrlError),
     #[error("the answer has more than {0} bytes (gems.mirror.limits)")]
@@ -59,6 +65,7 @@ impl FetchError {
             Self::Status(status) => status.as_u16() >= 500,
             Self::Denied(_)
             | Self::Redirect(_)
+            | Self::Nearer { .. }
             | Self::RedirectUrl(_)
             | Self::TooLong(_)
             | Self::Request => false,
@@ -79,7 +86,9 @@ impl FetchError {
             Self::ConnectTimeout | Self::Silence | Self::Late => FetchFailure::Timeout,
             Self::Http(_) => FetchFailure::Http,
             Self::Denied(_) | Self::Status(_) | Self::Busy { .. } => FetchFailure::Status,
-            Self::Redirect(_) | Self::RedirectUrl(_) => FetchFailure::Redirect,
+            Self::Redirect(_) | Self::Nearer { .. } | Self::RedirectUrl(_) => {
+                FetchFailure::Redirect
+            }
             Self::TooLong(_) | Self::Request => FetchFailure::Content,
         }
     }

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
 use tokio::sync::OnceCell;
-use weir_base::semaphore::{Full, Permit, Semaphore};
 
 use super::FileError;
 use crate::release::Checksum;
@@ -13,26 +12,13 @@ use crate::store::StoredFile;
 /// Who comes first fetches; when they go away, who waits goes on in their place.
 pub(super) type Flight = Arc<OnceCell<Result<StoredFile, FileError>>>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::mirror) struct Flights {
     /// std: held to look one up.
     flights: Mutex<HashMap<Checksum, Flight>>,
-    permits: Semaphore,
 }
 
 impl Flights {
-    pub(in crate::mirror) fn new(max: u32) -> Self {
-        let setting = "gems.mirror.limits.file_fetches_max";
-        Self {
-            flights: Mutex::default(),
-            permits: Semaphore::new("files fetched from upstreams", setting, max),
-        }
-    }
-
-    pub(super) fn permit(&self) -> Result<Permit<'_>, Full> {
-        self.permits.try_acquire()
-    }
-
     pub(super) fn flight(&self, checksum: Checksum) -> Flight {
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         // Of those whose waiters all went away nothing is left but a place.

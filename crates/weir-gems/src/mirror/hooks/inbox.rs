@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{oneshot, watch};
 
 use crate::store::StoreError;
 use crate::store::mirror::{Inbox as Taken, MirrorStore, NewHook};
@@ -18,8 +18,8 @@ pub(in crate::mirror) struct Inbox {
     waiting: Mutex<Vec<Waiting>>,
     /// tokio: held while some are written, by one of those who wait.
     writing: tokio::sync::Mutex<()>,
-    /// Rung when some are on disk.
-    pub(in crate::mirror) arrived: Notify,
+    /// Tells all who work hooks off when some are on disk.
+    arrived: watch::Sender<()>,
 }
 
 impl Inbox {
@@ -47,6 +47,11 @@ impl Inbox {
         }
     }
 
+    /// Changes whenever hooks have come.
+    pub(in crate::mirror) fn arrivals(&self) -> watch::Receiver<()> {
+        self.arrived.subscribe()
+    }
+
     fn next_batch(&self) -> Vec<Waiting> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = waiting.len().min(BATCH_MAX);
@@ -56,7 +61,7 @@ impl Inbox {
     async fn write<S: MirrorStore>(&self, store: &S, batch: Vec<Waiting>, waiting_max: u64) {
         let (hooks, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let taken = store.take_hooks(hooks, waiting_max).await.map_err(|error| error.to_string());
-        self.arrived.notify_one();
+        self.arrived.send_replace(());
         for sender in senders {
             // One whose request has gone needs no answer.
             let _ = sender.send(taken.clone());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::index::digest::Digests;
 use crate::metrics::Outcome;
 use crate::mirror::client::Ask;
@@ -25,37 +27,62 @@ pub struct HooksDone {
     pub given_up: u64,
 }
 
+impl HooksDone {
+    const fn add(&mut self, other: Self) {
+        self.done += other.done;
+        self.put_off += other.put_off;
+        self.given_up += other.given_up;
+    }
+}
+
 impl<S: MirrorStore> Mirror<S> {
-    /// Works off the hooks that are due, in their order.
+    /// Works off the hooks that are due: of each upstream in their order, and all upstreams at the
+    /// same time.
     ///
     /// # Errors
     /// The store fails. An upstream that is away puts its hooks off.
     pub async fn work_off_hooks(&self) -> Result<HooksDone, StoreError> {
+        let given_up = self.give_up_former_hooks().await?;
+        let mut done = HooksDone { given_up, ..HooksDone::default() };
+        let all = self.upstreams.iter().map(|upstream| self.work_off_hooks_of(upstream));
+        for of_one in join_all(all).await {
+            done.add(of_one?);
+        }
+        Ok(done)
+    }
+
+    pub(in crate::mirror) async fn work_off_hooks_of(
+        &self,
+        upstream: &Upstream,
+    ) -> Result<HooksDone, StoreError> {
         let mut done = HooksDone::default();
         loop {
-            let now = self.clock.now();
-            let due = self.store.due_hooks(now, self.limits.hook_batch.max(1)).await?;
+            let (name, now) = (upstream.name.as_str(), self.clock.now());
+            let due = self.store.due_hooks(name, now, self.limits.hook_batch.max(1)).await?;
             if due.is_empty() {
                 self.metrics.hooks_waiting(self.store.waiting_hooks().await?);
                 return Ok(done);
             }
-            for (upstream, hooks) in by_upstream(due) {
-                self.settle(&upstream, hooks, &mut done).await?;
-            }
+            self.settle(upstream, due, &mut done).await?;
         }
+    }
+
+    /// Nobody can be asked about those any more. Answers how many there were.
+    pub(in crate::mirror) async fn give_up_former_hooks(&self) -> Result<u64, StoreError> {
+        let names = self.upstreams.iter().map(|upstream| upstream.name.to_string());
+        let hooks = self.store.drop_hooks_of_others(names.collect()).await?;
+        if hooks > 0 {
+            tracing::warn!(hooks, "webhooks of former upstreams are given up");
+        }
+        Ok(hooks)
     }
 
     async fn settle(
         &self,
-        upstream: &str,
+        upstream: &Upstream,
         hooks: Vec<Hook>,
         done: &mut HooksDone,
     ) -> Result<(), StoreError> {
-        let Some(upstream) = self.upstream(upstream) else {
-            tracing::warn!(upstream, hooks = hooks.len(), "webhooks of a former upstream are left");
-            done.given_up += hooks.len() as u64;
-            return self.store.settle_hooks(ids(&hooks), Vec::new()).await;
-        };
         let left = self.unsettled(upstream, hooks, done).await?;
         if left.is_empty() {
             return Ok(());
@@ -179,16 +206,4 @@ const LEAST_WAIT: Duration = Duration::from_millis(10);
 
 fn ids(hooks: &[Hook]) -> Vec<u64> {
     hooks.iter().map(|hook| hook.id).collect()
-}
-
-/// In the order in which each first comes.
-fn by_upstream(hooks: Vec<Hook>) -> Vec<(String, Vec<Hook>)> {
-    let mut all: Vec<(String, Vec<Hook>)> = Vec::new();
-    for hook in hooks {
-        match all.iter_mut().find(|(upstream, _)| *upstream == hook.hook.upstream) {
-            Some((_, hooks)) => hooks.push(hook),
-            None => all.push((hook.hook.upstream.clone(), vec![hook])),
-        }
-    }
-    all
 }

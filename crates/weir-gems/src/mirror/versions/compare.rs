@@ -9,7 +9,6 @@ use super::reading::Listed;
 use crate::mirror::error::Problem;
 use crate::mirror::infos::without_releases;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
-use crate::mirror::settings::MirrorLimits;
 use crate::mirror::{Mirror, Upstream};
 use crate::name::GemName;
 use crate::store::mirror::{MirrorStore, Noted};
@@ -32,24 +31,9 @@ impl<S: MirrorStore> Mirror<S> {
         let names = listed.0.len();
         let (changed, gone) = changes(listed, &differing, known);
         let had_versions = gone.iter().filter(|(_, md5)| *md5 != without_releases()).count();
-        self.check_gone(had_versions, names)?;
+        self.check_gone_from_list(upstream, had_versions, names).await?;
         let gone = gone.into_iter().map(|(name, _)| Noted { name, md5: None });
         Ok(changed.into_iter().chain(gone).collect())
-    }
-}
-
-impl<S> Mirror<S> {
-    /// Whether so many names with versions may be gone from a list that has so many names now.
-    fn check_gone(&self, gone: usize, names: usize) -> Result<(), Problem> {
-        let MirrorLimits { names_gone_max, names_gone_percent_max, .. } = self.limits;
-        let percent_max = usize::from(names_gone_percent_max);
-        let (limit, max) = match (gone > names_gone_max, gone * 100 > (names + gone) * percent_max)
-        {
-            (false, false) => return Ok(()),
-            (true, _) => ("names_gone_max", names_gone_max),
-            (false, true) => ("names_gone_percent_max", percent_max),
-        };
-        Err(Problem::Vanished { gone, limit, max })
     }
 }
 

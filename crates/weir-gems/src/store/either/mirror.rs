@@ -8,7 +8,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -88,12 +88,32 @@ impl MirrorStore for EitherStore {
         ask!(self, disown, names)
     }
 
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        ask!(self, policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        ask!(self, keep_policy, rules)
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        ask!(self, local_names, names_max)
+    }
+
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
         ask!(self, last_looks, upstream)
     }
 
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         ask!(self, keep_looks, upstream, looks)
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        ask!(self, gone, upstream)
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        ask!(self, keep_gone, upstream, gone)
     }
 
     async fn counts(&self, upstream: &str) -> Result<MirrorCounts, StoreError> {
@@ -133,12 +153,21 @@ impl MirrorStore for EitherStore {
         ask!(self, take_hooks, hooks, waiting_max)
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        ask!(self, due_hooks, now, hooks_max)
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, due_hooks, upstream, now, hooks_max)
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        ask!(self, next_hook)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, next_hook, upstream)
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        ask!(self, drop_hooks_of_others, upstreams)
     }
 
     async fn settle_hooks(

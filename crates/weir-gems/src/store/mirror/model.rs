@@ -26,6 +26,14 @@ pub struct LastLooks {
     pub compared: Option<Timestamp>,
 }
 
+/// Names that were taken away since their upstream does not have them any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// When the first of them was; None: none yet.
+    pub since: Option<Timestamp>,
+    pub names: u64,
+}
+
 /// What the last line of a name says; None: the name is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {

@@ -11,6 +11,7 @@ mod files;
 mod hooks;
 mod noted;
 mod pending;
+mod rules;
 mod settled;
 mod upstreams;
 
@@ -25,7 +26,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -119,6 +120,18 @@ impl MirrorStore for PostgresStore {
         self.0.write(Limit::Write, move |it| Box::pin(disown::disown(it, names))).await
     }
 
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        ask!(self, rules::policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        self.0.write(Limit::Write, move |it| Box::pin(rules::keep_policy(it, rules))).await
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        ask!(self, rules::local_names, names_max)
+    }
+
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
         ask!(self, upstreams::last_looks, upstream)
     }
@@ -128,6 +141,18 @@ impl MirrorStore for PostgresStore {
         let keep = self
             .0
             .write(Limit::Write, move |it| Box::pin(upstreams::keep_looks(it, upstream, looks)));
+        keep.await
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        ask!(self, upstreams::gone, upstream)
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        let keep = self
+            .0
+            .write(Limit::Write, move |it| Box::pin(upstreams::keep_gone(it, upstream, gone)));
         keep.await
     }
 
@@ -170,12 +195,21 @@ impl MirrorStore for PostgresStore {
         self.0.write_hooks(move |it| Box::pin(hooks::take(it, hooks, waiting_max))).await
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        ask!(self, hooks::due, now, hooks_max)
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        ask!(self, hooks::due, upstream, now, hooks_max)
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        ask!(self, hooks::next)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        ask!(self, hooks::next, upstream)
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        self.0.write_hooks(move |it| Box::pin(hooks::drop_others(it, upstreams))).await
     }
 
     async fn settle_hooks(

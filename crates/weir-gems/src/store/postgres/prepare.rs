@@ -12,12 +12,15 @@ use super::{SchemaName, index};
 use crate::store::StoreError;
 
 /// What makes format N out of format N - 1. A step that was released never changes.
-const STEPS: [(&str, &str); 5] = [
+const STEPS: [(&str, &str); 8] = [
     ("V1__gems", include_str!("migrations/V1__gems.sql")),
     ("V2__webhooks", include_str!("migrations/V2__webhooks.sql")),
     ("V3__mirror", include_str!("migrations/V3__mirror.sql")),
     ("V4__downloads", include_str!("migrations/V4__downloads.sql")),
     ("V5__last_looks", include_str!("migrations/V5__last_looks.sql")),
+    ("V6__hooks_by_upstream", include_str!("migrations/V6__hooks_by_upstream.sql")),
+    ("V7__gone", include_str!("migrations/V7__gone.sql")),
+    ("V8__mirror_policy", include_str!("migrations/V8__mirror_policy.sql")),
 ];
 /// Where is written which of them were taken.
 const TABLE: &str = "formats";

@@ -6,11 +6,13 @@ mod files;
 mod hooks;
 mod noted;
 mod pending;
+mod rules;
 mod upstreams;
 
 use weir_base::clock::Timestamp;
 
 pub(super) use self::changed::clashes;
+pub(super) use self::rules::POLICY;
 pub(super) use self::upstreams::{make_local, origin_of};
 use super::SqliteStore;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
@@ -18,7 +20,7 @@ use crate::name::GemName;
 use crate::release::Identity;
 use crate::store::StoreError;
 use crate::store::mirror::{
-    Applied, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
+    Applied, Gone, Hook, Inbox, LastLooks, MirrorCounts, MirrorStore, MirroredFile, MirroredGem,
     MirroredRelease, MissingFiles, NewHook, Noted, Origins, Pending, Position, Presence, Refusal,
     Standing,
 };
@@ -78,6 +80,19 @@ CREATE INDEX hooks_due ON hooks (due_at);
 pub(super) const LAST_LOOKS: &str = "
 ALTER TABLE upstreams ADD COLUMN complete_at INTEGER;
 ALTER TABLE upstreams ADD COLUMN compared_at INTEGER;
+";
+
+/// Those of one upstream are found without looking at the others'.
+pub(super) const HOOKS_BY_UPSTREAM: &str = "
+DROP INDEX hooks_due;
+CREATE INDEX hooks_due ON hooks (upstream, due_at);
+";
+
+/// Names that were taken away since their upstream does not have them any more, and since when they
+/// are counted. NULL: none was.
+pub(super) const GONE: &str = "
+ALTER TABLE upstreams ADD COLUMN gone_since INTEGER;
+ALTER TABLE upstreams ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
 ";
 
 impl MirrorStore for SqliteStore {
@@ -165,6 +180,18 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| apply::disown(it, &names))).await
     }
 
+    async fn policy(&self) -> Result<Option<String>, StoreError> {
+        self.0.read_once(rules::policy)
+    }
+
+    async fn keep_policy(&self, rules: Option<String>) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.write(|it| rules::keep_policy(it, rules.as_deref()))).await
+    }
+
+    async fn local_names(&self, names_max: usize) -> Result<Vec<String>, StoreError> {
+        self.blocking(move |inner| inner.read(|it| rules::local_names(it, names_max))).await
+    }
+
     async fn last_looks(&self, upstream: &str) -> Result<LastLooks, StoreError> {
         self.0.read_once(|connection| upstreams::last_looks(connection, upstream))
     }
@@ -172,6 +199,16 @@ impl MirrorStore for SqliteStore {
     async fn keep_looks(&self, upstream: &str, looks: LastLooks) -> Result<(), StoreError> {
         let upstream = upstream.to_owned();
         self.blocking(move |inner| inner.write(|it| upstreams::keep_looks(it, &upstream, looks)))
+            .await
+    }
+
+    async fn gone(&self, upstream: &str) -> Result<Gone, StoreError> {
+        self.0.read_once(|connection| upstreams::gone(connection, upstream))
+    }
+
+    async fn keep_gone(&self, upstream: &str, gone: Gone) -> Result<(), StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.write(|it| upstreams::keep_gone(it, &upstream, gone)))
             .await
     }
 
@@ -219,12 +256,22 @@ impl MirrorStore for SqliteStore {
         self.blocking(move |inner| inner.write(|it| hooks::take(it, &hooks, waiting_max))).await
     }
 
-    async fn due_hooks(&self, now: Timestamp, hooks_max: usize) -> Result<Vec<Hook>, StoreError> {
-        self.blocking(move |inner| inner.read(|it| hooks::due(it, now, hooks_max))).await
+    async fn due_hooks(
+        &self,
+        upstream: &str,
+        now: Timestamp,
+        hooks_max: usize,
+    ) -> Result<Vec<Hook>, StoreError> {
+        let upstream = upstream.to_owned();
+        self.blocking(move |inner| inner.read(|it| hooks::due(it, &upstream, now, hooks_max))).await
     }
 
-    async fn next_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.0.read_once(hooks::next)
+    async fn next_hook(&self, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+        self.0.read_once(|connection| hooks::next(connection, upstream))
+    }
+
+    async fn drop_hooks_of_others(&self, upstreams: Vec<String>) -> Result<u64, StoreError> {
+        self.blocking(move |inner| inner.write(|it| hooks::drop_others(it, &upstreams))).await
     }
 
     async fn settle_hooks(

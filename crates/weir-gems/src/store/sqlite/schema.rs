@@ -10,14 +10,22 @@ use crate::store::StoreError;
 /// "weir", so that the file is not taken for another program's.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// Counts the steps in [`STEPS`].
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 8;
 
 /// Infos are 1.4 KiB on average and lie side by side; with larger pages less is left free.
 const PAGE_BYTES: i64 = 16_384;
 
 /// What makes format N + 1 out of format N. A step that was released never changes.
-const STEPS: [&str; 5] =
-    [FIRST, mirror::TABLES, webhook_rows::TABLES, downloads::TABLES, mirror::LAST_LOOKS];
+const STEPS: [&str; 8] = [
+    FIRST,
+    mirror::TABLES,
+    webhook_rows::TABLES,
+    downloads::TABLES,
+    mirror::LAST_LOOKS,
+    mirror::HOOKS_BY_UPSTREAM,
+    mirror::GONE,
+    mirror::POLICY,
+];
 
 const FIRST: &str = "
 CREATE TABLE gems (

@@ -1,13 +1,14 @@
 //! Clients that ask and don't read.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use hyper::{Response, StatusCode};
 use tokio::task::yield_now;
 use weir_base::clock::Clock;
 use weir_gems::import_file::{ImportFile, ImportLimits};
 use weir_gems::store::{SqliteSettings, SqliteStore, Store};
-use weir_net::server::Body;
+use weir_net::server::{AnswerWithin, Body};
 
 use super::Index;
 use crate::store::NOW;
@@ -78,6 +79,20 @@ async fn answers_that_nobody_reads_hold_no_more_than_their_budget() {
     let length = index.get("/info/large").await.body.len() as u64;
     index.change(|it| it.limits.info_memory_bytes_max = 3 * length + length / 2);
     check_bound(&index, "/info/large", "info_memory_bytes_max").await;
+}
+
+#[tokio::test]
+async fn answers_that_hold_room_have_an_end() {
+    let (_folder, index) = index_with_large_gem().await;
+    index.change(|it| it.limits.answer_timeout = Duration::from_secs(7));
+    for path in [DEPENDENCIES, "/info/large"] {
+        let answer = index.begin("GET", path, &[], "").await;
+        let within = answer.extensions().get::<AnswerWithin>();
+        assert_eq!(within, Some(&AnswerWithin(Duration::from_secs(7))), "{path}");
+    }
+    // What is in memory anyway may be read at leisure.
+    let answer = index.begin("GET", "/versions", &[], "").await;
+    assert_eq!(answer.extensions().get::<AnswerWithin>(), None);
 }
 
 #[tokio::test]

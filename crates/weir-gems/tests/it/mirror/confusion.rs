@@ -6,7 +6,7 @@ use weir_gems::mirror::FileError;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
-use weir_gems::store::mirror::Refusal;
+use weir_gems::store::mirror::{MirrorStore, Refusal};
 
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
@@ -157,6 +157,27 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     assert_eq!(replica.listed("pub-1").await, ["1.0"]);
     assert_eq!(replica.listed("pub-2").await, ["7.0"]);
     crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
+async fn the_policy_in_force_is_in_the_store() {
+    let upstream = Scripted::start();
+    upstream.versions(&[upstream.gem("acme-web", &[("99.0", [1; 32])])]);
+    let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
+    let replica = setup("private acme-*").start().await;
+    replica.mirror.prepare().await.unwrap();
+    let kept = replica.store().policy().await.unwrap();
+    assert_eq!(kept.as_deref(), Some("private acme-*\n"));
+    replica.mirror.set_policy("from public acme-*".parse().unwrap()).await.unwrap();
+    assert_eq!(replica.store().policy().await.unwrap().as_deref(), Some("from public acme-*\n"));
+    replica.mirror.set_policy("none".parse().unwrap()).await.unwrap();
+    assert_eq!(replica.store().policy().await.unwrap(), None);
+    // Names of an upstream that this mirror has not come from none of its own.
+    let Replica { index, .. } = replica;
+    let replica = setup("from vendor acme-*").start_on(index.opened_again());
+    replica.sync().await;
+    let refused = replica.state().await.upstreams.remove(0).refused;
+    assert_eq!(refused, [("acme-web".to_owned(), Refusal::Bound)]);
 }
 
 #[tokio::test]

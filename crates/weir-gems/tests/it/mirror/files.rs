@@ -189,6 +189,25 @@ async fn another_file_than_the_index_says_is_given_to_nobody() {
 }
 
 #[tokio::test]
+async fn another_file_than_the_index_says_is_not_kept_when_all_are_fetched_either() {
+    let upstream = Scripted::start();
+    let file = Sample::new("shop", "1.0").build();
+    let Replica { index, .. } = one_release(&upstream, &file).await;
+    let mut other = file.clone();
+    other[600] ^= 1;
+    upstream.on("/gems/shop-1.0.gem", ok(&other));
+    let setup = Setup::new(&[("one", &upstream.url())])
+        .change(|settings| settings.files = FilesWhen::Eagerly);
+    let replica = setup.start_on(index.opened_again());
+    let looked = replica.sync().await;
+    assert_eq!((looked.files.fetched, looked.files.failed), (0, 1));
+    assert_eq!(replica.index.files(), (Vec::new(), 0));
+    assert!(replica.metrics().contains("reason=\"digest\"} 1"), "{}", replica.metrics());
+    upstream.on("/gems/shop-1.0.gem", ok(&file));
+    assert_eq!(replica.sync().await.files.fetched, 1);
+}
+
+#[tokio::test]
 async fn a_file_that_does_not_come_is_not_waited_for_forever() {
     let upstream = Scripted::start();
     let Replica { index, .. } = one_release(&upstream, b"file").await;

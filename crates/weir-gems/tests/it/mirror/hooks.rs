@@ -207,21 +207,15 @@ async fn a_running_mirror_looks_at_the_start_and_when_a_hook_comes() {
 }
 
 #[tokio::test]
-async fn hooks_of_one_upstream_do_not_wait_for_another_that_is_silent() {
-    let (silent, origin) = (Scripted::start(), Origin::start().await);
-    silent.otherwise(Reply::Silence);
-    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
-    let setup = Setup::new(&[("one", &origin.url()), ("silent", &silent.url())])
-        .change(|settings| settings.limits.silence_timeout = Duration::from_secs(3_600));
-    let replica = setup.start().await;
-    let (shutdown, mirror) = (Shutdown::new(), std::sync::Arc::clone(&replica.mirror));
-    let twin = shutdown.clone();
-    shutdown.spawn(async move { mirror.run(&twin).await });
-    until(|| async { !silent.asked().is_empty() }).await;
-    origin.store().push(new("a", "2.0"), NOW).await.unwrap();
-    replica.hook(ADD, "", spec("a", "2.0", &token())).await;
-    until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
-    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, weir_base::shutdown::Drained::Clean);
+async fn hooks_of_a_former_upstream_are_given_up() {
+    let upstream = Scripted::start();
+    upstream.versions(&[]);
+    let replica = Setup::new(&[("one", &upstream.url())]).start().await;
+    replica.hook(ADD, "", spec("a", "1.0", &token())).await;
+    let Replica { index, .. } = replica;
+    let replica = Setup::new(&[("two", &upstream.url())]).start_on(index.opened_again());
+    assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 0, 1));
+    assert_eq!(upstream.asked(), Vec::<String>::new());
 }
 
 type Waiting<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + 'a>>>;

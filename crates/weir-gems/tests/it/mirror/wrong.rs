@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use weir_gems::index::digest::Digests;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Problem, Read, Scope};
 use weir_gems::store::mirror::MirrorStore;
@@ -10,9 +9,9 @@ use weir_gems::store::mirror::MirrorStore;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
 
-const SUM: [u8; 32] = [1; 32];
+pub(super) const SUM: [u8; 32] = [1; 32];
 
-async fn with_one_gem(upstream: &Scripted) -> Replica {
+pub(super) async fn with_one_gem(upstream: &Scripted) -> Replica {
     upstream.versions(&[upstream.gem("a", &[("1.0", SUM)])]);
     let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
         let limits = &mut settings.limits;
@@ -142,93 +141,6 @@ async fn a_tail_that_does_not_fit_is_left_for_the_whole() {
     assert_eq!(replica.sync().await.read, Read::Tail(1));
     assert_eq!(replica.listed("b").await, ["1.0"]);
     assert!(!first.is_empty());
-}
-
-#[tokio::test]
-async fn an_upstream_that_lost_its_names_takes_nothing_away() {
-    let upstream = Scripted::start();
-    let replica = with_one_gem(&upstream).await;
-    let names = ["a", "b", "c", "d"];
-    let lines: Vec<_> = names.iter().map(|name| upstream.gem(name, &[("1.0", SUM)])).collect();
-    upstream.versions(&lines);
-    replica.sync().await;
-    upstream.versions(&[]);
-    let looked = replica.try_sync().await.remove(0);
-    let problem = looked.unwrap_err().problem;
-    assert!(matches!(problem, Problem::Vanished { gone: 4, max: 3, .. }), "{problem}");
-    for name in names {
-        assert_eq!(replica.listed(name).await, ["1.0"]);
-    }
-    // Three may go.
-    upstream.versions(&lines[..1]);
-    replica.sync().await;
-    assert_eq!(replica.listed("a").await, ["1.0"]);
-    assert_eq!(replica.listed("d").await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn an_upstream_that_empties_its_gems_takes_away_no_more_than_one_that_lists_none() {
-    let upstream = Scripted::start();
-    let replica = with_one_gem(&upstream).await;
-    let names = ["a", "b", "c", "d", "e"];
-    let mut lines = names.map(|name| upstream.gem(name, &[("1.0", SUM)])).to_vec();
-    upstream.versions(&lines);
-    replica.sync().await;
-    // A tail says that four have no version any more; for one nothing can be read of its info.
-    for name in &names[..3] {
-        lines.push(upstream.gem(name, &[]).replace("  ", " -1.0 "));
-    }
-    upstream.text("/info/d", "---\nnothing of ours\n");
-    let md5 = hex::encode(Digests::of(b"---\nnothing of ours\n").md5);
-    lines.push(format!("d -1.0 {md5}\n"));
-    lines.push(upstream.gem("e", &[("1.0", SUM), ("2.0", SUM)]));
-    upstream.versions(&lines);
-    for _ in 0..3 {
-        let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
-        assert!(error.contains("4 of its names") && error.contains("names_gone_max"), "{error}");
-    }
-    for name in &names[..4] {
-        assert_eq!(replica.listed(name).await, ["1.0"]);
-    }
-    // Others go on.
-    assert_eq!(replica.listed("e").await, ["1.0", "2.0"]);
-    assert_eq!(replica.state().await.upstreams[0].counts.pending, 4);
-    // Three may go, and one that comes back is as it was.
-    lines.push(upstream.gem("d", &[("1.0", SUM)]));
-    upstream.versions(&lines);
-    let looked = replica.sync().await;
-    assert_eq!((looked.work.applied.yanked, looked.is_complete()), (3, true));
-    assert_eq!(replica.listed("a").await, Vec::<String>::new());
-    assert_eq!(replica.listed("d").await, ["1.0"]);
-    crate::store::assert_consistent(replica.store()).await;
-}
-
-#[tokio::test]
-async fn a_small_index_that_is_emptied_takes_nothing_away() {
-    let upstream = Scripted::start();
-    let lines = ["a", "b", "c"].map(|name| upstream.gem(name, &[("1.0", SUM)]));
-    upstream.versions(&lines);
-    let setup = |percent| {
-        Setup::new(&[("one", &upstream.url())])
-            .change(move |settings| settings.limits.names_gone_percent_max = percent)
-    };
-    let replica = setup(50).start().await;
-    replica.sync().await;
-    // Begun anew, without most of it.
-    for left in [&lines[..0], &lines[2..]] {
-        upstream.versions(left);
-        let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
-        assert!(error.contains("names_gone_percent_max allows (50)"), "{error}");
-        assert_eq!(replica.listed("a").await, ["1.0"]);
-    }
-    upstream.versions(&lines);
-    assert!(replica.sync().await.is_complete());
-    // The operator's word.
-    let Replica { index, .. } = replica;
-    let replica = setup(100).start_on(index.opened_again());
-    upstream.versions(&lines[..0]);
-    assert!(replica.sync().await.is_complete());
-    assert_eq!(replica.listed("a").await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn a_store_of_the_first_format_gets_all_later_tables() {
         folder.path(),
         "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
          DROP TABLE webhook_events; DROP TABLE webhook_endpoints; DROP TABLE webhook_log;
-         DROP TABLE downloads;
+         DROP TABLE downloads; DROP TABLE mirror_policy;
          PRAGMA user_version = 1",
     );
     let store = SqliteStore::open(&settings(&folder), NOW).unwrap();

@@ -15,7 +15,7 @@ use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use tokio::time::Instant;
 
 use super::progress::Progress;
-use crate::server::{Body, BoxError};
+use crate::server::{AnswerWithin, Body, BoxError};
 
 /// hyper keeps one piece beside what [`crate::server::Http2Limits::send_buffer_bytes`] allows; it is
 /// the largest frame of a connection, too.
@@ -43,11 +43,17 @@ impl Drop for InHand {
 pub(super) struct Taken {
     /// Since when a piece has waited for room.
     waits_since: Cell<Option<Instant>>,
+    /// Until when it may take for all of the answer.
+    until: Cell<Option<Instant>>,
 }
 
 impl Taken {
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.waits_since.get()
+    }
+
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until.get()
     }
 }
 
@@ -75,6 +81,8 @@ impl Future for Answering {
                 leave_out_body(&mut answer);
             }
             let (in_hand, taken) = (self.in_hand.take(), Rc::clone(&self.taken));
+            let within = answer.extensions().get::<AnswerWithin>();
+            taken.until.set(within.map(|within| Instant::now() + within.0));
             Ok(answer.map(|body| Pieces { body, rest: Bytes::new(), _in_hand: in_hand, taken }))
         })
     }
@@ -122,7 +130,11 @@ impl HttpBody for Pieces {
             }
         }
         this.taken.waits_since.set(Some(Instant::now()));
-        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        let mut piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        if this.taken.until.get().is_some() {
+            // hyper may keep the last one for longer, and it would keep all of the frame.
+            piece = Bytes::copy_from_slice(&piece);
+        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 

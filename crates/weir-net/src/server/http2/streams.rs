@@ -151,10 +151,14 @@ impl<S: Service, F: Future<Output = ()>> Future for Patient<F, S> {
             return Poll::Ready(());
         }
         let Some(since) = this.taken.waits_since() else { return Poll::Pending };
-        let deadline = since + this.core.limits().write_timeout;
+        let step = since + this.core.limits().write_timeout;
+        let (deadline, limit) = match this.taken.until() {
+            Some(until) if until <= step => (until, Limit::AnswerTimeout),
+            _ => (step, Limit::WriteTimeout),
+        };
         this.patience.poll(context, deadline).map(|()| {
             // What is dropped is reset.
-            this.core.metrics().limit_hit(Limit::WriteTimeout);
+            this.core.metrics().limit_hit(limit);
         })
     }
 }

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_base::clock::Clock;
 use weir_net::server::{
-    Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service, Start,
-    StartError, Stop, Stream, Upgrade, start,
+    AnswerWithin, Body, CoreIndex, CoreListener, Ended, Limits, Peer, Refused, Running, Service,
+    Start, StartError, Stop, Stream, Upgrade, start,
 };
 use weir_net::{BindOptions, ListenAddress, Listener, NetMetrics, Tls};
 
@@ -94,6 +94,11 @@ impl Service for Echo {
                 // The answer does not wait for the request's body.
                 tokio::task::spawn_local(request.into_body().collect());
                 return Response::new(vec![b'x'; BIG].into());
+            }
+            "/big-within" => {
+                let mut answer = Response::new(vec![b'x'; BIG].into());
+                answer.extensions_mut().insert(AnswerWithin(Duration::from_millis(30)));
+                return answer;
             }
             "/length" => {
                 let body = request.into_body().collect().await.expect("a body").to_bytes();

@@ -60,6 +60,17 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
 }
 
 #[test]
+fn an_answer_that_has_an_end_is_cut_off_by_it() {
+    let server = Setup::default().start();
+    let mut client = server.connect();
+    client.send("GET /big-within HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_until("it is cut", || server.metrics.connections_open() == 0 && !server.seen().is_empty());
+    assert_eq!(server.metrics.limit_hits(Limit::AnswerTimeout), 1);
+    let error = client.0.read_to_end(&mut Vec::new()).expect_err("reset");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
 fn a_request_in_hand_may_take_as_long_as_the_service_likes() {
     let limits = Limits { head_timeout: SHORT, idle_timeout: SHORT, ..Limits::default() };
     let server = Setup { limits, ..Setup::default() }.start();

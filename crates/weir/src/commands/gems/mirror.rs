@@ -3,9 +3,12 @@
 
 mod bar;
 mod here;
+mod policy;
 mod report;
 mod running;
 mod status;
+
+use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
@@ -47,6 +50,9 @@ struct LookArguments {
     target: Target,
     /// Address of an index, such as `https://rubygems.org`, where weir.toml has none
     upstream: Option<UpstreamUrl>,
+    /// Namespace policy, where weir.toml has none: which names never come from an upstream
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Compare everything, not only what has changed since the last time
     #[arg(long)]
     everything: bool,
@@ -70,7 +76,7 @@ async fn look(arguments: &LookArguments) -> anyhow::Result<Exit> {
         let client = AdminClient::connect(&arguments.target).await?;
         return running::look(arguments, client).await;
     }
-    let mut settings = store::settings(&arguments.target.settings)?;
+    let mut settings = policy::settings(&arguments.target.settings)?;
     let is_known = choose(&mut settings.gems.mirror, arguments)?;
     match turn(&settings)? {
         Some(_turn) => here::look(arguments, &settings, is_known).await,
@@ -96,6 +102,11 @@ enum Known {
 
 /// What is to be looked at: the upstreams of the settings, or the one that is named.
 fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Known> {
+    if arguments.policy.is_some() && mirror.is_enabled {
+        bail!(
+            "weir.toml has upstreams, and gems.mirror.policy says which names are yours; leave --policy out"
+        );
+    }
     if arguments.files {
         mirror.settings.files = FilesWhen::Eagerly;
     }
@@ -119,6 +130,7 @@ fn choose(mirror: &mut Mirror, arguments: &LookArguments) -> anyhow::Result<Know
                 name: name_of(url)?,
                 url: url.clone(),
                 credentials: None,
+                redirect_hosts: Vec::new(),
                 hook_secret: None,
             });
             Ok(Known::No)

@@ -13,7 +13,7 @@ use weir_base::clock::Clock;
 use weir_base::secret::Secret;
 use weir_base::shutdown::Shutdown;
 use weir_gems::mirror::policy::Policy;
-use weir_gems::mirror::settings::UpstreamName;
+use weir_gems::mirror::settings::{RedirectHost, UpstreamName};
 use weir_gems::mirror::{MirrorParts, PolicyChangeError};
 use weir_gems::{Files, MirrorMetrics};
 
@@ -135,10 +135,16 @@ impl Mirroring {
 }
 
 /// What tells upstreams apart, with their secrets, which show no difference elsewhere.
-fn upstreams(mirror: &config::Mirror) -> Vec<(&UpstreamName, String, [&Option<Secret>; 2])> {
+fn upstreams(mirror: &config::Mirror) -> Vec<Telling<'_>> {
     let upstreams = mirror.settings.upstreams.iter();
-    upstreams.map(|it| (&it.name, it.url.to_string(), [&it.credentials, &it.hook_secret])).collect()
+    let telling = upstreams.map(|it| {
+        let secrets = [&it.credentials, &it.hook_secret];
+        (&it.name, it.url.to_string(), secrets, &it.redirect_hosts[..])
+    });
+    telling.collect()
 }
+
+type Telling<'a> = (&'a UpstreamName, String, [&'a Option<Secret>; 2], &'a [RedirectHost]);
 
 /// What the thread has.
 struct Running {

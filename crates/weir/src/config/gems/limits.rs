@@ -48,6 +48,11 @@ fn read_dependencies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
         MEMORY,
         &mut limits.info_memory_bytes_max,
     );
+    keys.duration(
+        Key::live("answer_timeout", "How long a client may take for an answer that counts for those two, however steadily it reads; then its connection is cut, or its stream reset."),
+        WAIT,
+        &mut limits.answer_timeout,
+    );
 }
 
 /// Those of what clients send.

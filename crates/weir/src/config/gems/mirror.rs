@@ -2,6 +2,8 @@
 
 mod limits;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weir_base::secret::Secret;
@@ -83,14 +85,14 @@ fn read_policy(keys: &mut Keys<'_>, policy: &mut Policy) {
     }
 }
 
-fn read_policy_file(path: &Path) -> Result<Policy, String> {
+/// The policy in a file.
+pub(crate) fn read_policy_file(path: &Path) -> Result<Policy, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
-    if usize::try_from(bytes).is_ok_and(|bytes| bytes <= POLICY_BYTES_MAX) {
-        let text = std::fs::read_to_string(path).map_err(cannot)?;
-        return text.parse().map_err(|error: PolicyError| error.to_string());
-    }
-    Err(PolicyError::TooLong.to_string())
+    // What has no length, such as a device, may have no end either.
+    let mut file = File::open(path).map_err(cannot)?.take(POLICY_BYTES_MAX as u64 + 1);
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(cannot)?;
+    text.parse().map_err(|error: PolicyError| error.to_string())
 }
 
 fn read_trust(keys: &mut Keys<'_>, trust: &mut Trust) {
@@ -129,5 +131,10 @@ fn read_upstream(keys: &mut Keys<'_>) -> Option<UpstreamSettings> {
         Key::fixed("hook_secret", "What its webhooks prove themselves with: the api_key of a Weir's or rubygems.org's, the token of the Bundler API's. None: it sends none."),
         &mut hook_secret,
     );
-    Some(UpstreamSettings { name: name?, url: url?, credentials, hook_secret })
+    let mut redirect_hosts = Vec::new();
+    keys.parsed_texts(
+        Key::fixed("redirect_hosts", "Hosts that it may send requests on to wherever they are. Others must be no nearer than the upstream itself: one in the internet leads neither into a private network nor to this machine, none to link-local addresses."),
+        &mut redirect_hosts,
+    );
+    Some(UpstreamSettings { name: name?, url: url?, credentials, redirect_hosts, hook_secret })
 }

@@ -86,7 +86,7 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
     // As of the process before.
     assert!(seen["upstreams"][0]["staleness_seconds"].is_f64(), "{seen}");
     let asked = mirror.site.shown(&["gems", "mirror"]);
-    assert!(asked.starts_with("exit: 2\n-- stdout\none: cannot connect"), "{asked}");
+    assert!(asked.starts_with("exit: 2\n-- stdout\n-- stderr\none: cannot connect"), "{asked}");
     assert!(mirror.stop().success());
 }
 

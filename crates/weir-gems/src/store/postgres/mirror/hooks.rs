@@ -51,16 +51,17 @@ pub(super) async fn take(
 
 pub(super) async fn due(
     lease: &Lease,
+    upstream: &str,
     now: Timestamp,
     hooks_max: usize,
 ) -> Result<Vec<Hook>, StoreError> {
     let statement = lease
         .prepare_cached(
             "SELECT id, upstream, is_removal, name, number, platform, received_at, attempts
-             FROM hooks WHERE due_at <= $1 ORDER BY id LIMIT $2",
+             FROM hooks WHERE upstream = $1 AND due_at <= $2 ORDER BY id LIMIT $3",
         )
         .await?;
-    let rows = lease.query(&statement, &[&micros(now), &limit(hooks_max)]).await?;
+    let rows = lease.query(&statement, &[&upstream, &micros(now), &limit(hooks_max)]).await?;
     rows.iter().map(hook).collect()
 }
 
@@ -83,10 +84,20 @@ fn hook(row: &Row) -> Result<Hook, StoreError> {
     })
 }
 
-pub(super) async fn next(lease: &Lease) -> Result<Option<Timestamp>, StoreError> {
-    let statement = lease.prepare_cached("SELECT min(due_at) FROM hooks").await?;
-    let row = lease.query_one(&statement, &[]).await?;
+pub(super) async fn next(lease: &Lease, upstream: &str) -> Result<Option<Timestamp>, StoreError> {
+    let statement =
+        lease.prepare_cached("SELECT min(due_at) FROM hooks WHERE upstream = $1").await?;
+    let row = lease.query_one(&statement, &[&upstream]).await?;
     Ok(row.try_get::<_, Option<i64>>(0)?.map(time))
+}
+
+pub(super) async fn drop_others(
+    transaction: &Transaction<'_>,
+    upstreams: Vec<String>,
+) -> Result<u64, StoreError> {
+    let statement =
+        transaction.prepare_cached("DELETE FROM hooks WHERE upstream <> ALL($1)").await?;
+    Ok(transaction.execute(&statement, &[&upstreams]).await?)
 }
 
 pub(super) async fn settle(

@@ -1,11 +1,12 @@
 //! Upstreams as rows, and which gems came from them.
 
 use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
 use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{LastLooks, MirrorCounts, Origins, Position};
+use crate::store::mirror::{Gone, LastLooks, MirrorCounts, Origins, Position};
 use crate::store::postgres::pool::Lease;
 
 /// The number of an upstream, of which nothing may have been noted yet.
@@ -64,11 +65,16 @@ pub(super) async fn last_looks(lease: &Lease, upstream: &str) -> Result<LastLook
     let Some(row) = lease.query_opt(&statement, &[&upstream]).await? else {
         return Ok(LastLooks::default());
     };
-    let at = |column: usize| -> Result<Option<Timestamp>, StoreError> {
-        let micros: Option<i64> = row.try_get(column)?;
-        Ok(micros.map(|micros| Timestamp::from_micros(unsigned(micros))))
-    };
-    Ok(LastLooks { complete: at(0)?, compared: at(1)? })
+    Ok(LastLooks { complete: at(&row, 0)?, compared: at(&row, 1)? })
+}
+
+fn at(row: &Row, column: usize) -> Result<Option<Timestamp>, StoreError> {
+    let micros: Option<i64> = row.try_get(column)?;
+    Ok(micros.map(|micros| Timestamp::from_micros(unsigned(micros))))
+}
+
+fn micros(at: Option<Timestamp>) -> Option<i64> {
+    at.map(|at| signed(at.as_micros()))
 }
 
 pub(super) async fn keep_looks(
@@ -77,13 +83,34 @@ pub(super) async fn keep_looks(
     looks: LastLooks,
 ) -> Result<(), StoreError> {
     let upstream = id_or_new(transaction, &upstream).await?;
-    let micros = |at: Option<Timestamp>| at.map(|at| signed(at.as_micros()));
     let statement = transaction
         .prepare_cached("UPDATE upstreams SET complete_at = $2, compared_at = $3 WHERE id = $1")
         .await?;
     transaction
         .execute(&statement, &[&upstream, &micros(looks.complete), &micros(looks.compared)])
         .await?;
+    Ok(())
+}
+
+pub(super) async fn gone(lease: &Lease, upstream: &str) -> Result<Gone, StoreError> {
+    let statement =
+        lease.prepare_cached("SELECT gone_since, gone FROM upstreams WHERE name = $1").await?;
+    let Some(row) = lease.query_opt(&statement, &[&upstream]).await? else {
+        return Ok(Gone::default());
+    };
+    Ok(Gone { since: at(&row, 0)?, names: unsigned(row.try_get(1)?) })
+}
+
+pub(super) async fn keep_gone(
+    transaction: &Transaction<'_>,
+    upstream: String,
+    gone: Gone,
+) -> Result<(), StoreError> {
+    let upstream = id_or_new(transaction, &upstream).await?;
+    let statement = transaction
+        .prepare_cached("UPDATE upstreams SET gone_since = $2, gone = $3 WHERE id = $1")
+        .await?;
+    transaction.execute(&statement, &[&upstream, &micros(gone.since), &signed(gone.names)]).await?;
     Ok(())
 }
 

@@ -37,17 +37,19 @@ pub(super) fn take(
     Ok(Inbox::Taken)
 }
 
+const DUE: &str = "SELECT id, upstream, is_removal, name, number, platform, received_at, attempts
+     FROM hooks WHERE upstream = ?1 AND due_at <= ?2 ORDER BY id LIMIT ?3";
+
+const NEXT: &str = "SELECT min(due_at) FROM hooks WHERE upstream = ?1";
+
 pub(super) fn due(
     connection: &Connection,
+    upstream: &str,
     now: Timestamp,
     hooks_max: usize,
 ) -> Result<Vec<Hook>, StoreError> {
-    // Not by the index of times: those that wait longest come first.
-    let mut statement = connection.prepare_cached(
-        "SELECT id, upstream, is_removal, name, number, platform, received_at, attempts
-         FROM hooks WHERE +due_at <= ?1 ORDER BY id LIMIT ?2",
-    )?;
-    let mut rows = statement.query(params![Time(now), limit(hooks_max)])?;
+    let mut statement = connection.prepare_cached(DUE)?;
+    let mut rows = statement.query(params![upstream, Time(now), limit(hooks_max)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let kind = if row.get(2)? { HookKind::Removed } else { HookKind::Added };
@@ -69,12 +71,27 @@ pub(super) fn due(
     Ok(all)
 }
 
-pub(super) fn next(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    let next: Option<Option<Time>> = connection
-        .prepare_cached("SELECT min(due_at) FROM hooks")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
+pub(super) fn next(
+    connection: &Connection,
+    upstream: &str,
+) -> Result<Option<Timestamp>, StoreError> {
+    let next: Option<Option<Time>> =
+        connection.prepare_cached(NEXT)?.query_row([upstream], |row| row.get(0)).optional()?;
     Ok(next.flatten().map(|time| time.0))
+}
+
+pub(super) fn drop_others(
+    connection: &Connection,
+    upstreams: &[String],
+) -> Result<u64, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT DISTINCT upstream FROM hooks")?;
+    let found = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let found: Vec<_> = found.collect::<rusqlite::Result<_>>()?;
+    let mut dropped = 0;
+    for other in found.iter().filter(|it| !upstreams.contains(it)) {
+        dropped += connection.execute("DELETE FROM hooks WHERE upstream = ?1", [other])? as u64;
+    }
+    Ok(dropped)
 }
 
 pub(super) fn settle(

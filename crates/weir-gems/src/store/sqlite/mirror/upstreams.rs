@@ -5,7 +5,7 @@ use weir_base::clock::Timestamp;
 
 use crate::name::GemName;
 use crate::store::StoreError;
-use crate::store::mirror::{LastLooks, MirrorCounts, Origins, Position};
+use crate::store::mirror::{Gone, LastLooks, MirrorCounts, Origins, Position};
 use crate::store::sqlite::rows::Time;
 
 /// The number of an upstream; None: nothing was noted of it.
@@ -81,6 +81,29 @@ pub(super) fn keep_looks(
     connection
         .prepare_cached("UPDATE upstreams SET complete_at = ?2, compared_at = ?3 WHERE id = ?1")?
         .execute(params![upstream, looks.complete.map(Time), looks.compared.map(Time)])?;
+    Ok(())
+}
+
+pub(super) fn gone(connection: &Connection, upstream: &str) -> Result<Gone, StoreError> {
+    let found = connection
+        .prepare_cached("SELECT gone_since, gone FROM upstreams WHERE name = ?1")?
+        .query_row([upstream], |row| {
+            let since = row.get::<_, Option<Time>>(0)?.map(|at| at.0);
+            Ok(Gone { since, names: unsigned(row.get(1)?) })
+        })
+        .optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+pub(super) fn keep_gone(
+    connection: &Connection,
+    upstream: &str,
+    gone: Gone,
+) -> Result<(), StoreError> {
+    let upstream = id_or_new(connection, upstream)?;
+    connection
+        .prepare_cached("UPDATE upstreams SET gone_since = ?2, gone = ?3 WHERE id = ?1")?
+        .execute(params![upstream, gone.since.map(Time), signed(gone.names)])?;
     Ok(())
 }
 

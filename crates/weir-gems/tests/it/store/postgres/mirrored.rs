@@ -48,7 +48,8 @@ async fn tables_of_the_format_before_are_taken_over() {
     place
         .tamper(
             "DROP TABLE upstreams; DROP TABLE upstream_gems; DROP TABLE origins; DROP TABLE hooks;
-             DROP TABLE downloads; DELETE FROM formats WHERE version >= 3",
+             DROP TABLE downloads; DROP TABLE mirror_policy;
+             DELETE FROM formats WHERE version >= 3",
         )
         .await;
     let store = place.store();
@@ -80,7 +81,7 @@ async fn all_write_at_once_and_nobody_waits_for_ever() {
         let store = stores[round % 2].clone();
         writing.spawn(async move {
             assert_eq!(store.take_hooks(vec![hook(round)], 1_000).await.unwrap(), Inbox::Taken);
-            let due = store.due_hooks(NOW, 1).await.unwrap();
+            let due = store.due_hooks("one", NOW, 1).await.unwrap();
             let done = due.iter().map(|it| it.id).collect();
             store.settle_hooks(done, Vec::new()).await.unwrap();
         });

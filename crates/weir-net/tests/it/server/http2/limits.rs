@@ -92,6 +92,22 @@ async fn a_stream_whose_client_takes_nothing_ends_and_the_others_go_on() {
     assert_eq!(server.metrics.connections_open(), 1);
 }
 
+#[tokio::test]
+async fn a_stream_whose_answer_has_an_end_is_reset_by_it_and_the_others_go_on() {
+    let server = Setup::default().start();
+    let mut client = Http2::with_windows(&server, 1_000, 1 << 20).await;
+    let (head, mut unread) = client.ask("/big-within").head().await;
+    assert_eq!(head.status, StatusCode::OK);
+    until("it is counted", || server.metrics.limit_hits(Limit::AnswerTimeout) == 1).await;
+    assert_eq!(client.ask("/hello").answer().await.0, StatusCode::OK);
+    let mut data = unread.data().await;
+    while let Some(Ok(_)) = data {
+        data = unread.data().await;
+    }
+    assert!(data.is_some_and(|data| data.is_err_and(|error| error.is_reset())));
+    assert_eq!(server.metrics.connections_open(), 1);
+}
+
 #[test]
 fn one_that_gives_no_sign_of_life_is_closed_whatever_is_in_hand() {
     let http2 = Http2Limits { ping_interval: SHORT, ping_timeout: SHORT, ..Http2Limits::default() };

@@ -11,7 +11,7 @@ use weir_gems::view::ProgressView;
 use weir_gems::{Files, MirrorMetrics};
 
 use super::bar::Bar;
-use super::{Known, LookArguments, advise, report, store};
+use super::{Known, LookArguments, advise, policy, report, store};
 use crate::config::Settings;
 use crate::exit::Exit;
 use crate::gems::Mirror;
@@ -22,7 +22,7 @@ pub(super) async fn look(
     settings: &Settings,
     is_known: Known,
 ) -> anyhow::Result<Exit> {
-    let mirror = open(settings).await?;
+    let mirror = open(arguments, settings, is_known).await?;
     let bar = Bar::new()?;
     let draw = |at: SyncProgress| bar.draw(&at.upstream, &ProgressView::of(&at));
     let scope = if arguments.everything { Scope::Everything } else { Scope::Changes };
@@ -42,20 +42,26 @@ pub(super) async fn look(
         upstream.last_error = looked.err().map(|error| error.problem.to_string());
     }
     let exit = report::print(&view, arguments.json)?;
-    if is_known == Known::No {
+    if is_known == Known::No && exit == Exit::Fine {
         advise(settings);
     }
     Ok(exit)
 }
 
-async fn open(settings: &Settings) -> anyhow::Result<Arc<Mirror>> {
+async fn open(
+    arguments: &LookArguments,
+    settings: &Settings,
+    is_known: Known,
+) -> anyhow::Result<Arc<Mirror>> {
     let clock = Clock::system();
     let folder = settings.gems.files_dir();
+    let store = store::open(settings, &clock).await?;
+    let policy = policy::choose(arguments, settings, is_known, &store).await?;
     let mirror = Mirror::new(MirrorParts {
-        store: Arc::new(store::open(settings, &clock).await?),
+        store: Arc::new(store),
         files: Files::open(&folder).with_context(|| format!("cannot use {}", folder.display()))?,
         settings: settings.gems.mirror.settings.clone(),
-        policy: settings.gems.mirror.policy.clone(),
+        policy,
         package: settings.gems.settings.limits.package.clone(),
         clock,
         // Nobody reads them: a command ends before anybody could.

@@ -7,7 +7,7 @@ use crate::config::units;
 use crate::exit::Exit;
 use crate::output;
 
-/// Says what was done for each upstream.
+/// Says what was done for each upstream; what was not, and what to do, on standard error.
 pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
     if is_json {
         output::json(view)?;
@@ -25,7 +25,7 @@ pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
 fn print_upstream(upstream: &UpstreamView) {
     let name = &upstream.name;
     if let Some(error) = &upstream.last_error {
-        return output::line(&format!("{name}: {}", output::printable(error)));
+        return output::note(&format!("{name}: {}", output::printable(error)));
     }
     let Some(looked) = &upstream.last_result else { return };
     output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
@@ -35,12 +35,12 @@ fn print_upstream(upstream: &UpstreamView) {
         (looked.waiting, "wait for an upstream that comes earlier and does not answer"),
     ] {
         if number > 0 {
-            output::line(&format!("{name}: {} {what}", count(number, "name")));
+            output::note(&format!("{name}: {} {what}", count(number, "name")));
         }
     }
     if looked.files_failed > 0 {
         let files = count(looked.files_failed, "file");
-        output::line(&format!("{name}: {files} could not be fetched: run this again"));
+        output::note(&format!("{name}: {files} could not be fetched: run this again"));
     }
 }
 

@@ -24,6 +24,9 @@ pub(super) async fn look(
             "the running Weir mirrors, and fetches files as gems.mirror.files says: set it to \"eagerly\", or stop Weir for --files"
         );
     }
+    if arguments.policy.is_some() {
+        bail!("the running Weir mirrors by its own policy, gems.mirror.policy; leave --policy out");
+    }
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
     let wanted = Look { everything: arguments.everything };

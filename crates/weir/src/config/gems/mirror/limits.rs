@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_gems::mirror::settings::MirrorLimits;
 
 use super::super::super::keys::{Key, Keys, WAIT};
+use super::super::super::units::{DAY, SECOND};
 
 /// More of anything than a machine holds.
 const COUNT: RangeInclusive<u64> = 1..=100_000_000;
@@ -31,7 +32,7 @@ fn read_requests(keys: &mut Keys<'_>, limits: &mut MirrorLimits) {
     keys.number(
         Key::fixed(
             "file_fetches_max",
-            ".gem files that are fetched at once because somebody asks; one more gets 503.",
+            ".gem files that are fetched at once from one upstream because somebody asks; one more gets 503.",
         ),
         AT_ONCE,
         &mut limits.file_fetches_max,
@@ -69,14 +70,19 @@ fn read_index(keys: &mut Keys<'_>, limits: &mut MirrorLimits) {
         &mut limits.names_max,
     );
     keys.number(
-        Key::fixed("names_gone_max", "Names that one look may take away, since they are gone from the upstream's list or have no version there any more. More look like an upstream that has lost its data, and nothing is taken away."),
+        Key::fixed("names_gone_max", "Names that may be taken away within names_gone_window, since they are gone from the upstream's list or have no version there any more. More look like an upstream that has lost its data, and nothing more is taken away."),
         COUNT,
         &mut limits.names_gone_max,
     );
     keys.number(
-        Key::fixed("names_gone_percent_max", "Of a hundred names in an upstream's list so many may be gone from it at once, however few they are. 100: all of them."),
+        Key::fixed("names_gone_percent_max", "Of a hundred names in an upstream's list so many may be gone from it within names_gone_window, however few they are. 100: all of them."),
         1..=100,
         &mut limits.names_gone_percent_max,
+    );
+    keys.duration(
+        Key::fixed("names_gone_window", "How long names that were taken away count for those two limits, from the first of them on: an upstream may lose its data bit by bit."),
+        SECOND..=DAY * 365,
+        &mut limits.names_gone_window,
     );
     keys.size(
         Key::fixed("line_bytes_max", "Bytes of one line of /versions."),

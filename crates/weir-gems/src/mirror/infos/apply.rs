@@ -1,0 +1,55 @@
+//! Gems that were read, some in one transaction, in the order of their lines.
+
+use std::collections::BTreeMap;
+
+use super::Work;
+use crate::mirror::decide::forbidden;
+use crate::mirror::error::Problem;
+use crate::mirror::{Mirror, Upstream};
+use crate::store::mirror::{MirrorStore, MirroredGem};
+
+/// Gems for one transaction.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// By their place.
+    gems: BTreeMap<usize, MirroredGem>,
+    pub(super) bytes: usize,
+    /// Requests that failed one after another.
+    pub(super) failures: u32,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, index: usize, gem: MirroredGem, bytes: usize) {
+        self.gems.insert(index, gem);
+        self.bytes += bytes;
+    }
+}
+
+impl<S: MirrorStore> Mirror<S> {
+    pub(super) async fn apply(
+        &self,
+        upstream: &Upstream,
+        gathered: &mut Gathered,
+        work: &mut Work,
+    ) -> Result<(), Problem> {
+        gathered.bytes = 0;
+        let gems = std::mem::take(&mut gathered.gems).into_values();
+        let in_force = self.in_force().await?;
+        let policy = self.policy.load_full();
+        // The policy may have changed since they were decided. What it forbids is decided anew.
+        let is_allowed = |gem: &MirroredGem| {
+            forbidden(&policy, gem.noted.name.as_str(), upstream.name.as_str()).is_none()
+        };
+        let (gems, late): (Vec<_>, Vec<_>) = gems.partition(is_allowed);
+        work.waiting += late.len() as u64;
+        if gems.is_empty() {
+            return Ok(());
+        }
+        let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
+        drop(in_force);
+        upstream.metrics.applied(&applied);
+        work.refused += applied.refused;
+        work.applied.add(&applied);
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! An `/info` of an upstream, asked for and compared with what `/versions` says of it.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::index::digest::Digests;
+use crate::index::info::HEADER;
+use crate::mirror::client::{Ask, Client, FetchError};
+use crate::mirror::read::{InfoText, read_info};
+use crate::store::mirror::Noted;
+
+/// What stays as it is in a path.
+pub(in crate::mirror) const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
+/// A name that is taken.
+pub(super) struct Wanted {
+    pub(super) noted: Noted,
+    /// Whether clients see versions of it here.
+    pub(super) has_versions: bool,
+}
+
+/// What came of asking for an `/info`.
+pub(super) enum Fetched {
+    Gem { wanted: Wanted, info: InfoText, bytes: usize },
+    Mismatched,
+    Unreadable,
+    Failed(FetchError),
+}
+
+pub(in crate::mirror) fn info_path(name: &str) -> String {
+    format!("/info/{}", utf8_percent_encode(name, PATH))
+}
+
+/// The digest of an `/info` without releases: there is nothing to ask for.
+pub(in crate::mirror) fn without_releases() -> [u8; 16] {
+    Digests::of(HEADER.as_bytes()).md5
+}
+
+pub(super) async fn fetch(
+    client: &Client,
+    wanted: Wanted,
+    md5: [u8; 16],
+    is_fresh: bool,
+    (bytes_max, timeout): (usize, Duration),
+) -> Fetched {
+    let path = info_path(wanted.noted.name.as_str());
+    let ask = Ask { is_fresh, ..Ask::all(&path, timeout) };
+    let text = match client.text(&ask, bytes_max).await {
+        Ok((status, text)) if status.as_u16() == 200 => text,
+        // What has no release any more may be told so.
+        Ok(_) => HEADER.as_bytes().to_vec(),
+        Err(error) => return Fetched::Failed(error),
+    };
+    if Digests::of(&text).md5 != md5 {
+        return Fetched::Mismatched;
+    }
+    match read_info(&text) {
+        Ok(info) => Fetched::Gem { wanted, info, bytes: text.len() },
+        Err(error) => {
+            tracing::warn!(gem = %wanted.noted.name, %error, "an upstream's /info can't be read");
+            Fetched::Unreadable
+        }
+    }
+}

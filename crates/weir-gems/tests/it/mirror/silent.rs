@@ -1,0 +1,82 @@
+//! An upstream that is silent holds up nothing of another's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use sha2::{Digest, Sha256};
+use weir_base::shutdown::{Drained, Shutdown};
+use weir_gems::package::sample::Sample;
+use weir_gems::store::Store;
+
+use super::hooks::{ADD, spec, token, until};
+use super::origin::Origin;
+use super::scripted::{Reply, Scripted};
+use super::{Replica, SECRET, Setup};
+use crate::store::{NOW, new};
+
+/// A mirror of an index and of an upstream that says nothing, for as long as it may.
+async fn beside_silence(origin: &Origin, silent: &Scripted) -> Replica {
+    silent.otherwise(Reply::Silence);
+    Setup::new(&[("one", &origin.url()), ("silent", &silent.url())])
+        .change(|settings| settings.limits.silence_timeout = Duration::from_secs(3_600))
+        .start()
+        .await
+}
+
+fn run(replica: &Replica) -> Shutdown {
+    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let twin = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&twin).await });
+    shutdown
+}
+
+#[tokio::test]
+async fn hooks_of_one_upstream_do_not_wait_for_a_look_at_another() {
+    let (silent, origin) = (Scripted::start(), Origin::start().await);
+    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
+    let replica = beside_silence(&origin, &silent).await;
+    let shutdown = run(&replica);
+    until(|| async { !silent.asked().is_empty() }).await;
+    origin.store().push(new("a", "2.0"), NOW).await.unwrap();
+    replica.hook(ADD, "", spec("a", "2.0", &token())).await;
+    until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn hooks_of_one_upstream_do_not_wait_for_those_of_another() {
+    let (silent, origin) = (Scripted::start(), Origin::start().await);
+    let replica = beside_silence(&origin, &silent).await;
+    let of_silent = spec("b", "1.0", &format!("{SECRET} silent"));
+    assert_eq!(replica.hook(ADD, "", of_silent).await, StatusCode::OK);
+    let shutdown = run(&replica);
+    until(|| async { !silent.asked().is_empty() }).await;
+    for name in ["a", "c"] {
+        origin.store().push(new(name, "1.0"), NOW).await.unwrap();
+        replica.hook(ADD, "", spec(name, "1.0", &token())).await;
+        until(|| async { replica.listed(name).await == ["1.0"] }).await;
+    }
+    until(|| async { replica.state().await.hooks_waiting == 1 }).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn files_of_one_upstream_find_a_place_while_another_is_silent() {
+    let (silent, origin) = (Scripted::start(), Origin::start().await);
+    let sample = Sample::new("a", "1.0");
+    origin.index.push_sample(&sample).await;
+    silent.versions(&[silent.gem("b", &[("1.0", Sha256::digest("b").into())])]);
+    let setup = Setup::new(&[("one", &origin.url()), ("silent", &silent.url())]);
+    let replica = setup.change(|it| it.limits.file_fetches_max = 1).start().await;
+    replica.try_sync().await;
+    silent.on("/gems/b-1.0.gem", Reply::Silence);
+    let other = async {
+        until(|| async { silent.asked().contains(&"/gems/b-1.0.gem".to_owned()) }).await;
+        replica.file("a-1.0").await
+    };
+    tokio::select! {
+        silent = replica.file("b-1.0") => panic!("{}", silent.status),
+        other = other => assert_eq!(other.body, sample.build()),
+    }
+}

@@ -1,0 +1,90 @@
+//! `weir gems mirror` where no Weir runs: whatever settings it finds, the policy of the index that it
+//! writes into holds.
+
+use std::path::Path;
+
+use super::{GEMS, import, line, site};
+use crate::weir::{Site, Weir};
+
+const PRIVATE: &str = "private acme-*\n";
+
+/// An upstream that has a name that is private elsewhere.
+fn upstream() -> (Weir, String) {
+    let upstream = site(GEMS).start();
+    import(&upstream.site, &(line("acme-web", &["9.9"]) + &line("rack", &["1.0"])));
+    let url = format!("http://{}", upstream.gems());
+    (upstream, url)
+}
+
+fn verified(site: &Site) -> String {
+    let text = site.ok(&["gems", "verify"]);
+    text.split(';').next().unwrap_or_default().to_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn the_policy_of_an_index_holds_for_a_command_that_does_not_see_its_settings() {
+    let (upstream, url) = upstream();
+    let index = site(&format!(
+        "{GEMS}[gems.mirror]\npolicy = \"policy\"\n[[gems.mirror.upstreams]]\nname = \"one\"\n\
+         url = \"{url}\"\n"
+    ));
+    std::fs::write(index.path().join("policy"), PRIVATE).expect("written");
+    index.ok(&["gems", "mirror"]);
+    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    // From elsewhere: what was in force last.
+    let (elsewhere, data) = (site(""), index.path().join("data"));
+    let shown = elsewhere.shown(&["gems", "mirror", &url, "--data-dir", text(&data)]);
+    assert!(shown.starts_with("exit: 0\n"), "{shown}");
+    assert!(shown.contains("the policy holds that was in force in this index last"), "{shown}");
+    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    // Here, and by the file's name: that of the settings.
+    for more in [&["--data-dir", "data"][..], &["--config", "weir.toml", "--data-dir", "data"]] {
+        let shown = index.shown(&[&["gems", "mirror", &url][..], more].concat());
+        assert!(shown.contains("one: nothing new") && !shown.contains("in force"), "{shown}");
+    }
+    let other = ["gems", "mirror", "http://127.0.0.1:1", "--data-dir", "data"];
+    let shown = index.shown(&other);
+    assert!(shown.contains("is none of gems.mirror.upstreams"), "{shown}");
+    index.write("nonsense");
+    let shown = index.shown(&other);
+    assert!(shown.starts_with("exit: 2\n") && shown.contains("and have a policy"), "{shown}");
+    assert!(upstream.stop().success());
+}
+
+#[test]
+fn an_index_with_gems_of_its_own_wants_a_policy() {
+    let (upstream, url) = upstream();
+    let index = site(GEMS);
+    import(&index, &line("ours", &["1.0"]));
+    let mirror = |more: &[&str]| index.shown(&[&["gems", "mirror", &url][..], more].concat());
+    insta::assert_snapshot!(mirror(&[]), @r"
+    exit: 2
+    -- stdout
+    -- stderr
+    error: gems of your own are here (ours), and no policy says which other names are yours and never come from an upstream: write one and name it with --policy FILE, for example with the line `private acme-*`, or the line `none` if all others may come
+    ");
+    assert!(verified(&index).starts_with("sound: 1 gem, 1 release"), "{}", verified(&index));
+    std::fs::write(index.path().join("empty"), "").expect("written");
+    for file in ["none", "empty", "/dev/zero"] {
+        let shown = mirror(&["--policy", file]);
+        let expected = format!("exit: 2\n-- stdout\n-- stderr\nerror: --policy {file}: ");
+        assert!(shown.starts_with(&expected), "{shown}");
+    }
+    std::fs::write(index.path().join("policy"), PRIVATE).expect("written");
+    let shown = mirror(&["--policy", "policy"]);
+    assert!(shown.contains("2 names there, 1 of them not taken"), "{shown}");
+    assert!(verified(&index).starts_with("sound: 2 gems, 2 releases"), "{}", verified(&index));
+    // It is kept.
+    import(&upstream.site, &(line("acme-api", &["9.9"]) + &line("rake", &["1.0"])));
+    assert!(mirror(&[]).contains("4 names there, 2 of them not taken"), "{}", mirror(&[]));
+    assert!(verified(&index).starts_with("sound: 3 gems, 3 releases"), "{}", verified(&index));
+    assert!(upstream.stop().success());
+    // What fails is told on standard error, and advises nothing.
+    let shown = mirror(&[]);
+    assert!(shown.starts_with("exit: 2\n-- stdout\n-- stderr\n"), "{shown}");
+    assert!(shown.contains("cannot connect") && !shown.contains("write into"), "{shown}");
+}
