@@ -40,6 +40,9 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
         let mut dead = set("the dead set", |it| &it.dead);
         // The dead are past their time for ever.
         (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+        let processed = known(&second.processed, "the count of finished jobs", |count| *count);
+        let failed = known(&second.failed, "the count of failed jobs", |count| *count);
+        unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
         let mut queues = merged(&earlier, &queues, first.at, second.at);
         count_in_hand(&mut queues, described);
         Jobs {
@@ -50,8 +53,8 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
             scheduled,
             retries,
             dead,
-            processed: second.processed.clone().unwrap_or_default(),
-            failed: second.failed.clone().unwrap_or_default(),
+            processed,
+            failed,
             processed_per_second: processed_per_second(first, second),
             failed_share: failed_share(first, second),
             unread,
@@ -340,12 +343,15 @@ mod tests {
             || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
         let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
         first.retries = Err(odd());
+        first.processed = Err(odd());
         first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
         first.cut = vec!["processes_max (1000)".to_owned()];
         let second = Snapshot { at: at(210), ..first.clone() };
         let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
         let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
-        assert_eq!(unread, ["queue odd", "the retry set"], "each once");
+        let expected = ["queue odd", "the retry set", "the count of finished jobs"];
+        assert_eq!(unread, expected, "each once");
+        assert!(jobs.processed.missing().is_some() && jobs.failed.known() == Some(&0));
         assert!(jobs.retries.flow.missing().is_some());
         assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
         assert!(!jobs.nobody_serves("pull"), "there are more processes");

@@ -28,9 +28,9 @@ pub struct Jobs {
     /// Failed jobs that nobody will try again.
     pub dead: JobSet,
     /// Jobs finished since ever, failed ones included.
-    pub processed: u64,
+    pub processed: Fact<u64>,
     /// Jobs failed since ever.
-    pub failed: u64,
+    pub failed: Fact<u64>,
     /// Jobs finished per second between two looks.
     pub processed_per_second: Fact<f64>,
     /// Of those, the share that failed; unknown while none was counted.
