@@ -1,7 +1,8 @@
 //! What can be wrong: one file for each.
 //!
 //! A rule is a pure function from an [`Observation`] to what it found. It is silent about facts that
-//! are not known; that they are not is the finding of `unseen` alone.
+//! are not known; that they are not is the finding of `unseen` alone. (Whether pools fit behind a pooler
+//! that nobody has measured is asked by `over_commit` only where it matters.)
 
 mod backlog;
 mod backlog_sample;
@@ -29,6 +30,7 @@ mod redis_shared;
 mod redis_slow_log;
 mod retry_flood;
 mod slots_exhausted;
+mod small_pool;
 mod starving_queue;
 mod stuck_threads;
 mod threads_hurt;
@@ -52,7 +54,7 @@ pub struct Rule {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 34] = [
+pub const RULES: [Rule; 35] = [
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(no_process::NAME, no_process::check),
     rule(redis_eviction::NAME, redis_eviction::check),
@@ -68,6 +70,7 @@ pub const RULES: [Rule; 34] = [
     rule(idle_connections::NAME, idle_connections::check),
     rule(idle_in_transaction::NAME, idle_in_transaction::check),
     rule(over_commit::NAME, over_commit::check),
+    rule(small_pool::NAME, small_pool::check),
     rule(threads_hurt::NAME, threads_hurt::check),
     rule(idle_cores::NAME, idle_cores::check),
     rule(quiet_process::NAME, quiet_process::check),

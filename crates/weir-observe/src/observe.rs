@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer, Service};
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, Postgres, RedisServer, Service};
 use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot, join};
 
 use crate::counting::{self, Counts, Variances};
 use crate::machine::{self, Counters};
 use crate::postgres::{Database, PostgresSource};
-use crate::{jobs, redis, services};
+use crate::{jobs, pooler, redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Sources {
     pub postgres: Option<PostgresSource>,
     /// Who opens connections to it, beside Sidekiq's processes; of the same name, instead of them.
     pub services: Vec<Service>,
+    /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
+    pub pooler: Option<u32>,
     /// The queues that the application pushes to; none: not asked.
     pub pushed_queues: Vec<String>,
     /// Between the two looks: longer tells slower changes from chance.
@@ -59,13 +61,14 @@ pub async fn observe(sources: &Sources) -> Observation {
     let later = proc.and_then(counters);
     let variances = shards.iter().zip(&looks).filter_map(|(shard, look)| shard.variances(look));
     let variances = counting::joined(variances);
-    let mut observation = of_jobs(sources, looks, Described::First);
+    let mut observation = of_jobs(sources, looks, Described::First, &local);
     set_deviations(&mut observation, &variances);
     observation.redis = shards.iter().map(Shard::server).collect();
     if let Some(mut database) = database {
         let names = services::names(observation.jobs.known(), &local);
-        observation.postgres = database.look_again(proc, &names).await;
+        let postgres = database.look_again(proc, &names).await;
         database.close().await;
+        add_database(&mut observation, sources, postgres);
     }
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
@@ -102,17 +105,33 @@ pub(crate) fn of_jobs(
     sources: &Sources,
     looks: Vec<Result<(Snapshot, Snapshot), Missing>>,
     described: Described,
+    local: &BTreeMap<String, u32>,
 ) -> Observation {
     let mut observation = Observation {
         cut: cut(&looks),
         jobs: all_jobs(looks, described),
         ..Observation::default()
     };
-    observation.services = services::services(&sources.services, observation.jobs.known());
+    let started = services::started(sources.proc.as_deref(), local);
+    observation.services =
+        services::services(&sources.services, observation.jobs.known(), &started);
     if !sources.pushed_queues.is_empty() {
         observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
     }
     observation
+}
+
+/// What the database says, and what follows from it.
+pub(crate) fn add_database(
+    observation: &mut Observation,
+    sources: &Sources,
+    postgres: Fact<Postgres>,
+) {
+    observation.pooler = pooler::pooler(sources.pooler, &postgres, sources.proc.as_deref());
+    if let Some(seen) = postgres.known() {
+        services::add_clients(&mut observation.services, &seen.clients);
+    }
+    observation.postgres = postgres;
 }
 
 /// A Redis, as far as it could be seen.

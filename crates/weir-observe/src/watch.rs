@@ -86,11 +86,12 @@ impl Watcher {
         let redis = redis.collect();
         let seconds = || looks.iter().flatten().map(|(_, second)| second);
         let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
-        let mut observation = observe::of_jobs(&self.sources, looks, Described::Second);
+        let mut observation = observe::of_jobs(&self.sources, looks, Described::Second, &local);
         observation.redis = redis;
         if let Some(database) = &mut self.database {
             let names = services::names(observation.jobs.known(), &local);
-            observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
+            let postgres = database.look(proc, &names, self.pace, &self.clock).await;
+            observe::add_database(&mut observation, &self.sources, postgres);
         }
         self.look_at_machine(proc, &local, &mut observation);
         let at = self.clock.now();

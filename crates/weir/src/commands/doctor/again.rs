@@ -3,6 +3,7 @@
 
 use weir_advisor::{Advice, shell};
 
+const DOCTOR: &str = "weir doctor";
 const PLAN: &str = "weir plan";
 const SET_ASIDE: &str = "weir sidekiq set-aside";
 
@@ -11,6 +12,8 @@ const SET_ASIDE: &str = "weir sidekiq set-aside";
 pub(super) struct Given {
     pub(super) redis: Vec<String>,
     pub(super) postgres: Vec<String>,
+    /// What `weir plan` and doctor take.
+    pub(super) plan: Vec<String>,
 }
 
 /// The advice with commands that work as they stand.
@@ -23,8 +26,9 @@ pub(super) fn complete(mut advice: Advice, given: &Given) -> Advice {
 }
 
 fn with_options(command: &str, given: &Given) -> String {
-    let (name, options) = if command.starts_with(PLAN) {
-        (PLAN, [&given.redis[..], &given.postgres].concat())
+    let both = [PLAN, DOCTOR].into_iter().find(|name| command.starts_with(name));
+    let (name, options) = if let Some(name) = both {
+        (name, [&given.redis[..], &given.postgres, &given.plan].concat())
     } else if command.starts_with(SET_ASIDE) {
         (SET_ASIDE, given.redis.clone())
     } else {
@@ -45,9 +49,13 @@ mod tests {
         let given = Given {
             redis: words(&["--redis", "redis://a"]),
             postgres: words(&["--postgres", "postgres:///x?host=/run"]),
+            plan: words(&["--pushes", "default,push"]),
         };
         for (command, expected) in [
-            ("weir plan", "weir plan --redis redis://a --postgres 'postgres:///x?host=/run'"),
+            (
+                "weir plan",
+                "weir plan --redis redis://a --postgres 'postgres:///x?host=/run' --pushes default,push",
+            ),
             ("weir sidekiq set-aside -- -rf", "weir sidekiq set-aside --redis redis://a -- -rf"),
             ("kill -TTIN 7", "kill -TTIN 7"),
         ] {
