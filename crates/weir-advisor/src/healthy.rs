@@ -30,6 +30,7 @@ pub(crate) fn observation() -> Observation {
             service("sidekiq", 1, 25, "-c "),
             service("sidekiq scheduler", 1, 5, "-c "),
         ]),
+        pooler: None,
         pushed_queues: Fact::Known(
             QUEUES.iter().map(|(name, _)| *name).chain(["scheduler"]).map(str::to_owned).collect(),
         ),
@@ -73,6 +74,8 @@ fn jobs() -> Jobs {
             process(1, 25, Ordering::Weighted, &QUEUES),
             process(2, 5, Ordering::Strict, &[("scheduler", 0)]),
         ],
+        processed: Fact::Known(100_000),
+        failed: Fact::Known(100),
         ..Jobs::default()
     }
 }
@@ -154,12 +157,15 @@ fn postgres() -> Postgres {
             random_page_cost: 1.1,
         }),
         pending_restart: Vec::new(),
+        origins: Vec::new(),
         connections: Fact::Known(Connections {
             sessions: vec![
                 sessions("web", SessionState::Idle, 8),
                 sessions("sidekiq", SessionState::Active, 12),
             ],
         }),
+        clients: Vec::new(),
+        other_port: None,
         host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB }),
         cache_hit_ratio: Fact::Known(0.998),
         lock_waits: Fact::Known(Vec::new()),
@@ -175,7 +181,8 @@ pub(crate) fn sessions(service: &str, state: SessionState, count: u32) -> Sessio
 
 /// So many processes with a pool each.
 pub(crate) fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> Service {
-    Service { name: name.to_owned(), processes, pool, set_by: set_by.to_owned() }
+    let (name, set_by) = (name.to_owned(), set_by.to_owned());
+    Service { name, processes, pool, set_by, threads: None }
 }
 
 impl<T> Fact<T> {

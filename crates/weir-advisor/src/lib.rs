@@ -16,6 +16,7 @@
 //! Promise: a fact that is missing never counts as "fine", and a healthy system is met with silence.
 
 pub mod advice;
+mod database_settings;
 pub mod figures;
 pub mod finding;
 pub mod flow;

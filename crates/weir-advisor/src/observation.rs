@@ -16,10 +16,10 @@ pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
-pub use self::machine::{Machine, Service};
+pub use self::machine::{Machine, POOL_VARIABLE, Pooler, Service, is_sidekiq};
 pub use self::postgres::{
-    Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState, SessionWait,
-    Sessions, StatementTimes,
+    ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState,
+    SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
 };
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, WeightedQueue};
 pub use self::redis::{
@@ -47,6 +47,8 @@ pub struct Observation {
     pub machine: Fact<Machine>,
     /// Who may open how many connections to the database.
     pub services: Fact<Vec<Service>>,
+    /// What stands between them and the database; none: nobody has seen or named one.
+    pub pooler: Option<Pooler>,
     /// The queues that the application's version pushes to.
     pub pushed_queues: Fact<Vec<String>>,
     /// What was worked off at different numbers of threads.

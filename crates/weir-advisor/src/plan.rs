@@ -4,10 +4,12 @@
 //! One judge for both: what [`plan`] makes is put before [`judge`], and a plan that breaks a rule is
 //! not given out.
 
+mod claim;
 mod demand;
 mod difference;
 mod judge;
 mod layout;
+mod overruled;
 mod postgres;
 mod redis;
 mod split;
@@ -16,15 +18,20 @@ mod web;
 
 use serde::Serialize;
 
-pub use self::demand::{demand, demands};
+pub use self::claim::{Claim, Outcome, Proof};
+pub use self::demand::{Demands, LeftOut, demand, demands};
 pub use self::difference::{difference, queue_words};
-pub use self::judge::{Claim, Proof, judge};
-pub use self::layout::{Layout, ServiceLayout, WorkerLayout};
+pub use self::judge::judge;
+pub use self::layout::{Gap, Layout, ServiceLayout, WorkerLayout};
+pub use self::overruled::{Overruled, overruled};
 pub use self::postgres::{
     DatabaseWorkload, PostgresMachine, Storage, postgres_settings, size as postgres_size,
 };
 pub use self::redis::{redis_script, redis_settings};
 pub use self::web::{WebDemand, threads_enough};
+
+/// What Postgres keeps for superusers, as it ships.
+pub const RESERVED_CONNECTIONS: u32 = 3;
 
 /// What there is, and what is wanted of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +50,10 @@ pub struct Wanted {
     pub max_connections: u32,
     /// Connections that nobody plans with: psql, a deploy's migrations, monitoring.
     pub reserve: u32,
+    /// Connections that only superusers get, or a role.
+    pub reserved_connections: u32,
+    /// Connections that a pooler in between opens at most; none: nothing stands between.
+    pub pooler_connections: Option<u32>,
     /// Requests of the application.
     pub web: WebDemand,
     /// Streaming processes, with the pool of each.
@@ -127,7 +138,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     let mut proofs = judge(&layout, &queues);
     proofs.push(targets::keeps_up(wanted, &layout));
     proofs.extend(targets::proof(wanted, &layout));
-    let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds).cloned().collect();
+    let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds()).cloned().collect();
     if !broken.is_empty() {
         return Err(Impossible { broken });
     }
@@ -164,7 +175,7 @@ mod tests {
     use super::*;
     use crate::advise;
     use crate::healthy;
-    use crate::observation::{DatabaseHost, Fact, Observation};
+    use crate::observation::{DatabaseHost, Fact, Observation, SessionState};
 
     const GIB: u64 = 1 << 30;
 
@@ -191,6 +202,8 @@ mod tests {
             storage: Storage::Ssd,
             max_connections: 200,
             reserve: 15,
+            reserved_connections: RESERVED_CONNECTIONS,
+            pooler_connections: None,
             web: WebDemand { requests_per_second: 30.0, service_seconds: 0.1, threads: 5 },
             streaming: (1, 10),
             queues: vec![
@@ -209,7 +222,7 @@ mod tests {
     #[test]
     fn mastodons_queues_fit_on_a_small_machine() {
         let plan = plan(&mastodon()).unwrap();
-        assert!(plan.proofs.iter().all(|proof| proof.holds), "{:?}", plan.proofs);
+        assert!(plan.proofs.iter().all(Proof::holds), "{:?}", plan.proofs);
         let firsts: Vec<_> = plan.layout.workers.iter().map(|it| it.queues[0].as_str()).collect();
         for queue in ["default", "push", "ingress", "mailers", "pull", "scheduler", "fasp"] {
             assert!(firsts.contains(&queue), "{queue} in {firsts:?}");
@@ -248,7 +261,7 @@ mod tests {
         let plan = aimed("default", 0.5, mastodon()).unwrap();
         assert_eq!(threads(&plan, "sidekiq-default"), 7, "a thread for pull's second each 3 waits");
         let proof = plan.proofs.last().unwrap();
-        assert_eq!((proof.claim, proof.holds), (Claim::TargetsKept, true));
+        assert_eq!((proof.claim, proof.holds()), (Claim::TargetsKept, true));
         assert_eq!(proof.figures, "default 499 ms of 500 ms");
         let plan = aimed("scheduler", 0.1, mastodon()).unwrap_err();
         assert_eq!(plan.broken[0].claim, Claim::TargetsKept);
@@ -332,6 +345,11 @@ mod tests {
         let workers = workers.map(|it| healthy::service(&it.name, it.processes, it.pool, "-c "));
         *observation.services.known_mut() = web.chain(workers).collect();
         let postgres = observation.postgres.known_mut();
+        // All pools are open: more there can't be.
+        let services = observation.services.known_mut().iter();
+        let open = services
+            .map(|it| healthy::sessions(&it.name, SessionState::Active, it.processes * it.pool));
+        postgres.connections.known_mut().sessions = open.collect();
         postgres.host = Fact::Known(DatabaseHost { memory_bytes: 2 * GIB });
         let settings = postgres.settings.known_mut();
         (settings.shared_buffers_bytes, settings.work_mem_bytes) = (GIB / 2, 4 << 20);
@@ -349,6 +367,15 @@ mod tests {
         let planned = ["shared_buffers", "work_mem", "effective_cache_size"].map(value);
         assert_eq!(planned, ["512MB", "4MB", "1536MB"], "what is observed below");
         assert_eq!(advise(&observed(&plan)).findings, []);
+    }
+
+    #[test]
+    fn doctor_has_nothing_against_a_plan_that_uses_every_connection() {
+        let plan = plan(&mastodon()).unwrap();
+        let mut observation = observed(&plan);
+        let settings = observation.postgres.known_mut().settings.known_mut();
+        settings.max_connections = plan.layout.connections() + mastodon().reserve;
+        assert_eq!(advise(&observation).findings, []);
     }
 
     fn demands(rates: &[(f64, f64)]) -> Vec<QueueDemand> {
@@ -376,7 +403,7 @@ mod tests {
             (wanted.max_connections, wanted.reserve) = (max_connections, reserve);
             wanted.queues = demands(&rates);
             if let Ok(plan) = plan(&wanted) {
-                prop_assert!(plan.layout.connections() + reserve <= max_connections);
+                prop_assert!(plan.layout.connections() + reserve.max(3) <= max_connections);
                 for queue in &wanted.queues {
                     let first = plan.layout.workers.iter().any(|it| it.is_first(&queue.name));
                     prop_assert!(first, "{}", queue.name);

@@ -1,7 +1,8 @@
 //! What can be wrong: one file for each.
 //!
 //! A rule is a pure function from an [`Observation`] to what it found. It is silent about facts that
-//! are not known; that they are not is the finding of `unseen` alone.
+//! are not known; that they are not is the finding of `unseen` alone. (Whether pools fit behind a pooler
+//! that nobody has measured is asked by `over_commit` only where it matters.)
 
 mod backlog;
 mod backlog_sample;
@@ -32,6 +33,7 @@ mod redis_shared;
 mod redis_slow_log;
 mod retry_flood;
 mod slots_exhausted;
+mod small_pool;
 pub(crate) mod starving_queue;
 mod stuck_threads;
 mod threads_hurt;
@@ -86,7 +88,7 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 37] = [
+pub const RULES: [Rule; 38] = [
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(redis_refuses::NAME, redis_refuses::check),
     rule(redis_replica::NAME, redis_replica::check),
@@ -105,6 +107,7 @@ pub const RULES: [Rule; 37] = [
     rule(idle_connections::NAME, idle_connections::check),
     rule(idle_in_transaction::NAME, idle_in_transaction::check),
     rule(over_commit::NAME, over_commit::check),
+    rule(small_pool::NAME, small_pool::check),
     rule(threads_hurt::NAME, threads_hurt::check),
     of_sidekiq(idle_cores::NAME, idle_cores::check),
     of_sidekiq(quiet_process::NAME, quiet_process::check),

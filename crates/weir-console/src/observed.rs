@@ -183,7 +183,7 @@ fn set_jobs(set: &mut impl FnMut(&str, f64), jobs: &Jobs) {
     set("served_per_second", pace.map_or(f64::NAN, |(_, served)| served));
     set("in_hand", as_float(jobs.busy()));
     set("threads", f64::from(jobs.threads()));
-    let needed = weir_advisor::plan::demands(jobs);
+    let needed = weir_advisor::plan::demands(jobs, &[]).queues;
     let needed = needed.iter().map(|it| it.arrivals_per_second * it.service_seconds).sum();
     set("threads_needed", needed);
     set("retries", as_float(jobs.retries.size));

@@ -6,6 +6,9 @@ use std::path::Path;
 /// What serves requests, by the names of its programs.
 const WEB: [&str; 7] =
     ["puma", "unicorn", "pitchfork", "passenger", "gunicorn", "uvicorn", "hypercorn"];
+/// What passes connections on to Postgres.
+const POOLERS: [&str; 7] =
+    ["pgbouncer", "pgcat", "odyssey", "pgpool", "pgagroal", "pgdog", "supavisor"];
 /// Programs whose first argument is the program.
 const INTERPRETERS: [&str; 6] = ["ruby", "node", "python", "python3", "bundle", "sh"];
 
@@ -37,6 +40,11 @@ pub(crate) fn service(line: &str) -> String {
     }
 }
 
+/// Whether a service of that name passes connections on to Postgres.
+pub(crate) fn is_pooler(service: &str) -> bool {
+    POOLERS.contains(&service)
+}
+
 /// "/usr/bin/puma:" -> "puma".
 fn program(word: &str) -> &str {
     let name = word.rsplit('/').next().unwrap_or(word);
@@ -61,6 +69,7 @@ mod tests {
             ("ruby -e sleep", "sleep"),
             ("/usr/lib/postgresql/16/bin/psql shop", "psql"),
             ("DBeaver 24", "DBeaver"),
+            ("/usr/sbin/pgbouncer -d /etc/pgbouncer/pgbouncer.ini", "pgbouncer"),
             ("", ""),
         ] {
             assert_eq!(service(line), expected, "{line}");

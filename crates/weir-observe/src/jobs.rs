@@ -50,6 +50,9 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
         let mut dead = set("the dead set", |it| &it.dead);
         // The dead are past their time for ever.
         (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+        let processed = known(&second.processed, "the count of finished jobs", |count| *count);
+        let failed = known(&second.failed, "the count of failed jobs", |count| *count);
+        unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
         let mut queues = merged(&earlier, &queues, first.at, second.at);
         count_in_hand(&mut queues, described);
         Jobs {
@@ -60,8 +63,8 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
             scheduled,
             retries,
             dead,
-            processed: second.processed.clone().unwrap_or_default(),
-            failed: second.failed.clone().unwrap_or_default(),
+            processed,
+            failed,
             processed_per_second: processed_per_second(first, second),
             failed_share: failed_share(first, second),
             unread,

@@ -5,7 +5,7 @@
 //! - `shards`: one Redis or several, each by itself and all together;
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
 //! - `postgres`: what a database says of itself, and who holds its connections;
-//! - `services`: who may open connections to it;
+//! - `services`, `environment`: who may open connections to it; `pooler`: what passes them on;
 //! - `machine`, `memory`, `sockets`, `commands`: cores, memory and processes, from the kernel.
 //!
 //! Promise: a source that is absent, refuses or does not answer leaves its facts unknown, with what
@@ -15,10 +15,12 @@
 
 mod commands;
 mod counting;
+mod environment;
 mod jobs;
 mod machine;
 mod memory;
 mod observe;
+mod pooler;
 mod postgres;
 mod redis;
 mod services;

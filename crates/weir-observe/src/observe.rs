@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisServer, Service};
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, Postgres, RedisServer, Service};
 use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
 
 use crate::counting::{self, Counts, Variances};
 use crate::machine::{self, Counters};
 use crate::postgres::{Database, PostgresSource};
 use crate::shards::{self, Described, Looked};
-use crate::{redis, services};
+use crate::{pooler, redis, services};
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Sources {
     pub postgres: Option<PostgresSource>,
     /// Who opens connections to it, beside Sidekiq's processes; of the same name, instead of them.
     pub services: Vec<Service>,
+    /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
+    pub pooler: Option<u32>,
     /// The queues that the application pushes to; none: not asked.
     pub pushed_queues: Vec<String>,
     /// Between the two looks: longer tells slower changes from chance.
@@ -61,13 +63,14 @@ pub async fn observe(sources: &Sources) -> Observation {
     let later = proc.and_then(counters);
     let variances = shards.iter().zip(&looks).map(|(shard, look)| shard.variances(look));
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
-    let mut observation = shards::of_jobs(sources, &names, looks, Described::First);
+    let mut observation = shards::of_jobs(sources, &names, looks, Described::First, &local);
     set_deviations(&mut observation, variances);
     observation.redis = shards.iter().map(Shard::server).collect();
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
-        observation.postgres = database.look_again(proc, &names).await;
+        let postgres = database.look_again(proc, &names).await;
         database.close().await;
+        add_database(&mut observation, sources, postgres);
     }
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
@@ -105,6 +108,19 @@ fn deviate(jobs: &mut Fact<Jobs>, variances: &Variances) {
             flow.deviation = Some(variance.sqrt());
         }
     }
+}
+
+/// What the database says, and what follows from it.
+pub(crate) fn add_database(
+    observation: &mut Observation,
+    sources: &Sources,
+    postgres: Fact<Postgres>,
+) {
+    observation.pooler = pooler::pooler(sources.pooler, &postgres, sources.proc.as_deref());
+    if let Some(seen) = postgres.known() {
+        services::add_clients(&mut observation.services, &seen.clients);
+    }
+    observation.postgres = postgres;
 }
 
 /// A Redis, as far as it could be seen.

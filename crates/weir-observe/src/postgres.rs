@@ -22,13 +22,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_advisor::observation::{Connections, DatabaseHost, Fact, Missing, Obstacle, Postgres};
+use weir_advisor::observation::{
+    ClientProcess, Connections, DatabaseHost, Fact, Missing, Obstacle, Postgres,
+};
 
 use self::activity::Backend;
 use self::cache::Blocks;
 pub use self::endpoint::PostgresEndpoint;
 pub use self::error::PostgresError;
+use self::host::Whereabouts;
 use self::session::Session;
+use self::settings::Settings;
+use crate::environment::Started;
 
 /// A database to look at.
 #[derive(Clone, Debug)]
@@ -108,14 +113,15 @@ impl Database {
             Ok(seen) => seen,
             Err(missing) => return Fact::Unknown(missing.clone()),
         };
-        let local = host::local(session, proc).await;
+        let Whereabouts { local, other_port } = host::whereabouts(session, proc).await;
         let (backends, waits) = activity::backends(session).await;
+        let mut owners = BTreeMap::new();
         let backends = backends.map(|mut backends| {
-            activity::name(&mut backends, local.as_ref(), proc, names);
+            owners = activity::name(&mut backends, local.as_ref(), proc, names);
             backends
         });
         let statements = statements::statements(session).await;
-        let (settings, pending_restart) = settings::settings(session).await;
+        let Settings { settings, pending_restart, origins } = settings::settings(session).await;
         let blocks = cache::blocks(session).await;
         let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
         // A database that is asked little needs more than one window to say something.
@@ -127,7 +133,10 @@ impl Database {
         Fact::Known(Postgres {
             settings,
             pending_restart,
+            origins,
             connections: connections(backends),
+            clients: clients(proc, owners),
+            other_port,
             host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
             cache_hit_ratio,
             lock_waits,
@@ -162,6 +171,16 @@ fn ledger_without_asking(
 ) -> Option<String> {
     let here = missing.obstacle == Obstacle::SlotsExhausted && source.endpoint.is_loopback();
     proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
+}
+
+/// What the processes that hold connections were started with.
+fn clients(proc: Option<&Path>, owners: BTreeMap<u32, String>) -> Vec<ClientProcess> {
+    let Some(proc) = proc else { return Vec::new() };
+    let client = |(pid, service): (u32, String)| {
+        let started = Started::read(proc, pid);
+        ClientProcess { service, pid, pool: started.pool, threads: started.web_threads() }
+    };
+    owners.into_iter().map(client).collect()
 }
 
 fn connections(backends: Fact<Vec<Backend>>) -> Fact<Connections> {

@@ -1,17 +1,68 @@
 //! Who may open connections to the database.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use weir_advisor::observation::{Fact, JobProcess, Jobs, Service};
+use weir_advisor::observation::{
+    ClientProcess, Fact, JobProcess, Jobs, POOL_VARIABLE, Service, is_sidekiq,
+};
 
-/// Sidekiq's processes as their heartbeats tell them, and `given`; what is given wins. Unknown as long
-/// as nobody is known: a sum without everybody is still the least.
-pub(crate) fn services(given: &[Service], jobs: Option<&Jobs>) -> Fact<Vec<Service>> {
+use crate::environment::Started;
+
+/// The name that stands for all of Sidekiq's processes, unless one is given by its own.
+const ALL_SIDEKIQ: &str = "sidekiq";
+
+/// Sidekiq's processes as their heartbeats and `started`, by identity, tell them, and `given`; what is
+/// given wins. Unknown as long as nobody is known: a sum without everybody is still the least.
+pub(crate) fn services(
+    given: &[Service],
+    jobs: Option<&Jobs>,
+    started: &BTreeMap<String, Started>,
+) -> Fact<Vec<Service>> {
     let mut services = given.to_vec();
-    let seen = jobs.map(sidekiq).unwrap_or_default();
-    let is_given = |service: &Service| given.iter().any(|it| it.name == service.name);
-    services.extend(seen.into_iter().filter(|service| !is_given(service)));
+    for seen in jobs.map(|jobs| sidekiq(jobs, started)).unwrap_or_default() {
+        let same = given.iter().position(|it| is_same(&it.name, &seen.name));
+        match same.or_else(|| given.iter().position(|it| it.name == ALL_SIDEKIQ)) {
+            // Its threads were seen, unless they were given as well.
+            Some(at) if given[at].threads.is_none() => {
+                services[at].threads = services[at].threads.max(seen.threads);
+            }
+            Some(_) => {}
+            None => services.push(seen),
+        }
+    }
     if services.is_empty() { Fact::NotAsked } else { Fact::Known(services) }
+}
+
+/// What the processes say that hold connections to the database, beside Sidekiq's: those have heartbeats.
+pub(crate) fn add_clients(services: &mut Fact<Vec<Service>>, clients: &[ClientProcess]) {
+    let mut seen: Vec<Service> = Vec::new();
+    for client in clients.iter().filter(|client| !is_sidekiq(&client.service)) {
+        let Some(pool) = client.pool else { continue };
+        let (name, set_by) = (client.service.clone(), POOL_VARIABLE.to_owned());
+        count(&mut seen, Service { name, processes: 1, pool, set_by, threads: client.threads });
+    }
+    let mut all = services.known().cloned().unwrap_or_default();
+    let known = all.len();
+    for new in seen {
+        match all[..known].iter_mut().find(|it| is_same(&it.name, &new.name)) {
+            Some(given) if given.threads.is_none() => given.threads = new.threads,
+            Some(_) => {}
+            None => all.push(new),
+        }
+    }
+    if !all.is_empty() {
+        *services = Fact::Known(all);
+    }
+}
+
+/// What the processes of this machine were started with, by identity.
+pub(crate) fn started(
+    proc: Option<&Path>,
+    local: &BTreeMap<String, u32>,
+) -> BTreeMap<String, Started> {
+    let Some(proc) = proc else { return BTreeMap::new() };
+    local.iter().map(|(identity, pid)| (identity.clone(), Started::read(proc, *pid))).collect()
 }
 
 /// Names of the processes of this machine, by their numbers.
@@ -21,23 +72,46 @@ pub(crate) fn names(jobs: Option<&Jobs>, local: &BTreeMap<String, u32>) -> BTree
     jobs.processes.iter().filter_map(of).collect()
 }
 
-/// A pool is as large as there are threads, unless `DB_POOL` says otherwise.
-fn sidekiq(jobs: &Jobs) -> Vec<Service> {
-    let mut services: Vec<Service> = Vec::new();
-    for process in &jobs.processes {
-        let (name, pool) = (name(process), process.concurrency());
-        match services.iter_mut().find(|it| it.name == name && it.pool == pool) {
-            Some(service) => service.processes = service.processes.saturating_add(1),
-            None => services.push(Service { name, processes: 1, pool, set_by: "-c ".to_owned() }),
-        }
+/// Whether two names are one: units are called "sidekiq-push".
+fn is_same(one: &str, other: &str) -> bool {
+    let words = |name: &str| name.replace(['-', '_'], " ");
+    words(one) == words(other)
+}
+
+/// A pool is as large as there are threads, unless `DB_POOL` says otherwise. A heartbeat without threads
+/// could not be read.
+fn sidekiq(jobs: &Jobs, started: &BTreeMap<String, Started>) -> Vec<Service> {
+    let mut services = Vec::new();
+    for process in jobs.processes.iter().filter(|process| process.concurrency() > 0) {
+        let (name, threads) = (name(process), process.concurrency());
+        let started = started.get(&process.identity).copied().unwrap_or_default();
+        let set_by = match started {
+            Started { pool: Some(_), .. } => POOL_VARIABLE,
+            // Without `-c` that is what Sidekiq's threads are.
+            Started { rails_max_threads: Some(number), .. } if number == threads => {
+                "RAILS_MAX_THREADS="
+            }
+            _ => "-c ",
+        };
+        let (pool, set_by) = (started.pool.unwrap_or(threads), set_by.to_owned());
+        count(&mut services, Service { name, processes: 1, pool, set_by, threads: Some(threads) });
     }
     services
+}
+
+/// One more of those that are alike, or the first.
+fn count(services: &mut Vec<Service>, one: Service) {
+    let alike = |it: &&mut Service| Service { processes: 1, ..(**it).clone() } == one;
+    match services.iter_mut().find(alike) {
+        Some(service) => service.processes = service.processes.saturating_add(1),
+        None => services.push(one),
+    }
 }
 
 /// "sidekiq push": by the queue that stands first.
 fn name(process: &JobProcess) -> String {
     let first = process.served().next();
-    first.map_or_else(|| "sidekiq".to_owned(), |queue| format!("sidekiq {queue}"))
+    first.map_or_else(|| ALL_SIDEKIQ.to_owned(), |queue| format!("{ALL_SIDEKIQ} {queue}"))
 }
 
 #[cfg(test)]
@@ -59,18 +133,77 @@ mod tests {
     }
 
     fn service(name: &str, processes: u32, pool: u32, set_by: &str) -> Service {
-        Service { name: name.to_owned(), processes, pool, set_by: set_by.to_owned() }
+        Service { name: name.to_owned(), processes, pool, set_by: set_by.to_owned(), threads: None }
+    }
+
+    fn seen(given: &[Service]) -> Vec<Service> {
+        services(given, Some(&jobs()), &BTreeMap::new()).known().unwrap().clone()
     }
 
     #[test]
     fn heartbeats_tell_pools_and_what_is_given_wins() {
         let given =
             [service("web", 2, 5, "DB_POOL="), service("sidekiq mailers", 1, 50, "DB_POOL=")];
-        let services = services(&given, Some(&jobs()));
-        let [web, mailers] = given;
-        let expected = vec![web, mailers, service("sidekiq push", 2, 25, "-c ")];
-        assert_eq!(services, Fact::Known(expected));
-        assert_eq!(super::services(&[], None), Fact::NotAsked);
+        let [web, mailers] = given.clone();
+        let mailers = Service { threads: Some(5), ..mailers };
+        let push = Service { threads: Some(25), ..service("sidekiq push", 2, 25, "-c ") };
+        assert_eq!(seen(&given), [web, mailers, push]);
+        assert_eq!(services(&[], None, &BTreeMap::new()), Fact::NotAsked);
+    }
+
+    #[test]
+    fn what_is_given_for_all_of_sidekiq_is_not_counted_twice() {
+        let connections = |given: &[Service]| seen(given).iter().map(Service::connections).sum();
+        let all = service("sidekiq", 3, 25, "DB_POOL=");
+        let sum: u32 = connections(std::slice::from_ref(&all));
+        assert_eq!(sum, 75, "and not 55 more");
+        let unit = service("sidekiq-push", 2, 30, "DB_POOL=");
+        let sum: u32 = connections(std::slice::from_ref(&unit));
+        assert_eq!(sum, 65, "a unit's name is the same service");
+        let sum: u32 = connections(&[all, unit]);
+        assert_eq!(sum, 135, "mailers is among all, push has its own");
+    }
+
+    #[test]
+    fn the_environment_tells_another_pool_and_where_threads_come_from() {
+        let started = BTreeMap::from([
+            ("a".to_owned(), Started { pool: Some(5), ..Started::default() }),
+            ("c".to_owned(), Started { rails_max_threads: Some(5), ..Started::default() }),
+        ]);
+        let services = services(&[], Some(&jobs()), &started);
+        let lines: Vec<_> =
+            services.known().unwrap().iter().map(|it| it.pool_line(it.pool)).collect();
+        let no_more = "DB_POOL=5, and no more threads than that (-c or RAILS_MAX_THREADS)";
+        assert_eq!(lines, [no_more, "-c 25", "RAILS_MAX_THREADS=5"]);
+    }
+
+    #[test]
+    fn a_heartbeat_that_could_not_be_read_has_no_pool() {
+        let jobs = Jobs { processes: vec![process("a", 0, "push")], ..Jobs::default() };
+        assert_eq!(services(&[], Some(&jobs), &BTreeMap::new()), Fact::NotAsked);
+    }
+
+    #[test]
+    fn who_holds_connections_tells_its_pool_and_its_threads() {
+        let client = |service: &str, pool| ClientProcess {
+            service: service.to_owned(),
+            pid: 7,
+            pool,
+            threads: Some(16),
+        };
+        let clients = [
+            client("web", Some(5)),
+            client("web", Some(5)),
+            client("sidekiq", Some(9)),
+            client("cron", None),
+        ];
+        let mut services = Fact::NotAsked;
+        add_clients(&mut services, &clients);
+        let web = Service { threads: Some(16), ..service("web", 2, 5, "DB_POOL=") };
+        assert_eq!(services, Fact::Known(vec![web.clone()]));
+        let mut given = Fact::Known(vec![service("web", 4, 6, "DB_POOL=")]);
+        add_clients(&mut given, &clients);
+        assert_eq!(given, Fact::Known(vec![Service { processes: 4, pool: 6, ..web }]));
     }
 
     #[test]

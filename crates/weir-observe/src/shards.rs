@@ -1,6 +1,6 @@
 //! What the looks at one Redis or several mean: each by itself, and all together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_advisor::observation::{Fact, Jobs, Missing, Observation, ShardJobs};
 use weir_sidekiq::{Snapshot, join};
@@ -14,6 +14,7 @@ pub(crate) fn of_jobs(
     names: &[String],
     looks: Vec<Looked>,
     described: Described,
+    local: &BTreeMap<String, u32>,
 ) -> Observation {
     let mut observation = Observation {
         cut: cut(&looks),
@@ -22,7 +23,8 @@ pub(crate) fn of_jobs(
         ..Observation::default()
     };
     let seen = processes(&observation);
-    observation.services = services::services(&sources.services, seen.as_ref());
+    let started = services::started(sources.proc.as_deref(), local);
+    observation.services = services::services(&sources.services, seen.as_ref(), &started);
     if !sources.pushed_queues.is_empty() {
         observation.pushed_queues = Fact::Known(sources.pushed_queues.clone());
     }

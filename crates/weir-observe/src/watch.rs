@@ -87,11 +87,13 @@ impl Watcher {
         let seconds = || looks.iter().flatten().map(|(_, second)| second);
         let local = proc.map(|proc| observe::local_processes(proc, seconds())).unwrap_or_default();
         let names: Vec<_> = self.shards.iter().map(|it| it.state().name.clone()).collect();
-        let mut observation = shards::of_jobs(&self.sources, &names, looks, Described::Second);
+        let described = Described::Second;
+        let mut observation = shards::of_jobs(&self.sources, &names, looks, described, &local);
         observation.redis = redis;
         if let Some(database) = &mut self.database {
             let names = services::names(shards::processes(&observation).as_ref(), &local);
-            observation.postgres = database.look(proc, &names, self.pace, &self.clock).await;
+            let postgres = database.look(proc, &names, self.pace, &self.clock).await;
+            observe::add_database(&mut observation, &self.sources, postgres);
         }
         self.look_at_machine(proc, &local, &mut observation);
         if let Some(before) = &self.before {

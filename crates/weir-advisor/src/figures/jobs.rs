@@ -29,8 +29,11 @@ pub(super) fn add(
     {
         add_set(figures, name, set);
     }
-    figures.add("jobs_processed", &[], jobs.processed as f64);
-    figures.add("jobs_failed", &[], jobs.failed as f64);
+    for (name, count) in [("jobs_processed", &jobs.processed), ("jobs_failed", &jobs.failed)] {
+        if let Some(count) = count.known() {
+            figures.add(name, &[], *count as f64);
+        }
+    }
     let quiet = jobs.processes.iter().filter(|process| process.quiet).count();
     figures.add("processes", &["serving"], (jobs.processes.len() - quiet) as f64);
     figures.add("processes", &["quiet"], quiet as f64);
@@ -40,6 +43,10 @@ pub(super) fn add(
 }
 
 fn add_set(figures: &mut Figures, name: &str, set: &JobSet) {
+    // One that may not be read has no size, which is not 0.
+    if set.flow.missing().is_some() {
+        return;
+    }
     figures.add("set_size", &[name], set.size as f64);
     figures.add("set_overdue", &[name], set.overdue as f64);
 }
@@ -69,9 +76,14 @@ fn add_queue(
     figures.add("queue_in_hand", label, sum(|queue| queue.in_hand));
     let latency = queues.iter().map(|queue| queue.latency).max().unwrap_or_default();
     figures.add("queue_latency_seconds", label, latency.as_secs_f64());
-    // Of several, the one that is served least.
-    let served_by = queues.iter().map(|queue| jobs.serving_queue(&queue.name).count()).min();
-    figures.add("queue_served_by", label, served_by.unwrap_or_default() as f64);
+    // Of several, the one that is served least; of those with jobs, if there are some: old names that are
+    // empty and that nobody serves would stand for all others.
+    let served_by = |waits: bool| {
+        let queues = queues.iter().filter(|queue| !waits || queue.length > 0);
+        queues.map(|queue| jobs.serving_queue(&queue.name).count()).min()
+    };
+    let fewest = served_by(true).or_else(|| served_by(false));
+    figures.add("queue_served_by", label, fewest.unwrap_or_default() as f64);
     let flows: Option<Vec<&Flow>> = queues.iter().map(|queue| queue.flow.known()).collect();
     if let Some(flow) = flows.and_then(Flow::total) {
         // What may have come and gone unseen is not zero.

@@ -164,3 +164,35 @@ fn what_has_no_place_is_counted_together_and_said_to_be() {
     assert_eq!(value(&figures, "left_out", &["metrics_services_max"]), Some(2.0));
     assert_eq!(value(&figures, "connections", &["other", "idle"]), Some(8.0));
 }
+
+#[test]
+fn what_may_not_be_read_has_no_value_which_is_not_none() {
+    let mut observation = healthy::observation();
+    let jobs = observation.jobs.known_mut();
+    let missing = || Missing {
+        what: "the retry set".to_owned(),
+        obstacle: Obstacle::NotAllowed,
+        reason: "no permissions".to_owned(),
+        remedy: None,
+    };
+    jobs.retries.flow = Fact::Unknown(missing());
+    jobs.processed = Fact::Unknown(missing());
+    let figures = all(&observation, &[], UNBOUNDED);
+    for name in ["set_size", "set_overdue"] {
+        assert_eq!(value(&figures, name, &["retries"]), None);
+        assert_eq!(value(&figures, name, &["dead"]), Some(0.0));
+    }
+    assert_eq!(value(&figures, "jobs_processed", &[]), None);
+    assert_eq!(value(&figures, "jobs_failed", &[]), Some(100.0));
+}
+
+#[test]
+fn an_old_name_does_not_make_the_others_look_unserved() {
+    let mut observation = healthy::observation();
+    let old = Queue { name: "old".to_owned(), pushed: true, ..Queue::default() };
+    observation.jobs.known_mut().queues.push(old);
+    let figures = all(&observation, &[], LabelLimits { metrics_queues_max: 0, ..UNBOUNDED });
+    assert_eq!(value(&figures, "queue_served_by", &["other"]), Some(1.0));
+    let figures = all(&observation, &[], UNBOUNDED);
+    assert_eq!(value(&figures, "queue_served_by", &["old"]), Some(0.0));
+}

@@ -28,9 +28,9 @@ pub struct Jobs {
     /// Failed jobs that nobody will try again.
     pub dead: JobSet,
     /// Jobs finished since ever, failed ones included.
-    pub processed: u64,
+    pub processed: Fact<u64>,
     /// Jobs failed since ever.
-    pub failed: u64,
+    pub failed: Fact<u64>,
     /// Jobs finished per second between two looks.
     pub processed_per_second: Fact<f64>,
     /// Of those, the share that failed; unknown while none was counted.
@@ -155,13 +155,14 @@ impl Jobs {
     #[must_use]
     pub fn is_nowhere(&self) -> bool {
         let sets = [&self.scheduled, &self.retries, &self.dead];
+        let counts = [&self.processed, &self.failed];
         self.processes.is_empty()
             && !self.has_more_processes
             && self.ghosts.is_empty()
             && self.unread.is_empty()
             && self.queues.iter().all(|queue| !queue.pushed)
             && sets.iter().all(|set| set.size == 0)
-            && (self.processed, self.failed) == (0, 0)
+            && counts.iter().all(|count| count.known().is_none_or(|count| *count == 0))
     }
 
     /// Jobs that come and that are worked off per second, in all queues: by the queues where they tell,

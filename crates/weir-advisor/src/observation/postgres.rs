@@ -14,8 +14,14 @@ pub struct Postgres {
     pub settings: Fact<PostgresSettings>,
     /// Settings in its files that wait for a restart (`pg_settings.pending_restart`).
     pub pending_restart: Vec<String>,
+    /// Where settings come from that are not as Postgres ships.
+    pub origins: Vec<SettingOrigin>,
     /// Its sessions.
     pub connections: Fact<Connections>,
+    /// Processes of this machine that hold some of them, as far as that can be seen.
+    pub clients: Vec<ClientProcess>,
+    /// The port that it listens on, where the address that was given has another one.
+    pub other_port: Option<u16>,
     /// What it runs on.
     pub host: Fact<DatabaseHost>,
     /// Blocks found in shared buffers, of all that were asked for, lately. From 0 to 1.
@@ -26,6 +32,30 @@ pub struct Postgres {
     pub waits: Fact<Vec<SessionWait>>,
     /// The statements that took most time. Not asked for where `pg_stat_statements` is not there.
     pub statements: Fact<Vec<StatementTimes>>,
+}
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SettingOrigin {
+    /// The setting.
+    pub name: String,
+    /// `pg_settings.source`: "configuration file", "command line", "user".
+    pub source: String,
+    /// `pg_settings.sourcefile`; none: no file, or not to be seen.
+    pub file: Option<String>,
+}
+
+/// A process of this machine that holds connections to the database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientProcess {
+    /// Whose it is.
+    pub service: String,
+    /// Its number.
+    pub pid: u32,
+    /// `DB_POOL` in its environment; none: not set, or not to be seen.
+    pub pool: Option<u32>,
+    /// Its threads, as its environment has them.
+    pub threads: Option<u32>,
 }
 
 /// Busy sessions that wait for the same.
@@ -66,7 +96,7 @@ impl StatementTimes {
 pub struct PostgresSettings {
     /// Ceiling of sessions.
     pub max_connections: u32,
-    /// Of those, kept for superusers.
+    /// Of those, kept for superusers and, since version 16, for a role (`reserved_connections`).
     pub superuser_reserved_connections: u32,
     /// Its own cache.
     pub shared_buffers_bytes: u64,
@@ -76,6 +106,28 @@ pub struct PostgresSettings {
     pub work_mem_bytes: u64,
     /// Cost of a random read against a sequential one.
     pub random_page_cost: f64,
+}
+
+impl PostgresSettings {
+    /// Sessions that who is no superuser can have.
+    #[must_use]
+    pub const fn usable_connections(&self) -> u32 {
+        self.max_connections.saturating_sub(self.superuser_reserved_connections)
+    }
+}
+
+/// Free slots below which a deploy, which starts new processes before it ends the old ones, may be
+/// refused: of the 15 that `weir plan` leaves Postgres keeps 3 for superusers, so a plan whose pools are
+/// all open is met with silence.
+const FREE_MIN: u32 = 12;
+/// A small server has a tenth of its slots to spare.
+const FREE_SHARE: f64 = 0.1;
+
+/// Whether so few of the usable slots are left that a deploy may be refused.
+#[must_use]
+pub fn is_nearly_full(open: u32, usable: u32) -> bool {
+    let free = f64::from(usable.saturating_sub(open));
+    free < (FREE_SHARE * f64::from(usable)).min(f64::from(FREE_MIN))
 }
 
 /// The database's machine.

@@ -12,6 +12,7 @@ use super::{Plan, WorkerLayout};
 pub fn difference(observation: &Observation, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(jobs) = observation.jobs.known() {
+        let running = |process| running(process, &plan.layout.workers);
         let now = counted(jobs.processes.iter().map(|process| (running(process), 1)));
         let then = counted(plan.layout.workers.iter().map(|it| (planned(it), it.processes)));
         lines.extend(changes(&now, &then));
@@ -43,7 +44,16 @@ fn changes(now: &BTreeMap<String, u32>, then: &BTreeMap<String, u32>) -> Vec<Str
     gone.chain(new).collect()
 }
 
-fn running(process: &JobProcess) -> String {
+/// Sidekiq 6 does not tell weights: one that has the queues of a planned one in their order is that one.
+fn running(process: &JobProcess, planned_ones: &[WorkerLayout]) -> String {
+    if process.capsules.iter().all(|capsule| capsule.ordering == Ordering::Unknown) {
+        let same = |it: &&WorkerLayout| {
+            it.concurrency == process.concurrency() && process.served().eq(it.queues.iter())
+        };
+        if let Some(same) = planned_ones.iter().find(same) {
+            return planned(same);
+        }
+    }
     let queues: Vec<String> = process
         .capsules
         .iter()
@@ -91,4 +101,36 @@ fn settings_changes(settings: &PostgresSettings, plan: &Plan) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy;
+    use crate::plan::Layout;
+
+    #[test]
+    fn a_process_that_tells_no_weights_is_the_planned_one_with_its_queues() {
+        let worker = WorkerLayout {
+            processes: 1,
+            concurrency: 3,
+            ordering: Ordering::Random,
+            queues: ["pull", "fasp"].map(str::to_owned).into(),
+            ..WorkerLayout::default()
+        };
+        let layout = Layout { workers: vec![worker], ..Layout::default() };
+        let plan = Plan { layout, postgres: Vec::new(), redis: Vec::new(), proofs: Vec::new() };
+        let mut observation = healthy::observation();
+        let mut with = |ordering, queues: &[(&str, u32)]| {
+            observation.jobs.known_mut().processes = vec![healthy::process(1, 3, ordering, queues)];
+            difference(&observation, &plan)
+        };
+        assert_eq!(with(Ordering::Unknown, &[("pull", 0), ("fasp", 0)]), [""; 0]);
+        assert_eq!(with(Ordering::Random, &[("pull", 1), ("fasp", 1)]), [""; 0]);
+        let strict = with(Ordering::Strict, &[("pull", 0), ("fasp", 0)]);
+        let expected =
+            ["- 1 x sidekiq -c 3 -q pull -q fasp", "+ 1 x sidekiq -c 3 -q pull,1 -q fasp,1"];
+        assert_eq!(strict, expected);
+        assert_eq!(with(Ordering::Unknown, &[("fasp", 0), ("pull", 0)]).len(), 2);
+    }
 }

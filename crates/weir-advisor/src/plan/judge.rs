@@ -1,65 +1,16 @@
 //! Whether a layout keeps the rules, with the figures that show it.
+//!
+//! What is not said proves nothing: a rule that rests on it is unknown, with what is missing.
 
-use serde::Serialize;
-
-use crate::observation::is_set_aside;
+use crate::observation::{is_nearly_full, is_set_aside};
 use crate::wording::{bytes, list};
 
-use super::layout::{Layout, WorkerLayout};
+use super::claim::{Claim, Outcome, Proof};
+use super::layout::{Gap, Layout, WorkerLayout};
 
 const SCHEDULER: &str = "scheduler";
 /// Queues that a person or the clock waits for: behind others they come an hour late.
 const GUARANTEED: [&str; 2] = ["mailers", SCHEDULER];
-
-/// A rule that a layout must keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Claim {
-    /// The sum of pools leaves the reserve.
-    ConnectionsFit,
-    /// Each queue stands first in some process.
-    EveryQueueFirst,
-    /// Mail and the scheduler are behind nobody.
-    GuaranteedSlots,
-    /// One process serves the scheduler.
-    SchedulerOnce,
-    /// No thread waits for a connection of its own process.
-    PoolsCoverThreads,
-    /// All processes have their memory.
-    MemoryFits,
-    /// No queue grows without end.
-    KeepsUp,
-    /// Jobs wait no longer than they may.
-    TargetsKept,
-}
-
-impl Claim {
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::ConnectionsFit => "pools fit the database",
-            Self::EveryQueueFirst => "each queue stands first somewhere",
-            Self::GuaranteedSlots => "mail and the clock have threads of their own",
-            Self::SchedulerOnce => "one process serves the scheduler",
-            Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
-            Self::MemoryFits => "memory is enough",
-            Self::KeepsUp => "each queue keeps up with what comes",
-            Self::TargetsKept => "of 20 jobs 19 wait no longer than they may",
-        }
-    }
-}
-
-/// A rule, and whether it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Proof {
-    /// The rule.
-    pub claim: Claim,
-    /// Whether it is kept.
-    pub holds: bool,
-    /// What shows it: "185 of 185 connections, 15 in reserve".
-    pub figures: String,
-}
 
 /// Each rule, for a layout that has to serve `queues`.
 #[must_use]
@@ -71,21 +22,54 @@ pub fn judge(layout: &Layout, queues: &[&str]) -> Vec<Proof> {
         scheduler_once(layout, queues),
         pools(layout),
     ];
+    proofs.extend(threads_there(layout));
+    proofs.extend(one_order(layout));
     proofs.extend(memory(layout));
     proofs
 }
 
-fn proof(claim: Claim, holds: bool, figures: String) -> Proof {
-    Proof { claim, holds, figures }
+fn proof(claim: Claim, outcome: Outcome, figures: String) -> Proof {
+    Proof { claim, outcome, figures }
+}
+
+/// Names of those of which something is not said.
+fn lacking<'a>(layout: &'a Layout, gap: &'a Gap) -> Vec<&'a str> {
+    let services = layout.services.iter().map(|it| (it.name.as_str(), &it.gaps));
+    let workers = layout.workers.iter().map(|it| (it.name.as_str(), &it.gaps));
+    let all = services.chain(workers).filter(|(_, gaps)| gaps.contains(gap));
+    all.map(|(name, _)| name).collect()
 }
 
 fn connections(layout: &Layout) -> Proof {
-    let sum = layout.connections();
-    let budget = layout.max_connections.saturating_sub(layout.reserve);
-    let Layout { max_connections, reserve, .. } = layout;
-    let figures =
-        format!("{sum} of {budget} connections ({max_connections} less {reserve} in reserve)");
-    proof(Claim::ConnectionsFit, sum <= budget, figures)
+    let (sum, budget) = (layout.connections(), layout.budget());
+    let Layout { max_connections, reserve, reserved_connections, .. } = layout;
+    let less = if reserve >= reserved_connections {
+        format!("{reserve} in reserve")
+    } else {
+        format!("{reserved_connections} that Postgres keeps for superusers")
+    };
+    let mut figures = format!("{sum} of {budget} connections ({max_connections} less {less})");
+    if layout.pooler_connections.is_some() {
+        let pools = layout.pools();
+        figures.push_str(&format!(", which the pooler opens; pools of {pools} wait at it"));
+        return proof(Claim::ConnectionsFit, Outcome::of(sum <= budget), figures);
+    }
+    // A pool that is not said is as large as its threads at least, or they wait for each other.
+    let gaps: Vec<_> = lacking(layout, &Gap::Pool);
+    let outcome = Outcome::told(sum > budget, !gaps.is_empty());
+    match outcome {
+        Outcome::Unknown => {
+            let names = list(gaps);
+            figures.push_str(&format!(
+                " if pools are as large as their threads; unknown, because `pool` (DB_POOL) of {names} is not said"
+            ));
+        }
+        Outcome::Holds if is_nearly_full(sum, layout.usable_connections()) => {
+            figures.push_str("; with all of them open doctor warns: a deploy may be refused");
+        }
+        Outcome::Holds | Outcome::Broken => {}
+    }
+    proof(Claim::ConnectionsFit, outcome, figures)
 }
 
 fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
@@ -106,21 +90,50 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
     if holds {
         figures.push(format!("each of {} queues has turns of its own", queues.len()));
     }
-    proof(Claim::EveryQueueFirst, holds, figures.join("; "))
+    proof(Claim::EveryQueueFirst, Outcome::of(holds), figures.join("; "))
 }
 
 fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
     let wanted = GUARANTEED.into_iter().filter(|queue| queues.contains(queue));
-    let (mut kept, mut broken) = (Vec::new(), Vec::new());
+    let (mut kept, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for queue in wanted {
-        let first = layout.workers.iter().filter(|worker| worker.is_first(queue));
-        match first.map(|worker| worker.processes.saturating_mul(worker.concurrency)).sum::<u32>() {
-            0 => broken.push(format!("{queue} has no thread of its own{}", behind(layout, queue))),
+        let firsts: Vec<_> = layout.workers.iter().filter(|it| it.is_first(queue)).collect();
+        let own = firsts.iter().filter(|worker| !worker.is_by_chance());
+        match own.map(|it| it.processes.saturating_mul(it.concurrency)).fold(0, u32::saturating_add)
+        {
+            0 => match firsts.first() {
+                Some(worker) => unknown.push(format!("{queue} {}", why_unknown(worker))),
+                None => {
+                    broken
+                        .push(format!("{queue} has no thread of its own{}", behind(layout, queue)));
+                }
+            },
+            1 => kept.push(format!("{queue} 1 thread")),
             threads => kept.push(format!("{queue} {threads} threads")),
         }
     }
-    let figures = if broken.is_empty() { kept.join(", ") } else { broken.join("; ") };
-    proof(Claim::GuaranteedSlots, broken.is_empty(), figures)
+    let outcome = Outcome::told(!broken.is_empty(), !unknown.is_empty());
+    let figures = match outcome {
+        Outcome::Holds => kept.join(", "),
+        Outcome::Broken | Outcome::Unknown => {
+            broken.into_iter().chain(unknown).collect::<Vec<_>>().join("; ")
+        }
+    };
+    proof(Claim::GuaranteedSlots, outcome, figures)
+}
+
+/// Of a process in which a queue has turns, but no threads that anybody could count.
+fn why_unknown(worker: &WorkerLayout) -> String {
+    let name = &worker.name;
+    if worker.is_by_chance() {
+        let others = worker.queues.len() - 1;
+        format!(
+            "has turns by chance only, in {name} with {others} others: unknown, because long jobs of these \
+             may hold every thread"
+        )
+    } else {
+        format!("is first in {name}: unknown, because its `concurrency` is not said")
+    }
 }
 
 /// " (only behind push)".
@@ -142,7 +155,7 @@ fn scheduler_once(layout: &Layout, queues: &[&str]) -> Proof {
         1 => format!("1 process serves the queue {SCHEDULER}"),
         _ => format!("{count} processes serve the queue {SCHEDULER}"),
     };
-    proof(Claim::SchedulerOnce, holds, who)
+    proof(Claim::SchedulerOnce, Outcome::of(holds), who)
 }
 
 fn pools(layout: &Layout) -> Proof {
@@ -151,138 +164,71 @@ fn pools(layout: &Layout) -> Proof {
     };
     let services = layout.services.iter().filter_map(|it| short(&it.name, it.threads, it.pool));
     let worker = |it: &WorkerLayout| short(&it.name, it.concurrency, it.pool);
-    let broken: Vec<_> = services.chain(layout.workers.iter().filter_map(worker)).collect();
-    let holds = broken.is_empty();
-    let figures = if holds { "each pool covers its threads".to_owned() } else { broken.join("; ") };
-    proof(Claim::PoolsCoverThreads, holds, figures)
+    let mut figures: Vec<_> = services.chain(layout.workers.iter().filter_map(worker)).collect();
+    let is_broken = !figures.is_empty();
+    let gaps = [(Gap::Pool, "`pool` (DB_POOL)"), (Gap::Threads, "the number of threads")];
+    let unsaid = gaps.iter().filter_map(|(gap, what)| {
+        let names = lacking(layout, gap);
+        (!names.is_empty())
+            .then(|| format!("unknown, because {what} of {} is not said", list(names)))
+    });
+    figures.extend(unsaid);
+    let outcome = Outcome::told(is_broken, !figures.is_empty());
+    if figures.is_empty() {
+        figures.push("each pool covers its threads".to_owned());
+    }
+    proof(Claim::PoolsCoverThreads, outcome, figures.join("; "))
+}
+
+/// None where all can work: that goes without saying.
+fn threads_there(layout: &Layout) -> Option<Proof> {
+    let none = |it: &&WorkerLayout| it.concurrency == 0 && !it.gaps.contains(&Gap::Threads);
+    let mut figures: Vec<_> = layout
+        .workers
+        .iter()
+        .filter(none)
+        .map(|it| format!("{} has no thread (concurrency = 0): it works off nothing", it.name))
+        .collect();
+    let is_broken = !figures.is_empty();
+    let unsaid = layout.workers.iter().filter(|it| it.gaps.contains(&Gap::Threads));
+    figures.extend(
+        unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not said", it.name)),
+    );
+    let idle = layout.workers.iter().filter(|it| it.queues.is_empty());
+    figures.extend(idle.map(|it| {
+        format!(
+            "{} names no queue: unknown, because Sidekiq then serves what its sidekiq.yml says",
+            it.name
+        )
+    }));
+    let outcome = Outcome::told(is_broken, true);
+    (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
+}
+
+/// None where it is clear for all.
+fn one_order(layout: &Layout) -> Option<Proof> {
+    let names = lacking(layout, &Gap::Order);
+    (!names.is_empty()).then(|| {
+        let figures = format!(
+            "{}: some queues have a weight and others have none, or the order that is said is another; with \
+             one weight Sidekiq chooses all by weight, those without count 1, and none is first",
+            list(names)
+        );
+        proof(Claim::OneOrder, Outcome::Broken, figures)
+    })
 }
 
 /// None where nobody said how much there is: what is not known is not judged.
 fn memory(layout: &Layout) -> Option<Proof> {
     let (needed, most) = (layout.memory_bytes(), layout.memory_bytes_max?);
-    let figures = format!("processes need {} of {}", bytes(needed), bytes(most));
-    Some(proof(Claim::MemoryFits, needed <= most, figures))
+    let mut figures = format!("processes need {} of {}", bytes(needed), bytes(most));
+    let reckoned = lacking(layout, &Gap::Memory);
+    if !reckoned.is_empty() {
+        figures
+            .push_str(&format!("; that of {} is what such processes usually need", list(reckoned)));
+    }
+    Some(proof(Claim::MemoryFits, Outcome::of(needed <= most), figures))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::observation::Ordering;
-    use crate::plan::layout::ServiceLayout;
-
-    const QUEUES: [&str; 5] = ["default", "push", "pull", "mailers", "scheduler"];
-
-    fn worker(concurrency: u32, queues: &[&str]) -> WorkerLayout {
-        WorkerLayout {
-            name: format!("sidekiq-{}", queues.join("-")),
-            processes: 1,
-            concurrency,
-            pool: concurrency,
-            ordering: Ordering::Strict,
-            queues: queues.iter().map(ToString::to_string).collect(),
-            memory_bytes: 400 << 20,
-        }
-    }
-
-    fn service(name: &str, processes: u32, pool: u32) -> ServiceLayout {
-        ServiceLayout {
-            name: name.to_owned(),
-            processes,
-            threads: pool,
-            pool,
-            memory_bytes: 300 << 20,
-        }
-    }
-
-    /// The split that guides give: 185 of 200, mail and scheduler behind push.
-    fn guides() -> Layout {
-        Layout {
-            services: vec![service("web", 3, 10), service("streaming", 3, 15)],
-            workers: vec![
-                worker(25, &["default", "push", "pull"]),
-                worker(25, &["default", "pull", "push"]),
-                worker(25, &["pull", "default", "push"]),
-                worker(25, &["push", "default", "pull"]),
-                worker(5, &["push", "scheduler"]),
-                worker(5, &["push", "mailers"]),
-            ],
-            max_connections: 200,
-            reserve: 15,
-            memory_bytes_max: None,
-        }
-    }
-
-    fn broken(layout: &Layout, queues: &[&str]) -> Vec<(Claim, String)> {
-        let proofs = judge(layout, queues).into_iter().filter(|proof| !proof.holds);
-        proofs.map(|proof| (proof.claim, proof.figures)).collect()
-    }
-
-    #[test]
-    fn the_guides_split_sums_to_185_and_breaks_its_own_rule() {
-        assert_eq!(guides().connections(), 185);
-        let proofs = judge(&guides(), &QUEUES);
-        assert!(proofs[0].holds);
-        assert_eq!(proofs[0].figures, "185 of 185 connections (200 less 15 in reserve)");
-        let expected = [
-            (Claim::EveryQueueFirst, "no process looks at mailers and scheduler first".to_owned()),
-            (
-                Claim::GuaranteedSlots,
-                "mailers has no thread of its own (only behind push); \
-                 scheduler has no thread of its own (only behind push)"
-                    .to_owned(),
-            ),
-        ];
-        assert_eq!(broken(&guides(), &QUEUES), expected);
-    }
-
-    #[test]
-    fn todays_queues_are_stranded_by_it() {
-        let queues: Vec<_> = QUEUES.into_iter().chain(["ingress", "fasp"]).collect();
-        let figures = &broken(&guides(), &queues)[0].1;
-        assert!(figures.starts_with("no process serves ingress and fasp;"), "{figures}");
-    }
-
-    #[test]
-    fn with_the_two_turned_round_it_holds() {
-        let mut layout = guides();
-        layout.workers[4].queues.reverse();
-        layout.workers[5].queues.reverse();
-        assert_eq!(broken(&layout, &QUEUES), []);
-        layout.workers[4].processes = 2;
-        assert_eq!(broken(&layout, &QUEUES)[1].0, Claim::SchedulerOnce);
-    }
-
-    #[test]
-    fn what_was_set_aside_is_served_and_need_not_be_first() {
-        let mut layout = guides();
-        let queues = ["default", "pull", "pull_backlog"];
-        let never = broken(&layout, &queues).remove(0).1;
-        assert_eq!(never, "no process serves pull_backlog");
-        layout.workers[2].queues.push("pull_backlog".to_owned());
-        assert_eq!(broken(&layout, &queues), []);
-    }
-
-    #[test]
-    fn memory_that_nobody_told_is_not_judged() {
-        let proofs = judge(&guides(), &QUEUES);
-        assert!(proofs.iter().all(|proof| proof.claim != Claim::MemoryFits), "{proofs:?}");
-    }
-
-    #[test]
-    fn turns_by_chance_are_turns() {
-        let mut layout = guides();
-        layout.workers[4].ordering = Ordering::Weighted;
-        layout.workers[5].ordering = Ordering::Random;
-        assert_eq!(broken(&layout, &QUEUES), []);
-    }
-
-    #[test]
-    fn small_pools_and_small_machines_are_found() {
-        let mut layout = guides();
-        layout.workers[0].pool = 24;
-        layout.memory_bytes_max = Some(1 << 30);
-        let claims: Vec<_> =
-            broken(&layout, &["push"]).into_iter().map(|(claim, _)| claim).collect();
-        assert_eq!(claims, [Claim::PoolsCoverThreads, Claim::MemoryFits]);
-    }
-}
+mod tests;

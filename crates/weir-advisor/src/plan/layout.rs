@@ -15,8 +15,27 @@ pub struct Layout {
     pub max_connections: u32,
     /// Connections that nobody plans with.
     pub reserve: u32,
+    /// Of all connections those that only superusers get, or a role (`superuser_reserved_connections` and
+    /// `reserved_connections`). The reserve may be among them.
+    pub reserved_connections: u32,
+    /// Connections that a pooler in between opens at most; none: nothing stands between.
+    pub pooler_connections: Option<u32>,
     /// Memory that these processes may use; none if it is not known.
     pub memory_bytes_max: Option<u64>,
+}
+
+/// What is not said of processes, or not in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gap {
+    /// How many threads each has.
+    Threads,
+    /// How large the pool of each is: reckoned to be as large as its threads.
+    Pool,
+    /// How much memory each takes.
+    Memory,
+    /// Some of its queues have a weight and some have none, or another order is said than they have.
+    Order,
 }
 
 /// Processes of one kind that are no workers of jobs.
@@ -32,6 +51,9 @@ pub struct ServiceLayout {
     pub pool: u32,
     /// Memory of each.
     pub memory_bytes: u64,
+    /// What nobody has said of them: it is reckoned, and proves nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
 }
 
 /// Processes of Sidekiq that are alike.
@@ -51,12 +73,34 @@ pub struct WorkerLayout {
     pub queues: Vec<String>,
     /// Memory of each.
     pub memory_bytes: u64,
+    /// What nobody has said of them: it is reckoned, and proves nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
 }
 
 impl Layout {
-    /// Connections that all may open.
+    /// Sessions that who is no superuser can have.
+    #[must_use]
+    pub const fn usable_connections(&self) -> u32 {
+        self.max_connections.saturating_sub(self.reserved_connections)
+    }
+
+    /// Connections that pools may open: the reserve is for psql, migrations and monitoring, which get none
+    /// of those that only superusers get.
+    #[must_use]
+    pub fn budget(&self) -> u32 {
+        self.max_connections.saturating_sub(self.reserve.max(self.reserved_connections))
+    }
+
+    /// Connections that all may open to the database.
     #[must_use]
     pub fn connections(&self) -> u32 {
+        self.pooler_connections.unwrap_or_else(|| self.pools())
+    }
+
+    /// Connections that all pools may open, to the database or to a pooler in between.
+    #[must_use]
+    pub fn pools(&self) -> u32 {
         let services = self.services.iter().map(|it| it.processes.saturating_mul(it.pool));
         let workers = self.workers.iter().map(|it| it.processes.saturating_mul(it.pool));
         services.chain(workers).fold(0, u32::saturating_add)
@@ -76,14 +120,24 @@ impl WorkerLayout {
     /// Whether it works off jobs of `queue`.
     #[must_use]
     pub fn serves(&self, queue: &str) -> bool {
-        self.processes > 0 && self.queues.iter().any(|it| it == queue)
+        self.works() && self.queues.iter().any(|it| it == queue)
+    }
+
+    /// It has threads, as far as anybody has said.
+    fn works(&self) -> bool {
+        self.processes > 0 && (self.concurrency > 0 || self.gaps.contains(&Gap::Threads))
+    }
+
+    /// Whether its queues have their turns by chance, so that none of them is the first.
+    #[must_use]
+    pub fn is_by_chance(&self) -> bool {
+        self.queues.len() > 1 && matches!(self.ordering, Ordering::Random | Ordering::Weighted)
     }
 
     /// Whether `queue` has turns of its own: it stands first, or all have them by chance.
     #[must_use]
     pub fn is_first(&self, queue: &str) -> bool {
-        let by_chance = matches!(self.ordering, Ordering::Random | Ordering::Weighted);
         let first = self.queues.first().is_some_and(|it| it == queue);
-        self.processes > 0 && (first || (by_chance && self.serves(queue)))
+        self.serves(queue) && (first || self.is_by_chance())
     }
 }

@@ -92,7 +92,7 @@ fn memory(machine: &PostgresMachine) -> Vec<Setting> {
         at_start(
             "max_connections",
             machine.connections.to_string(),
-            "the sum of pools and the reserve",
+            "the ceiling that the pools and the reserve fit below",
         ),
         at_start("shared_buffers", size(buffers), "a quarter of the database's memory"),
         setting(

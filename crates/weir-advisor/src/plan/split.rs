@@ -43,6 +43,8 @@ pub(super) fn layout(wanted: &Wanted) -> Layout {
         workers: Vec::new(),
         max_connections: wanted.max_connections,
         reserve: wanted.reserve,
+        reserved_connections: wanted.reserved_connections,
+        pooler_connections: wanted.pooler_connections,
         memory_bytes_max: Some(processes_memory(wanted)),
     };
     let most = wanted.queues.iter().filter(|it| !is_alone(it) && !is_set_aside(&it.name)).count();
@@ -80,6 +82,7 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
         threads,
         pool: threads,
         memory_bytes: ruby_bytes(wanted, threads),
+        gaps: Vec::new(),
     };
     let streaming = ServiceLayout {
         name: "streaming".to_owned(),
@@ -88,6 +91,7 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
         threads: 1,
         pool,
         memory_bytes: wanted.process_memory.streaming_bytes,
+        gaps: Vec::new(),
     };
     vec![web, streaming]
 }
@@ -123,8 +127,10 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
     let alone: u32 = workers.iter().map(|it| it.processes * it.concurrency).sum();
-    let used = layout.connections().saturating_add(alone);
-    let budget = wanted.max_connections.saturating_sub(wanted.reserve).saturating_sub(used);
+    let used = layout.pools().saturating_add(alone);
+    // Clients of a pooler wait at it, and not for the database.
+    let most = layout.pooler_connections.map_or_else(|| layout.budget(), |_| u32::MAX);
+    let budget = most.saturating_sub(used);
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
     let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
     let longest = targets::longest(others.iter().copied());
@@ -217,6 +223,7 @@ fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
         ordering: Ordering::Strict,
         queues: vec![queue.name.clone()],
         memory_bytes: ruby_bytes(wanted, concurrency),
+        gaps: Vec::new(),
     }
 }
 
@@ -249,5 +256,6 @@ fn worker(
         ordering,
         queues,
         memory_bytes: ruby_bytes(wanted, concurrency),
+        gaps: Vec::new(),
     }
 }

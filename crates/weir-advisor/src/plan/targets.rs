@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::observation::Ordering;
 use crate::wording::{self, list};
 
-use super::judge::{Claim, Proof};
+use super::claim::{Claim, Outcome, Proof};
 use super::layout::{Layout, WorkerLayout};
 use super::split::need;
 use super::{QueueDemand, Wanted, ceiling};
@@ -46,10 +46,10 @@ pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
         let figures = format!("{} {} of {}", queue.name, words(wait), words(target));
         if wait <= target { kept.push(figures) } else { broken.push(figures) }
     }
-    let holds = broken.is_empty();
-    let all = if holds { kept } else { broken };
+    let outcome = Outcome::of(broken.is_empty());
+    let all = if broken.is_empty() { kept } else { broken };
     let figures = list(all.iter().map(String::as_str));
-    (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, holds, figures })
+    (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, outcome, figures })
 }
 
 /// Whether the threads of each process are more than its queues keep busy on average.
@@ -63,10 +63,10 @@ pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
             .then(|| format!("{name} keeps {load:.1} threads busy and has {threads}"))
     });
     let behind: Vec<_> = behind.collect();
-    let holds = behind.is_empty();
+    let outcome = Outcome::of(behind.is_empty());
     let enough = || "each has more threads than it keeps busy".to_owned();
-    let figures = if holds { enough() } else { behind.join("; ") };
-    Proof { claim: Claim::KeepsUp, holds, figures }
+    let figures = if behind.is_empty() { enough() } else { behind.join("; ") };
+    Proof { claim: Claim::KeepsUp, outcome, figures }
 }
 
 fn words(seconds: f64) -> String {

@@ -1,12 +1,9 @@
 //! Open sessions against the ceiling, with a ledger of who holds them.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::Observation;
+use crate::observation::{Observation, is_nearly_full};
 
 pub(crate) const NAME: &str = "connection-slots";
-
-/// Of what is not reserved: a deploy starts new processes before it ends the old ones.
-const OPEN_SHARE: f64 = 0.9;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
@@ -15,9 +12,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let usable = settings.max_connections.saturating_sub(settings.superuser_reserved_connections);
-    let open = connections.open();
-    if f64::from(open) < OPEN_SHARE * f64::from(usable) {
+    let (usable, open) = (settings.usable_connections(), connections.open());
+    if !is_nearly_full(open, usable) {
         return Vec::new();
     }
     let severity = if open >= usable { Severity::Critical } else { Severity::Warning };
@@ -42,19 +38,23 @@ mod tests {
     #[test]
     fn the_ledger_says_who_holds_what() {
         let findings = with(vec![
-            sessions("sidekiq", SessionState::Active, 60),
+            sessions("sidekiq", SessionState::Active, 66),
             sessions("web", SessionState::Idle, 110),
             sessions("web", SessionState::Active, 10),
         ]);
         assert_eq!(findings[0].severity, Severity::Warning);
-        let expected = "180 of 197 usable slots are taken: web 120 (110 idle), sidekiq 60";
+        let expected = "186 of 197 usable slots are taken: web 120 (110 idle), sidekiq 66";
         assert_eq!(findings[0].evidence, expected);
     }
 
     #[test]
-    fn full_is_critical_and_three_quarters_is_fine() {
+    fn full_is_critical_and_what_a_plan_opens_is_fine() {
         let full = with(vec![sessions("web", SessionState::Active, 197)]);
         assert_eq!(full[0].severity, Severity::Critical);
-        assert_eq!(with(vec![sessions("web", SessionState::Active, 150)]), []);
+        assert_eq!(with(vec![sessions("web", SessionState::Active, 185)]), []);
+        assert!(
+            is_nearly_full(16, 17) && !is_nearly_full(15, 17),
+            "a small server has less to spare"
+        );
     }
 }

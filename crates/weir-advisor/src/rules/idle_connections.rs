@@ -20,8 +20,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let usable =
-        f64::from(settings.max_connections) - f64::from(settings.superuser_reserved_connections);
+    let usable = f64::from(settings.usable_connections());
     if f64::from(connections.open()) < OPEN_SHARE * usable {
         return Vec::new();
     }
@@ -38,11 +37,16 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
     let evidence = format!("{idle} idle connections, {share} of all usable slots");
     let finding = Finding::new(NAME, Severity::Warning, service, evidence)
         .leads_to("They are missing where jobs wait for a connection.");
+    let pooler = observation.pooler.as_ref();
+    if pooler.is_some_and(|it| it.name == service) {
+        // It keeps them for ten minutes, unless it is told otherwise.
+        return finding.change(format!("{service}'s settings"), "server_idle_timeout = 60");
+    }
     let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
     match services.iter().find(|known| known.name == service) {
         Some(known) => {
-            let place = format!("the environment of {service}");
-            finding.change_and_restart(place, known.pool_line((known.pool / 2).max(1)))
+            let line = known.pool_line((known.pool / 2).max(1));
+            finding.change_and_restart(known.place(), line)
         }
         None => finding.next("weir plan"),
     }
@@ -52,6 +56,7 @@ fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Fi
 mod tests {
     use super::*;
     use crate::healthy::{self, sessions};
+    use crate::observation::Pooler;
 
     fn with(idle: u32, active: u32) -> Vec<Finding> {
         let mut observation = healthy::observation();
@@ -67,6 +72,16 @@ mod tests {
         let finding = with(110, 60).remove(0);
         assert_eq!(finding.subject, "web");
         assert_eq!(finding.change.unwrap().line, "MAX_THREADS=2");
+    }
+
+    #[test]
+    fn a_pooler_that_hoards_is_told_to_give_back() {
+        let mut observation = healthy::observation();
+        observation.pooler = Some(Pooler { name: "pgbouncer".to_owned(), ..Pooler::default() });
+        let idle = sessions("pgbouncer", SessionState::Idle, 150);
+        observation.postgres.known_mut().connections.known_mut().sessions = vec![idle];
+        let change = check(&observation).remove(0).change.unwrap();
+        assert_eq!((change.line.as_str(), change.restart), ("server_idle_timeout = 60", false));
     }
 
     #[test]

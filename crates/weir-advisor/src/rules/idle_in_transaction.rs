@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::database_settings;
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, SessionState, Sessions};
+use crate::observation::{Observation, Postgres, SessionState, Sessions};
 use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
@@ -12,20 +13,22 @@ pub(crate) const NAME: &str = "idle-in-transaction";
 const LONGEST: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    let connections = observation.postgres.known().and_then(|it| it.connections.known());
-    let sessions = connections.map(|it| it.sessions.as_slice()).unwrap_or_default();
+    let Some(postgres) = observation.postgres.known() else { return Vec::new() };
+    let sessions =
+        postgres.connections.known().map(|it| it.sessions.as_slice()).unwrap_or_default();
     let stuck =
         |it: &&Sessions| it.state == SessionState::IdleInTransaction && it.longest >= LONGEST;
-    sessions.iter().filter(stuck).map(found).collect()
+    sessions.iter().filter(stuck).map(|sessions| found(postgres, sessions)).collect()
 }
 
-fn found(sessions: &Sessions) -> Finding {
+fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
     let longest = wording::duration(sessions.longest);
     let evidence =
         format!("{} sessions are idle in transaction, the oldest since {longest}", sessions.count);
-    Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
-        .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.")
-        .change("postgresql.conf", "idle_in_transaction_session_timeout = '5min'")
+    let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
+        .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
+    let setting = ("idle_in_transaction_session_timeout", "'5min'");
+    database_settings::change(finding, postgres, setting, false)
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn one_key_of_sidekiqs_is_enough() {
         let mut observation = nowhere(0, &[(0, 1)]);
-        observation.jobs.known_mut().processed = 1;
+        observation.jobs.known_mut().processed = Fact::Known(1);
         assert_eq!(check(&observation), []);
         let mut observation = nowhere(0, &[(0, 1)]);
         observation.jobs = Fact::NotAsked;

@@ -1,46 +1,105 @@
 //! The sum of all pools against the database's ceiling.
+//!
+//! Behind a pooler the pools of the application say nothing of the database: what the pooler opens counts,
+//! and the pools of those who do without it, which are seen with sessions of their own.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Service};
+use crate::observation::{Observation, Pooler, Service};
 
 pub(crate) const NAME: &str = "over-commit";
+
+const SUBJECT: &str = "connection pools";
+const CONSEQUENCE: &str = "Under load the database refuses connections (SQLSTATE 53300).";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
     let (Some(settings), Some(services)) = (settings, observation.services.known()) else {
         return Vec::new();
     };
-    let usable = settings.max_connections.saturating_sub(settings.superuser_reserved_connections);
-    let sum = services.iter().map(Service::connections).fold(0, u32::saturating_add);
-    let largest = services.iter().max_by_key(|service| service.connections());
-    largest
-        .filter(|_| sum > usable)
-        .map(|largest| found(services, largest, sum, usable))
-        .into_iter()
-        .collect()
+    let usable = settings.usable_connections();
+    let (direct, pooled): (Vec<&Service>, Vec<&Service>) =
+        services.iter().partition(|service| is_direct(observation, service));
+    let direct_sum = sum(&direct);
+    let finding = match &observation.pooler {
+        _ if direct_sum > usable => Some(too_many(&direct, usable)),
+        Some(pooler) => behind(pooler, &direct, &pooled, usable),
+        None => None,
+    };
+    finding.into_iter().collect()
 }
 
-fn found(services: &[Service], largest: &Service, sum: u32, usable: u32) -> Finding {
-    let line = |it: &Service| format!("{} {} x {}", it.name, it.processes, it.pool);
-    let parts: Vec<_> = services.iter().map(line).collect();
-    let evidence = format!("pools sum to {sum}, {usable} slots are usable: {}", parts.join(", "));
-    let finding = Finding::new(NAME, Severity::Warning, "connection pools", evidence)
-        .leads_to("Under load the database refuses connections (SQLSTATE 53300).");
+/// Where there is a pooler, who has sessions under its own name does without it.
+fn is_direct(observation: &Observation, service: &Service) -> bool {
+    let connections = observation.postgres.known().and_then(|it| it.connections.known());
+    let has_sessions =
+        || connections.is_some_and(|it| it.sessions.iter().any(|one| one.service == service.name));
+    observation.pooler.is_none() || has_sessions()
+}
+
+fn sum(services: &[&Service]) -> u32 {
+    services.iter().map(|it| it.connections()).fold(0, u32::saturating_add)
+}
+
+fn too_many(services: &[&Service], usable: u32) -> Finding {
+    let sum = sum(services);
+    let evidence = format!("pools sum to {sum}, {usable} slots are usable: {}", words(services));
+    let finding = Finding::new(NAME, Severity::Warning, SUBJECT, evidence).leads_to(CONSEQUENCE);
+    let Some(largest) = services.iter().max_by_key(|it| it.connections()) else { return finding };
     // What the largest may keep when all others have theirs.
     let left = usable.saturating_sub(sum - largest.connections()) / largest.processes.max(1);
     match left {
         0 => finding.next("weir plan"),
-        pool => finding.change_and_restart(
-            format!("the environment of {}", largest.name),
-            largest.pool_line(pool),
-        ),
+        pool => finding.change_and_restart(largest.place(), largest.pool_line(pool)),
     }
+}
+
+/// Who does without the pooler fits; the question is what the pooler adds.
+fn behind(
+    pooler: &Pooler,
+    direct: &[&Service],
+    pooled: &[&Service],
+    usable: u32,
+) -> Option<Finding> {
+    let Pooler { name, shown_by, connections } = pooler;
+    let own = sum(direct);
+    let Some(most) = *connections else {
+        let all = own.saturating_add(sum(pooled));
+        let evidence = format!(
+            "unknown: pools sum to {all}, {usable} slots are usable, and {name} stands between \
+             ({shown_by}): how many connections it opens at most is not known"
+        );
+        let consequence = "Whether the database will refuse connections can't be told. `--pgbouncer NUMBER` \
+             says it: max_db_connections of pgbouncer.ini, or default_pool_size for each user and database; \
+             0 if nothing stands between.";
+        let unknown = Finding::new(NAME, Severity::Unknown, SUBJECT, evidence);
+        return (all > usable).then(|| unknown.leads_to(consequence));
+    };
+    let all = own.saturating_add(most);
+    if all <= usable {
+        return None;
+    }
+    let others = if direct.is_empty() { String::new() } else { format!(", {}", words(direct)) };
+    let evidence =
+        format!("{all} connections may be open, {usable} slots are usable: {name} {most}{others}");
+    let finding = Finding::new(NAME, Severity::Warning, SUBJECT, evidence).leads_to(CONSEQUENCE);
+    Some(match usable.saturating_sub(own) {
+        0 => finding.next("weir plan"),
+        left => {
+            finding.change(format!("{name}'s settings"), format!("max_db_connections = {left}"))
+        }
+    })
+}
+
+fn words(services: &[&Service]) -> String {
+    let line = |it: &&Service| format!("{} {} x {}", it.name, it.processes, it.pool);
+    services.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::healthy::{self, service};
+    use crate::healthy::{self, service, sessions};
+    use crate::observation::SessionState;
 
     #[test]
     fn pools_must_fit_below_the_ceiling() {
@@ -63,5 +122,60 @@ mod tests {
             .known_mut()
             .extend([service("a", 190, 1, "DB_POOL="), service("b", 150, 1, "DB_POOL=")]);
         assert_eq!(check(&observation)[0].next.as_deref(), Some("weir plan"));
+    }
+
+    /// Pools of 290 on a database that has 197 slots.
+    fn behind_pgbouncer(connections: Option<u32>) -> Observation {
+        let mut observation = healthy::observation();
+        observation.services.known_mut()[0] = service("web", 50, 5, "DB_POOL=");
+        let connections_of = &mut observation.postgres.known_mut().connections;
+        connections_of.known_mut().sessions = vec![
+            sessions("pgbouncer", SessionState::Idle, 20),
+            sessions("streaming", SessionState::Idle, 3),
+        ];
+        observation.pooler = Some(Pooler {
+            name: "pgbouncer".to_owned(),
+            shown_by: "it holds 20 connections".to_owned(),
+            connections,
+        });
+        observation
+    }
+
+    #[test]
+    fn pools_behind_a_pooler_are_no_over_commit() {
+        assert_eq!(check(&behind_pgbouncer(Some(187))), [], "streaming has 10 of its own");
+        let finding = check(&behind_pgbouncer(Some(188))).remove(0);
+        let expected =
+            "198 connections may be open, 197 slots are usable: pgbouncer 188, streaming 1 x 10";
+        assert_eq!((finding.severity, finding.evidence.as_str()), (Severity::Warning, expected));
+        let change = finding.change.unwrap();
+        assert_eq!(
+            (change.place.as_str(), change.line.as_str()),
+            ("pgbouncer's settings", "max_db_connections = 187")
+        );
+    }
+
+    #[test]
+    fn what_a_pooler_opens_is_unknown_until_somebody_says_it() {
+        let mut observation = behind_pgbouncer(None);
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.severity, Severity::Unknown);
+        assert!(
+            finding.evidence.starts_with("unknown: pools sum to 290, 197 slots"),
+            "{finding:?}"
+        );
+        assert!(finding.consequence.contains("`--pgbouncer NUMBER`"), "{finding:?}");
+        observation.services.known_mut()[0].processes = 31;
+        assert_eq!(check(&observation), [], "they fit in any case");
+    }
+
+    #[test]
+    fn who_does_without_the_pooler_counts_in_full() {
+        let mut observation = behind_pgbouncer(Some(20));
+        let own = sessions("web", SessionState::Idle, 1);
+        observation.postgres.known_mut().connections.known_mut().sessions.push(own);
+        let finding = check(&observation).remove(0);
+        assert!(finding.evidence.starts_with("pools sum to 260, 197 slots"), "{finding:?}");
+        assert_eq!(finding.change.unwrap().place, "the environment of web alone");
     }
 }

@@ -12,7 +12,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     }
     let names = wording::list(postgres.pending_restart.iter().map(String::as_str));
-    let evidence = format!("{names} changed in its files and waits for a restart");
+    let wait = if postgres.pending_restart.len() == 1 {
+        "was changed and waits"
+    } else {
+        "were changed and wait"
+    };
+    let evidence = format!("{names} {wait} for a restart");
     let finding = Finding::new(NAME, Severity::Warning, "Postgres", evidence)
         .leads_to("The database still runs with the old values.");
     vec![finding.next("systemctl restart postgresql")]
@@ -28,8 +33,7 @@ mod tests {
         let mut observation = healthy::observation();
         let pending = &mut observation.postgres.known_mut().pending_restart;
         *pending = ["shared_buffers", "max_connections"].map(str::to_owned).to_vec();
-        let expected =
-            "shared_buffers and max_connections changed in its files and waits for a restart";
+        let expected = "shared_buffers and max_connections were changed and wait for a restart";
         assert_eq!(check(&observation)[0].evidence, expected);
     }
 }

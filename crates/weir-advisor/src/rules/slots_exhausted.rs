@@ -14,12 +14,15 @@ fn found(observation: &Observation, reason: &str) -> Finding {
     let evidence = format!("no connection slot is left: {reason}");
     let finding = Finding::new(NAME, Severity::Critical, "Postgres", evidence)
         .leads_to("Every new connection is refused: requests and jobs fail at random.");
-    let services = observation.services.known().map(Vec::as_slice).unwrap_or_default();
+    // Behind a pooler it is not the application's pools that fill the slots.
+    let services = observation.services.known().filter(|_| observation.pooler.is_none());
+    let services = services.map(Vec::as_slice).unwrap_or_default();
     match services.iter().max_by_key(|service| service.connections()) {
-        None => finding.next("weir plan"),
+        // It could not ask the database for its ceiling either.
+        None => finding.next("weir plan --max-connections NUMBER"),
         Some(largest) => {
             let line = largest.pool_line((largest.pool / 2).max(1));
-            finding.change_and_restart(format!("the environment of {}", largest.name), line)
+            finding.change_and_restart(largest.place(), line)
         }
     }
 }
@@ -45,9 +48,10 @@ mod tests {
         let change = findings[0].change.clone().unwrap();
         assert_eq!(
             (change.place.as_str(), change.line.as_str()),
-            ("the environment of sidekiq", "-c 12")
+            ("the command line of sidekiq", "-c 12")
         );
         observation.services = Fact::NotAsked;
-        assert_eq!(check(&observation)[0].next.as_deref(), Some("weir plan"));
+        let next = check(&observation).remove(0).next;
+        assert_eq!(next.as_deref(), Some("weir plan --max-connections NUMBER"));
     }
 }

@@ -4,8 +4,9 @@
 //! the planner takes to be cached). Below a sixteenth, which PgTune gives on a desktop, nobody has
 //! tuned.
 
+use crate::database_settings;
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, PostgresSettings};
+use crate::observation::{Observation, Postgres, PostgresSettings};
 use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "untuned-database";
@@ -26,13 +27,17 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let behind = observation.jobs.known().is_some_and(|jobs| jobs.backlog() >= BACKLOG_MIN);
     let severity = if behind { Severity::Critical } else { Severity::Warning };
     let buffers = match memory {
-        Some(memory) => against_machine(settings, memory, severity),
+        Some(memory) => against_machine(postgres, settings, memory, severity),
         None => as_shipped(settings, severity),
     };
-    buffers.into_iter().chain(memory.and_then(|memory| planner(settings, memory))).collect()
+    buffers
+        .into_iter()
+        .chain(memory.and_then(|memory| planner(postgres, settings, memory)))
+        .collect()
 }
 
 fn against_machine(
+    postgres: &Postgres,
     settings: &PostgresSettings,
     memory: u64,
     severity: Severity,
@@ -48,7 +53,9 @@ fn against_machine(
     let share = percent(buffers as f64 / memory as f64);
     let evidence =
         format!("{} is {share} of the {} that the database may use", bytes(buffers), bytes(memory));
-    Some(buffers_finding(severity, evidence, memory / RECOMMENDED_SHARE).leads_to(consequence))
+    let finding = Finding::new(NAME, severity, "shared_buffers", evidence).leads_to(consequence);
+    let value = format!("{}MB", memory / RECOMMENDED_SHARE / MIB);
+    Some(database_settings::change(finding, postgres, ("shared_buffers", &value), true))
 }
 
 fn as_shipped(settings: &PostgresSettings, severity: Severity) -> Option<Finding> {
@@ -57,26 +64,20 @@ fn as_shipped(settings: &PostgresSettings, severity: Severity) -> Option<Finding
         let consequence = "On a larger machine the database reads from disk what it could keep.";
         Finding::new(NAME, severity, "shared_buffers", evidence)
             .leads_to(consequence)
-            .next("weir plan --memory SIZE")
+            .next("weir doctor --postgres-memory SIZE")
     })
 }
 
-fn buffers_finding(severity: Severity, evidence: String, recommended: u64) -> Finding {
-    let line = format!("shared_buffers = {}MB", recommended / MIB);
-    Finding::new(NAME, severity, "shared_buffers", evidence)
-        .change_and_restart("postgresql.conf", line)
-}
-
-fn planner(settings: &PostgresSettings, memory: u64) -> Option<Finding> {
+fn planner(postgres: &Postgres, settings: &PostgresSettings, memory: u64) -> Option<Finding> {
     let believed = settings.effective_cache_size_bytes;
     // Half of the recommendation, or more than there is.
     let right = memory / 8 * 3..=memory;
     (!right.contains(&believed)).then(|| {
         let evidence = format!("{} for a machine with {}", bytes(believed), bytes(memory));
-        let line = format!("effective_cache_size = {}MB", memory / 4 * 3 / MIB);
-        Finding::new(NAME, Severity::Notice, "effective_cache_size", evidence)
-            .leads_to("The planner misjudges what an index costs.")
-            .change("postgresql.conf", line)
+        let value = format!("{}MB", memory / 4 * 3 / MIB);
+        let finding = Finding::new(NAME, Severity::Notice, "effective_cache_size", evidence)
+            .leads_to("The planner misjudges what an index costs.");
+        database_settings::change(finding, postgres, ("effective_cache_size", &value), false)
     })
 }
 
@@ -125,7 +126,8 @@ mod tests {
     fn without_the_machine_only_the_shipped_value_is_suspicious() {
         let mut observation = with(128, 8);
         observation.postgres.known_mut().host = Fact::NotAsked;
-        assert!(check(&observation)[0].next.is_some());
+        let next = check(&observation).remove(0).next;
+        assert_eq!(next.as_deref(), Some("weir doctor --postgres-memory SIZE"));
         observation.postgres.known_mut().settings.known_mut().shared_buffers_bytes = 256 << 20;
         assert_eq!(check(&observation), []);
     }

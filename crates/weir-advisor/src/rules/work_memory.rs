@@ -1,5 +1,6 @@
 //! Memory that all sessions together may take for sorts and hashes.
 
+use crate::database_settings;
 use crate::finding::{Finding, Severity};
 use crate::observation::Observation;
 use crate::wording::bytes;
@@ -32,7 +33,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     );
     let finding = Finding::new(NAME, Severity::Warning, "work_mem", evidence)
         .leads_to("Under load the kernel ends the database for want of memory.");
-    vec![finding.change("postgresql.conf", format!("work_mem = {}MB", recommended / MIB))]
+    let value = format!("{}MB", recommended / MIB);
+    vec![database_settings::change(finding, postgres, ("work_mem", &value), false)]
 }
 
 #[cfg(test)]

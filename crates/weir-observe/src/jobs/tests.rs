@@ -74,12 +74,15 @@ fn what_can_not_be_read_takes_nothing_else_with_it() {
         || Refusal { command: "LLEN".to_owned(), reason: "wrong kind".to_owned(), grant: None };
     let mut first = look(200, vec![queue("pull", 7, &[])], set(1), set(2));
     first.retries = Err(odd());
+    first.processed = Err(odd());
     first.odd = vec![OddKey { what: "queue odd".to_owned(), refusal: odd() }];
     first.cut = vec!["processes_max (1000)".to_owned()];
     let second = Snapshot { at: at(210), ..first.clone() };
     let Fact::Known(jobs) = jobs(&first, &first, &second) else { panic!() };
     let unread: Vec<_> = jobs.unread.iter().map(|it| it.what.as_str()).collect();
-    assert_eq!(unread, ["queue odd", "the retry set"], "each once");
+    let expected = ["queue odd", "the retry set", "the count of finished jobs"];
+    assert_eq!(unread, expected, "each once");
+    assert!(jobs.processed.missing().is_some() && jobs.failed.known() == Some(&0));
     assert!(jobs.retries.flow.missing().is_some());
     assert_eq!((jobs.queue("pull").unwrap().length, jobs.dead.size), (7, 2));
     assert!(!jobs.nobody_serves("pull"), "there are more processes");

@@ -113,14 +113,16 @@ pub(super) fn service(said: &str, user: &str, database: &str, address: Option<Ip
     }
 }
 
-/// Those whose sockets belong to processes of this machine get the names of these.
+/// Those whose sockets belong to processes of this machine get the names of these: the processes by
+/// their numbers.
 pub(super) fn name(
     backends: &mut [Backend],
     local: Option<&Local>,
     proc: Option<&Path>,
     names: &BTreeMap<u32, String>,
-) {
-    let Some(proc) = proc else { return };
+) -> BTreeMap<u32, String> {
+    let mut named = BTreeMap::new();
+    let Some(proc) = proc else { return named };
     let port = local.map(|local| local.port);
     // Another machine's loopback is not this one's.
     let ours = |client: &(IpAddr, u16)| local.is_some() || !client.0.is_loopback();
@@ -132,8 +134,10 @@ pub(super) fn name(
             let known = names.get(owner).cloned();
             let name = known.or_else(|| commands::service_of(proc, *owner));
             backend.service = name.unwrap_or_else(|| backend.service.clone());
+            named.insert(*owner, backend.service.clone());
         }
     }
+    named
 }
 
 /// By service and state.

@@ -8,7 +8,7 @@ use weir_advisor::observation::{DatabaseHost, Fact};
 use super::session::Session;
 use crate::memory;
 
-const QUESTION: &str = "SELECT pg_backend_pid()";
+const QUESTION: &str = "SELECT pg_backend_pid(), current_setting('port')";
 /// The kernel's name of a process of Postgres.
 const NAMES: [&str; 2] = ["postgres", "postmaster"];
 /// Where control groups are mounted.
@@ -29,14 +29,29 @@ impl Local {
     }
 }
 
+/// Where it runs, as far as it tells.
+#[derive(Debug, Default)]
+pub(super) struct Whereabouts {
+    /// It runs on this machine.
+    pub(super) local: Option<Local>,
+    /// The port that it listens on, where the address that was given has another one: what answers there
+    /// passes connections on.
+    pub(super) other_port: Option<u16>,
+}
+
 /// Its own process answers: if there is one of that number and name here, this is where it runs.
-pub(super) async fn local(session: &mut Session, proc: Option<&Path>) -> Option<Local> {
-    let proc = proc?;
-    let rows = session.ask(QUESTION).await.ok()?;
-    let backend: u32 = rows.first()?.get(0)?.parse().ok()?;
-    let name = fs::read_to_string(proc.join(backend.to_string()).join("comm")).ok()?;
-    let port = session.port();
-    NAMES.contains(&name.trim()).then(|| Local { proc: proc.to_owned(), backend, port })
+pub(super) async fn whereabouts(session: &mut Session, proc: Option<&Path>) -> Whereabouts {
+    let Ok(rows) = session.ask(QUESTION).await else { return Whereabouts::default() };
+    let number = |column| rows.first()?.get(column)?.parse::<u32>().ok();
+    let own_port = number(1).and_then(|port| u16::try_from(port).ok());
+    let other_port = own_port.filter(|port| *port != session.port());
+    // Its clients connect to its own port, whatever way this session came.
+    let port = own_port.unwrap_or(session.port());
+    let local = proc.zip(number(0)).and_then(|(proc, backend)| {
+        let name = fs::read_to_string(proc.join(backend.to_string()).join("comm")).ok()?;
+        NAMES.contains(&name.trim()).then(|| Local { proc: proc.to_owned(), backend, port })
+    });
+    Whereabouts { local, other_port }
 }
 
 /// What other programs leave it of the machine, or its control group allows.

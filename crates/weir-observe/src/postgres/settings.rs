@@ -3,28 +3,53 @@
 use std::collections::BTreeMap;
 
 use tokio_postgres::SimpleQueryRow;
-use weir_advisor::observation::{Fact, Missing, Obstacle, PostgresSettings};
+use weir_advisor::observation::{Fact, Missing, Obstacle, PostgresSettings, SettingOrigin};
 
 use super::error;
 use super::session::Session;
 
 const WHAT: &str = "Postgres' settings";
-/// `pending_restart` has all others that wait; a file has some hundred settings at most.
-const QUESTION: &str = "SELECT name, setting, unit, pending_restart FROM pg_settings \
-    WHERE pending_restart OR name IN ('max_connections', 'superuser_reserved_connections', \
+/// With all that wait for a restart, and all that is not as Postgres ships; there are some hundred settings.
+const QUESTION: &str = "SELECT name, setting, unit, source, sourcefile, pending_restart FROM pg_settings \
+    WHERE pending_restart OR source NOT IN ('default', 'override', 'client', 'session') OR name IN ('max_connections', 'superuser_reserved_connections', \
     'reserved_connections', 'shared_buffers', 'effective_cache_size', 'work_mem', \
     'random_page_cost') ORDER BY name LIMIT 500";
 
-/// The settings, and the names of those that wait for a restart.
-pub(super) async fn settings(session: &mut Session) -> (Fact<PostgresSettings>, Vec<String>) {
+/// What it says of them.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) settings: Fact<PostgresSettings>,
+    /// Names of those that wait for a restart.
+    pub(super) pending_restart: Vec<String>,
+    pub(super) origins: Vec<SettingOrigin>,
+}
+
+pub(super) async fn settings(session: &mut Session) -> Settings {
     match session.ask(QUESTION).await {
         Ok(rows) => {
             let pending = rows.iter().filter(|row| row.get("pending_restart") == Some("t"));
-            let pending = pending.filter_map(|row| row.get("name")).map(str::to_owned).collect();
-            (read(&values(&rows)).map_or_else(unreadable, Fact::Known), pending)
+            Settings {
+                settings: read(&values(&rows)).map_or_else(unreadable, Fact::Known),
+                pending_restart: pending
+                    .filter_map(|row| row.get("name"))
+                    .map(str::to_owned)
+                    .collect(),
+                origins: rows.iter().filter_map(origin).collect(),
+            }
         }
-        Err(error) => (Fact::Unknown(error::missing(WHAT, &error)), Vec::new()),
+        Err(error) => Settings {
+            settings: Fact::Unknown(error::missing(WHAT, &error)),
+            pending_restart: Vec::new(),
+            origins: Vec::new(),
+        },
     }
+}
+
+/// None: it is as Postgres ships.
+fn origin(row: &SimpleQueryRow) -> Option<SettingOrigin> {
+    let source = row.get("source").filter(|source| *source != "default")?.to_owned();
+    let file = row.get("sourcefile").filter(|file| !file.is_empty()).map(str::to_owned);
+    Some(SettingOrigin { name: row.get("name")?.to_owned(), source, file })
 }
 
 /// Numbers by name, sizes in bytes.

@@ -15,6 +15,9 @@ use super::activity::{self, Backend};
 use super::host::Local;
 use crate::{memory, sockets};
 
+/// Of a session before it is let in.
+const NOT_IN_YET: [&str; 3] = ["initializing", "startup", "authentication"];
+
 /// A line such as "web 10 (10 idle), sidekiq 5"; none if none of its processes is to be seen.
 pub(super) fn ledger(proc: &Path, port: u16) -> Option<String> {
     let clients = sockets::clients_of(proc, port);
@@ -65,6 +68,10 @@ fn parse(line: &str) -> Option<Title> {
     let (address, port) = client.strip_suffix(')')?.rsplit_once('(')?;
     let client = address.parse::<IpAddr>().ok().zip(port.parse().ok());
     let state = words.collect::<Vec<_>>().join(" ");
+    // One that is being refused, as doctor has just been, holds no slot.
+    if NOT_IN_YET.contains(&state.as_str()) {
+        return None;
+    }
     let (user, database) = (user.to_owned(), database.to_owned());
     Some(Title { user, database, client, state })
 }
@@ -80,6 +87,11 @@ mod tests {
         assert_eq!(idle.client, Some(("127.0.0.1".parse().unwrap(), 40_312)));
         let stuck = parse("postgres: shop app ::1(7) idle in transaction").unwrap();
         assert_eq!(stuck.state, "idle in transaction");
+        assert_eq!(
+            parse("postgres: shop app 127.0.0.1(40312) startup"),
+            None,
+            "it is let in or not"
+        );
         for other in ["postgres: checkpointer ", "postgres: shop app [local] idle", "ruby x y z(1)"]
         {
             assert_eq!(parse(other), None, "{other}");

@@ -15,8 +15,8 @@ pub(crate) const PROCESS: &str = "web:7:0123456789ac";
 pub(crate) fn sources(redis: Vec<Endpoint>) -> Sources {
     let window = Duration::from_millis(300);
     let (postgres, services, pushed_queues) = (None, Vec::new(), Vec::new());
-    let (limits, proc) = (Limits::default(), Some(PathBuf::from("/proc")));
-    Sources { redis, limits, postgres, services, pushed_queues, window, proc }
+    let (limits, proc, pooler) = (Limits::default(), Some(PathBuf::from("/proc")), None);
+    Sources { redis, limits, postgres, services, pooler, pushed_queues, window, proc }
 }
 
 pub(crate) async fn look(redis: &RedisServer) -> (Observation, Advice) {

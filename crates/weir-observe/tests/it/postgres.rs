@@ -26,6 +26,7 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
         limits: Limits::default(),
         postgres: Some(postgres),
         services: Vec::new(),
+        pooler: None,
         pushed_queues: Vec::new(),
         window: Duration::from_millis(100),
         proc: Some(PathBuf::from("/proc")),
@@ -61,7 +62,7 @@ async fn a_tuned_one_gives_none_and_a_stock_one_is_said_to_be_so() {
     let (_, advice) = look_at(stock).await;
     assert_eq!(rules(&advice), ["untuned-database", "untuned-database"]);
     let line = &advice.findings[0].change.as_ref().unwrap().line;
-    assert_eq!(line, "shared_buffers = 2048MB");
+    assert_eq!(line, "-c shared_buffers=2048MB", "it was started with another value");
 
     let here = PostgresSource { memory_bytes: None, ..source(&server.url("postgres")) };
     let (observation, _) = look_at(here).await;
@@ -82,6 +83,102 @@ async fn sessions_are_those_of_the_processes_that_hold_them() {
     assert_eq!(connections.open(), 2, "{connections:?}");
     assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
     assert_eq!(connections.of("sidekiq", SessionState::IdleInTransaction), 1, "{connections:?}");
+}
+
+#[tokio::test]
+async fn a_pooler_is_seen_by_the_sessions_that_it_holds() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN");
+    let _pool = [server.client("shop", "pgbouncer"), server.client("shop", "pgbouncer")];
+    let (observation, _) = look_at(source(&server.url("postgres"))).await;
+    let pooler = observation.pooler.unwrap();
+    assert_eq!((pooler.name.as_str(), pooler.connections), ("pgbouncer", None));
+    assert_eq!(pooler.shown_by, "it holds 2 connections");
+    let postgres = observation.postgres.known().unwrap();
+    assert_eq!(postgres.other_port, None, "this address is its own");
+    assert_eq!(postgres.clients.len(), 2, "{:?}", postgres.clients);
+}
+
+/// What comes to a port is passed on to another.
+fn forward(to: u16) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let copy = |mut from: std::net::TcpStream, mut to: std::net::TcpStream| {
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            })
+        };
+        for near in listener.incoming().map_while(Result::ok) {
+            let far = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
+            copy(near.try_clone().unwrap(), far.try_clone().unwrap());
+            copy(far, near);
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_the_databases_own_is_seen() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN");
+    let _web = server.client("shop", "puma: cluster worker 0: 7 [shop]");
+    let through = forward(server.port);
+    let url = format!("postgres://postgres@127.0.0.1:{through}/postgres");
+    let (observation, _) = look_at(source(&url)).await;
+    let postgres = observation.postgres.known().unwrap();
+    assert_eq!(postgres.other_port, Some(server.port));
+    let shown = observation.pooler.unwrap().shown_by;
+    assert_eq!(shown, format!("the address that was given leads to its port {}", server.port));
+    let connections = postgres.connections.known().unwrap();
+    assert_eq!(connections.of("web", SessionState::Idle), 1, "{connections:?}");
+}
+
+#[tokio::test]
+async fn the_line_to_change_is_the_one_that_takes_effect() {
+    let Some(server) = PostgresServer::start(&["effective_cache_size=384MB"]) else { return };
+    server.run("ALTER SYSTEM SET work_mem = '64MB'");
+    server.run("ALTER SYSTEM SET shared_buffers = '1GB'");
+    server.run("SELECT pg_reload_conf()");
+    let origin = |postgres: &Postgres, name: &str| {
+        let origin = postgres.origins.iter().find(|it| it.name == name).cloned();
+        origin.map(|it| (it.source, it.file.unwrap_or_default()))
+    };
+    // The reload takes its time.
+    let mut seen = None;
+    for _ in 0..LOOKS_MAX {
+        let (postgres, advice) = look(&server, "postgres").await;
+        let altered = origin(&postgres, "work_mem");
+        if altered.is_some_and(|(_, file)| file.ends_with("/postgresql.auto.conf"))
+            && postgres.pending_restart == ["shared_buffers"]
+        {
+            seen = Some((postgres, advice));
+            break;
+        }
+    }
+    let (postgres, advice) = seen.unwrap();
+    let started = origin(&postgres, "effective_cache_size").unwrap();
+    assert_eq!(started, ("command line".to_owned(), String::new()));
+    let line = |subject: &str| {
+        let finding = advice.findings.iter().find(|it| it.subject == subject);
+        finding.and_then(|it| it.change.clone()).map(|it| it.line)
+    };
+    let work_mem = line("work_mem").unwrap();
+    assert!(work_mem.starts_with("ALTER SYSTEM SET work_mem = '"), "{work_mem}");
+    // As it says.
+    for statement in work_mem.split_terminator(';') {
+        server.run(statement);
+    }
+    let mended = |advice: &Advice| advice.findings.iter().all(|it| it.subject != "work_mem");
+    let mut is_mended = false;
+    for _ in 0..LOOKS_MAX {
+        is_mended = mended(&look(&server, "postgres").await.1);
+        if is_mended {
+            break;
+        }
+    }
+    assert!(is_mended);
 }
 
 #[tokio::test]

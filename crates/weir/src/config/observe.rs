@@ -31,6 +31,7 @@ pub(crate) struct Observe {
     redis: Vec<Endpoint>,
     postgres: Option<Postgres>,
     pools: Vec<Pool>,
+    pgbouncer: Option<u32>,
     pushes: Vec<String>,
     limits: weir_sidekiq::Limits,
     postgres_limits: PostgresLimits,
@@ -51,6 +52,7 @@ impl Default for Observe {
             redis: Vec::new(),
             postgres: None,
             pools: Vec::new(),
+            pgbouncer: None,
             pushes: Vec::new(),
             limits: weir_sidekiq::Limits::default(),
             postgres_limits: PostgresLimits { statements_max: 20, ..PostgresLimits::default() },
@@ -72,8 +74,9 @@ impl FromStr for Pool {
 
 impl fmt::Display for Pool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Service { name, processes, pool, .. } = &self.0;
-        write!(formatter, "{name}={processes}x{pool}")
+        let Service { name, processes, pool, threads, .. } = &self.0;
+        write!(formatter, "{name}={processes}x{pool}")?;
+        threads.map_or(Ok(()), |threads| write!(formatter, "/{threads}"))
     }
 }
 
@@ -85,8 +88,13 @@ impl Observe {
             &mut self.pace.interval,
         );
         keys.parsed_texts(
-            Key::fixed("pools", "What opens connections to the database and is no Sidekiq, or has another pool than it has threads: \"web=2x5\" are two processes with a pool of five each."),
+            Key::fixed("pools", "What opens connections to the database and is no Sidekiq, or has another pool than it has threads: \"web=2x5\" are two processes with a pool of five each, \"web=2x5/16\" the same with 16 threads each. \"sidekiq\" are all of Sidekiq's processes."),
             &mut self.pools,
+        );
+        keys.optional_number(
+            Key::fixed("pgbouncer", "Connections to the database that a pooler in between opens at most (max_db_connections, or default_pool_size for each user and database); 0: nothing stands between. Without it one is looked for."),
+            0..=100_000,
+            &mut self.pgbouncer,
         );
         keys.texts(
             Key::fixed("pushes", "Queues that the application pushes to: those that nobody serves are found before their first job."),
@@ -137,6 +145,7 @@ impl Observe {
             limits: self.limits,
             postgres,
             services: self.pools.iter().map(|pool| pool.0.clone()).collect(),
+            pooler: self.pgbouncer,
             pushed_queues: self.pushes.clone(),
             window: self.pace.interval,
             proc: Some(PathBuf::from("/proc")),

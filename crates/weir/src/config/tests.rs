@@ -1063,6 +1063,7 @@ fn what_is_observed_is_reached_as_doctor_reaches_it() {
 [observe]
 interval = "5s"
 pools = ["web=2x5"]
+pgbouncer = 40
 pushes = ["default", "push"]
 [[observe.redis]]
 url = "redis://weir@10.0.0.1:7000/3"
@@ -1090,7 +1091,7 @@ statements_max = 0
     let postgres = sources.postgres.expect("a source");
     assert_eq!((postgres.memory_bytes, postgres.limits.statements_max), (Some(4 << 30), 0));
     assert_eq!(postgres.endpoint.password, password);
-    assert_eq!(sources.services[0].connections(), 10);
+    assert_eq!((sources.services[0].connections(), sources.pooler), (10, Some(40)));
     assert_eq!(sources.pushed_queues, ["default", "push"]);
     assert!(!settings("").observe.is_enabled);
     let other = text.replacen("password = { env = \"PASSWORD\" }\n", "", 1);
@@ -1124,7 +1125,7 @@ queues_max = 0
     let told = mistakes(text);
     assert!(!told.contains("hunter2"), "{told}");
     insta::assert_snapshot!(told, @r#"
-    weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5
+    weir.toml:4:9: observe.pools: write NAME=PROCESSESxPOOL, for example web=2x5, or with threads web=2x5/16
     weir.toml:6:7: observe.redis[0].url: Redis address "redis://***@localhost": it holds a password; give it by the environment or a file
     weir.toml:7:1: observe.redis[1].key: cert and key go together
     weir.toml:9:12: observe.redis[1].password: a secret does not stand in this file; write { env = "NAME" } or { file = "PATH" }

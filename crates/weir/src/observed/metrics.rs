@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(scraped(&registry), "# EOF\n");
         let names = ["a\"b\\c\nweir_observe_threads 9", "push", "late"];
         let queue = |name: &str| Queue { name: name.to_owned(), length: 7, ..Queue::default() };
-        let jobs = Jobs { queues: names.map(queue).into(), ..Jobs::default() };
+        let (queues, processed) = (names.map(queue).into(), Fact::Known(5));
+        let jobs = Jobs { queues, processed, ..Jobs::default() };
         observed.publish(Round {
             at: Timestamp::from_millis(7_000),
             took: Duration::from_millis(9),
@@ -111,7 +112,7 @@ mod tests {
             r#"weir_observe_queue_size{queue="other"} 7.0"#,
             r#"weir_observe_left_out{limit="metrics_queues_max"} 1.0"#,
             "weir_observe_threads 0.0",
-            "weir_observe_jobs_processed_total 0.0",
+            "weir_observe_jobs_processed_total 5.0",
             "weir_observe_look_timestamp_seconds 7.0",
         ] {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");

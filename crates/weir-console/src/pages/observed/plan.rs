@@ -9,8 +9,8 @@ use serde::Deserialize;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Layout, Plan, ProcessMemory, Proof, QueueDemand, Setting, Storage, Wanted, WebDemand, demands,
-    difference, plan,
+    Demands, Layout, Plan, ProcessMemory, Proof, QueueDemand, RESERVED_CONNECTIONS, Setting,
+    Storage, Wanted, WebDemand, demands, difference, plan,
 };
 
 use super::super::ranges::{self, Range};
@@ -30,6 +30,8 @@ struct PlanPage {
     /// Why there is no plan.
     gap: Option<Gap>,
     demands: Vec<DemandRow>,
+    /// Names that get no process, and why.
+    left_out: Vec<(String, String)>,
     outcome: Option<Outcome>,
     ranges: Vec<Range>,
     range_seconds: u64,
@@ -55,6 +57,8 @@ struct Given {
     memory_gib: f64,
     max_connections: u32,
     reserve: u32,
+    reserved_connections: u32,
+    pooler_connections: Option<u32>,
     web_requests: f64,
     web_seconds: f64,
     streaming: u32,
@@ -105,7 +109,9 @@ pub(in crate::pages) async fn page(
     let nothing = Observation::default();
     let observation = looked.as_deref().map_or(&nothing, |looked| &looked.observation);
     let given = Given::of(&asked, observation)?;
-    let seen = observation.jobs.known().map(demands).unwrap_or_default();
+    let pushes = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
+    let Demands { queues: seen, left_out } =
+        observation.jobs.known().map(|jobs| demands(jobs, pushes)).unwrap_or_default();
     let is_possible = !seen.is_empty();
     let word = asked.range.unwrap_or_default();
     let ranges = ranges::all(&ranges::WHOLE, &word, |word| format!("/plan?range={word}"));
@@ -113,6 +119,7 @@ pub(in crate::pages) async fn page(
         shell: Shell::new(&console, &visitor, Section::Plan, "Plan"),
         gap: observation.jobs.missing().map(Gap::of),
         demands: seen.iter().map(DemandRow::of).collect(),
+        left_out: left_out.iter().map(|it| (shown(&it.name), shown(&it.why))).collect(),
         outcome: is_possible.then(|| Outcome::of(&given.wanted(seen), observation)),
         given,
         range_seconds: ranges::chosen_seconds(&ranges),
@@ -143,6 +150,9 @@ impl Given {
             )?,
             max_connections: whole("max_connections", asked.max_connections.as_deref(), ceiling)?,
             reserve: whole("reserve", asked.reserve.as_deref(), RESERVE)?,
+            reserved_connections: settings
+                .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
+            pooler_connections: observation.pooler.as_ref().and_then(|it| it.connections),
             web_requests: number("web_requests", asked.web_requests.as_deref(), 10.0)?,
             web_seconds: number("web_seconds", asked.web_seconds.as_deref(), 0.1)?,
             streaming: whole("streaming", asked.streaming.as_deref(), 1)?,
@@ -164,6 +174,8 @@ impl Given {
             storage: Storage::Ssd,
             max_connections: self.max_connections,
             reserve: self.reserve,
+            reserved_connections: self.reserved_connections,
+            pooler_connections: self.pooler_connections,
             web: WebDemand {
                 requests_per_second: self.web_requests,
                 service_seconds: self.web_seconds,
@@ -224,7 +236,7 @@ impl Outcome {
 
 impl ProofRow {
     fn of(proof: &Proof) -> Self {
-        Self { holds: proof.holds, rule: proof.claim.words(), figures: shown(&proof.figures) }
+        Self { holds: proof.holds(), rule: proof.claim.words(), figures: shown(&proof.figures) }
     }
 }
 

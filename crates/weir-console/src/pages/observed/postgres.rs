@@ -7,6 +7,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use weir_advisor::observation::{
     Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
+    is_nearly_full,
 };
 
 use super::super::shell::Section;
@@ -153,9 +154,8 @@ fn tiles(postgres: &Postgres) -> Vec<Tile> {
     let unknown = || "–".to_owned();
     let settings = postgres.settings.known();
     let open = postgres.connections.known().map(Connections::open);
-    let ceiling =
-        settings.map(|it| it.max_connections.saturating_sub(it.superuser_reserved_connections));
-    let is_full = open.zip(ceiling).is_some_and(|(open, ceiling)| open * 10 > ceiling * 9);
+    let ceiling = settings.map(|it| it.usable_connections());
+    let is_full = open.zip(ceiling).is_some_and(|(open, ceiling)| is_nearly_full(open, ceiling));
     let stuck = postgres.connections.known().map(|it| it.in_state(SessionState::IdleInTransaction));
     let waits = postgres.lock_waits.known().map(Vec::len);
     let tile = |name, value: Option<String>, is_bad| Tile {

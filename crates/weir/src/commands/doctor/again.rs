@@ -3,6 +3,7 @@
 
 use weir_advisor::{Advice, shell};
 
+const DOCTOR: &str = "weir doctor";
 const PLAN: &str = "weir plan";
 const SET_ASIDE: &str = "weir sidekiq set-aside";
 
@@ -13,6 +14,8 @@ pub(super) struct Given {
     /// The same for each Redis alone.
     pub(super) shards: Vec<Vec<String>>,
     pub(super) postgres: Vec<String>,
+    /// What `weir plan` and doctor take.
+    pub(super) plan: Vec<String>,
 }
 
 /// The advice with commands that work as they stand. `shards` are the names of several Redis servers, in
@@ -32,8 +35,9 @@ pub(super) fn complete(mut advice: Advice, given: &Given, shards: &[&str]) -> Ad
 
 /// `place`: of the one Redis that it is about.
 fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
-    let (name, options) = if command.starts_with(PLAN) {
-        (PLAN, [&given.redis[..], &given.postgres].concat())
+    let both = [PLAN, DOCTOR].into_iter().find(|name| command.starts_with(name));
+    let (name, options) = if let Some(name) = both {
+        (name, [&given.redis[..], &given.postgres, &given.plan].concat())
     } else if command.starts_with(SET_ASIDE) {
         // The queue of that name on another one is another queue.
         let own = place.and_then(|place| given.shards.get(place));
@@ -57,10 +61,13 @@ mod tests {
             redis: words(&["--redis", "redis://a", "--redis", "redis://b"]),
             shards: vec![words(&["--redis", "redis://a"]), words(&["--redis", "redis://b"])],
             postgres: words(&["--postgres", "postgres:///x?host=/run"]),
+            plan: words(&["--pushes", "default,push"]),
         };
         let both = "--redis redis://a --redis redis://b";
+        let plan =
+            format!("weir plan {both} --postgres 'postgres:///x?host=/run' --pushes default,push");
         for (command, place, expected) in [
-            ("weir plan", None, format!("weir plan {both} --postgres 'postgres:///x?host=/run'")),
+            ("weir plan", None, plan),
             (
                 "weir sidekiq set-aside -- -rf",
                 None,

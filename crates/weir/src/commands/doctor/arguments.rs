@@ -28,9 +28,15 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
     /// What opens connections to the database and is no Sidekiq, or has another pool than it has
-    /// threads: `web=2x5` are two processes with a pool of five each
+    /// threads: `web=2x5` are two processes with a pool of five each, `web=2x5/16` the same with 16
+    /// threads each; `sidekiq` are all of Sidekiq's processes
     #[arg(long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
     pools: Vec<weir_advisor::observation::Service>,
+    /// Connections to the database that a pooler in between opens at most: its max_db_connections, or
+    /// default_pool_size for each user and database; 0: nothing stands between
+    /// [default: one is looked for]
+    #[arg(long, value_name = "NUMBER")]
+    pgbouncer: Option<u32>,
     /// Queues that the application pushes to: those that nobody serves are found before their first
     /// job
     #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
@@ -57,8 +63,15 @@ impl DoctorArguments {
 
     /// What other commands are to be given as well.
     pub(super) fn given(&self) -> Given {
-        let shards = self.redis.words_of_each();
-        Given { redis: self.redis.words(), shards, postgres: self.postgres.words() }
+        let option = |name: &str, value: String| [format!("--{name}"), value];
+        let pushes = (!self.pushes.is_empty()).then(|| option("pushes", self.pushes.join(",")));
+        let pooler = self.pgbouncer.map(|number| option("pgbouncer", number.to_string()));
+        Given {
+            redis: self.redis.words(),
+            shards: self.redis.words_of_each(),
+            postgres: self.postgres.words(),
+            plan: pushes.into_iter().chain(pooler).flatten().collect(),
+        }
     }
 
     /// What to look at.
@@ -68,6 +81,7 @@ impl DoctorArguments {
             limits: Limits::default(),
             postgres: self.postgres.source(self.postgres_memory)?,
             services: self.pools.clone(),
+            pooler: self.pgbouncer,
             pushed_queues: self.pushes.clone(),
             window: self.window,
             proc: Some(PathBuf::from("/proc")),

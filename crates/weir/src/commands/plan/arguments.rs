@@ -27,6 +27,10 @@ pub(crate) struct PlanArguments {
     /// How long 19 of 20 jobs of a queue may wait, also while every thread is busy
     #[arg(long = "target", value_name = "NAME=DURATION", value_parser = target)]
     pub(super) targets: Vec<(String, Duration)>,
+    /// Queues that the application pushes to: those that Redis does not show yet, or shows empty, are
+    /// planned for as well
+    #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
+    pub(super) pushes: Vec<String>,
     /// Time between the two looks at Redis
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
@@ -48,6 +52,10 @@ pub(crate) struct PlanArguments {
     /// The database's ceiling of connections [default: that of --postgres, or 200]
     #[arg(long, value_name = "NUMBER")]
     pub(super) max_connections: Option<u32>,
+    /// Connections that a pooler in between opens at most: then these are to fit the database, and not
+    /// the pools; 0: nothing stands between
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) pgbouncer: Option<u32>,
     /// Connections that nobody plans with: psql, a deploy's migrations, monitoring
     #[arg(long, value_name = "NUMBER", default_value = "15")]
     pub(super) reserve: u32,
@@ -77,7 +85,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NAME", default_value = "app")]
     pub(super) user: String,
     /// Judge this layout instead of making one (`weir plan --write` writes such a file: layout.toml)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "targets", "write"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "targets", "pushes", "pgbouncer", "write"])]
     pub(super) check: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -113,7 +121,8 @@ impl PlanArguments {
             limits: Limits::default(),
             postgres: self.postgres.source(self.postgres_memory)?,
             services: Vec::new(),
-            pushed_queues: Vec::new(),
+            pooler: self.pgbouncer,
+            pushed_queues: self.pushes.clone(),
             window: self.window,
             proc: Some(PathBuf::from("/proc")),
         })

@@ -78,7 +78,12 @@ pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Resu
 }
 
 fn conf(settings: &[Setting]) -> String {
-    let mut text = String::new();
+    let mut text = "# The last line of postgresql.conf: include 'postgresql-weir.conf'\n\
+        # What ALTER SYSTEM has set, or the command line, wins over any such file. What that is:\n\
+        #   SELECT name, setting, source, sourcefile FROM pg_settings\n\
+        #   WHERE sourcefile LIKE '%postgresql.auto.conf' OR source = 'command line';\n\
+        # and what ends it: ALTER SYSTEM RESET name;\n"
+        .to_owned();
     for Setting { name, value, reason, restart } in settings {
         let restart = if *restart { "; takes a restart" } else { "" };
         let _ = write!(text, "# {reason}{restart}\n{name} = {value}\n");
@@ -156,9 +161,12 @@ fn layout(wanted: &Wanted, plan: &Plan) -> String {
         words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
     };
     let mut text = format!(
-        "# For `weir plan --check`.\nmax_connections = {}\nreserve = {}\n",
-        plan.layout.max_connections, plan.layout.reserve
+        "# For `weir plan --check`.\nmax_connections = {}\nreserve = {}\n\
+         superuser_reserved_connections = {}\n",
+        plan.layout.max_connections, plan.layout.reserve, plan.layout.reserved_connections
     );
+    let pooler = plan.layout.pooler_connections;
+    text.extend(pooler.map(|connections| format!("pgbouncer = {connections}\n")));
     let memory =
         plan.layout.memory_bytes_max.map(|bytes| format!("memory = \"{}KiB\"\n", bytes / 1024));
     text.extend(memory);

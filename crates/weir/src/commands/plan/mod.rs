@@ -4,12 +4,13 @@
 mod arguments;
 mod check;
 mod files;
+mod notes;
 mod report;
 mod wanted;
 
 use serde_json::json;
 use weir_advisor::Observation;
-use weir_advisor::plan::{Impossible, Plan, Wanted, difference, plan};
+use weir_advisor::plan::{Impossible, LeftOut, Plan, Wanted, difference, overruled, plan};
 use weir_observe::{Sources, observe};
 
 pub(crate) use self::arguments::PlanArguments;
@@ -23,10 +24,10 @@ pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
     }
     let sources = arguments.sources()?;
     let observation = block_on(async { Ok(look(&sources).await) })?;
-    let wanted = wanted::wanted(arguments, &observation)?;
+    let (wanted, left_out) = wanted::wanted(arguments, &observation)?;
     match plan(&wanted) {
-        Ok(plan) => give(arguments, &observation, &wanted, &plan),
-        Err(impossible) => refuse(arguments, &impossible),
+        Ok(plan) => give(arguments, &observation, &wanted, &left_out, &plan),
+        Err(impossible) => refuse(arguments, &impossible, &left_out),
     }
 }
 
@@ -42,13 +43,29 @@ fn give(
     arguments: &PlanArguments,
     observation: &Observation,
     wanted: &Wanted,
+    left_out: &[LeftOut],
     plan: &Plan,
 ) -> anyhow::Result<Exit> {
     let difference = difference(observation, plan);
+    let postgres = observation.postgres.known();
+    let overruled = postgres.map(|postgres| overruled(postgres, plan)).unwrap_or_default();
     if arguments.json {
-        output::json(&json!({ "wanted": wanted, "plan": plan, "difference": difference }))?;
+        let document = json!({
+            "wanted": wanted,
+            "left_out": left_out,
+            "plan": plan,
+            "overruled": overruled,
+            "difference": difference,
+        });
+        output::json(&document)?;
     } else {
         output::raw(&report::text(wanted, plan, &difference));
+        let pooler = observation.pooler.as_ref();
+        output::raw(&notes::text(&[
+            notes::left_out(left_out),
+            notes::pooler(pooler),
+            notes::overruled(&overruled),
+        ]));
     }
     if let Some(folder) = &arguments.write {
         files::write(folder, &files::files(arguments, wanted, plan)?, arguments.yes)?;
@@ -56,12 +73,17 @@ fn give(
     Ok(Exit::Fine)
 }
 
-fn refuse(arguments: &PlanArguments, impossible: &Impossible) -> anyhow::Result<Exit> {
+fn refuse(
+    arguments: &PlanArguments,
+    impossible: &Impossible,
+    left_out: &[LeftOut],
+) -> anyhow::Result<Exit> {
     if arguments.json {
-        output::json(&json!({ "broken": impossible.broken }))?;
+        output::json(&json!({ "broken": impossible.broken, "left_out": left_out }))?;
     } else {
         output::line("there is no such plan: the machine or the database is too small");
         output::raw(&report::proofs(&impossible.broken));
+        output::raw(&notes::text(&[notes::left_out(left_out)]));
     }
     Ok(Exit::FoundProblem)
 }

@@ -1,7 +1,7 @@
 //! A plan as people read it.
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Plan, Proof, Setting, Wanted};
+use weir_advisor::plan::{Outcome, Plan, Proof, Setting, Wanted};
 use weir_advisor::wording;
 
 use crate::output;
@@ -90,8 +90,12 @@ fn setting(setting: &Setting) -> Vec<String> {
 /// Each rule with its figures, a line each.
 pub(super) fn proofs(proofs: &[Proof]) -> String {
     let line = |proof: &Proof| {
-        let mark = if proof.holds { "holds " } else { "BROKEN" };
-        format!("{mark}  {}: {}\n", proof.claim.words(), output::printable(&proof.figures))
+        let mark = match proof.outcome {
+            Outcome::Holds => "holds",
+            Outcome::Broken => "BROKEN",
+            Outcome::Unknown => "unknown",
+        };
+        format!("{mark:<7} {}: {}\n", proof.claim.words(), output::printable(&proof.figures))
     };
     proofs.iter().map(line).collect()
 }

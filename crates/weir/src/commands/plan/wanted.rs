@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use weir_advisor::observation::Observation;
-use weir_advisor::plan::{ProcessMemory, QueueDemand, Wanted, WebDemand, demands};
+use weir_advisor::observation::{Jobs, Observation};
+use weir_advisor::plan::{
+    Demands, LeftOut, ProcessMemory, QueueDemand, RESERVED_CONNECTIONS, Wanted, WebDemand, demands,
+};
 use weir_base::hint;
 
 use super::arguments::PlanArguments;
@@ -13,10 +15,12 @@ use super::arguments::PlanArguments;
 /// What Mastodon's guides set.
 const MAX_CONNECTIONS: u32 = 200;
 
+/// And the names that get no process.
 pub(super) fn wanted(
     arguments: &PlanArguments,
     observation: &Observation,
-) -> anyhow::Result<Wanted> {
+) -> anyhow::Result<(Wanted, Vec<LeftOut>)> {
+    let Demands { queues, left_out } = queues(arguments, observation)?;
     let machine = weir_observe::this_machine();
     let unknown = |name: &str| anyhow!("this machine's {name} can't be seen: give --{name}");
     let cores = arguments.cores.or(machine.map(|(cores, _)| cores));
@@ -24,7 +28,12 @@ pub(super) fn wanted(
     let memory_bytes = memory.ok_or_else(|| unknown("memory"))?;
     let settings = observation.postgres.known().and_then(|it| it.settings.known());
     let ceiling = arguments.max_connections.or(settings.map(|settings| settings.max_connections));
-    Ok(Wanted {
+    let away = observation.postgres.missing();
+    let away = away.or(observation.postgres.known().and_then(|it| it.settings.missing()));
+    if let (None, Some(missing)) = (ceiling, away) {
+        bail!("{} is not known: {}; or give --max-connections", missing.what, missing.reason);
+    }
+    let wanted = Wanted {
         cores: cores.ok_or_else(|| unknown("cores"))?,
         memory_bytes,
         postgres_memory_bytes: arguments.postgres_memory.unwrap_or(memory_bytes / 4),
@@ -32,22 +41,23 @@ pub(super) fn wanted(
         storage: arguments.storage.into(),
         max_connections: ceiling.unwrap_or(MAX_CONNECTIONS),
         reserve: arguments.reserve,
+        reserved_connections: settings
+            .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
+        pooler_connections: arguments.pgbouncer.filter(|connections| *connections > 0),
         web: WebDemand {
             requests_per_second: arguments.web_requests,
             service_seconds: arguments.web_seconds,
             threads: arguments.web_threads,
         },
         streaming: (arguments.streaming.processes, arguments.streaming.pool),
-        queues: queues(arguments, observation)?,
+        queues,
         process_memory: ProcessMemory::default(),
-    })
+    };
+    Ok((wanted, left_out))
 }
 
 /// What was given, then what was seen: the queues with most to do first.
-fn queues(
-    arguments: &PlanArguments,
-    observation: &Observation,
-) -> anyhow::Result<Vec<QueueDemand>> {
+fn queues(arguments: &PlanArguments, observation: &Observation) -> anyhow::Result<Demands> {
     if let Some(missing) = observation.jobs.missing() {
         bail!("{} is not known: {}", missing.what, missing.reason);
     }
@@ -55,18 +65,19 @@ fn queues(
     if let Some(twice) = arguments.queues.iter().find(|queue| !names.insert(&queue.name)) {
         bail!("--queue {}: it is there twice; give each queue once", twice.name);
     }
-    let mut queues = arguments.queues.clone();
     let is_given = |name: &str| arguments.queues.iter().any(|queue| queue.name == name);
-    let mut seen = observation.jobs.known().map(demands).unwrap_or_default();
-    seen.retain(|queue| !is_given(&queue.name));
-    queues.extend(seen);
-    if queues.is_empty() {
+    let nobody = Jobs::default();
+    let mut all = demands(observation.jobs.known().unwrap_or(&nobody), &arguments.pushes);
+    all.queues.retain(|queue| !is_given(&queue.name));
+    all.left_out.retain(|it| !is_given(&it.name));
+    all.queues.splice(..0, arguments.queues.iter().cloned());
+    if all.queues.is_empty() {
         bail!("no queue is known: name Sidekiq's Redis (--redis), or queues (--queue push=20,0.5)");
     }
     for (name, wait) in &arguments.targets {
-        aim(&mut queues, name, *wait)?;
+        aim(&mut all.queues, name, *wait)?;
     }
-    Ok(queues)
+    Ok(all)
 }
 
 fn aim(queues: &mut [QueueDemand], name: &str, wait: Duration) -> anyhow::Result<()> {

@@ -16,14 +16,18 @@ use crate::weir::{Site, program};
 const GUIDES: &str = r#"
 max_connections = 200
 reserve = 15
-services = [{ name = "web", processes = 3, pool = 10 }, { name = "streaming", processes = 3, pool = 15 }]
+superuser_reserved_connections = 3
+services = [
+  { name = "web", processes = 3, threads = 10, pool = 10 },
+  { name = "streaming", processes = 3, pool = 15 },
+]
 workers = [
-  { name = "a", concurrency = 25, queues = ["default", "push", "pull"] },
-  { name = "b", concurrency = 25, queues = ["default", "pull", "push"] },
-  { name = "c", concurrency = 25, queues = ["pull", "default", "push"] },
-  { name = "d", concurrency = 25, queues = ["push", "default", "pull"] },
-  { name = "e", concurrency = 5, queues = ["push", "scheduler"] },
-  { name = "f", concurrency = 5, queues = ["push", "mailers"] },
+  { name = "a", concurrency = 25, pool = 25, queues = ["default", "push", "pull"] },
+  { name = "b", concurrency = 25, pool = 25, queues = ["default", "pull", "push"] },
+  { name = "c", concurrency = 25, pool = 25, queues = ["pull", "default", "push"] },
+  { name = "d", concurrency = 25, pool = 25, queues = ["push", "default", "pull"] },
+  { name = "e", concurrency = 5, pool = 5, queues = ["push", "scheduler"] },
+  { name = "f", concurrency = 5, pool = 5, queues = ["push", "mailers"] },
 ]
 "#;
 
@@ -82,11 +86,92 @@ fn the_split_that_guides_give_is_accounted_and_flagged() {
                   (only behind push); scheduler has no thread of its own (only behind push)\n";
     assert!(text.contains(broken), "{text}");
 
-    std::fs::write(&file, GUIDES.replace("pool = 10", "pools = 10")).unwrap();
+    std::fs::write(&file, GUIDES.replacen("pool = 10", "pools = 10", 1)).unwrap();
     let output = plan(&["--check", &file]);
     assert_eq!(code(&output), 2);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("unknown field `pools`"), "{error}");
+}
+
+/// The same with mail and the clock first: nothing is broken.
+fn sound() -> String {
+    let turned = |text: &str, queue: &str| {
+        text.replace(&format!("[\"push\", \"{queue}\"]"), &format!("[\"{queue}\", \"push\"]"))
+    };
+    turned(&turned(GUIDES, "scheduler"), "mailers")
+}
+
+#[test]
+fn what_a_layout_does_not_say_is_not_proved() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.toml");
+    let judged = |layout: &str| {
+        std::fs::write(&file, layout).unwrap();
+        let output = plan(&["--check", &file.display().to_string()]);
+        (code(&output), text(&output))
+    };
+    let (ends, all) = judged(&sound());
+    assert_eq!(ends, 0, "{all}");
+    for (without, expected) in [
+        (
+            ", pool = 25",
+            "unknown pools fit the database: 185 of 185 connections (200 less 15 in reserve) if ",
+        ),
+        (
+            ", pool = 25",
+            "unknown no thread waits for a connection of its own process: unknown, because `pool`",
+        ),
+        (", threads = 10", "unknown, because the number of threads of web is not said"),
+        (
+            "concurrency = 5, ",
+            "unknown each process has threads and queues: e: unknown, because its `concurrency`",
+        ),
+        (
+            "concurrency = 5, ",
+            "unknown mail and the clock have threads of their own: mailers is first in f: unknown",
+        ),
+    ] {
+        let (ends, said) = judged(&sound().replace(without, ""));
+        assert_eq!(ends, 2, "{without}: {said}");
+        assert!(said.contains(expected), "{without}: {said}");
+        assert!(!said.contains("BROKEN"), "{without}: {said}");
+    }
+    for (from, to, expected) in [
+        (
+            "concurrency = 5",
+            "concurrency = 0",
+            "BROKEN  each process has threads and queues: e has no thread",
+        ),
+        (
+            "[\"default\", \"push\", \"pull\"]",
+            "[\"default,8\", \"push\", \"pull\"]",
+            "BROKEN  each process has one order: a: ",
+        ),
+        (
+            "reserve = 15",
+            "reserve = 0",
+            "holds   pools fit the database: 185 of 197 connections (200 less 3 that ",
+        ),
+        (
+            "reserved_connections = 3",
+            "reserved_connections = 20",
+            "BROKEN  pools fit the database: 185 of 180 ",
+        ),
+        (
+            "reserve = 15",
+            "reserve = 15\npgbouncer = 190",
+            "BROKEN  pools fit the database: 190 of 185 ",
+        ),
+    ] {
+        let (_, said) = judged(&sound().replacen(from, to, 1));
+        assert!(said.contains(expected), "{to}: {said}");
+    }
+    let (ends, said) =
+        judged(&sound().replace("[\"mailers\", \"push\"]", "[\"mailers,2\", \"push,6\"]"));
+    assert_eq!(ends, 2, "{said}");
+    assert!(said.contains("mailers has turns by chance only, in f with 1 others"), "{said}");
+    let unsaid = sound().replace("superuser_reserved_connections = 3\n", "");
+    assert!(judged(&unsaid).1.contains("taken as it ships  Postgres keeps 3 connections"));
 }
 
 #[test]
@@ -225,4 +310,68 @@ fn a_plan_that_runs_is_met_with_silence() {
     let new =
         difference.iter().filter_map(Value::as_str).any(|it| it.starts_with("+ 1 x sidekiq -c"));
     assert!(new, "{difference:?}");
+}
+
+/// Names in a list of objects.
+fn names(of: &Value) -> Vec<&str> {
+    of.as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect()
+}
+
+#[test]
+fn queues_that_are_served_or_pushed_to_are_planned_and_old_names_are_not() {
+    let Some(redis) = RedisServer::start() else { return };
+    make_healthy(&redis);
+    push(&redis, "pull", "Missing", 3, 1.0);
+    redis.run(&[&["SADD", "queues", "trends", "mailers"]]);
+    let served = ["-c", "2", "-q", "default", "-q", "scheduler", "-q", "mailer"];
+    let Some(_sidekiq) = Sidekiq::start(&redis, &served) else { return };
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let look = ["--redis", &url, "--window", "300ms", "--memory", "8GiB"];
+    let planned = |more: &[&str]| {
+        let output = plan(&[&look[..], more, &["--json"]].concat());
+        assert_eq!(code(&output), 0, "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let all = planned(&["--pushes", "default,mailers,fasp"]);
+    let mut queues = names(&all["wanted"]["queues"]);
+    queues.sort_unstable();
+    assert_eq!(queues, ["default", "fasp", "mailers", "pull", "scheduler"]);
+    assert_eq!(names(&all["left_out"]), ["mailer", "trends"]);
+    let own = all["plan"]["layout"]["workers"].as_array().unwrap().iter();
+    assert!(own.into_iter().any(|it| it["queues"] == serde_json::json!(["scheduler"])), "{all:#}");
+
+    let output = plan(&[&look[..], &["--pushes", "mailers"]].concat());
+    let said = text(&output);
+    let why = "  trends: it is empty and no process serves it; `--pushes` names queues that the application still";
+    assert!(said.contains("\nleft out:\n") && said.contains(why), "{said}");
+}
+
+#[test]
+fn what_wins_over_the_planned_file_is_said_and_ends_as_it_says() {
+    let Some(mut postgres) = PostgresServer::start(&[]) else { return };
+    postgres.run("ALTER SYSTEM SET shared_buffers = '16MB'");
+    postgres.run("SELECT pg_reload_conf()");
+    let folder = tempfile::tempdir().unwrap();
+    let shown = folder.path().display().to_string();
+    let url = postgres.url("postgres");
+    let look = [&MASTODON[..], &["--postgres", &url]].concat();
+    assert_eq!(code(&plan(&[&look[..], &["--write", &shown]].concat())), 0);
+    let conf = std::fs::read_to_string(folder.path().join("postgresql-weir.conf")).unwrap();
+    postgres.restart_including(&conf);
+    let said = || {
+        let output = plan(&[&look[..], &["--json"]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (document["overruled"].clone(), document["difference"].clone())
+    };
+    let (overruled, difference) = said();
+    let is_lost = |it: &&str| *it == "- shared_buffers = 16MB";
+    let lost =
+        difference.as_array().unwrap().iter().filter_map(Value::as_str).any(|it| is_lost(&it));
+    assert!(lost, "the file has lost: {difference:#}");
+    let first = overruled.as_array().unwrap().iter().find(|it| it["name"] == "shared_buffers");
+    let first = first.unwrap_or_else(|| panic!("{overruled:#}"));
+    assert_eq!(first["by"], "ALTER SYSTEM");
+    postgres.run(first["remedy"].as_str().unwrap());
+    postgres.restart_including(&conf);
+    assert_eq!(said().1, serde_json::json!([]), "the file is in force");
 }

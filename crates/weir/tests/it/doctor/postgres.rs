@@ -3,9 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use super::json;
 use super::page::{Row, row_in_time, rows};
 use super::postgres_server::PostgresServer;
+use super::redis_server::RedisServer;
+use super::sidekiq::{Sidekiq, make_healthy};
 
 /// Looks of half a second or more: a transaction must be idle for a minute to be found.
 const LOOKS_MAX: usize = 250;
@@ -69,6 +73,9 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
             ("pending-restart", "`ALTER SYSTEM SET max_connections`, and a reload"),
         ],
     );
+    let pool = ["--window", "10ms", "--pool", "web=1x5/8"];
+    let how = "`--pool web=1x5/8`: eight threads";
+    all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", how)]));
     all.extend(cache(&server, &[&common[..], &["--window", "3s"]].concat()));
     all.extend(slots(&few, &server)?);
     let slow = [&common[..], &["--window", "500ms"]].concat();
@@ -100,4 +107,78 @@ fn slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
     let advice = json(&["--postgres", &shop, "--window", "10ms"]);
     all.extend(rows(&advice, &[("slots-exhausted", "the same, for one session more")]));
     Some(all)
+}
+
+/// The finding of a rule, if there is one.
+fn found<'a>(advice: &'a Value, rule: &str) -> Option<&'a Value> {
+    advice["findings"].as_array()?.iter().find(|finding| finding["rule"] == rule)
+}
+
+#[test]
+fn pools_behind_a_pooler_are_no_over_commit() {
+    let settings = ["max_connections=40", "shared_buffers=512MB"];
+    let Some(server) = PostgresServer::start(&settings) else { return };
+    server.run("CREATE ROLE shop LOGIN");
+    let _pooled = server.client("shop", "pgbouncer");
+    let url = server.url("postgres");
+    let said = |more: &[&str]| {
+        let look = ["--postgres", &url, "--postgres-memory", "2GiB", "--window", "10ms"];
+        json(&[&look[..], &["--pool", "web=10x10"], more].concat())
+    };
+    let advice = said(&[]);
+    let finding = found(&advice, "over-commit").expect("nobody has said what it opens");
+    assert_eq!(finding["severity"], "unknown");
+    let evidence = finding["evidence"].as_str().expect("words");
+    assert!(evidence.contains("pgbouncer stands between (it holds 1 connections)"), "{evidence}");
+
+    assert_eq!(found(&said(&["--pgbouncer", "30"]), "over-commit"), None);
+    let advice = said(&["--pgbouncer", "38"]);
+    let finding = found(&advice, "over-commit").expect("it opens too many");
+    assert_eq!(finding["change"]["line"], "max_db_connections = 37");
+    let direct = said(&["--pgbouncer", "0"]);
+    let finding = found(&direct, "over-commit").expect("nothing stands between");
+    assert_eq!(
+        (&finding["severity"], finding["change"]["line"].as_str()),
+        (&Value::from("warning"), Some("DB_POOL=3"))
+    );
+}
+
+/// Who may open how many connections, by name.
+fn services(advice: &Value) -> Vec<(String, u64, Option<u64>)> {
+    let services = advice["observation"]["services"]["known"].as_array().expect("services");
+    let of = |service: &Value| {
+        let name = service["name"].as_str().expect("a name").to_owned();
+        (name, service["pool"].as_u64().expect("a pool"), service["threads"].as_u64())
+    };
+    services.iter().map(of).collect()
+}
+
+#[test]
+fn threads_and_pools_are_those_that_sidekiq_runs_with() {
+    let Some(redis) = RedisServer::start() else { return };
+    make_healthy(&redis);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let say = |more: &[&str]| json(&[&["--redis", &url, "--window", "10ms"], more].concat());
+    // Nothing on its command line says how many.
+    let environment = [("RAILS_MAX_THREADS", "7")];
+    let Some(by_variable) = Sidekiq::start_with(&redis, &["-q", "default"], &environment) else {
+        return;
+    };
+    let advice = say(&[]);
+    assert_eq!(services(&advice), [("sidekiq default".to_owned(), 7, Some(7))]);
+    assert_eq!(found(&advice, "small-pool"), None, "{advice:#}");
+    by_variable.end();
+
+    let environment = [("DB_POOL", "2")];
+    let arguments = ["-c", "5", "-q", "default"];
+    let Some(short) = Sidekiq::start_with(&redis, &arguments, &environment) else { return };
+    let advice = say(&[]);
+    assert_eq!(services(&advice), [("sidekiq default".to_owned(), 2, Some(5))]);
+    let finding = found(&advice, "small-pool").expect("threads wait for a connection");
+    assert_eq!(finding["evidence"], "5 threads share a pool of 2 connections");
+    assert_eq!(finding["change"]["line"], "DB_POOL=5");
+    // Said of all of Sidekiq, it is not counted beside what was seen.
+    let all = say(&["--pool", "sidekiq=1x5"]);
+    assert_eq!(services(&all), [("sidekiq".to_owned(), 5, Some(5))]);
+    short.end();
 }

@@ -39,10 +39,20 @@ pub(super) struct Sidekiq {
 impl Sidekiq {
     /// One that beats; none, and a line that says so, where there is no Sidekiq.
     pub(super) fn start(redis: &RedisServer, arguments: &[&str]) -> Option<Self> {
+        Self::start_with(redis, arguments, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub(super) fn start_with(
+        redis: &RedisServer,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("worker.rb"), WORKER).expect("written");
         let before = identities(redis);
-        let Ok(child) = command(redis, folder.path(), arguments).spawn() else {
+        let mut command = command(redis, folder.path(), arguments);
+        let Ok(child) = command.envs(environment.iter().copied()).spawn() else {
             eprintln!("skipped: there is no sidekiq (Debian: ruby-sidekiq)");
             return None;
         };

@@ -81,7 +81,9 @@ impl SetUp {
         let (place, line) = (word("place"), word("line"));
         match place.as_str() {
             "postgresql.conf" => self.conf.push_str(&format!("{line}\n")),
-            "the environment of web" => self.web_pool = line.strip_prefix("DB_POOL=")?.to_owned(),
+            "the environment of web alone" => {
+                self.web_pool = line.strip_prefix("DB_POOL=")?.to_owned()
+            }
             _ if place.starts_with("all queues of ") => self.change_queues(&line),
             _ => return None,
         }

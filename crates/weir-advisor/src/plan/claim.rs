@@ -1,0 +1,94 @@
+//! Rules that a layout must keep, and whether they are kept.
+
+use serde::Serialize;
+
+/// A rule that a layout must keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// The sum of pools leaves the reserve.
+    ConnectionsFit,
+    /// Each queue stands first in some process.
+    EveryQueueFirst,
+    /// Mail and the scheduler are behind nobody.
+    GuaranteedSlots,
+    /// One process serves the scheduler.
+    SchedulerOnce,
+    /// No thread waits for a connection of its own process.
+    PoolsCoverThreads,
+    /// Each process can work at all. Only said where it can't.
+    ThreadsThere,
+    /// The queues of a process all have a weight, or none has. Only said where that is not so.
+    OneOrder,
+    /// All processes have their memory.
+    MemoryFits,
+    /// No queue grows without end.
+    KeepsUp,
+    /// Jobs wait no longer than they may.
+    TargetsKept,
+}
+
+impl Claim {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::ConnectionsFit => "pools fit the database",
+            Self::EveryQueueFirst => "each queue stands first somewhere",
+            Self::GuaranteedSlots => "mail and the clock have threads of their own",
+            Self::SchedulerOnce => "one process serves the scheduler",
+            Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
+            Self::ThreadsThere => "each process has threads and queues",
+            Self::OneOrder => "each process has one order",
+            Self::MemoryFits => "memory is enough",
+            Self::KeepsUp => "each queue keeps up with what comes",
+            Self::TargetsKept => "of 20 jobs 19 wait no longer than they may",
+        }
+    }
+}
+
+/// Whether a rule is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is.
+    Holds,
+    /// It is not.
+    Broken,
+    /// What it takes to tell is not said.
+    Unknown,
+}
+
+impl Outcome {
+    pub(super) const fn of(holds: bool) -> Self {
+        if holds { Self::Holds } else { Self::Broken }
+    }
+
+    /// What is broken is so whatever is unknown beside it.
+    pub(super) const fn told(is_broken: bool, is_unknown: bool) -> Self {
+        match (is_broken, is_unknown) {
+            (true, _) => Self::Broken,
+            (false, true) => Self::Unknown,
+            (false, false) => Self::Holds,
+        }
+    }
+}
+
+/// A rule, and whether it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// The rule.
+    pub claim: Claim,
+    /// Whether it is kept.
+    pub outcome: Outcome,
+    /// What shows it: "185 of 185 connections, 15 in reserve".
+    pub figures: String,
+}
+
+impl Proof {
+    /// Whether the rule is kept, for sure.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.outcome == Outcome::Holds
+    }
+}

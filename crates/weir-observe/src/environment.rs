@@ -1,0 +1,77 @@
+//! What the environment of a process on this machine says of its pool and its threads.
+//!
+//! The kernel shows it to its own user and to root. Of all variables only these are read: others may be
+//! secret. A process that writes a long title over its environment says nothing.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes of an environment that are read: far more than anybody sets.
+const BYTES_MAX: usize = 256 << 10;
+
+/// What it was started with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Started {
+    /// `DB_POOL`.
+    pub(crate) pool: Option<u32>,
+    /// `MAX_THREADS`.
+    pub(crate) max_threads: Option<u32>,
+    /// `RAILS_MAX_THREADS`.
+    pub(crate) rails_max_threads: Option<u32>,
+}
+
+impl Started {
+    /// What may not be read says nothing.
+    pub(crate) fn read(proc: &Path, pid: u32) -> Self {
+        let environment = fs::read(proc.join(pid.to_string()).join("environ"));
+        Self::parse(&environment.unwrap_or_default())
+    }
+
+    fn parse(environment: &[u8]) -> Self {
+        let environment = &environment[..environment.len().min(BYTES_MAX)];
+        let value = |name: &str| {
+            let of = |variable: &[u8]| {
+                let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+                std::str::from_utf8(value).ok()?.trim().parse::<u32>().ok()
+            };
+            environment.split(|byte| *byte == 0).find_map(of).filter(|number| *number > 0)
+        };
+        Self {
+            pool: value("DB_POOL"),
+            max_threads: value("MAX_THREADS"),
+            rails_max_threads: value("RAILS_MAX_THREADS"),
+        }
+    }
+
+    /// Threads of a web server: where two variables differ, its settings decide, so the fewer.
+    pub(crate) fn web_threads(self) -> Option<u32> {
+        [self.max_threads, self.rails_max_threads].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pools_and_threads_are_read() {
+        let text = b"SECRET=1\0DB_POOL=5\0MAX_THREADS=16\0RAILS_MAX_THREADS=x\0DB_POOL_SIZE=7\0";
+        let expected = Started { pool: Some(5), max_threads: Some(16), rails_max_threads: None };
+        assert_eq!(Started::parse(text), expected);
+        assert_eq!(Started::parse(b"DB_POOL=0\0"), Started::default());
+        assert_eq!(Started::parse(b"sidekiq 7.3.9 shop [0 of 5 busy]\0\0\0"), Started::default());
+    }
+
+    #[test]
+    fn of_two_numbers_of_threads_the_fewer_count() {
+        let started = Started::parse(b"MAX_THREADS=16\0RAILS_MAX_THREADS=5\0");
+        assert_eq!(started.web_threads(), Some(5));
+        assert_eq!(Started::default().web_threads(), None);
+    }
+
+    #[test]
+    fn a_process_that_may_not_be_read_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Started::read(folder.path(), 1), Started::default());
+    }
+}

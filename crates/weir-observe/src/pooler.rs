@@ -1,0 +1,109 @@
+//! What stands between the application and its database: seen, or said.
+//!
+//! Seen is who holds sessions of the database, that the address which was given leads to another port of
+//! it, and what runs on this machine. On another machine a pooler shows nothing of itself.
+
+use std::path::Path;
+
+use weir_advisor::observation::{Fact, Pooler, Postgres};
+
+use crate::{commands, memory};
+
+/// Of what nobody knows the name.
+const UNNAMED: &str = "a pooler";
+/// What stands between by the option of that name.
+const SAID: &str = "pgbouncer";
+
+/// `given` are the connections that it opens at most, as somebody said; 0: nothing stands between.
+pub(crate) fn pooler(
+    given: Option<u32>,
+    postgres: &Fact<Postgres>,
+    proc: Option<&Path>,
+) -> Option<Pooler> {
+    if given == Some(0) {
+        return None;
+    }
+    let seen = seen(postgres, proc);
+    let said = || (SAID.to_owned(), "as was said".to_owned());
+    let (name, shown_by) = seen.or_else(|| given.map(|_| said()))?;
+    Some(Pooler { name, shown_by, connections: given })
+}
+
+/// Its name, and what shows it.
+fn seen(postgres: &Fact<Postgres>, proc: Option<&Path>) -> Option<(String, String)> {
+    let postgres = postgres.known();
+    let holder = postgres.and_then(holder);
+    let running = || proc.and_then(running);
+    let other_port = || {
+        let port = postgres?.other_port?;
+        let shown = format!("the address that was given leads to its port {port}");
+        Some((running().map_or_else(|| UNNAMED.to_owned(), |(name, _)| name), shown))
+    };
+    holder.or_else(other_port).or_else(running)
+}
+
+fn holder(postgres: &Postgres) -> Option<(String, String)> {
+    let connections = postgres.connections.known()?;
+    let services = connections.services();
+    let name = services.into_iter().find(|service| commands::is_pooler(service))?;
+    let sessions = connections.sessions.iter().filter(|it| it.service == name);
+    let held: u32 = sessions.map(|it| it.count).sum();
+    Some((name.to_owned(), format!("it holds {held} connections")))
+}
+
+fn running(proc: &Path) -> Option<(String, String)> {
+    let services = memory::processes(proc).filter_map(|pid| commands::service_of(proc, pid));
+    let name = services.into_iter().find(|service| commands::is_pooler(service))?;
+    Some((name, "it runs on this machine".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_advisor::observation::{Connections, SessionState, Sessions};
+
+    use super::*;
+
+    fn held_by(service: &str) -> Fact<Postgres> {
+        let sessions = vec![Sessions {
+            service: service.to_owned(),
+            state: SessionState::Idle,
+            count: 20,
+            longest: Duration::ZERO,
+        }];
+        let connections = Fact::Known(Connections { sessions });
+        Fact::Known(Postgres { connections, ..Postgres::default() })
+    }
+
+    #[test]
+    fn who_holds_the_sessions_shows_it() {
+        let pooler = pooler(Some(30), &held_by("pgbouncer"), None).unwrap();
+        assert_eq!((pooler.name.as_str(), pooler.connections), ("pgbouncer", Some(30)));
+        assert_eq!(pooler.shown_by, "it holds 20 connections");
+        assert_eq!(super::pooler(None, &held_by("web"), None), None);
+        assert_eq!(super::pooler(Some(0), &held_by("pgbouncer"), None), None, "somebody knows");
+    }
+
+    #[test]
+    fn an_address_that_leads_to_another_port_shows_it_and_so_does_a_process() {
+        let through = Fact::Known(Postgres { other_port: Some(5432), ..Postgres::default() });
+        let shown = pooler(None, &through, None).unwrap();
+        assert_eq!(shown.name, "a pooler");
+        assert_eq!(shown.shown_by, "the address that was given leads to its port 5432");
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        let line = "/usr/sbin/pgbouncer\0/etc/pgbouncer/pgbouncer.ini\0";
+        std::fs::write(proc.path().join("7/cmdline"), line).unwrap();
+        let running = pooler(None, &Fact::NotAsked, Some(proc.path())).unwrap();
+        assert_eq!(running.shown_by, "it runs on this machine");
+        assert_eq!(pooler(None, &through, Some(proc.path())).unwrap().name, "pgbouncer");
+    }
+
+    #[test]
+    fn one_that_nobody_sees_is_there_because_somebody_says_so() {
+        let said = pooler(Some(40), &Fact::NotAsked, None).unwrap();
+        assert_eq!((said.name.as_str(), said.shown_by.as_str()), ("pgbouncer", "as was said"));
+        assert_eq!(pooler(None, &Fact::NotAsked, None), None);
+    }
+}

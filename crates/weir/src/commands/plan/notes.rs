@@ -1,0 +1,48 @@
+//! What a plan does not cover, or what keeps it from taking effect.
+
+use weir_advisor::observation::Pooler;
+use weir_advisor::plan::{LeftOut, Overruled};
+
+use crate::output;
+
+/// Groups of lines with an empty line before each; nothing where there are none.
+pub(super) fn text(groups: &[Vec<String>]) -> String {
+    let groups = groups.iter().filter(|lines| !lines.is_empty());
+    groups.map(|lines| format!("\n{}\n", lines.join("\n"))).collect()
+}
+
+/// Names that get no process.
+pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
+    let line = |it: &LeftOut| output::printable(&format!("  {}: {}", it.name, it.why));
+    with_head("left out:", names.iter().map(line))
+}
+
+/// One of which nobody has said how much it opens.
+pub(super) fn pooler(pooler: Option<&Pooler>) -> Vec<String> {
+    let pooler = pooler.filter(|pooler| pooler.connections.is_none());
+    let lines = pooler.map(|Pooler { name, shown_by, .. }| {
+        format!(
+            "{} stands before the database ({}): the pools are planned as if it did not. `--pgbouncer NUMBER` \
+             says how many connections it opens at most; 0: nothing stands between",
+            output::printable(name),
+            output::printable(shown_by)
+        )
+    });
+    lines.into_iter().collect()
+}
+
+/// Settings that the file for Postgres would not put in force.
+pub(super) fn overruled(settings: &[Overruled]) -> Vec<String> {
+    let line = |Overruled { name, by, remedy }: &Overruled| {
+        output::printable(&format!("  {name}: {by}; first {remedy}"))
+    };
+    with_head("wins over postgresql-weir.conf now:", settings.iter().map(line))
+}
+
+fn with_head(head: &str, lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<_> = lines.collect();
+    if !lines.is_empty() {
+        lines.insert(0, head.to_owned());
+    }
+    lines
+}
