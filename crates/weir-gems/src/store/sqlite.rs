@@ -48,6 +48,9 @@ pub struct SqliteSettings {
     pub path: PathBuf,
     /// Memory for pages, in bytes, of each connection that reads.
     pub reader_cache_bytes: u64,
+    /// Of the file, in bytes from its beginning, what readers map instead of reading it piece by piece;
+    /// 0: nothing.
+    pub mapped_bytes: u64,
     /// Memory for pages, in bytes, of the connection that writes.
     pub writer_cache_bytes: u64,
     /// Memory for infos that were asked for lately, in bytes, over all that read; 0: none is kept.
@@ -57,6 +60,9 @@ pub struct SqliteSettings {
 }
 
 impl SqliteSettings {
+    /// SQLite maps no more (`SQLITE_MAX_MMAP_SIZE`: 2 GiB less 64 KiB).
+    pub const MAPPED_BYTES_MAX: u64 = 0x7fff_0000;
+
     /// Everything as it is by default, in the file at `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -64,6 +70,8 @@ impl SqliteSettings {
             path: path.into(),
             // Holds the index of 190,000 names: a read of an info costs one page more.
             reader_cache_bytes: 16 << 20,
+            // All of 190,000 gems: 650 MB. Without it an info of the file costs 30 us instead of 17.
+            mapped_bytes: 1 << 30,
             writer_cache_bytes: 32 << 20,
             // Those of some 40,000 gems.
             info_cache_bytes: 64 << 20,

@@ -204,6 +204,11 @@ fn read_sqlite(keys: &mut Keys<'_>, sqlite: &mut SqliteSettings) {
         &mut sqlite.reader_cache_bytes,
     );
     keys.size(
+        Key::fixed("mapped_bytes", "So much of the file, from its beginning, is mapped by each connection that reads, which nearly doubles the rate of /info. It counts as resident memory, several times over with several cores, but is the kernel's page cache: it goes as soon as the memory is needed. A disk that fails to read ends the service process, which is started anew. 0: everything is read by calls."),
+        0..=SqliteSettings::MAPPED_BYTES_MAX,
+        &mut sqlite.mapped_bytes,
+    );
+    keys.size(
         Key::fixed(
             "writer_cache_bytes",
             "Memory for pages of the database of the connection that writes.",

@@ -23,6 +23,7 @@ const IDLE_READERS_MAX: usize = 64;
 pub(super) struct Connections {
     path: PathBuf,
     reader_cache_bytes: u64,
+    mapped_bytes: u64,
     /// std: held for a write, on threads that may wait.
     writer: Mutex<Connection>,
     /// std: held to take or to give back.
@@ -51,6 +52,7 @@ impl Connections {
         Ok(Self {
             path,
             reader_cache_bytes: settings.reader_cache_bytes,
+            mapped_bytes: settings.mapped_bytes,
             writer: Mutex::new(writer),
             idle: Mutex::default(),
         })
@@ -75,6 +77,9 @@ impl Connections {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         configure(&connection, self.reader_cache_bytes)?;
         connection.pragma_update(None, "query_only", true)?;
+        // Only what reads: SQLite writes by calls, so that a full disk is an error and no signal.
+        let mapped = i64::try_from(self.mapped_bytes).unwrap_or(i64::MAX);
+        connection.pragma_update(None, "mmap_size", mapped)?;
         Ok(connection)
     }
 }
@@ -110,6 +115,66 @@ impl Drop for Reader<'_> {
         let mut idle = self.home.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_READERS_MAX {
             idle.extend(self.connection.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(mapped_bytes: u64) -> (tempfile::TempDir, Connections) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = SqliteSettings::new(folder.path().join("index.db"));
+        settings.mapped_bytes = mapped_bytes;
+        let connections = Connections::open(&settings).expect("opened");
+        (folder, connections)
+    }
+
+    #[test]
+    fn readers_map_as_much_as_the_setting_says_and_the_writer_nothing() {
+        for mapped_bytes in [0, 1 << 20, SqliteSettings::MAPPED_BYTES_MAX] {
+            let (_folder, connections) = opened(mapped_bytes);
+            let of = |connection: &Connection| -> i64 {
+                let value = connection.pragma_query_value(None, "mmap_size", |row| row.get(0));
+                value.expect("a number")
+            };
+            let of_a_reader = of(&connections.reader().expect("a reader"));
+            assert_eq!(u64::try_from(of_a_reader), Ok(mapped_bytes));
+            assert_eq!(of(&connections.writer()), 0);
+        }
+    }
+
+    /// A file that outgrows what is mapped of it, read while it grows.
+    #[test]
+    fn what_lies_behind_the_mapped_part_is_read_all_the_same() {
+        let (_folder, connections) = opened(256 << 10);
+        for round in 0..64_i64 {
+            let content = vec![u8::try_from(round).expect("small"); 40_000];
+            connections
+                .writer()
+                .execute(
+                    "INSERT INTO fragments (gem, content) VALUES (?1, ?2)",
+                    rusqlite::params![round, content],
+                )
+                .expect("written");
+            if round % 8 == 0 {
+                let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+                connections.writer().query_row(checkpoint, [], |_| Ok(())).expect("moved");
+            }
+            let reader = connections.reader().expect("a reader");
+            let mut read = reader
+                .prepare_cached("SELECT gem, content FROM fragments ORDER BY gem")
+                .expect("a statement");
+            let all: Vec<(i64, Vec<u8>)> = read
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .and_then(Iterator::collect)
+                .expect("read");
+            assert_eq!(i64::try_from(all.len()), Ok(round + 1));
+            assert!(
+                all.iter()
+                    .all(|(gem, content)| content.iter().all(|byte| i64::from(*byte) == *gem))
+            );
         }
     }
 }
