@@ -18,6 +18,8 @@ pub enum Claim {
     PoolsCoverThreads,
     /// Each process can work at all. Only said where it can't.
     ThreadsThere,
+    /// What was set aside waits behind all others. Only said where something was.
+    SetAsideLast,
     /// The queues of a process all have a weight, or none has. Only said where that is not so.
     OneOrder,
     /// All processes have their memory.
@@ -39,6 +41,7 @@ impl Claim {
             Self::SchedulerOnce => "one process serves the scheduler",
             Self::PoolsCoverThreads => "no thread waits for a connection of its own process",
             Self::ThreadsThere => "each process has threads and queues",
+            Self::SetAsideLast => "what was set aside stands last",
             Self::OneOrder => "each process has one order",
             Self::MemoryFits => "memory is enough",
             Self::KeepsUp => "each queue keeps up with what comes",

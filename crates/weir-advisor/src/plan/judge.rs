@@ -23,6 +23,7 @@ pub fn judge(layout: &Layout, queues: &[&str]) -> Vec<Proof> {
         pools(layout),
     ];
     proofs.extend(threads_there(layout));
+    proofs.extend(set_aside_last(layout));
     proofs.extend(one_order(layout));
     proofs.extend(memory(layout));
     proofs
@@ -203,6 +204,34 @@ fn threads_there(layout: &Layout) -> Option<Proof> {
     }));
     let outcome = Outcome::told(is_broken, true);
     (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
+}
+
+/// None where nothing was set aside. A process that serves nothing else holds nobody up.
+fn set_aside_last(layout: &Layout) -> Option<Proof> {
+    let (mut seen, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    for worker in &layout.workers {
+        let last = worker.queues.iter().rposition(|queue| !is_set_aside(queue));
+        let aside = worker.queues.iter().enumerate().filter(|(_, queue)| is_set_aside(queue));
+        for (at, queue) in aside {
+            seen.push(queue.as_str());
+            match last {
+                Some(_) if worker.is_by_chance() => {
+                    unknown.push(format!("{queue} has turns by chance in {}", worker.name));
+                }
+                Some(last) if at < last => broken.push(format!(
+                    "{queue} stands before {} in {}",
+                    worker.queues[last], worker.name
+                )),
+                _ => {}
+            }
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    let outcome = Outcome::told(!broken.is_empty(), !unknown.is_empty());
+    broken.extend(unknown);
+    let figures = if broken.is_empty() { list(seen.iter().copied()) } else { broken.join("; ") };
+    (!seen.is_empty()).then(|| proof(Claim::SetAsideLast, outcome, figures))
 }
 
 /// None where it is clear for all.

@@ -198,3 +198,31 @@ fn small_pools_and_small_machines_are_found() {
     let claims: Vec<_> = broken(&layout, &["push"]).into_iter().map(|(claim, _)| claim).collect();
     assert_eq!(claims, [Claim::PoolsCoverThreads, Claim::MemoryFits]);
 }
+
+#[test]
+fn what_was_set_aside_stands_last() {
+    let judged = |queues: &[&str], ordering| {
+        let worker = WorkerLayout { ordering, ..worker(5, queues) };
+        let layout = Layout { workers: vec![worker], ..guides() };
+        let proofs = judge(&layout, &["default", "pull", "pull_backlog"]).into_iter();
+        let proof = proofs.into_iter().find(|proof| proof.claim == Claim::SetAsideLast);
+        proof.map(|proof| (proof.outcome, proof.figures))
+    };
+    let said = |outcome, figures: &str| Some((outcome, figures.to_owned()));
+    let strict = Ordering::Strict;
+    assert_eq!(judged(&["default", "pull"], strict), None);
+    assert_eq!(
+        judged(&["default", "pull", "pull_backlog"], strict),
+        said(Outcome::Holds, "pull_backlog")
+    );
+    assert_eq!(judged(&["pull_backlog"], strict), said(Outcome::Holds, "pull_backlog"));
+    let name = "sidekiq-default-pull_backlog-pull";
+    assert_eq!(
+        judged(&["default", "pull_backlog", "pull"], strict),
+        said(Outcome::Broken, &format!("pull_backlog stands before pull in {name}"))
+    );
+    assert_eq!(
+        judged(&["default", "pull_backlog", "pull"], Ordering::Weighted),
+        said(Outcome::Unknown, &format!("pull_backlog has turns by chance in {name}"))
+    );
+}

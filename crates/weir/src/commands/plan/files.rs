@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -11,6 +12,9 @@ use weir_advisor::plan::{Plan, Setting, Wanted, WorkerLayout, queue_words, redis
 use super::arguments::PlanArguments;
 use crate::commands::confirm::confirm;
 use crate::output;
+
+/// The first words of each unit, by which those of earlier plans are known again.
+const UNIT_BEGINS: &str = "# systemctl enable --now ";
 
 /// A file of a plan.
 pub(super) struct Planned {
@@ -74,7 +78,37 @@ pub(super) fn write(folder: &Path, files: &[Planned], yes: bool) -> anyhow::Resu
         fs::write(&path, &file.text).with_context(|| format!("cannot write {}", path.display()))?;
         output::note(&format!("wrote {}", path.display()));
     }
+    let left: Vec<String> = units_of_earlier_plans(folder, files)?;
+    if !left.is_empty() {
+        output::note(&format!(
+            "of an earlier plan, and not of this one: {}; where it runs, `systemctl disable --now` it, then remove it",
+            left.join(", ")
+        ));
+    }
     Ok(())
+}
+
+/// Units that a plan has written here and that this one does not have: started, they would serve twice.
+fn units_of_earlier_plans(folder: &Path, files: &[Planned]) -> anyhow::Result<Vec<String>> {
+    let read = || format!("cannot read {}", folder.display());
+    let mut left = Vec::new();
+    for entry in fs::read_dir(folder).with_context(read)? {
+        let entry = entry.with_context(read)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let is_planned = files.iter().any(|file| file.name == name);
+        if !is_planned && name.ends_with(".service") && begins_as_a_unit(&entry.path()) {
+            left.push(name);
+        }
+    }
+    left.sort_unstable();
+    Ok(left)
+}
+
+/// Others' files are not our business, and may be of any size.
+fn begins_as_a_unit(path: &Path) -> bool {
+    let mut begin = [0; UNIT_BEGINS.len()];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *UNIT_BEGINS.as_bytes()
 }
 
 fn conf(settings: &[Setting]) -> String {
@@ -102,7 +136,7 @@ fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> String {
         many => (1..=*many).map(|at| format!("{name}@{at}")).collect::<Vec<_>>().join(" "),
     };
     format!(
-        "# systemctl enable --now {enable}\n\
+        "{UNIT_BEGINS}{enable}\n\
          [Unit]\nDescription={name}\nAfter=network.target\n\n\
          [Service]\nUser={user}\nWorkingDirectory={folder}\n\
          Environment=RAILS_ENV=production DB_POOL={pool} MALLOC_ARENA_MAX=2\n\
