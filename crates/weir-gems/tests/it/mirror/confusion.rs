@@ -125,6 +125,48 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
 }
 
 #[tokio::test]
+async fn what_could_be_taken_for_a_pushed_name_is_not_let_in() {
+    let upstream = Scripted::start();
+    let attacks = ["shop_core", "Shop-Core"];
+    let line = |name: &str| upstream.gem(name, &[("99.0", [1; 32])]);
+    upstream.versions(&[line("shop_core"), line("Shop-Core"), line("shopcore"), line("rack")]);
+    let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
+    let replica = setup("none").start().await;
+    replica.index.push_sample(&Sample::new("shop-core", "1.0")).await;
+    let looked = replica.sync().await;
+    // Only a reader takes shopcore for it.
+    assert_eq!((looked.work.refused, looked.work.applied.gems), (2, 2));
+    for name in attacks {
+        assert_eq!(replica.index.get(&format!("/info/{name}")).await.status, 404, "{name}");
+        assert_eq!(replica.file(&format!("{name}-99.0")).await.status, 404, "{name}");
+        let asked = upstream.asked();
+        assert!(!asked.iter().any(|path| path.contains(name)), "{asked:?}");
+    }
+    let told = ["Shop-Core", "shop_core"].map(|name| (name.to_owned(), Refusal::Lookalike));
+    assert_eq!(replica.state().await.upstreams.remove(0).refused, told);
+    // What is mirrored stays when something like it is pushed, with a warning.
+    let answer = replica.index.push(Sample::new("RACK", "1.0").build()).await;
+    assert!(answer.text().contains("rack"), "{}", answer.text());
+    upstream.versions(&[
+        line("shop_core"),
+        upstream.gem("rack", &[("99.0", [1; 32]), ("99.1", [2; 32])]),
+    ]);
+    replica.compare().await;
+    assert_eq!(replica.listed("rack").await, ["99.0", "99.1"]);
+    // An operator may mean one of them, by name.
+    let invited: Policy = "from public *".parse().unwrap();
+    replica.mirror.set_policy(invited).await.unwrap();
+    replica.compare().await;
+    assert_eq!(replica.listed("shop_core").await, Vec::<String>::new());
+    let invited: Policy = "from public shop_core".parse().unwrap();
+    replica.mirror.set_policy(invited).await.unwrap();
+    replica.compare().await;
+    assert_eq!(replica.listed("shop_core").await, ["99.0"]);
+    assert_private(&replica, "shop-core", "1.0").await;
+    crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
 async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     let upstream = Scripted::start();
     let names = ["pub-1", "pub-2", "rack"];
