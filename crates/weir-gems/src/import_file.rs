@@ -127,7 +127,7 @@ fn release(row: &Row, now: Timestamp) -> Result<Release, String> {
     let platform = row.platform.as_deref().map_or_else(|| Ok(Platform::ruby()), str::parse);
     let mut checksum = Checksum([0; 32]);
     hex::decode_to_slice(&row.sha256, &mut checksum.0)
-        .map_err(|error| format!("sha256: {error}"))?;
+        .map_err(|_| "sha256 has to be 64 hex digits: of the .gem file".to_owned())?;
     Ok(Release {
         identity: Identity {
             number: row.number.parse().map_err(|error: VersionError| error.to_string())?,
@@ -212,7 +212,8 @@ mod tests {
             (row(",\"ruby\":\"=>\""), "line 2: a 1: the requirement"),
             (row(",\"platform\":\"a b\""), "line 2: a 1: \"a b\" is no platform"),
             (row(",\"dependencies\":[[\"b c\",\">= 0\"]]"), "line 2: a 1: the dependency on b c"),
-            (row("").replace("ab", "x"), "line 2: a 1: sha256"),
+            (row("").replace("ab", "x"), "line 2: a 1: sha256 has to be 64 hex digits"),
+            (row("").replace(&sum, "HEX"), "line 2: a 1: sha256 has to be 64 hex digits"),
             (row("").replace("\"a\"", "\"..\""), "line 2: the name \"..\" must begin with"),
             (row("").replace("\"a\"", "\"-x\""), "line 2: the name \"-x\" must begin with"),
             (row("").replace("\"a\"", "\"123\""), "line 2: the name \"123\" needs a letter"),

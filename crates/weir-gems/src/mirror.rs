@@ -8,8 +8,8 @@
 //! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner;
 //! - [`state`], [`progress`], [`settings`].
 //!
-//! Promises: a private name (by the policy, or pushed here) is never taken from an upstream, whatever
-//! answers or does not; nothing is served from an upstream that was not asked for by its index, and
+//! Promises: a private name (by the policy, or pushed here), or one that could be taken for it, is
+//! never taken from an upstream, whatever answers or does not; nothing is served from an upstream that was not asked for by its index, and
 //! no file with another checksum than that; everything that was taken is whole, and a mirror that is
 //! killed goes on where it was.
 

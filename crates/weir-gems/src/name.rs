@@ -53,11 +53,23 @@ impl GemName {
         Ok(())
     }
 
+    /// The same for all names that may be taken for each other by a machine, too: case does not count,
+    /// and `_` is `-`. Names that share it share their [`GemName::skeleton`].
+    #[must_use]
+    pub fn folded(&self) -> String {
+        folded(&self.0)
+    }
+
     /// The same for all names that a reader may take for each other.
     #[must_use]
     pub fn skeleton(&self) -> String {
         skeleton::of(&self.0)
     }
+}
+
+/// [`GemName::folded`] of a name, or of a pattern of names.
+pub(crate) fn folded(text: &str) -> String {
+    text.to_ascii_lowercase().replace('_', "-")
 }
 
 /// What a name, a version's part and a platform are written with.
@@ -100,6 +112,17 @@ mod tests {
     fn case_is_kept() {
         assert_eq!(name("RedCloth").as_str(), "RedCloth");
         assert_ne!(name("RedCloth"), name("redcloth"));
+    }
+
+    #[test]
+    fn case_and_underscores_are_folded_and_nothing_else() {
+        for text in ["shop-core", "shop_core", "Shop-Core", "SHOP_core"] {
+            assert_eq!(name(text).folded(), "shop-core");
+            assert_eq!(name(text).skeleton(), name("shop-core").skeleton());
+        }
+        for text in ["shopcore", "shop.core", "sh0p-core"] {
+            assert_ne!(name(text).folded(), "shop-core");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use weir_base::secret::Secret;
 use weir_base::switch::Pattern;
 
 pub(crate) use self::dependents::DependentsIndex;
-use self::release_line::ReleaseLine;
+use self::release_line::{ReleaseLine, newest_first};
 use crate::Gems;
 use crate::index::digest::Digests;
 use crate::keys;
@@ -24,6 +24,9 @@ use crate::store::{KeySettings, Scope, Store, StoreError, TextKind, YankError};
 use crate::view::{
     ChangeView, Dependents, EndpointView, GemView, KeyView, NamePage, Overview, ReleaseView,
 };
+
+/// Characters of a key's name: it is shown in one line of a table.
+pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
 
 /// A key that is to be made.
 #[derive(Clone, Debug)]
@@ -69,7 +72,7 @@ impl<S: Store> Gems<S> {
         Ok(names::page(&text, search, after, names_max))
     }
 
-    /// A gem with its newest releases. None: there is none with releases.
+    /// A gem with the releases of its newest versions, the newest first. None: there is none with releases.
     ///
     /// # Errors
     /// The store's.
@@ -80,12 +83,13 @@ impl<S: Store> Gems<S> {
     ) -> Result<Option<GemView>, StoreError> {
         let Some(info) = self.store().info(name).await? else { return Ok(None) };
         let text = String::from_utf8_lossy(&info.content);
-        let lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
+        let mut lines: Vec<_> = text.lines().skip(1).filter_map(ReleaseLine::parse).collect();
+        newest_first(&mut lines);
         let full_name = |line: &ReleaseLine<'_>| format!("{name}-{}", line.identity);
-        let full_names: Vec<_> = lines.iter().rev().map(full_name).collect();
+        let full_names: Vec<_> = lines.iter().map(full_name).collect();
         let counts = self.store().downloads(&full_names).await?;
         let mut releases = Vec::with_capacity(lines.len().min(releases_max));
-        let newest = lines.iter().rev().zip(&full_names).zip(&counts).take(releases_max);
+        let newest = lines.iter().zip(&full_names).zip(&counts).take(releases_max);
         for ((line, full_name), downloads) in newest {
             let bytes = self.store().file(full_name).await?.map(|file| file.bytes);
             releases.push(ReleaseView { bytes, downloads: *downloads, ..line.view() });

@@ -7,7 +7,7 @@
 //! - a [`Text`] is one snapshot, and so is an [`Info`]: digests are those of the bytes;
 //! - digests are computed when something is written, and go on from where they were.
 
-mod cuts;
+pub(crate) mod cuts;
 mod derived;
 mod either;
 mod error;
@@ -118,7 +118,10 @@ pub struct FragmentPage {
 /// What a check of the whole store has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Those with releases, as `/names` has them.
     pub gems: u64,
+    /// Names of which all releases were yanked or taken back.
+    pub names_without_releases: u64,
     pub releases: u64,
     /// What was wrong, at most [`PROBLEMS_MAX`] of it.
     pub problems: Vec<String>,

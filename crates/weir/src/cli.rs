@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::admin_client::AdminClient;
 use crate::commands::{
     DoctorArguments, GemsCommand, JobsCommand, PlanArguments, RealtimeCommand, SidekiqCommand,
     SwitchCommand, WorkersCommand,
@@ -182,7 +184,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
     /// Talk to the console's port of another machine instead of the socket in data_dir
-    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["config", "data_dir"])]
+    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["config", "data_dir"], value_parser = address)]
     pub(crate) url: Option<String>,
     /// Environment variable that holds console.token
     #[arg(long, value_name = "NAME", requires = "url")]
@@ -194,4 +196,34 @@ pub(crate) struct Target {
 pub(crate) enum ReferencePage {
     Settings,
     Cli,
+}
+
+impl Cli {
+    /// The command line of this process, or what is to be said instead.
+    ///
+    /// # Errors
+    /// It is a mistake, or asks for help.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        Self::try_parse().map_err(without_hidden)
+    }
+}
+
+/// clap suggests commands that are hidden, too.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let kind = ContextKind::SuggestedSubcommand;
+    let Some(ContextValue::Strings(mut names)) = error.remove(kind) else { return error };
+    let command = Cli::command();
+    let hidden =
+        |name: &String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    names.retain(|name| !hidden(name));
+    if !names.is_empty() {
+        error.insert(kind, ContextValue::Strings(names));
+    }
+    error
+}
+
+/// The address of a running Weir.
+fn address(text: &str) -> anyhow::Result<String> {
+    AdminClient::check(text)?;
+    Ok(text.to_owned())
 }

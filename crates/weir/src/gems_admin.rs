@@ -31,7 +31,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use weir_base::admin_api::{Input, Params, Problem};
 use weir_base::switch::Pattern;
-use weir_gems::operations::KeyWanted;
+use weir_gems::operations::{KEY_NAME_CHARACTERS_MAX, KeyWanted};
 use weir_gems::platform::Platform;
 use weir_gems::release::Identity;
 use weir_gems::store::Scope;
@@ -216,6 +216,10 @@ fn check_key(new: &NewKey) -> Result<(), Problem> {
     if new.name.contains(char::is_control) {
         return Err(problem::unprintable_key());
     }
+    let characters = new.name.chars().count();
+    if characters > KEY_NAME_CHARACTERS_MAX {
+        return Err(problem::long_key(characters));
+    }
     match new.expires_after_seconds {
         Some(0) => Err(problem::expired_key()),
         _ => Ok(()),
@@ -250,11 +254,14 @@ mod tests {
         };
         assert!(check_key(&key("the build of shop \u{e4}", None)).is_ok());
         assert!(check_key(&key("ci", Some(1))).is_ok());
+        let longest = "\u{e4}".repeat(KEY_NAME_CHARACTERS_MAX);
+        assert!(check_key(&key(&longest, None)).is_ok());
         for wrong in [
             key("ci", Some(0)),
             key(" ", None),
             key("a\x1b[31mred", None),
             key("a\nb", None),
+            key(&format!("{longest}x"), None),
             NewKey { scopes: Vec::new(), ..key("ci", None) },
         ] {
             assert!(check_key(&wrong).is_err(), "{wrong:?}");

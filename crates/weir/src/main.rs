@@ -44,8 +44,6 @@ mod workers_metrics;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::Cli;
 use crate::exit::Exit;
 
@@ -54,7 +52,7 @@ use crate::exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(asked) => {
             // Help and version are errors to clap, but not to whoever asked for them.

@@ -51,6 +51,9 @@ pub(crate) struct Status {
     pub(crate) gems_mount: Option<String>,
     /// None: they are not served here.
     pub(crate) gems: Option<weir_gems::view::Overview>,
+    /// Why the index can't be read; None: it can, or is not served here.
+    #[serde(default)]
+    pub(crate) gems_problem: Option<String>,
     /// The front's apps and the workers of jobs.
     #[serde(default)]
     pub(crate) apps: Vec<AppRow>,
@@ -134,11 +137,11 @@ async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Resp
         }
         problem = handle.ready().await.err().map(|error| error.to_string());
     }
-    let mut gems = None;
+    let (mut gems, mut gems_problem) = (None, None);
     if let Some(index) = index {
         match index.overview().await {
             Ok(overview) => gems = Some(overview),
-            Err(error) => problem = problem.or_else(|| Some(error.to_string())),
+            Err(error) => gems_problem = Some(error.to_string()),
         }
     }
     Json(Status {
@@ -155,6 +158,7 @@ async fn status(State((handle, hub, index, front, facts)): State<Whole>) -> Resp
         gems_listen: facts.cores.gems.map(|address| address.to_string()),
         gems_mount: facts.gems_mount,
         gems,
+        gems_problem,
         apps: front.rows().into_iter().map(|(row, _)| row).collect(),
     })
     .into_response()

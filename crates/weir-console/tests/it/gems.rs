@@ -119,9 +119,11 @@ async fn mirror(folder: &std::path::Path, index: &Gems<SqliteStore>) -> Arc<Mirr
         hook_secret: None,
     };
     let ours: weir_gems::name::GemName = "shop".parse().expect("a name");
-    let noted = Noted { name: ours.clone(), md5: Some([1; 16]) };
-    index.store().note("one", vec![noted], None).await.expect("noted");
-    index.store().refuse("one", vec![(ours, Refusal::Local)]).await.expect("refused");
+    let alike: weir_gems::name::GemName = "Shop".parse().expect("a name");
+    let noted = [&ours, &alike].map(|name| Noted { name: name.clone(), md5: Some([1; 16]) });
+    index.store().note("one", noted.to_vec(), None).await.expect("noted");
+    let refused = vec![(ours, Refusal::Local), (alike, Refusal::Lookalike)];
+    index.store().refuse("one", refused).await.expect("refused");
     let mirror = Mirror::new(MirrorParts {
         store: index.shared_store(),
         files: Files::open(folder.join("files")).expect("a folder"),
@@ -150,7 +152,13 @@ async fn upstreams_and_webhooks_are_shown_and_upstreams_looked_at_when_somebody_
     let endpoints = vec!["ci".to_owned()];
     index.store().set_webhook_endpoints(endpoints, 100).await.expect("an endpoint");
     let page = browser.get("/gems").await;
-    for text in ["never yet", "pushed or imported here", "0 webhooks of upstreams", ">ci<"] {
+    for text in [
+        "never yet",
+        "one; pushed or imported here",
+        "could be taken for a name that",
+        "0 webhooks of upstreams",
+        ">ci<",
+    ] {
         page.assert_shows(text);
     }
     let failed = mirror.sync_once(Look::Changes, Progress::NONE).await;

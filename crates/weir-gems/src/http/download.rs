@@ -15,6 +15,7 @@ use super::representation::{BINARY, Described, FOR_A_YEAR};
 use super::{Answer, Call, Failure, Gems, body};
 use crate::index::digest::Digests;
 use crate::metrics::Limit;
+use crate::store::cuts::cuts;
 use crate::store::{Store, StoredFile};
 
 /// What stays as it is in the path that a client is sent to.
@@ -26,7 +27,7 @@ impl<S: Store> Gems<S> {
             return redirect(base, full_name);
         }
         let Some(stored) = self.file_or_fetched(full_name).await? else {
-            return Err(unknown(full_name));
+            return Err(self.absent(full_name).await?);
         };
         let (stored, file) = self.open(full_name, stored).await?;
         let described = described(&stored);
@@ -111,9 +112,33 @@ impl<S: Store> Gems<S> {
         opening.await.map_err(io::Error::other).flatten()
     }
 
+    /// Why there is no file, nor what is in it.
+    async fn absent(&self, full_name: &str) -> Result<Failure, Failure> {
+        let text = match self.is_listed(full_name).await? {
+            true => format!(
+                "the file of {full_name} is not here, though the release is listed: it was imported \
+                 without it, or came from an upstream that is not in the settings any more; who runs \
+                 this index can say with gems.files_url where it is"
+            ),
+            false => format!("there is no release {full_name:?} here"),
+        };
+        Ok(Failure::not_found(text))
+    }
+
+    async fn is_listed(&self, full_name: &str) -> Result<bool, Failure> {
+        for cut in cuts(full_name) {
+            let Some(info) = self.store.info(cut.name).await? else { continue };
+            let beginning = format!("{} ", cut.identity);
+            if String::from_utf8_lossy(&info.content).lines().any(|it| it.starts_with(&beginning)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub(super) async fn gemspec(&self, call: &Call<'_>, full_name: &str) -> Answer {
         let Some(gemspec) = self.gemspec_or_fetched(full_name).await? else {
-            return Err(unknown(full_name));
+            return Err(self.absent(full_name).await?);
         };
         let digests = Digests::of(&gemspec);
         let described = Described::by(&digests, gemspec.len() as u64, BINARY);
@@ -124,10 +149,6 @@ impl<S: Store> Gems<S> {
 /// Another error says nothing of the file: too many may be open.
 fn is_lost(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
-}
-
-fn unknown(full_name: &str) -> Failure {
-    Failure::not_found(format!("there is no release {full_name:?} here"))
 }
 
 /// A file never changes, and its checksum is known without reading it.

@@ -4,6 +4,9 @@
 //! policy names for it, if there is a line; else the first upstream that has it. What has come from
 //! elsewhere meanwhile is replaced whole, or, where the policy forbids it, taken away at once. Names
 //! of an upstream that is not in the settings any more stay with it until a line says otherwise.
+//!
+//! What could be taken for a name of ours is not let in, unless a line invites it by name. Where it was
+//! first it stays: a push, whose author is warned, takes nothing away from others.
 
 use super::policy::{Policy, Rule};
 use super::settings::UpstreamName;
@@ -53,6 +56,9 @@ pub(super) fn decide(
     if standing.owner == Owner::Local {
         return Decision::Refuse(Refusal::Local);
     }
+    if standing.resembles_ours && !standing.has_versions && !policy.invites(name) {
+        return Decision::Refuse(Refusal::Lookalike);
+    }
     // A line for this upstream counts more than the order.
     if policy.rule(name).is_some() {
         return Decision::Take;
@@ -97,6 +103,7 @@ mod tests {
         let standing = Standing {
             owner,
             has_versions: false,
+            resembles_ours: false,
             listed_by: listed_by.iter().map(|name| (*name).to_owned()).collect(),
         };
         decide(policy, rank, &name.parse().unwrap(), &standing)
@@ -143,6 +150,26 @@ mod tests {
             }
             assert_eq!(decided(Owner::Local, &[], known), Decision::Refuse(Refusal::Local));
         }
+    }
+
+    #[test]
+    fn what_could_be_taken_for_ours_comes_only_where_it_was_first_or_by_name() {
+        let names: [UpstreamName; 1] = ["a".parse().unwrap()];
+        let rank = Rank { upstream: &names[0], earlier: &[], later: &[], is_earlier_known: true };
+        let of = |policy: &str, owner, has_versions| {
+            let standing =
+                Standing { owner, has_versions, resembles_ours: true, listed_by: Vec::new() };
+            decide(&policy.parse().unwrap(), rank, &"shop_core".parse().unwrap(), &standing)
+        };
+        let refused = Decision::Refuse(Refusal::Lookalike);
+        assert_eq!(of("none", Owner::Nobody, false), refused);
+        // All that it had was taken back, and now it is somebody else's.
+        assert_eq!(of("none", from("a"), false), refused);
+        assert_eq!(of("from a *", Owner::Nobody, false), refused);
+        assert_eq!(of("none", from("a"), true), Decision::Take);
+        assert_eq!(of("from a shop_core", Owner::Nobody, false), Decision::Take);
+        let private = of("private shop-core", Owner::Nobody, false);
+        assert_eq!(private, Decision::Refuse(Refusal::Policy));
     }
 
     #[test]

@@ -52,6 +52,17 @@ impl<S: MirrorStore> Mirror<S> {
         let mut enforced = self.enforced.write().await;
         *enforced = Enforced::No;
         self.enforce(&mut enforced).await?;
+        drop(enforced);
+        self.decide_refused().await?;
+        Ok(())
+    }
+
+    /// Decides what needs no answer of an upstream: what was refused, and is work again since the
+    /// policy may be another, is told as refused even while upstreams are away.
+    pub(super) async fn decide_refused(&self) -> Result<(), StoreError> {
+        for upstream in &self.upstreams {
+            self.refuse_pending(upstream).await?;
+        }
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use super::error::Problem;
 use super::progress::{Phase, Progress};
 use super::{Mirror, Upstream};
 use crate::metrics::FetchFailure;
+use crate::store::StoreError;
 use crate::store::mirror::{Applied, MirrorStore, Pending};
 
 /// What was done about the names that had changed.
@@ -57,6 +58,28 @@ impl<S: MirrorStore> Mirror<S> {
         }
     }
 
+    /// Refuses what is to be refused whatever the upstream answers: so that it is told also while that
+    /// is away.
+    pub(super) async fn refuse_pending(&self, upstream: &Upstream) -> Result<(), StoreError> {
+        let (mut after, mut work) = (0, Work::default());
+        let name = upstream.name.as_str();
+        loop {
+            let page = self.store.pending(name, after, self.limits.batch_gems.max(1)).await?;
+            let Some(last) = page.last() else { break };
+            after = last.sequence;
+            self.decided(upstream, page, &mut work).await?;
+        }
+        self.count(upstream).await
+    }
+
+    /// Counting reads all names: after what may have changed many.
+    pub(super) async fn count(&self, upstream: &Upstream) -> Result<(), StoreError> {
+        let counts = self.store.counts(upstream.name.as_str()).await?;
+        upstream.metrics.counted(&counts);
+        upstream.change_state(|state| state.counts = counts);
+        Ok(())
+    }
+
     pub(super) fn rank<'a>(&self, upstream: &'a Upstream) -> Rank<'a> {
         Rank {
             upstream: &upstream.name,
@@ -72,7 +95,7 @@ impl<S: MirrorStore> Mirror<S> {
         upstream: &Upstream,
         page: Vec<Pending>,
         work: &mut Work,
-    ) -> Result<Vec<Wanted>, Problem> {
+    ) -> Result<Vec<Wanted>, StoreError> {
         let in_force = self.in_force().await?;
         let policy = self.policy.load_full();
         let rank = self.rank(upstream);

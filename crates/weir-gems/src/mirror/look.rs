@@ -184,12 +184,12 @@ impl<S: MirrorStore> Mirror<S> {
         looked: &Result<Looked, Problem>,
     ) {
         let now = self.clock.now();
-        // Counting reads all names: not for each look that finds nothing.
+        // Not for each look that finds nothing.
         let is_idle = upstream.state().last_look.is_some()
             && looked.as_ref().is_ok_and(|looked| looked.work == Work::default());
-        if !is_idle && let Ok(counts) = self.store.counts(upstream.name.as_str()).await {
-            upstream.metrics.counted(&counts);
-            upstream.change_state(|state| state.counts = counts);
+        if !is_idle {
+            // What can't be counted now is as it was counted last.
+            drop(self.count(upstream).await);
         }
         upstream.change_state(|state| {
             state.progress = None;

@@ -14,7 +14,8 @@
 //! line `none` says so.
 //!
 //! What was pushed or imported here is private without a line. Names are compared without regard to
-//! case, and `_` is `-`: what could be taken for a private name does not come either.
+//! case, and `_` is `-`: what could be taken for a private name, by the policy or by a push, does not
+//! come either.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +23,7 @@ use std::str::FromStr;
 use weir_base::switch::Pattern;
 
 use super::settings::{UpstreamName, UpstreamNameError};
+use crate::name::folded;
 
 /// Bytes of a policy.
 pub const POLICY_BYTES_MAX: usize = 1 << 20;
@@ -74,8 +76,22 @@ impl Policy {
     /// What it says of a name; None: nothing.
     #[must_use]
     pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.line(name).map(|(_, rule)| rule)
+    }
+
+    /// Whether it says by name, and not by a pattern of names, where one comes from: the operator
+    /// means this one, also beside one of ours that it could be taken for.
+    #[must_use]
+    pub fn invites(&self, name: &str) -> bool {
+        let line = self.line(name);
+        line.is_some_and(|(pattern, rule)| {
+            matches!(rule, Rule::From(_)) && !pattern.to_string().contains('*')
+        })
+    }
+
+    fn line(&self, name: &str) -> Option<&(Pattern, Rule)> {
         let name = folded(name);
-        self.rules.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, rule)| rule)
+        self.rules.iter().find(|(pattern, _)| pattern.matches(&name))
     }
 
     /// Whether it says nothing of any name.
@@ -169,10 +185,6 @@ fn is_pattern_character(character: char) -> bool {
     character == '*' || crate::name::is_name_character(character)
 }
 
-fn folded(name: &str) -> String {
-    name.to_ascii_lowercase().replace('_', "-")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +205,15 @@ mod tests {
             assert_eq!(policy.rule(name), expected, "{name}");
         }
         assert!(policy.is_private("acme-secret-x") && !policy.is_private("acme-web"));
+    }
+
+    #[test]
+    fn a_name_is_invited_by_a_line_of_its_own() {
+        let text = "private a-b\nfrom pro shop_core\nfrom pro *\nfrom pro rack\n";
+        let policy: Policy = text.parse().unwrap();
+        assert!(policy.invites("shop-core") && policy.invites("Shop_Core"));
+        // The first line that matches decides.
+        assert!(!policy.invites("rack") && !policy.invites("a-b") && !policy.invites("acme"));
     }
 
     #[test]

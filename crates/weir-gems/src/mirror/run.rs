@@ -70,6 +70,10 @@ impl<S: MirrorStore> Mirror<S> {
     }
 
     async fn run_looks(&self) {
+        // Each look does it, too, but one of an upstream that is away does not come so far.
+        if let Err(error) = self.decide_refused().await {
+            tracing::warn!(%error, "names that are refused are not decided yet");
+        }
         let mut backoff = self.limits.backoff();
         // At random, so that mirrors that were started together don't compare together.
         let first_comparison =

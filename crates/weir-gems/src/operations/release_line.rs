@@ -1,5 +1,8 @@
 //! A line of `/info/NAME`, read again.
 
+use std::cmp::Ordering;
+
+use crate::version::Version;
 use crate::view::{DependencyView, ReleaseView};
 
 /// `1.0-java rack:>= 2.0&< 3,rake:>= 0|checksum:SHA256,ruby:>= 2.7`
@@ -11,6 +14,55 @@ pub(super) struct ReleaseLine<'a> {
     requirements: &'a str,
 }
 
+/// By their versions, as RubyGems orders them: a prerelease is older than its release, whenever it was
+/// pushed. Of one version that for every platform comes first, then they go by their names.
+pub(super) fn newest_first(lines: &mut [ReleaseLine<'_>]) {
+    // Reading a version is most of comparing it.
+    lines.sort_by_cached_key(Newest::of);
+}
+
+/// The place of a release among others of its gem.
+struct Newest {
+    number: Version,
+    is_for_some: bool,
+    platform: String,
+}
+
+impl Newest {
+    fn of(line: &ReleaseLine<'_>) -> Self {
+        let (number, platform) = line.parts();
+        let number = Version::from_checked(number.to_owned());
+        Self { number, is_for_some: platform != "ruby", platform: platform.to_owned() }
+    }
+}
+
+impl Ord for Newest {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let others = || {
+            // `1.0` and `1.0.0` are as new as each other.
+            let texts = other.number.as_str().cmp(self.number.as_str());
+            texts
+                .then(self.is_for_some.cmp(&other.is_for_some))
+                .then_with(|| self.platform.cmp(&other.platform))
+        };
+        other.number.compare(&self.number).then_with(others)
+    }
+}
+
+impl PartialOrd for Newest {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Newest {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Newest {}
+
 impl<'a> ReleaseLine<'a> {
     /// None: it is none.
     pub(super) fn parse(line: &'a str) -> Option<Self> {
@@ -20,7 +72,7 @@ impl<'a> ReleaseLine<'a> {
     }
 
     pub(super) fn view(&self) -> ReleaseView {
-        let (number, platform) = self.identity.split_once('-').unwrap_or((self.identity, "ruby"));
+        let (number, platform) = self.parts();
         ReleaseView {
             number: number.to_owned(),
             platform: platform.to_owned(),
@@ -31,6 +83,11 @@ impl<'a> ReleaseLine<'a> {
             bytes: None,
             downloads: 0,
         }
+    }
+
+    /// Its version and its platform.
+    fn parts(&self) -> (&'a str, &'a str) {
+        self.identity.split_once('-').unwrap_or((self.identity, "ruby"))
     }
 
     fn requirement(&self, wanted: &str) -> Option<String> {
@@ -50,6 +107,26 @@ fn dependency((name, requirement): (&str, &str)) -> DependencyView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_version_is_first_whenever_it_was_pushed() {
+        let pushed = [
+            "2.0.0 |checksum:a",
+            "1.9 |checksum:a",
+            "1.10-x86_64-linux |checksum:a",
+            "1.10-java |checksum:a",
+            "1.10 |checksum:a",
+            "2.0.0.pre1 |checksum:a",
+        ];
+        let expected = ["2.0.0", "2.0.0.pre1", "1.10", "1.10-java", "1.10-x86_64-linux", "1.9"];
+        for turns in 0..pushed.len() {
+            let mut lines: Vec<_> = pushed.iter().filter_map(|it| ReleaseLine::parse(it)).collect();
+            lines.rotate_left(turns);
+            newest_first(&mut lines);
+            let order: Vec<_> = lines.iter().map(|line| line.identity).collect();
+            assert_eq!(order, expected);
+        }
+    }
 
     #[test]
     fn a_line_is_what_it_was_written_from() {

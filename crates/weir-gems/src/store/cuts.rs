@@ -7,13 +7,13 @@ use crate::name::NAME_BYTES_MAX;
 use crate::release::Identity;
 
 /// A name, and what it is a release of.
-pub(super) struct Cut<'a> {
-    pub(super) name: &'a str,
-    pub(super) identity: Identity,
+pub(crate) struct Cut<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) identity: Identity,
 }
 
 /// The ways in which a full name can be cut.
-pub(super) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
+pub(crate) fn cuts(full_name: &str) -> impl Iterator<Item = Cut<'_>> {
     let dashes = full_name.match_indices('-').map(|(at, _)| at);
     // Behind the longest name there is nothing to look for.
     dashes.take_while(|at| *at <= NAME_BYTES_MAX).filter_map(|at| {

@@ -147,7 +147,10 @@ impl Verification {
         derived: &Derived,
         is_stored: bool,
     ) {
-        self.report.gems += 1;
+        match releases.is_empty() {
+            true => self.report.names_without_releases += 1,
+            false => self.report.gems += 1,
+        }
         self.report.releases += releases.len() as u64;
         if !is_stored {
             self.report.problem(|| format!("what is stored of {name} is not what follows from it"));

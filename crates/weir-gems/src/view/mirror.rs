@@ -107,7 +107,8 @@ pub enum ReadView {
     Whole,
 }
 
-/// A name that is not taken, and why: `policy`, `local`, `bound`, `shadowed`.
+/// A name that is not taken, and why: `policy`, `local`, `bound`, `shadowed`, `former`,
+/// `lookalike`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedView {
     pub name: String,

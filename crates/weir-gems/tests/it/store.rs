@@ -27,6 +27,7 @@ macro_rules! suite {
             mirror::digests_are_of_what_is_noted
             mirror::a_gem_becomes_what_its_upstream_says
             mirror::what_is_local_is_never_touched
+            mirror::what_could_be_taken_for_ours_is_not_new_here
             mirror::when_looks_came_to_something_is_kept
             mirror::a_mirrored_name_is_not_pushed_to
             mirror::what_was_taken_away_is_nobodys_and_may_come_again

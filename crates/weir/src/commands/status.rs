@@ -90,11 +90,17 @@ fn print_realtime(status: &Status) {
 }
 
 fn print_gems(status: &Status) {
-    let Some(gems) = &status.gems else { return };
+    if status.gems.is_none() && status.gems_problem.is_none() {
+        return;
+    }
     let mounted = status.gems_mount.as_deref().zip(status.front_listen.as_deref());
     let mounted = mounted.map(|(mount, listen)| format!("{listen}{mount}"));
     let places: Vec<String> = status.gems_listen.iter().cloned().chain(mounted).collect();
     output::line(&format!("{:<12} {}", "gems at", places.join(", ")));
+    if let Some(problem) = &status.gems_problem {
+        output::line(&format!("{:<12} PROBLEM: {problem}", "gems"));
+    }
+    let Some(gems) = &status.gems else { return };
     output::line(&format!(
         "{:<12} {} with releases, /versions has {} bytes",
         "gems", gems.gems, gems.versions_bytes

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
 use weir_base::admin_api::Problem;
+use weir_gems::operations::KEY_NAME_CHARACTERS_MAX;
 use weir_gems::store::{StoreError, YankError};
 
 /// Where there are none.
@@ -18,7 +19,7 @@ pub(super) fn router() -> Router {
 }
 
 pub(super) fn no_such_gem(name: &str) -> Problem {
-    let hint = "GET gems/names?search= finds names; case counts";
+    let hint = "`weir gems list --search TEXT` finds names; case counts";
     Problem::new(StatusCode::NOT_FOUND, format!("there is no release of a gem {name:?}"), hint)
 }
 
@@ -28,7 +29,8 @@ pub(super) fn no_mirror() -> Problem {
 }
 
 pub(super) fn no_such_key(id: u64) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("there is no key {id}"), "GET gems/keys lists them")
+    let hint = "`weir gems key list` shows them";
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no key {id}"), hint)
 }
 
 pub(super) fn incomplete_key() -> Problem {
@@ -39,6 +41,14 @@ pub(super) fn incomplete_key() -> Problem {
 pub(super) fn unprintable_key() -> Problem {
     let hint = "it is shown to people; letters, digits, spaces and punctuation are for that";
     Problem::new(StatusCode::BAD_REQUEST, "the name of a key has no control characters", hint)
+}
+
+pub(super) fn long_key(characters: usize) -> Problem {
+    let hint = "it says who has the key; what else there is to say belongs elsewhere";
+    let text = format!(
+        "the name of a key has at most {KEY_NAME_CHARACTERS_MAX} characters; this one has {characters}"
+    );
+    Problem::new(StatusCode::BAD_REQUEST, text, hint)
 }
 
 pub(super) fn expired_key() -> Problem {
@@ -55,9 +65,13 @@ pub(super) fn of_store(error: StoreError) -> Problem {
 }
 
 pub(super) fn of_yank(error: YankError) -> Problem {
-    let hint = "GET gems/gem?name= lists what there is";
     match error {
-        YankError::UnknownGem | YankError::UnknownRelease(_) => {
+        YankError::UnknownGem => {
+            let hint = "`weir gems list --search TEXT` finds names; case counts";
+            Problem::new(StatusCode::NOT_FOUND, error.to_string(), hint)
+        }
+        YankError::UnknownRelease(_) => {
+            let hint = "`weir gems info NAME` lists what there is";
             Problem::new(StatusCode::NOT_FOUND, error.to_string(), hint)
         }
         YankError::AlreadyYanked(_) => Problem::new(StatusCode::CONFLICT, error.to_string(), ""),

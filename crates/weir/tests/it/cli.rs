@@ -40,6 +40,29 @@ fn wrong_usage_has_an_exit_code_of_its_own() {
 }
 
 #[test]
+fn a_command_that_is_hidden_is_not_suggested() {
+    let shown = Site::new("").shown(&["serve"]);
+    assert!(shown.starts_with("exit: 64\n") && !shown.contains("'service'"), "{shown}");
+    let shown = Site::new("").shown(&["statu"]);
+    assert!(shown.contains("tip: ") && shown.contains("'status'"), "{shown}");
+}
+
+#[test]
+fn an_address_that_is_none_is_wrong_usage() {
+    let site = Site::new("");
+    for (url, why) in [
+        ("ftp://weir.example", "it takes http://HOST:PORT"),
+        ("http://user:secret@weir.example", "it holds a user or a query"),
+    ] {
+        for command in [&["status"][..], &["gems", "mirror", "status"], &["gems", "mirror"]] {
+            let all = [command, &["--url", url, "--token-env", "TOKEN"]].concat();
+            let shown = site.shown(&all);
+            assert!(shown.starts_with("exit: 64\n") && shown.contains(why), "{shown}");
+        }
+    }
+}
+
+#[test]
 fn a_weir_that_does_not_run_is_said_to_be_so() {
     let site = Site::new("");
     insta::assert_snapshot!(site.shown(&["status"]), @r"

@@ -9,6 +9,7 @@ mod webhooks;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -172,6 +173,8 @@ fn a_key_does_what_it_is_for_until_it_is_revoked() {
     assert!(why.contains("has expired"), "{why}");
     let never = weir.site.shown(&["gems", "key", "create", "never", "--expires", "0s"]);
     assert!(never.contains("exit: 2") && never.contains("could never be used"), "{never}");
+    let long = weir.site.shown(&["gems", "key", "create", &"x".repeat(101)]);
+    assert!(long.contains("at most 100 characters; this one has 101"), "{long}");
     let listed = weir.site.ok(&["gems", "key", "list"]);
     assert!(listed.contains("ci    push_rubygem  all "), "{listed}");
     assert!(listed.contains("old   push_rubygem  rack* "), "{listed}");
@@ -182,7 +185,7 @@ fn a_key_does_what_it_is_for_until_it_is_revoked() {
     exit: 2
     -- stdout
     -- stderr
-    error: there is no key 1 (GET gems/keys lists them)
+    error: there is no key 1 (`weir gems key list` shows them)
     ");
     insta::assert_snapshot!(weir.site.shown(&["gems", "key", "create", "x", "--scope", "all"]), @r#"
     exit: 64
@@ -228,8 +231,13 @@ fn operators_find_yank_and_check_what_there_is() {
     exit: 2
     -- stdout
     -- stderr
-    error: The version 3 does not exist. (GET gems/gem?name= lists what there is)
+    error: The version 3 does not exist. (`weir gems info NAME` lists what there is)
     ");
+    let nobody = weir.site.shown(&["gems", "yank", "nope", "1", "--yes"]);
+    let unknown = weir.site.shown(&["gems", "info", "nope"]);
+    for told in [nobody, unknown] {
+        assert!(told.contains("(`weir gems list --search TEXT` finds names; "), "{told}");
+    }
     let before = get(weir.gems(), "/versions", "").1;
     assert_eq!(before.lines().count(), 6, "a line for the yank: {before}");
     weir.site.ok(&["gems", "rebaseline"]);
@@ -245,6 +253,53 @@ fn operators_find_yank_and_check_what_there_is() {
     let sound: serde_json::Value =
         serde_json::from_str(&site.ok(&["gems", "verify", "--fix", "--json"])).expect("JSON");
     assert_eq!((&sound["gems"], &sound["is_fixed"]), (&3.into(), &false.into()));
+    // As many as there are in lists.
+    let weir = site.start();
+    weir.site.ok(&["gems", "yank", "erb", "1", "--yes"]);
+    assert_eq!(weir.site.ok(&["gems", "list"]), "Rake\nrack\n");
+    let told = weir.site.ok(&["gems", "verify"]);
+    assert_eq!(
+        told,
+        "sound: 2 gems, 2 releases; 1 more name without a release that is not yanked\n"
+    );
+    assert!(weir.stop().success());
+}
+
+#[test]
+fn files_that_are_elsewhere_or_lost_for_good_are_told() {
+    let weir = site(GEMS).start();
+    client::push(weir.gems(), &client::key(&weir), "shop", "1.0");
+    import(&weir.site, &(line("rack", &["1.0", "2.0", "3.0"]) + &line("rake", &["13.0"])));
+    let (status, told) = get(weir.gems(), "/gems/rack-2.0.gem", "");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(told.starts_with("the file of rack-2.0 is not here, though "), "{told}");
+    let (_, unknown) = get(weir.gems(), "/gems/rack-9.0.gem", "");
+    assert_eq!(unknown, "there is no release \"rack-9.0\" here\n");
+    insta::assert_snapshot!(weir.site.shown(&["gems", "verify", "--files"]), @r"
+    exit: 0
+    -- stdout
+    sound: 3 gems, 5 releases
+    sound: 1 file
+    not here: 4 files of imported releases (rack-1.0, rack-2.0, rack-3.0 and 1 more); set gems.files_url to where they are, or clients get 404
+    -- stderr
+    ");
+    let folder = weir.data_dir().join("gems/files");
+    let file = files_below(&folder).pop().expect("a file");
+    std::fs::write(file, "damaged").expect("written");
+    let shown = weir.site.shown(&["gems", "verify", "--files"]);
+    assert!(shown.starts_with("exit: 1\n"), "{shown}");
+    let shown = weir.site.shown(&["gems", "verify", "--files", "--fix"]);
+    assert!(shown.starts_with("exit: 2\n") && shown.contains("from a backup"), "{shown}");
+    assert!(weir.stop().success());
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let (folders, mut files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| files_below(folder)));
+    files.retain(|file| file.extension().is_some_and(|it| it == "gem"));
+    files
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Refused {
         let reason = match refused.reason.as_str() {
             "policy" => "private by the policy",
             "local" => "pushed or imported here",
+            "lookalike" => "could be taken for a name that was pushed or imported here",
             _ => return None,
         };
         let name = visible(&refused.name).into_owned();

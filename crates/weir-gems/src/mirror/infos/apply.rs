@@ -40,10 +40,13 @@ impl<S: MirrorStore> Mirror<S> {
         let is_allowed = |gem: &MirroredGem| {
             forbidden(&policy, gem.noted.name.as_str(), upstream.name.as_str()).is_none()
         };
-        let (gems, late): (Vec<_>, Vec<_>) = gems.partition(is_allowed);
+        let (mut gems, late): (Vec<_>, Vec<_>) = gems.partition(is_allowed);
         work.waiting += late.len() as u64;
         if gems.is_empty() {
             return Ok(());
+        }
+        for gem in &mut gems {
+            gem.is_invited = policy.invites(gem.noted.name.as_str());
         }
         let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
         drop(in_force);

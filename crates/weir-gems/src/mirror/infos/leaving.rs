@@ -46,7 +46,10 @@ impl<S: MirrorStore> Mirror<S> {
     ) {
         match releases.is_empty() && wanted.has_versions {
             true => worked.leaving.add(wanted.noted, self.limits.names_gone_max),
-            false => gathered.add(index, MirroredGem { noted: wanted.noted, releases }, bytes),
+            false => {
+                let gem = MirroredGem { noted: wanted.noted, releases, is_invited: false };
+                gathered.add(index, gem, bytes);
+            }
         }
     }
 
@@ -61,7 +64,8 @@ impl<S: MirrorStore> Mirror<S> {
         for some in names.chunks(self.limits.batch_gems.max(1)) {
             let mut gathered = Gathered::default();
             for (index, noted) in some.iter().cloned().enumerate() {
-                gathered.add(index, MirroredGem { noted, releases: Vec::new() }, 0);
+                let gem = MirroredGem { noted, releases: Vec::new(), is_invited: false };
+                gathered.add(index, gem, 0);
             }
             self.apply(upstream, &mut gathered, &mut work).await?;
         }

@@ -72,6 +72,9 @@ pub struct Standing {
     pub owner: Owner,
     /// Whether there are releases of it that are not yanked.
     pub has_versions: bool,
+    /// Whether it could be taken for another name that was pushed or imported here
+    /// ([`GemName::folded`]).
+    pub resembles_ours: bool,
     /// Other upstreams whose `/versions` has it.
     pub listed_by: Vec<String>,
 }
@@ -99,6 +102,8 @@ pub enum Refusal {
     Shadowed,
     /// It came from an upstream that is not in the settings any more.
     Former,
+    /// It could be taken for a name that was pushed or imported here.
+    Lookalike,
 }
 
 /// A gem as an upstream has it, in the order of its `/info`.
@@ -107,13 +112,15 @@ pub struct MirroredGem {
     pub noted: Noted,
     /// Those with the time 0 came now.
     pub releases: Vec<Release>,
+    /// It is taken also when it is new and could be taken for a name of ours.
+    pub is_invited: bool,
 }
 
 /// What [`MirrorStore::apply`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     pub gems: u64,
-    /// Gems that turned out to be local, and were left alone.
+    /// Gems that turned out to be local, or new and to be taken for one that is, and were left alone.
     pub refused: u64,
     pub added: u64,
     pub yanked: u64,
@@ -223,7 +230,8 @@ impl Applied {
 }
 
 impl Refusal {
-    const ALL: [Self; 5] = [Self::Policy, Self::Local, Self::Bound, Self::Shadowed, Self::Former];
+    const ALL: [Self; 6] =
+        [Self::Policy, Self::Local, Self::Bound, Self::Shadowed, Self::Former, Self::Lookalike];
 
     /// As stores keep it.
     pub(crate) const fn number(self) -> i64 {
@@ -233,6 +241,7 @@ impl Refusal {
             Self::Bound => 3,
             Self::Shadowed => 4,
             Self::Former => 5,
+            Self::Lookalike => 6,
         }
     }
 
@@ -249,6 +258,7 @@ impl Refusal {
             Self::Bound => "bound",
             Self::Shadowed => "shadowed",
             Self::Former => "former",
+            Self::Lookalike => "lookalike",
         }
     }
 }

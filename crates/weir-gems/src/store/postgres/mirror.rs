@@ -9,6 +9,7 @@ pub(super) mod clashes;
 mod disown;
 mod files;
 mod hooks;
+mod lookalikes;
 mod noted;
 mod pending;
 mod rules;

@@ -116,6 +116,13 @@ impl Lease {
     }
 }
 
+impl Lease {
+    /// For what a transaction asks, too.
+    pub(super) fn client(&self) -> &Object {
+        &self.object
+    }
+}
+
 impl Deref for Lease {
     type Target = ClientWrapper;
 

@@ -4,6 +4,7 @@ mod apply;
 mod changed;
 mod files;
 mod hooks;
+mod lookalikes;
 mod noted;
 mod pending;
 mod rules;

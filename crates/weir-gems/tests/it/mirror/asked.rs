@@ -17,7 +17,7 @@ async fn view(replica: &Replica) -> MirrorView {
     replica.index.gems.mirrored().await.unwrap().unwrap()
 }
 
-async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+pub(super) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     let waiting = async {
         while !is_so().await {
             tokio::task::yield_now().await;

@@ -1,13 +1,16 @@
 //! Dependency confusion: somebody publishes a private name on a public index, with a higher version.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_base::shutdown::{Drained, Shutdown};
 use weir_gems::mirror::FileError;
 use weir_gems::mirror::policy::Policy;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
 use weir_gems::store::mirror::{MirrorStore, Refusal};
 
+use super::asked::until;
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
@@ -125,6 +128,48 @@ async fn a_name_that_becomes_private_is_taken_away_and_can_be_pushed() {
 }
 
 #[tokio::test]
+async fn what_could_be_taken_for_a_pushed_name_is_not_let_in() {
+    let upstream = Scripted::start();
+    let attacks = ["shop_core", "Shop-Core"];
+    let line = |name: &str| upstream.gem(name, &[("99.0", [1; 32])]);
+    upstream.versions(&[line("shop_core"), line("Shop-Core"), line("shopcore"), line("rack")]);
+    let setup = |policy: &str| Setup::new(&[("public", &upstream.url())]).policy(policy);
+    let replica = setup("none").start().await;
+    replica.index.push_sample(&Sample::new("shop-core", "1.0")).await;
+    let looked = replica.sync().await;
+    // Only a reader takes shopcore for it.
+    assert_eq!((looked.work.refused, looked.work.applied.gems), (2, 2));
+    for name in attacks {
+        assert_eq!(replica.index.get(&format!("/info/{name}")).await.status, 404, "{name}");
+        assert_eq!(replica.file(&format!("{name}-99.0")).await.status, 404, "{name}");
+        let asked = upstream.asked();
+        assert!(!asked.iter().any(|path| path.contains(name)), "{asked:?}");
+    }
+    let told = ["Shop-Core", "shop_core"].map(|name| (name.to_owned(), Refusal::Lookalike));
+    assert_eq!(replica.state().await.upstreams.remove(0).refused, told);
+    // What is mirrored stays when something like it is pushed, with a warning.
+    let answer = replica.index.push(Sample::new("RACK", "1.0").build()).await;
+    assert!(answer.text().contains("rack"), "{}", answer.text());
+    upstream.versions(&[
+        line("shop_core"),
+        upstream.gem("rack", &[("99.0", [1; 32]), ("99.1", [2; 32])]),
+    ]);
+    replica.compare().await;
+    assert_eq!(replica.listed("rack").await, ["99.0", "99.1"]);
+    // An operator may mean one of them, by name.
+    let invited: Policy = "from public *".parse().unwrap();
+    replica.mirror.set_policy(invited).await.unwrap();
+    replica.compare().await;
+    assert_eq!(replica.listed("shop_core").await, Vec::<String>::new());
+    let invited: Policy = "from public shop_core".parse().unwrap();
+    replica.mirror.set_policy(invited).await.unwrap();
+    replica.compare().await;
+    assert_eq!(replica.listed("shop_core").await, ["99.0"]);
+    assert_private(&replica, "shop-core", "1.0").await;
+    crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
 async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     let upstream = Scripted::start();
     let names = ["pub-1", "pub-2", "rack"];
@@ -142,8 +187,10 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     // One of them was pushed meanwhile, and is ours.
     replica.index.push_sample(&Sample::new("pub-2", "7.0")).await;
     replica.mirror.set_policy(Policy::default()).await.unwrap();
+    let refused = replica.state().await.upstreams.remove(0).refused;
+    assert_eq!(refused, [("pub-2".to_owned(), Refusal::Local)]);
     let looked = replica.sync().await;
-    assert_eq!((looked.work.applied.gems, looked.work.refused), (1, 1));
+    assert_eq!((looked.work.applied.gems, looked.work.refused), (1, 0));
     assert_eq!(replica.listed("pub-1").await, ["1.0"]);
     assert_eq!(replica.listed("pub-2").await, ["7.0"]);
     // The same over restarts.
@@ -157,6 +204,49 @@ async fn a_line_that_was_a_mistake_takes_nothing_for_good() {
     assert_eq!(replica.listed("pub-1").await, ["1.0"]);
     assert_eq!(replica.listed("pub-2").await, ["7.0"]);
     crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
+async fn what_is_refused_is_told_while_the_upstream_is_away() {
+    let upstream = Scripted::start();
+    let names = ["acme-web", "billing", "pub", "rack"];
+    upstream.versions(&names.map(|name| upstream.gem(name, &[("99.0", [1; 32])])));
+    let setup = || Setup::new(&[("public", &upstream.url())]).policy("private acme-*");
+    let replica = setup().start().await;
+    replica.index.push_sample(&Sample::new("billing", "1.0")).await;
+    replica.sync().await;
+    upstream.on("/versions", Reply::Raw(Vec::new()));
+    let told = |names: &[(&str, Refusal)]| -> Vec<(String, Refusal)> {
+        names.iter().map(|(name, refusal)| ((*name).to_owned(), *refusal)).collect()
+    };
+    // What has become private is told at once, beside what was refused before.
+    replica.mirror.set_policy("private acme-*\nprivate pub".parse().unwrap()).await.unwrap();
+    let state = replica.state().await.upstreams.remove(0);
+    let (policy, local) = (Refusal::Policy, Refusal::Local);
+    let expected = told(&[("acme-web", policy), ("billing", local), ("pub", policy)]);
+    assert_eq!(state.refused, expected);
+    assert_eq!((state.counts.refused, state.counts.pending), (3, 0));
+    assert!(replica.metrics().contains("weir_gems_mirror_refused{upstream=\"public\"} 3"));
+    // What may come again is work.
+    replica.mirror.set_policy("private pub".parse().unwrap()).await.unwrap();
+    let state = replica.state().await.upstreams.remove(0);
+    assert_eq!(state.refused, told(&[("billing", local), ("pub", policy)]));
+    assert_eq!((state.counts.refused, state.counts.pending), (2, 1));
+    // And the same after a restart.
+    let Replica { index, .. } = replica;
+    let replica = setup().start_on(index.opened_again());
+    replica.mirror.prepare().await.unwrap();
+    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let twin = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&twin).await });
+    let (replica, told) = (&replica, &told);
+    let is_told = || async move {
+        let state = replica.state().await.upstreams.remove(0);
+        state.refused == told(&[("acme-web", policy), ("billing", local)])
+            && (state.counts.refused, state.counts.pending) == (2, 1)
+    };
+    until(is_told).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
 }
 
 #[tokio::test]

@@ -59,7 +59,12 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let is_sound = report.problems_total == 0 || report.is_fixed;
     let are_sound = of_files.is_none_or(|of_files| of_files.left() == 0);
-    Ok(if is_sound && are_sound { Exit::Fine } else { Exit::FoundProblem })
+    Ok(match (is_sound && are_sound, repair) {
+        (true, _) => Exit::Fine,
+        (false, Repair::Leave) => Exit::FoundProblem,
+        // What is left can't be repaired by this command.
+        (false, Repair::Fix) => Exit::Failed,
+    })
 }
 
 fn print_problems(problems: &[String], total: u64) {
@@ -78,6 +83,7 @@ fn print_files(report: &FilesReport) {
     if report.problems_total == 0 {
         output::line(&format!("sound: {files}"));
     }
+    print_absent(report);
     if report.fixed > 0 {
         output::line(&format!(
             "fixed: {} of {files}; they came from upstreams and are fetched again when they are asked for",
@@ -98,12 +104,34 @@ fn print_files(report: &FilesReport) {
     }
 }
 
+/// Nothing is wrong with those, but nobody gets them from here.
+fn print_absent(report: &FilesReport) {
+    if report.absent == 0 {
+        return;
+    }
+    let unlisted = report.absent - report.absent_names.len() as u64;
+    let more = if unlisted == 0 { String::new() } else { format!(" and {unlisted} more") };
+    let way = match report.are_sent_elsewhere {
+        true => "clients are sent to gems.files_url",
+        false => "set gems.files_url to where they are, or clients get 404",
+    };
+    output::line(&format!(
+        "not here: {} of imported releases ({}{more}); {way}",
+        count(report.absent, "file"),
+        report.absent_names.join(", ")
+    ));
+}
+
 fn print(report: &Report) {
     print_problems(&report.problems, report.problems_total);
     let whole = format!("{}, {}", count(report.gems, "gem"), count(report.releases, "release"));
     let problems = count(report.problems_total, "problem");
+    let empty = match report.names_without_releases {
+        0 => String::new(),
+        names => format!("; {} without a release that is not yanked", count(names, "more name")),
+    };
     output::line(&match (report.problems_total, report.is_fixed) {
-        (0, _) => format!("sound: {whole}"),
+        (0, _) => format!("sound: {whole}{empty}"),
         (_, true) => {
             format!(
                 "fixed: {problems} in {whole}; /versions begins anew, so every client fetches all of it once"
@@ -121,10 +149,12 @@ fn print_json(report: &Report, of_files: Option<&FilesReport>) -> anyhow::Result
             "problems_total": of_files.problems_total,
             "mirrored": of_files.mirrored,
             "fixed": of_files.fixed,
+            "absent": of_files.absent,
         })
     });
     output::json(&json!({
         "gems": report.gems,
+        "names_without_releases": report.names_without_releases,
         "releases": report.releases,
         "problems": report.problems,
         "problems_total": report.problems_total,

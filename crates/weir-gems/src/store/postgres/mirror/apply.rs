@@ -3,6 +3,7 @@
 use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
 
+use super::lookalikes::Ours;
 use super::settled::Settled;
 use super::upstreams::{id_or_new, unapply, unsigned};
 use super::{changed, clashes};
@@ -79,29 +80,40 @@ async fn take(
 ) -> Result<Vec<Taken>, StoreError> {
     let names: Vec<&str> = gems.iter().map(|it| it.noted.name.as_str()).collect();
     let known = rows::gems(transaction, &names).await?;
-    gems.retain(|MirroredGem { noted, releases }| {
+    let is_new = |it: &MirroredGem| {
+        let has_versions =
+            known.get(it.noted.name.as_str()).is_some_and(|known| known.gem.live > 0);
+        !it.is_invited && !has_versions && !it.releases.is_empty()
+    };
+    let new = gems.iter().filter(|it| is_new(it)).map(|it| &it.noted.name);
+    let ours = Ours::like(transaction, new).await?;
+    gems.retain(|gem @ MirroredGem { noted, releases, .. }| {
         let known = known.get(noted.name.as_str());
         // It may have been pushed since somebody looked.
-        let is_local = known.is_some_and(|known| known.origin.is_none());
-        settled.add(noted, is_local.then_some(Refusal::Local));
-        match is_local {
-            true => applied.refused += 1,
-            false => applied.gems += 1,
+        let refusal = match known.is_some_and(|known| known.origin.is_none()) {
+            true => Some(Refusal::Local),
+            false => (is_new(gem) && ours.resemble(&noted.name)).then_some(Refusal::Lookalike),
+        };
+        settled.add(noted, refusal);
+        match refusal {
+            Some(_) => applied.refused += 1,
+            None => applied.gems += 1,
         }
         // What is neither here nor there is done.
-        !is_local && (known.is_some() || !releases.is_empty())
+        refusal.is_none() && (known.is_some() || !releases.is_empty())
     });
     let new = gems.iter().map(|it| &it.noted.name);
     let new: Vec<_> = new.filter(|name| !known.contains_key(name.as_str())).collect();
     let added = add_gems(transaction, &new, now).await?;
     let missing = || StoreError::Damaged("a gem was added and is not there".to_owned());
-    let rows = gems.into_iter().map(|MirroredGem { noted: Noted { name, .. }, releases }| {
-        let (gem, origin) = match known.get(name.as_str()) {
-            Some(KnownGem { gem, origin }) => (*gem, *origin),
-            None => (Gem { id: *added.get(name.as_str()).ok_or_else(missing)?, live: 0 }, None),
-        };
-        Ok(Taken { gem, name, wanted: releases, origin })
-    });
+    let rows =
+        gems.into_iter().map(|MirroredGem { noted: Noted { name, .. }, releases, .. }| {
+            let (gem, origin) = match known.get(name.as_str()) {
+                Some(KnownGem { gem, origin }) => (*gem, *origin),
+                None => (Gem { id: *added.get(name.as_str()).ok_or_else(missing)?, live: 0 }, None),
+            };
+            Ok(Taken { gem, name, wanted: releases, origin })
+        });
     rows.collect()
 }
 

@@ -4,6 +4,7 @@ use deadpool_postgres::Transaction;
 use hashbrown::HashMap;
 use tokio_postgres::Row;
 
+use super::lookalikes::Ours;
 use super::upstreams::{limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::store::StoreError;
@@ -35,14 +36,15 @@ pub(super) async fn page(
     let Some(id) = id else { return Ok(Vec::new()) };
     let statement = lease.prepare_cached(PAGE).await?;
     let rows = lease.query(&statement, &[&id, &signed(after), &limit(names_max)]).await?;
-    let names: Vec<&str> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let names: Vec<GemName> =
+        rows.iter().map(|row| name(row.try_get(1)?)).collect::<Result<_, StoreError>>()?;
     let mut standings = standings(lease, upstreams, upstream, &names).await?;
     rows.iter()
-        .map(|row| {
-            let name = name(row.try_get(1)?)?;
+        .zip(names)
+        .map(|(row, name)| {
             Ok(Pending {
                 sequence: unsigned(row.try_get(0)?),
-                standing: standings(name.as_str()),
+                standing: standings(&name),
                 noted: Noted { md5: md5(row, 2)?, name },
             })
         })
@@ -55,8 +57,8 @@ pub(super) async fn standing(
     name: &GemName,
 ) -> Result<Standing, StoreError> {
     let upstreams = upstreams(lease).await?;
-    let mut standings = standings(lease, upstreams, upstream, &[name.as_str()]).await?;
-    Ok(standings(name.as_str()))
+    let mut standings = standings(lease, upstreams, upstream, std::slice::from_ref(name)).await?;
+    Ok(standings(name))
 }
 
 /// What is known of some names; each is asked for once.
@@ -64,15 +66,19 @@ async fn standings(
     lease: &Lease,
     mut upstreams: HashMap<i64, String>,
     upstream: &str,
-    names: &[&str],
-) -> Result<impl FnMut(&str) -> Standing + use<>, StoreError> {
+    names: &[GemName],
+) -> Result<impl FnMut(&GemName) -> Standing + use<>, StoreError> {
     upstreams.retain(|_, name| name != upstream);
-    let mut owners = owners(lease, names).await?;
-    let mut listed_by = listed_by(lease, &upstreams, names).await?;
-    Ok(move |name: &str| {
+    let ours = Ours::like(lease.client(), names.iter()).await?;
+    let names: Vec<&str> = names.iter().map(GemName::as_str).collect();
+    let mut owners = owners(lease, &names).await?;
+    let mut listed_by = listed_by(lease, &upstreams, &names).await?;
+    Ok(move |name: &GemName| {
+        let resembles_ours = ours.resemble(name);
+        let name = name.as_str();
         let (owner, has_versions) = owners.remove(name).unwrap_or((Owner::Nobody, false));
         let listed_by = listed_by.remove(name).unwrap_or_default();
-        Standing { owner, has_versions, listed_by }
+        Standing { owner, has_versions, resembles_ours, listed_by }
     })
 }
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use weir_base::clock::Timestamp;
 
 use super::changed::{clashes, remove, replace, stored};
+use super::lookalikes::resembles_ours;
 use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
@@ -97,7 +98,7 @@ impl<'a> Work<'a> {
         mirrored: MirroredGem,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let MirroredGem { noted, releases } = mirrored;
+        let MirroredGem { noted, releases, is_invited } = mirrored;
         let known = rows::gem(self.connection, noted.name.as_str())?;
         let from = match known {
             Some(gem) => origin(self.connection, gem.id)?,
@@ -107,6 +108,11 @@ impl<'a> Work<'a> {
             // It was pushed since somebody looked.
             self.done.refused += 1;
             return self.settle(upstream, &noted, Some(Refusal::Local));
+        }
+        let is_new = known.is_none_or(|gem| gem.live == 0) && !releases.is_empty();
+        if is_new && !is_invited && resembles_ours(self.connection, &noted.name)? {
+            self.done.refused += 1;
+            return self.settle(upstream, &noted, Some(Refusal::Lookalike));
         }
         self.done.gems += 1;
         let gem = match known {

@@ -3,6 +3,7 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::lookalikes::resembles_ours;
 use super::upstreams::{id, limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::store::StoreError;
@@ -73,7 +74,8 @@ pub(super) fn standing(
     let mut statement = connection.prepare_cached(LISTED_BY)?;
     let names = statement.query_map([upstream, name.as_str()], |row| row.get(0))?;
     let listed_by = names.collect::<rusqlite::Result<_>>()?;
-    Ok(Standing { owner, has_versions, listed_by })
+    let resembles_ours = resembles_ours(connection, name)?;
+    Ok(Standing { owner, has_versions, resembles_ours, listed_by })
 }
 
 pub(super) fn refuse(
@@ -115,15 +117,19 @@ pub(super) fn refused(
 mod tests {
     use super::*;
     use crate::store::sqlite::mirror::TABLES;
+    use crate::store::sqlite::mirror::lookalikes::RESEMBLES;
 
     #[test]
     fn what_is_asked_for_each_name_reads_no_table_from_end_to_end() {
         let connection = Connection::open_in_memory().unwrap();
         connection
-            .execute_batch("CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE, live INT)")
+            .execute_batch(
+                "CREATE TABLE gems (id INTEGER PRIMARY KEY, name TEXT UNIQUE, skeleton TEXT, live INT);
+                 CREATE INDEX gems_by_skeleton ON gems (skeleton)",
+            )
             .unwrap();
         connection.execute_batch(TABLES).unwrap();
-        for sql in [PAGE, OWNER, LISTED_BY] {
+        for sql in [PAGE, OWNER, LISTED_BY, RESEMBLES] {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let arguments = statement.parameter_count();
             let values = rusqlite::params_from_iter(vec![1; arguments]);

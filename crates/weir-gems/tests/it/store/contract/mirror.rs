@@ -46,7 +46,7 @@ fn releases(versions: &[&str]) -> Vec<Release> {
 }
 
 fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
-    MirroredGem { noted: noted(text, md5), releases: releases(versions) }
+    MirroredGem { noted: noted(text, md5), releases: releases(versions), is_invited: false }
 }
 
 /// Notes a gem and applies it.
@@ -125,7 +125,7 @@ pub(crate) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore
     // Gone, and back.
     mirror(&store, "one", gem("late", 1, &["1.0"])).await;
     store.note("one", vec![gone("shop")], None).await.unwrap();
-    let none = MirroredGem { noted: gone("shop"), releases: Vec::new() };
+    let none = MirroredGem { noted: gone("shop"), releases: Vec::new(), is_invited: false };
     store.apply("one", vec![none], NOW).await.unwrap();
     assert_eq!(versions(&store, "shop").await, [""; 0]);
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
@@ -158,6 +158,53 @@ pub(crate) async fn what_is_local_is_never_touched(store: impl MirrorStore) {
     store.reconsider().await.unwrap();
     let applied = store.apply("one", vec![gem("pushed", 1, &["99.0"])], NOW).await.unwrap();
     assert_eq!(applied.refused, 1);
+    assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_could_be_taken_for_ours_is_not_new_here(store: impl MirrorStore) {
+    mirror(&store, "one", gem("early_bird", 1, &["1.0"])).await;
+    for ours in ["shop-core", "early-bird"] {
+        store.push(new(ours, "1.0"), NOW).await.unwrap();
+    }
+    let resembles =
+        async |text: &str| store.standing("one", &name(text)).await.unwrap().resembles_ours;
+    for (text, expected) in [
+        ("shop_core", true),
+        ("Shop-Core", true),
+        ("SHOP_CORE", true),
+        ("early_bird", true),
+        // Itself, what only a reader may take for it, and what looks like one that is mirrored.
+        ("shop-core", false),
+        ("shopcore", false),
+        ("shop.core", false),
+        ("sh0p-core", false),
+        ("rack", false),
+    ] {
+        assert_eq!(resembles(text).await, expected, "{text}");
+    }
+    let names = ["shop_core", "Shop-Core", "shopcore", "early_bird"];
+    store.note("one", names.map(|text| noted(text, 2)).to_vec(), None).await.unwrap();
+    let standings = store.pending("one", 0, 9).await.unwrap();
+    let told = standings.iter().map(|it| it.standing.resembles_ours);
+    assert_eq!(told.collect::<Vec<_>>(), [true, true, false, true]);
+    // Pushed since somebody looked. What was here first stays.
+    let gems = names.map(|text| gem(text, 2, &["99.0"])).to_vec();
+    let applied = store.apply("one", gems, NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.refused), (2, 2));
+    let refused = ["Shop-Core", "shop_core"].map(|it| (it.to_owned(), Refusal::Lookalike));
+    assert_eq!(store.refused("one", 9).await.unwrap(), refused);
+    for (text, expected) in [
+        ("shop_core", &[][..]),
+        ("Shop-Core", &[]),
+        ("shopcore", &["99.0"]),
+        ("early_bird", &["99.0"]),
+    ] {
+        assert_eq!(versions(&store, text).await, expected, "{text}");
+    }
+    // An operator may mean it.
+    let invited = MirroredGem { is_invited: true, ..gem("shop_core", 2, &["99.0"]) };
+    assert_eq!(store.apply("one", vec![invited], NOW).await.unwrap().refused, 0);
+    assert_eq!(versions(&store, "shop_core").await, ["99.0"]);
     assert_consistent(&store).await;
 }
 
@@ -362,7 +409,12 @@ pub(crate) async fn what_is_known_of_a_name_is_told_whether_it_was_noted_or_not(
 ) {
     let standing =
         async |upstream: &str, text: &str| store.standing(upstream, &name(text)).await.unwrap();
-    let nobodys = Standing { owner: Owner::Nobody, has_versions: false, listed_by: Vec::new() };
+    let nobodys = Standing {
+        owner: Owner::Nobody,
+        has_versions: false,
+        resembles_ours: false,
+        listed_by: Vec::new(),
+    };
     assert_eq!(standing("one", "shop").await, nobodys);
     mirror(&store, "one", gem("shop", 1, &["1.0"])).await;
     store.note("two", vec![noted("shop", 2)], None).await.unwrap();
@@ -372,7 +424,8 @@ pub(crate) async fn what_is_known_of_a_name_is_told_whether_it_was_noted_or_not(
         [("one", &["two"][..]), ("two", &["one"]), ("unknown", &["one", "two"])]
     {
         let listed_by: Vec<_> = listed_by.iter().map(|it| (*it).to_owned()).collect();
-        let expected = Standing { owner: owner.clone(), has_versions: true, listed_by };
+        let owner = owner.clone();
+        let expected = Standing { owner, has_versions: true, resembles_ours: false, listed_by };
         assert_eq!(standing(upstream, "shop").await, expected, "{upstream}");
         assert_eq!(standing(upstream, "ours").await.owner, Owner::Local);
     }

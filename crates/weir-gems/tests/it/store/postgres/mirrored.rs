@@ -20,7 +20,7 @@ const ATTEMPTS_MAX: usize = 20;
 
 fn gem(name: &str, md5: u8, version: &str) -> MirroredGem {
     let noted = Noted { name: name.parse().unwrap(), md5: Some([md5; 16]) };
-    MirroredGem { noted, releases: vec![release(version, "")] }
+    MirroredGem { noted, releases: vec![release(version, "")], is_invited: false }
 }
 
 fn hook(version: usize) -> NewHook {

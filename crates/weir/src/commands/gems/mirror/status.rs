@@ -82,6 +82,10 @@ fn reason(reason: &str) -> &str {
         "bound" => "gems.mirror.policy says that it comes from another upstream",
         "shadowed" => "an upstream that comes earlier has it",
         "former" => "it came from an upstream that is not in gems.mirror.upstreams any more",
+        "lookalike" => {
+            "it could be taken for a name that was pushed or imported here; a line \
+             `from UPSTREAM NAME` in gems.mirror.policy lets it in"
+        }
         other => other,
     }
 }

@@ -24,7 +24,15 @@ pub(super) struct FilesReport {
     /// are fetched again.
     pub(super) mirrored: u64,
     pub(super) fixed: u64,
+    /// Imported releases, whose files are elsewhere, and the names of some.
+    pub(super) absent: u64,
+    pub(super) absent_names: Vec<String>,
+    /// Whether clients are told where.
+    pub(super) are_sent_elsewhere: bool,
 }
+
+/// Imported releases that a report names.
+const ABSENT_TOLD: usize = 3;
 
 /// Reads the files of all releases that are not yanked; there are so many releases.
 pub(super) async fn check(
@@ -37,7 +45,8 @@ pub(super) async fn check(
     let files = Files::open(&folder).with_context(|| format!("cannot use {}", folder.display()))?;
     let bar = ProgressBar::new(releases)
         .with_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} releases {eta}")?);
-    let mut report = FilesReport::default();
+    let are_sent_elsewhere = settings.gems.settings.files_url.is_some();
+    let mut report = FilesReport { are_sent_elsewhere, ..FilesReport::default() };
     let mut next = Some(0);
     while let Some(from) = next {
         let page = store.fragment_page(from, PAGE_GEMS).await?;
@@ -63,8 +72,16 @@ impl FilesReport {
         files: &Files,
         repair: Repair,
     ) -> Result<(), StoreError> {
-        // Of an imported release the file is elsewhere.
-        let Some(stored) = store.file(full_name).await? else { return Ok(()) };
+        let Some(stored) = store.file(full_name).await? else {
+            // What an upstream has is fetched when somebody asks for it.
+            if store.mirrored(full_name).await?.is_none() {
+                self.absent += 1;
+                if self.absent_names.len() < ABSENT_TOLD {
+                    self.absent_names.push(full_name.to_owned());
+                }
+            }
+            return Ok(());
+        };
         self.files += 1;
         let Err(problem) = files.check(stored) else { return Ok(()) };
         self.problems_total += 1;

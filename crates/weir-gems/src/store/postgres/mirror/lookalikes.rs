@@ -1,0 +1,42 @@
+//! Names of ours that others could be taken for.
+
+use deadpool_postgres::GenericClient;
+use hashbrown::HashMap;
+
+use super::upstreams::name;
+use crate::name::GemName;
+use crate::store::StoreError;
+
+/// By the skeleton, which has an index and is the same for all that are folded to the same.
+const OURS: &str = "SELECT gems.name FROM gems LEFT JOIN origins ON origins.gem = gems.id
+     WHERE skeleton = ANY($1) AND origins.gem IS NULL";
+
+/// Names that were pushed or imported here, by what they are folded to.
+#[derive(Default)]
+pub(super) struct Ours(HashMap<String, Vec<String>>);
+
+impl Ours {
+    /// Those that one of these names might be taken for.
+    pub(super) async fn like(
+        client: &impl GenericClient,
+        names: impl Iterator<Item = &GemName>,
+    ) -> Result<Self, StoreError> {
+        let skeletons: Vec<String> = names.map(GemName::skeleton).collect();
+        let mut ours = Self::default();
+        if skeletons.is_empty() {
+            return Ok(ours);
+        }
+        let statement = client.prepare_cached(OURS).await?;
+        for row in client.query(&statement, &[&skeletons]).await? {
+            let known = name(row.try_get(0)?)?;
+            ours.0.entry(known.folded()).or_default().push(known.to_string());
+        }
+        Ok(ours)
+    }
+
+    /// Whether a name could be taken for another one of them.
+    pub(super) fn resemble(&self, name: &GemName) -> bool {
+        let alike = self.0.get(&name.folded());
+        alike.is_some_and(|alike| alike.iter().any(|ours| ours != name.as_str()))
+    }
+}
