@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             output::error(&error);
-            Exit::Failed.into()
+            Exit::of(&error).into()
         }
     }
 }
