@@ -17,6 +17,7 @@ pub(crate) fn observation() -> Observation {
         jobs: Fact::Known(jobs()),
         shards: Vec::new(),
         redis: vec![Fact::Known(redis())],
+        redis_access: Vec::new(),
         postgres: Fact::Known(postgres()),
         machine: Fact::Known(Machine {
             cores: 4,
@@ -148,6 +149,7 @@ fn redis() -> RedisServer {
 
 fn postgres() -> Postgres {
     Postgres {
+        user: Some("weir".to_owned()),
         settings: Fact::Known(PostgresSettings {
             max_connections: 200,
             superuser_reserved_connections: 3,

@@ -1,5 +1,6 @@
 //! What can be known of a system whose jobs are behind.
 
+mod access;
 mod fact;
 mod front;
 mod jobs;
@@ -12,6 +13,7 @@ mod source;
 
 use serde::Serialize;
 
+pub use self::access::RedisAccess;
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
@@ -41,6 +43,9 @@ pub struct Observation {
     pub shards: Vec<ShardJobs>,
     /// The Redis servers behind them, one for each shard.
     pub redis: Vec<Fact<RedisServer>>,
+    /// How each of them was reached, where that takes more than its name.
+    #[serde(skip)]
+    pub redis_access: Vec<RedisAccess>,
     /// The application's database.
     pub postgres: Fact<Postgres>,
     /// The machine that the observer runs on.

@@ -8,6 +8,8 @@
 const IN_THE_FILE: &str =
     "^aof_(enabled:1|rewrite_(in_progress|scheduled):0|last_bgrewrite_status:ok)";
 const IN_THE_FILE_LINES: usize = 4;
+/// `redis-cli` ends with 0 where Redis has refused: what it said is shown, and only OK goes on.
+const IS_OK: &str = "{ read -r answer; echo \"$answer\"; [ \"$answer\" = OK ]; }";
 
 /// Sets one, and keeps it over a restart. `redis_cli` is how to talk to the server.
 pub(crate) fn set(redis_cli: &str, name: &str, value: &str) -> String {
@@ -17,7 +19,9 @@ pub(crate) fn set(redis_cli: &str, name: &str, value: &str) -> String {
 /// Turns the append-only file on: `redis.conf` may say so only when all jobs are in that file.
 pub(crate) fn append_only(redis_cli: &str) -> String {
     let wait = wait_for_file(redis_cli);
-    format!("{redis_cli} CONFIG SET appendonly yes && {wait} && {redis_cli} CONFIG REWRITE")
+    format!(
+        "{redis_cli} CONFIG SET appendonly yes | {IS_OK} && {wait} && {redis_cli} CONFIG REWRITE"
+    )
 }
 
 /// Goes on when every job is in the append-only file, and never if it is refused.
@@ -35,7 +39,8 @@ mod tests {
     fn the_file_is_there_before_a_restart_may_read_it() {
         let command = append_only("redis-cli");
         let steps = [
-            "CONFIG SET appendonly yes && until",
+            "CONFIG SET appendonly yes | {",
+            "= OK ]; } && until",
             "INFO persistence",
             "done && redis-cli CONFIG REWRITE",
         ];

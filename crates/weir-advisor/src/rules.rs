@@ -37,6 +37,7 @@ mod small_pool;
 pub(crate) mod starving_queue;
 mod stuck_threads;
 mod threads_hurt;
+mod unreachable;
 mod unseen;
 mod unserved_queue;
 mod untuned_database;
@@ -88,7 +89,9 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 38] = [
+pub const RULES: [Rule; 39] = [
+    // Of what is not seen nothing else can be said.
+    rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
     rule(redis_refuses::NAME, redis_refuses::check),
     rule(redis_replica::NAME, redis_replica::check),

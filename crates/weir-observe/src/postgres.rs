@@ -4,9 +4,11 @@
 //! - `session`: one connection that only asks, each question in a read-only transaction with limits
 //!   of its own, in the simple protocol, so that a pooler in between does not mind;
 //! - `settings`, `activity`, `locks`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
+//! - `error`, `away`: why it was not seen, and what would let it be;
 //! - `titles`: who holds its connections when there is none left to ask by.
 
 mod activity;
+mod away;
 mod cache;
 mod endpoint;
 mod error;
@@ -137,6 +139,7 @@ impl Database {
             connections: connections(backends),
             clients: clients(proc, owners),
             other_port,
+            user: session.user().map(str::to_owned),
             host: given.map_or_else(|| host::host(local.as_ref()), Fact::Known),
             cache_hit_ratio,
             lock_waits,

@@ -121,7 +121,7 @@ pub(crate) fn known<T, U>(read: &Read<T>, what: &str, map: impl FnOnce(&T) -> U)
 pub(crate) fn refused(what: &str, refusal: &Refusal) -> Missing {
     let Refusal { command, reason, grant } = refusal;
     let obstacle = if grant.is_some() { Obstacle::NotAllowed } else { Obstacle::NotSupported };
-    let remedy = grant.as_ref().map(|grant| format!("ACL SETUSER the user that asks {grant}"));
+    let remedy = grant.clone();
     Missing { what: what.to_owned(), obstacle, reason: format!("{command}: {reason}"), remedy }
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
             what,
             obstacle: Obstacle::NotAllowed,
             reason: format!("Redis {name}: {command}: {reason}"),
-            remedy: Some(format!("ACL SETUSER the user that asks {grant}")),
+            remedy: Some(grant.clone()),
         },
         SidekiqError::Unready { name, kind, what: does, reason, remedy } => Missing {
             what,
@@ -156,7 +156,8 @@ const fn obstacle(kind: TroubleKind) -> Obstacle {
         TroubleKind::Script => Obstacle::Script,
         TroubleKind::Loading => Obstacle::Loading,
         TroubleKind::MasterLost => Obstacle::MasterLost,
-        TroubleKind::Login | TroubleKind::ReadOnly => Obstacle::Unreachable,
+        TroubleKind::Login | TroubleKind::Certificate => Obstacle::Login,
+        TroubleKind::Away | TroubleKind::ReadOnly => Obstacle::Unreachable,
     }
 }
 
@@ -199,11 +200,11 @@ mod tests {
 
     #[test]
     fn who_is_not_allowed_is_told_how_to_be() {
-        let grant = Some("+zcard".to_owned());
+        let grant = Some("ACL SETUSER weir +zcard".to_owned());
         let refusal = Refusal { command: "ZCARD".to_owned(), reason: "no".to_owned(), grant };
         let missing = refused("the retry set", &refusal);
         assert_eq!(missing.obstacle, Obstacle::NotAllowed);
-        assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER the user that asks +zcard"));
+        assert_eq!(missing.remedy.as_deref(), Some("ACL SETUSER weir +zcard"));
         let missing = refused("the retry set", &Refusal { grant: None, ..refusal });
         assert_eq!((missing.obstacle, missing.remedy), (Obstacle::NotSupported, None));
     }

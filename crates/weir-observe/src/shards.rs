@@ -1,9 +1,10 @@
 //! What the looks at one Redis or several mean: each by itself, and all together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, ShardJobs};
-use weir_sidekiq::{Snapshot, join};
+use weir_advisor::observation::{Fact, Jobs, Missing, Observation, RedisAccess, ShardJobs};
+use weir_sidekiq::{Address, Endpoint, Snapshot, join};
 
 use crate::observe::Sources;
 use crate::{jobs, services};
@@ -20,6 +21,7 @@ pub(crate) fn of_jobs(
         cut: cut(&looks),
         shards: shards(names, &looks, described),
         jobs: all_jobs(looks, described),
+        redis_access: access(&sources.redis, names),
         ..Observation::default()
     };
     let seen = processes(&observation);
@@ -40,6 +42,24 @@ pub(crate) fn names(sources: &Sources) -> Vec<String> {
         unique.push(if same == 0 { name } else { format!("{name} ({})", same + 1) });
     }
     unique
+}
+
+/// How each was reached, for commands that are to be pasted.
+fn access(endpoints: &[Endpoint], names: &[String]) -> Vec<RedisAccess> {
+    let path = |path: &Path| path.display().to_string();
+    let of = |(endpoint, name): (&Endpoint, &String)| RedisAccess {
+        name: name.clone(),
+        tls: match &endpoint.address {
+            Address::Tcp { tls, .. } => *tls,
+            Address::Unix(_) => false,
+            Address::Sentinel(sentinel) => sentinel.tls,
+        },
+        authority: endpoint.tls.authority.as_deref().map(path),
+        client: endpoint.tls.client.as_ref().map(|(shown, key)| (path(shown), path(key))),
+        user: endpoint.username.clone(),
+        has_password: endpoint.password.is_some(),
+    };
+    endpoints.iter().zip(names).map(of).collect()
 }
 
 /// Processes of every shard that was seen: those of one that is away keep nobody from knowing the others'.

@@ -116,7 +116,8 @@ impl Backlog {
                 .any(|sign| reason.contains(sign));
         if not_allowed {
             let (command, grant) = ("a script".to_owned(), Some(GRANT.to_owned()));
-            return self.connection.refused(Refusal { command, reason, grant });
+            let refusal = Refusal { command, reason, grant };
+            return self.connection.refused(self.connection.with_line(refusal));
         }
         self.connection.failed(error)
     }

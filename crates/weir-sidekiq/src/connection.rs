@@ -10,8 +10,10 @@ use redis::{
     Pipeline, RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
 };
 
+use crate::away;
 use crate::endpoint::{Address, Endpoint, Sentinel, TlsFiles};
 use crate::error::SidekiqError;
+use crate::grant;
 use crate::greeting;
 use crate::limits::Limits;
 use crate::questions::{Answer, Question};
@@ -24,6 +26,9 @@ pub struct Connection {
     inner: MultiplexedConnection,
     name: String,
     address: Address,
+    user: Option<String>,
+    /// What breaks before may be another protocol's port.
+    has_answered: bool,
 }
 
 impl Connection {
@@ -43,8 +48,14 @@ impl Connection {
         };
         let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
         match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(inner)) => Ok(Self { inner, name, address: endpoint.address.clone() }),
-            Ok(Err(error)) => Err(why(name, &endpoint.address, &error).await),
+            Ok(Ok(inner)) => {
+                let (address, user) = (endpoint.address.clone(), endpoint.username.clone());
+                Ok(Self { inner, name, address, user, has_answered: false })
+            }
+            Ok(Err(error)) => {
+                Err(never_there(name, &endpoint.address, endpoint.username.as_deref(), &error)
+                    .await)
+            }
             Err(_) => Err(SidekiqError::Deadline { name, after: timeout }),
         }
     }
@@ -73,14 +84,29 @@ impl Connection {
         let values: Result<Vec<Value>, _> = pipeline.query_async(&mut self.inner).await;
         let values = match values {
             Ok(values) => values,
-            Err(error) => return Err(why(self.name.clone(), &self.address, &error).await),
+            Err(error) => {
+                let (name, user) = (self.name.clone(), self.user.as_deref());
+                return Err(match self.has_answered {
+                    true => why(name, &self.address, user, &error).await,
+                    false => never_there(name, &self.address, user, &error).await,
+                });
+            }
         };
+        self.has_answered = true;
         for value in &values {
             if let Value::ServerError(error) = value {
                 self.must_be_ready(&format!("{} {}", error.code(), error.details().unwrap_or("")))?;
             }
         }
-        Ok(questions.iter().zip(values).map(|(question, value)| question.answer(value)).collect())
+        let answers = questions.iter().zip(values);
+        let answers = answers.map(|(question, value)| question.answer(value));
+        Ok(answers.map(|answer| answer.map_err(|refusal| self.with_line(refusal))).collect())
+    }
+
+    /// Its rule as a line that has the user of this connection.
+    pub(crate) fn with_line(&self, refusal: Refusal) -> Refusal {
+        let line = |rules: String| grant::line(self.user.as_deref(), &rules);
+        Refusal { grant: refusal.grant.map(line), ..refusal }
     }
 
     fn must_be_ready(&self, said: &str) -> Result<(), SidekiqError> {
@@ -88,7 +114,7 @@ impl Connection {
     }
 
     pub(crate) fn failed(&self, error: &RedisError) -> SidekiqError {
-        failed(self.name.clone(), error)
+        failed(self.name.clone(), self.user.as_deref(), error)
     }
 
     /// An error of what can't be done without.
@@ -113,8 +139,13 @@ fn unready(name: &str, said: &str) -> Option<SidekiqError> {
 
 /// What has failed. Of a connection that broke, or a password that was not taken, that may be a refusal of
 /// whoever comes: the server says so to the next one as well.
-async fn why(name: String, address: &Address, error: &RedisError) -> SidekiqError {
-    let failed = failed(name.clone(), error);
+async fn why(
+    name: String,
+    address: &Address,
+    user: Option<&str>,
+    error: &RedisError,
+) -> SidekiqError {
+    let failed = failed(name.clone(), user, error);
     let is_told = match &failed {
         SidekiqError::Connection { .. } => error.is_connection_refusal() || error.is_timeout(),
         _ => error.kind() != ErrorKind::AuthenticationFailed,
@@ -126,7 +157,7 @@ async fn why(name: String, address: &Address, error: &RedisError) -> SidekiqErro
     said.and_then(|said| unready(&name, &said)).unwrap_or(failed)
 }
 
-fn failed(name: String, error: &RedisError) -> SidekiqError {
+fn failed(name: String, user: Option<&str>, error: &RedisError) -> SidekiqError {
     let detail = error.detail().unwrap_or_default();
     let said = format!("{} {detail}", error.code().unwrap_or_default());
     if let Some(unready) = unready(&name, &said) {
@@ -137,10 +168,28 @@ fn failed(name: String, error: &RedisError) -> SidekiqError {
         return unready(&name, "WRONGPASS ").expect("it is one of the troubles");
     }
     if detail.contains("'select'") {
-        let (command, grant) = ("SELECT".to_owned(), "+select".to_owned());
+        let (command, grant) = ("SELECT".to_owned(), grant::line(user, "+select"));
         return SidekiqError::Refused { name, command, reason: detail.to_owned(), grant };
     }
     SidekiqError::Connection { name, reason: error.to_string() }
+}
+
+/// Why a connection did not come about, with what to do.
+async fn never_there(
+    name: String,
+    address: &Address,
+    user: Option<&str>,
+    error: &RedisError,
+) -> SidekiqError {
+    match why(name, address, user, error).await {
+        SidekiqError::Connection { name, reason } => match away::of(address, error) {
+            Some(away::Away { kind, what, remedy }) => {
+                SidekiqError::Unready { name, kind, what, reason, remedy }
+            }
+            None => SidekiqError::Connection { name, reason },
+        },
+        other => other,
+    }
 }
 
 async fn client(

@@ -48,7 +48,7 @@ pub enum SidekiqError {
         remedy: &'static str,
     },
     /// The user that asks may not do what can't be done without.
-    #[error("Redis {name}: {command} is refused: {reason}; ACL SETUSER the user of Weir {grant}")]
+    #[error("Redis {name}: {command} is refused: {reason}; {grant}")]
     Refused {
         /// Its address.
         name: String,
@@ -56,7 +56,7 @@ pub enum SidekiqError {
         command: String,
         /// What Redis said.
         reason: String,
-        /// The rule that allows it.
+        /// The line that allows it: `ACL SETUSER weir +zcard`.
         grant: String,
     },
     /// It takes too long.

@@ -14,7 +14,7 @@ use crate::endpoint::Address;
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST: usize = 200;
 
-/// "ERR max number of clients reached". None: nothing is said, or nothing can be: behind TLS, and where
+/// "ERR max number of clients reached". None: nothing is said, or nothing can be: before TLS, and where
 /// Sentinels say who it is.
 pub(crate) async fn of(address: &Address) -> Option<String> {
     tokio::time::timeout(PATIENCE, said(address)).await.ok().flatten()

@@ -12,11 +12,13 @@
 //! unless it was counted first and is small; a look ends after a number of commands, of bytes of jobs
 //! and a time; the arguments of jobs do not leave this crate.
 
+mod away;
 mod backlog;
 mod connection;
 mod counts;
 mod endpoint;
 mod error;
+mod grant;
 mod greeting;
 mod heartbeat;
 mod job;

@@ -21,7 +21,7 @@ pub struct Refusal {
     pub command: String,
     /// What Redis said.
     pub reason: String,
-    /// The rule of an ACL that would allow it, if that is the reason.
+    /// The line that would allow it, if that is the reason: `ACL SETUSER weir +slowlog|get`.
     pub grant: Option<String>,
 }
 

@@ -20,6 +20,10 @@ pub enum TroubleKind {
     Loading,
     /// It does not know who asks.
     Login,
+    /// It shows a certificate that is not trusted, or asks for one.
+    Certificate,
+    /// Nobody answers there.
+    Away,
     /// It has no connection left (`maxclients`).
     ClientsExhausted,
     /// A script runs and does not end.
@@ -41,7 +45,7 @@ const TROUBLES: [Trouble; 8] = [
         sign: "NOAUTH ",
         kind: TroubleKind::Login,
         what: "asks for a password",
-        remedy: "give it by --redis-password-env or --redis-password-file (in [observe.redis]: password_env or password_file)",
+        remedy: "give it by --redis-password-env or --redis-password-file (in [[observe.redis]]: password = { env = \"NAME\" } or { file = \"PATH\" })",
     },
     Trouble {
         sign: "WRONGPASS ",

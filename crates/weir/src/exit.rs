@@ -18,6 +18,31 @@ pub(crate) enum Exit {
     Usage,
 }
 
+/// Asked for something that can't be: an address that is none, options that do not go together.
+#[derive(Debug)]
+pub(crate) struct WrongUsage(String);
+
+impl WrongUsage {
+    pub(crate) fn new(problem: impl std::fmt::Display) -> Self {
+        Self(problem.to_string())
+    }
+}
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
+
+impl Exit {
+    /// How a command ends that has failed.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if error.downcast_ref::<WrongUsage>().is_some() { Self::Usage } else { Self::Failed }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {

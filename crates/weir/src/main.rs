@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             output::error(&error);
-            Exit::Failed.into()
+            Exit::of(&error).into()
         }
     }
 }

@@ -123,7 +123,7 @@ fn what_is_not_known_has_no_value_rather_than_zero() {
     assert_eq!(figures.iter().find(gone), None);
     assert_eq!(value(&figures, "source_up", &["redis", "127.0.0.1:6379"]), Some(0.0));
     assert_eq!(value(&figures, "source_failures", &["redis", "127.0.0.1:6379"]), Some(2.0));
-    assert_eq!(value(&figures, "findings", &["unknown"]), Some(1.0));
+    assert_eq!(value(&figures, "findings", &["critical"]), Some(1.0));
     assert_eq!(value(&figures, "connections_max", &[]), Some(200.0), "the others are seen");
 }
 

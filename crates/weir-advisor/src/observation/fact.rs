@@ -33,6 +33,8 @@ pub struct Missing {
 pub enum Obstacle {
     /// The user that asked may not see it.
     NotAllowed,
+    /// It does not know who asks, or shows a certificate that is not trusted.
+    Login,
     /// Nobody answered, or not in time.
     Unreachable,
     /// Every connection slot of the database is taken (SQLSTATE 53300).

@@ -10,6 +10,8 @@ use super::Fact;
 /// What Postgres says. Each part needs rights of its own.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Postgres {
+    /// Who asked it, if that is known.
+    pub user: Option<String>,
     /// As `SHOW` tells them.
     pub settings: Fact<PostgresSettings>,
     /// Settings in its files that wait for a restart (`pg_settings.pending_restart`).

@@ -9,6 +9,10 @@ pub(crate) const NAME: &str = "ghost-process";
 /// Names that are printed; the rest is counted.
 const NAMED_MAX: usize = 3;
 
+/// What they had in hand is forgotten with their heartbeat: whether it was anything can't be told.
+const CONSEQUENCE: &str = "They ended without a word: killed, or out of memory; what is next may say so. A job that \
+    one had in hand then is lost. A Sidekiq that runs takes them off the list by itself, within some minutes.";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(jobs) = observation.jobs.known() else { return Vec::new() };
     if jobs.ghosts.is_empty() {
@@ -20,8 +24,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         more => format!(" and {more} more"),
     };
     let evidence = format!("{} in the list have no heartbeat: {named}{more}", jobs.ghosts.len());
-    let finding = Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence)
-        .leads_to("They ended without a word; the jobs that they had in hand are lost.");
+    let finding =
+        Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(CONSEQUENCE);
     vec![finding.next("journalctl -k --grep 'killed process'")]
 }
 
@@ -38,6 +42,8 @@ mod tests {
             check(&observation)[0].evidence,
             "2 in the list have no heartbeat: a:1:x and a:2:x"
         );
+        let consequence = check(&observation).remove(0).consequence;
+        assert!(consequence.contains("off the list by itself"), "no command is needed for that");
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned(); 5];
         assert!(check(&observation)[0].evidence.ends_with("and 2 more"));
     }

@@ -16,13 +16,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     }
     match observation.redis.first().and_then(Fact::known) {
-        Some(redis) => vec![found(redis)],
+        Some(redis) => vec![found(observation, redis)],
         // It does not say what else it holds.
         None => vec![nothing(finding("there are no Sidekiq keys"))],
     }
 }
 
-fn found(redis: &RedisServer) -> Finding {
+fn found(observation: &Observation, redis: &RedisServer) -> Finding {
     let (here, others) = (keys_here(redis), others(redis));
     let evidence = |rest: &str| {
         let Keyspace { database, keys } = here;
@@ -34,7 +34,7 @@ fn found(redis: &RedisServer) -> Finding {
         finding(format!("{what}; {rest}"))
     };
     if let Some(namespace) = redis.namespaces.first() {
-        return namespaced(evidence(&namespaces(redis)), redis, namespace);
+        return namespaced(observation, evidence(&namespaces(redis)), redis, namespace);
     }
     match others.first() {
         Some(likely) => elsewhere(evidence(&databases(&others)), redis, *likely),
@@ -54,15 +54,19 @@ fn nothing(finding: Finding) -> Finding {
         .next("systemctl cat '*sidekiq*' | grep -iE 'redis|environment'")
 }
 
-fn namespaced(finding: Finding, redis: &RedisServer, namespace: &str) -> Finding {
-    let cli = shell::redis_cli(&redis.name);
+fn namespaced(
+    observation: &Observation,
+    finding: Finding,
+    redis: &RedisServer,
+    namespace: &str,
+) -> Finding {
     let key = shell::word(&format!("{namespace}:queues"));
     finding
         .leads_to(format!(
             "{FOR_NOBODY}: doctor looks at Sidekiq's keys as they are without redis-namespace, which \
              Sidekiq 7 no longer takes. What is under one it does not see."
         ))
-        .next(format!("{cli} SMEMBERS {key}"))
+        .next(observation.redis_command(&redis.name, |cli| format!("{cli} SMEMBERS {key}")))
 }
 
 fn elsewhere(finding: Finding, redis: &RedisServer, likely: Keyspace) -> Finding {

@@ -3,7 +3,6 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::redis_settings;
-use crate::shell::redis_cli;
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-eviction";
@@ -11,10 +10,11 @@ pub(crate) const NAME: &str = "redis-eviction";
 const KEEPS_ALL: &str = "noeviction";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+    let servers = observation.redis.iter().filter_map(Fact::known);
+    servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
-fn server(redis: &RedisServer) -> Option<Finding> {
+fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let policy = &redis.maxmemory_policy;
     let severity = match (redis.evicted_keys, policy == KEEPS_ALL, redis.maxmemory_bytes) {
         (0, true, _) => return None,
@@ -31,11 +31,9 @@ fn server(redis: &RedisServer) -> Option<Finding> {
         .leads_to("When memory is short, whole queues vanish without an error.");
     Some(match policy == KEEPS_ALL {
         true => finding,
-        false => finding.next(redis_settings::set(
-            &redis_cli(&redis.name),
-            "maxmemory-policy",
-            KEEPS_ALL,
-        )),
+        false => finding.next(observation.redis_command(&redis.name, |cli| {
+            redis_settings::set(cli, "maxmemory-policy", KEEPS_ALL)
+        })),
     })
 }
 

@@ -3,7 +3,6 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::redis_settings;
-use crate::shell::redis_cli;
 use crate::wording::{bytes, percent};
 
 pub(crate) const NAME: &str = "redis-memory";
@@ -15,10 +14,11 @@ const CEILING_SHARE: f64 = 0.9;
 const MACHINE_SHARE: f64 = 0.5;
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+    let servers = observation.redis.iter().filter_map(Fact::known);
+    servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
-fn server(redis: &RedisServer) -> Option<Finding> {
+fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let used = redis.used_memory_bytes as f64;
     let (limit, share_max, severity, what) = match redis.maxmemory_bytes {
         0 => (redis.system_memory_bytes, MACHINE_SHARE, Severity::Warning, "the machine's memory"),
@@ -42,11 +42,10 @@ fn server(redis: &RedisServer) -> Option<Finding> {
             .next("sysctl --system"),
         ceiling => finding
             .leads_to("At the ceiling every push fails (OOM command not allowed).")
-            .next(redis_settings::set(
-                &redis_cli(&redis.name),
-                "maxmemory",
-                &format!("{}mb", (ceiling / 2 * 3).div_ceil(1 << 20)),
-            )),
+            .next(observation.redis_command(&redis.name, |cli| {
+                let more = format!("{}mb", (ceiling / 2 * 3).div_ceil(1 << 20));
+                redis_settings::set(cli, "maxmemory", &more)
+            })),
     })
 }
 

@@ -3,7 +3,6 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Observation, RedisServer};
 use crate::redis_settings;
-use crate::shell::redis_cli;
 use crate::wording;
 
 pub(crate) const NAME: &str = "redis-persistence";
@@ -12,18 +11,20 @@ const CONSEQUENCE: &str = "A restart or a power cut loses every job. So does app
     the running Redis has to write its append-only file first.";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+    let servers = observation.redis.iter().filter_map(Fact::known);
+    servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
-fn server(redis: &RedisServer) -> Option<Finding> {
+fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let kept = redis.persistence;
     let changes = wording::count(kept.changes_since_snapshot);
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
-        return Some(failed(redis, evidence.to_owned()));
+        return Some(failed(observation, redis, evidence.to_owned()));
     }
     if !kept.last_snapshot_ok {
         return Some(failed(
+            observation,
             redis,
             format!("the last snapshot failed, {changes} changes are not saved"),
         ));
@@ -35,16 +36,18 @@ fn server(redis: &RedisServer) -> Option<Finding> {
         );
         Finding::new(NAME, Severity::Warning, subject(redis), evidence)
             .leads_to(CONSEQUENCE)
-            .next(redis_settings::append_only(&redis_cli(&redis.name)))
+            .next(observation.redis_command(&redis.name, redis_settings::append_only))
     })
 }
 
-fn failed(redis: &RedisServer, evidence: String) -> Finding {
+fn failed(observation: &Observation, redis: &RedisServer, evidence: String) -> Finding {
     Finding::new(NAME, Severity::Critical, subject(redis), evidence)
         .leads_to(
             "Redis refuses writes (MISCONF), so pushes fail; a restart loses what is not saved.",
         )
-        .next(format!("df -h \"$({} CONFIG GET dir | tail -n 1)\"", redis_cli(&redis.name)))
+        .next(observation.redis_command(&redis.name, |cli| {
+            format!("df -h \"$({cli} CONFIG GET dir | tail -n 1)\"")
+        }))
 }
 
 fn subject(redis: &RedisServer) -> String {
@@ -78,7 +81,12 @@ mod tests {
         (kept.append_only, kept.snapshots) = (false, Some(false));
         let finding = check(&observation).remove(0);
         assert_eq!(finding.change, None, "in redis.conf alone it would delete every job");
-        assert!(finding.next.unwrap().contains("-p 6379 CONFIG SET appendonly yes && until "));
+        assert!(
+            finding
+                .next
+                .unwrap()
+                .contains("-p 6379 CONFIG SET appendonly yes | { read -r answer; ")
+        );
         let none = severity(|kept| (kept.append_only, kept.snapshots) = (false, Some(false)));
         assert_eq!(none, Some(Severity::Warning));
     }

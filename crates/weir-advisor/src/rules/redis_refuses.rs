@@ -3,7 +3,6 @@
 use crate::finding::{Finding, Severity};
 use crate::observation::{Fact, Missing, Observation, Obstacle};
 use crate::redis_settings;
-use crate::shell;
 
 pub(crate) const NAME: &str = "redis-refuses";
 
@@ -11,7 +10,8 @@ pub(crate) const NAME: &str = "redis-refuses";
 const MORE_CLIENTS: &str = "20000";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    observation.redis.iter().filter_map(Fact::missing).filter_map(found).collect()
+    let missing = observation.redis.iter().filter_map(Fact::missing);
+    missing.filter_map(|missing| found(observation, missing)).collect()
 }
 
 /// Whether this rule says it.
@@ -20,7 +20,7 @@ pub(super) const fn says(obstacle: Obstacle) -> bool {
     matches!(obstacle, ClientsExhausted | Loading | MasterLost | Script)
 }
 
-fn found(missing: &Missing) -> Option<Finding> {
+fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
     if !says(missing.obstacle) {
         return None;
     }
@@ -30,30 +30,36 @@ fn found(missing: &Missing) -> Option<Finding> {
         None => missing.reason.clone(),
     };
     let finding = Finding::new(NAME, Severity::Critical, missing.what.as_str(), evidence);
-    let cli = shell::redis_cli(missing.what.trim_start_matches("Redis "));
+    let name = missing.what.trim_start_matches("Redis ");
     Some(match missing.obstacle {
         Obstacle::ClientsExhausted => finding
             .leads_to(
                 "Whoever connects anew is refused: Sidekiq, the application, and redis-cli until a \
                  process that can be spared is stopped.",
             )
-            .next(redis_settings::set(&cli, "maxclients", MORE_CLIENTS)),
+            .next(observation.redis_command(name, |cli| {
+                redis_settings::set(cli, "maxclients", MORE_CLIENTS)
+            })),
         Obstacle::Script => finding
             .leads_to(
                 "Every push and fetch is refused until it ends. One that has written already can't be \
                  ended without losing what it wrote: then wait for it.",
             )
-            .next(format!("{cli} {} KILL", kind_of_script(&missing.reason))),
+            .next(observation.redis_command(name, |cli| {
+                format!("{cli} {} KILL", kind_of_script(&missing.reason))
+            })),
         Obstacle::Loading => finding
             .leads_to("Every push and fetch is refused until all its data is read.")
-            .next(format!(
-                "until {cli} INFO persistence | grep -q '^loading:0'; do sleep 1; done"
-            )),
+            .next(observation.redis_command(name, |cli| {
+                format!("until {cli} INFO persistence | grep -q '^loading:0'; do sleep 1; done")
+            })),
         _ => finding
             .leads_to("It tells nothing of its copy, and Sidekiq can't write to it: name its master.")
             .change_and_restart(
                 "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
-                "the master's, which this tells: redis-cli INFO replication",
+                observation.redis_command(name, |cli| {
+                    format!("the master's, which this tells: {cli} INFO replication")
+                }),
             ),
     })
 }

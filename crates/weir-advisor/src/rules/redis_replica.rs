@@ -1,16 +1,19 @@
 //! A replica where Sidekiq's master should be: it takes no writes (READONLY).
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Jobs, Master, Observation, RedisServer};
+use crate::observation::{Fact, Jobs, Master, Observation, RedisServer};
 
 pub(crate) const NAME: &str = "redis-replica";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let servers = observation.redis.iter().zip(observation.each_jobs());
-    servers.filter_map(|(server, (_, jobs))| found(server.known()?, jobs.known())).collect()
+    let of = |(server, (_, jobs)): (&Fact<RedisServer>, (_, &Fact<Jobs>))| {
+        found(observation, server.known()?, jobs.known())
+    };
+    servers.filter_map(of).collect()
 }
 
-fn found(redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
+fn found(observation: &Observation, redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
     let Master { address, is_linked } = redis.replica_of.as_ref()?;
     // A copy has its master's heartbeats. Whoever is pointed at it can't beat.
     let is_alive = jobs.is_some_and(|jobs| !jobs.processes.is_empty());
@@ -30,7 +33,7 @@ fn found(redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
     };
     Some(finding.change_and_restart(
         "the address of Redis, as Sidekiq (REDIS_URL) and doctor have it",
-        format!("redis://{address}{database}"),
+        format!("{}{address}{database}", observation.redis_scheme(&redis.name)),
     ))
 }
 
@@ -38,6 +41,7 @@ fn found(redis: &RedisServer, jobs: Option<&Jobs>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::RedisAccess;
 
     #[test]
     fn a_replica_is_as_bad_as_what_does_not_get_there() {
@@ -58,5 +62,18 @@ mod tests {
             assert_eq!(finding.change.unwrap().line, "redis://10.0.0.5:6380/2");
         }
         assert_eq!(check(&healthy::observation()), []);
+    }
+
+    #[test]
+    fn behind_tls_the_master_is_named_with_tls() {
+        let mut observation = healthy::observation();
+        let redis = observation.redis[0].known_mut();
+        let address = "10.0.0.5:6380".to_owned();
+        redis.replica_of = Some(Master { address, is_linked: true });
+        let (name, user) = (redis.name.clone(), Some("weir".to_owned()));
+        observation.redis_access =
+            vec![RedisAccess { name, tls: true, user, ..RedisAccess::default() }];
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.change.unwrap().line, "rediss://weir@10.0.0.5:6380");
     }
 }

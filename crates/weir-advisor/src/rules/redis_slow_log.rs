@@ -14,10 +14,11 @@ const SLOW_MIN: Duration = Duration::from_millis(100);
 const AGE_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    observation.redis.iter().filter_map(Fact::known).filter_map(server).collect()
+    let servers = observation.redis.iter().filter_map(Fact::known);
+    servers.filter_map(|redis| server(observation, redis)).collect()
 }
 
-fn server(redis: &RedisServer) -> Option<Finding> {
+fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let recent = |slow: &&SlowCommand| slow.took >= SLOW_MIN && slow.age <= AGE_MAX;
     let slow: Vec<_> = redis.slow_commands.known()?.iter().filter(recent).collect();
     let worst = slow.iter().max_by_key(|slow| slow.took)?;
@@ -29,7 +30,9 @@ fn server(redis: &RedisServer) -> Option<Finding> {
     );
     let finding = Finding::new(NAME, Severity::Notice, format!("Redis {}", redis.name), evidence)
         .leads_to("Redis does one thing at a time: pushes and fetches waited.");
-    Some(finding.next("redis-cli slowlog get 10"))
+    Some(
+        finding.next(observation.redis_command(&redis.name, |cli| format!("{cli} SLOWLOG GET 10"))),
+    )
 }
 
 #[cfg(test)]

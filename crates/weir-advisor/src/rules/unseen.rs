@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Missing, Observation, Obstacle, SessionState};
-use crate::rules::redis_refuses;
+use crate::rules::{redis_refuses, unreachable};
 use crate::wording;
 
 pub(crate) const NAME: &str = "unseen";
 
-const GRANT: &str = "GRANT pg_monitor TO the user that asks;";
-
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    // That no slot is left is a finding of its own, and so is a Redis that refuses everybody.
-    let is_said =
-        |it: &Missing| it.obstacle == Obstacle::SlotsExhausted || redis_refuses::says(it.obstacle);
+    // That no slot is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
+    // of which nothing is seen.
+    let is_said = |it: &Missing| {
+        it.obstacle == Obstacle::SlotsExhausted
+            || redis_refuses::says(it.obstacle)
+            || unreachable::says(observation, it)
+    };
     let missing = observation.missing().filter(|it| !is_said(it));
     let mut said = BTreeSet::new();
     let once = missing.filter(|it| said.insert((it.what.as_str(), it.reason.as_str())));
@@ -50,7 +52,8 @@ fn found(missing: &Missing) -> Finding {
 
 /// Postgres shows the sessions of others without their state to who lacks `pg_monitor`.
 fn hidden(observation: &Observation) -> Option<Finding> {
-    let connections = observation.postgres.known()?.connections.known()?;
+    let postgres = observation.postgres.known()?;
+    let connections = postgres.connections.known()?;
     let hidden = connections.in_state(SessionState::Hidden);
     (hidden > 0).then(|| {
         let evidence = format!(
@@ -59,8 +62,13 @@ fn hidden(observation: &Observation) -> Option<Finding> {
         );
         Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
             .leads_to("Idle and stuck transactions can't be told from busy ones.")
-            .change("psql, as a superuser", GRANT)
+            .change("psql, as a superuser", grant(postgres.user.as_deref()))
     })
+}
+
+/// Quoted: a role may be called by any word.
+fn grant(user: Option<&str>) -> String {
+    format!("GRANT pg_monitor TO \"{}\";", user.unwrap_or("USER").replace('"', "\"\""))
 }
 
 #[cfg(test)]
@@ -110,9 +118,10 @@ mod tests {
         let mut observation = healthy::observation();
         let connections = observation.postgres.known_mut().connections.known_mut();
         connections.sessions.push(sessions("?", SessionState::Hidden, 30));
+        observation.postgres.known_mut().user = Some("a\"b".to_owned());
         let finding = check(&observation).remove(0);
         assert_eq!(finding.evidence, "unknown: the states of 30 of 50 sessions are hidden");
-        assert_eq!(finding.change.unwrap().line, GRANT);
+        assert_eq!(finding.change.unwrap().line, r#"GRANT pg_monitor TO "a""b";"#);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The application's version pushes to a queue that no process serves, before the first job does.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::Observation;
+use crate::observation::{Jobs, Observation};
 use crate::queue_line::Repaired;
+use crate::{shell, wording};
 
 pub(crate) const NAME: &str = "upgrade-guard";
 
@@ -12,13 +13,37 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         return Vec::new();
     };
     if jobs.serving().next().is_none() {
-        return Vec::new();
+        return without_process(jobs, pushed).into_iter().collect();
     }
     // With jobs in it, or for the scheduler, other rules say it.
     let said = |name: &str| name == "scheduler" || jobs.queue(name).is_some_and(|it| it.length > 0);
     let unserved = |name: &&String| jobs.nobody_serves(name) && !said(name);
     let repaired = Repaired::of(observation);
     pushed.iter().filter(unserved).map(|name| found(&repaired, name)).collect()
+}
+
+/// That nothing runs is another rule's; which queues what is started has to serve is said here, once. Quiet
+/// processes are a deployment, and where there is no key of Sidekiq's it may be somewhere else.
+fn without_process(jobs: &Jobs, pushed: &[String]) -> Option<Finding> {
+    let is_gone = jobs.processes.is_empty() && !jobs.has_more_processes && !jobs.is_nowhere();
+    if !is_gone || pushed.is_empty() {
+        return None;
+    }
+    let (subject, them) = match pushed.len() {
+        1 => ("queue", "it"),
+        _ => ("queues", "them"),
+    };
+    let names = wording::list(pushed.iter().map(String::as_str));
+    let evidence =
+        format!("the application pushes to {them} and no process runs that serves {them}");
+    let flags: Vec<String> =
+        pushed.iter().map(|name| format!("-q {}", shell::word(name))).collect();
+    let finding = Finding::new(NAME, Severity::Warning, format!("{subject} {names}"), evidence)
+        .leads_to("Units that are started have to serve all of them, in one process or several.");
+    Some(finding.change(
+        "the command lines of Sidekiq's processes (or :queues: of its sidekiq.yml), together",
+        flags.join(" "),
+    ))
 }
 
 fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
@@ -37,6 +62,7 @@ fn found(repaired: &Repaired<'_>, name: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advise;
     use crate::healthy;
 
     #[test]
@@ -56,6 +82,27 @@ mod tests {
         jobs.processes[0].capsules[0].queues[3].name = "mailer".to_owned();
         jobs.queue_mut("mailers").length = 0;
         assert!(check(&observation)[0].evidence.ends_with("did you mean \"mailers\"?"));
+    }
+
+    #[test]
+    fn without_any_process_the_queues_are_said_once_beside_that_nothing_runs() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        let quiet = jobs.processes.clone();
+        jobs.processes.clear();
+        jobs.queues.iter_mut().for_each(|queue| queue.length = 0);
+        *observation.pushed_queues.known_mut() = ["default", "a b"].map(str::to_owned).to_vec();
+        let findings = advise(&observation).findings;
+        let rules: Vec<_> = findings.iter().map(|it| it.rule).collect();
+        assert_eq!(rules, ["no-process", NAME]);
+        assert_eq!(findings[1].subject, "queues default and a b");
+        assert_eq!(findings[1].change.as_ref().unwrap().line, "-q default -q 'a b'");
+
+        observation.jobs.known_mut().processes = quiet;
+        observation.jobs.known_mut().processes.iter_mut().for_each(|it| it.quiet = true);
+        assert_eq!(check(&observation), [], "a deployment");
+        *observation.jobs.known_mut() = Jobs::default();
+        assert_eq!(check(&observation), [], "it may be another place");
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn postgres() -> Postgres {
         longest: Duration::from_secs(75),
     };
     Postgres {
+        user: None,
         settings: Fact::Known(PostgresSettings {
             max_connections: 100,
             superuser_reserved_connections: 3,

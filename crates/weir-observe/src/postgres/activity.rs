@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, SessionState, SessionWait, Sessions};
 
-use super::error;
 use super::host::Local;
 use super::session::Session;
 use crate::{commands, sockets};
@@ -53,7 +52,7 @@ pub(super) async fn backends(
             (Fact::Known(rows.iter().filter_map(backend).collect()), Fact::Known(counted(waits)))
         }
         Err(error) => {
-            let missing = error::missing(WHAT, &error);
+            let missing = session.missing(WHAT, &error);
             (Fact::Unknown(missing.clone()), Fact::Unknown(missing))
         }
     }

@@ -2,7 +2,6 @@
 
 use weir_advisor::observation::Fact;
 
-use super::error;
 use super::session::Session;
 
 const WHAT: &str = "Postgres' cache hits";
@@ -25,7 +24,7 @@ pub(super) async fn blocks(session: &mut Session) -> Fact<Blocks> {
             let blocks = || Some(Blocks { hit: number(0)?, read: number(1)? });
             blocks().map_or(Fact::NotAsked, Fact::Known)
         }
-        Err(error) => Fact::Unknown(error::missing(WHAT, &error)),
+        Err(error) => Fact::Unknown(session.missing(WHAT, &error)),
     }
 }
 

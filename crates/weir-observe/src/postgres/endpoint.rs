@@ -60,6 +60,15 @@ impl PostgresEndpoint {
         config
     }
 
+    /// Who asks, as the address says.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.config.get_user()
+    }
+
+    pub(super) fn database(&self) -> Option<&str> {
+        self.config.get_dbname()
+    }
+
     pub(super) const fn is_tls(&self) -> bool {
         self.tls
     }

@@ -6,7 +6,11 @@ use thiserror::Error;
 use tokio_postgres::error::SqlState;
 use weir_advisor::observation::{Missing, Obstacle};
 
+use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
+
+/// Where nobody knows who asks.
+const SOMEBODY: &str = "USER";
 
 /// Each names the Postgres and what to do.
 #[derive(Debug, Error)]
@@ -37,38 +41,76 @@ pub enum PostgresError {
 
 /// A Postgres of which nothing is known.
 pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) -> Missing {
-    missing(&format!("Postgres {endpoint}"), error)
+    let what = format!("Postgres {endpoint}");
+    let missing = missing(&what, endpoint.user(), error);
+    match code(error) {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            let database = identifier(endpoint.database().unwrap_or("postgres"));
+            let user = identifier(endpoint.user().unwrap_or(SOMEBODY));
+            let remedy = Some(format!("GRANT CONNECT ON DATABASE {database} TO {user};"));
+            Missing { remedy, ..missing }
+        }
+        Some(_) => missing,
+        None => match away::of(error, endpoint.is_tls()) {
+            Some((obstacle, remedy)) => {
+                Missing { obstacle, remedy: Some(remedy.to_owned()), ..missing }
+            }
+            None => missing,
+        },
+    }
 }
 
-/// A part of it.
-pub(super) fn missing(what: &str, error: &PostgresError) -> Missing {
-    let code = match error {
-        PostgresError::Refused(error) => error.code(),
-        _ => None,
-    };
-    let (obstacle, remedy) = code.map_or((Obstacle::Unreachable, None), obstacle);
+/// A part of it, that `user` has asked for.
+pub(super) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> Missing {
+    let code = code(error);
+    let (obstacle, remedy) =
+        code.map_or((Obstacle::Unreachable, None), |code| obstacle(code, user));
     let reason = match code {
         Some(code) => format!("{error} (SQLSTATE {})", code.code()),
         None => error.to_string(),
     };
-    let (what, remedy) = (what.to_owned(), remedy.map(str::to_owned));
-    Missing { what, obstacle, reason, remedy }
+    Missing { what: what.to_owned(), obstacle, reason, remedy }
 }
 
-fn obstacle(code: &SqlState) -> (Obstacle, Option<&'static str>) {
-    match code.code() {
+fn code(error: &PostgresError) -> Option<&SqlState> {
+    match error {
+        PostgresError::Refused(error) => error.code(),
+        _ => None,
+    }
+}
+
+fn obstacle(code: &SqlState, user: Option<&str>) -> (Obstacle, Option<String>) {
+    let (obstacle, remedy) = match code.code() {
         "53300" => (Obstacle::SlotsExhausted, None),
-        "42501" => (Obstacle::NotAllowed, Some("GRANT pg_monitor TO the user that asks;")),
+        "42501" => {
+            let user = identifier(user.unwrap_or(SOMEBODY));
+            return (Obstacle::NotAllowed, Some(format!("GRANT pg_monitor TO {user};")));
+        }
         "28000" => (
             Obstacle::NotAllowed,
             Some("a line in pg_hba.conf for this user and address; with TLS: ?sslmode=verify-full"),
         ),
-        "28P01" => (Obstacle::NotAllowed, Some("the right password (--postgres-password-file)")),
-        "3D000" => (Obstacle::NotAllowed, Some("the name of the application's database")),
+        "28P01" => (
+            Obstacle::Login,
+            Some(
+                "look at the user in the address, and at the password (--postgres-password-env, --postgres-password-file)",
+            ),
+        ),
+        "3D000" => (Obstacle::Login, Some("name the application's database in the address")),
+        // It is starting up, or ends.
+        "57P01" | "57P02" | "57P03" => {
+            (Obstacle::Unreachable, Some("wait until it takes connections: its log says when"))
+        }
         // No such table, column or function in this version.
         "42P01" | "42703" | "42883" => (Obstacle::NotSupported, None),
         _ => (Obstacle::Unreachable, None),
-    }
+    };
+    (obstacle, remedy.map(str::to_owned))
+}
+
+/// As SQL reads it, whatever its letters and whether it is a word of SQL.
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]
@@ -76,13 +118,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_grant_names_who_asks_as_sql_reads_it() {
+        let of = |user| obstacle(&SqlState::INSUFFICIENT_PRIVILEGE, Some(user)).1.unwrap();
+        assert_eq!(of("weir"), r#"GRANT pg_monitor TO "weir";"#);
+        assert_eq!(of("user"), r#"GRANT pg_monitor TO "user";"#, "a word of SQL");
+        assert_eq!(of("o\"x; DROP"), r#"GRANT pg_monitor TO "o""x; DROP";"#);
+    }
+
+    #[test]
     fn refusals_are_told_apart() {
-        let of = |code| obstacle(&SqlState::from_code(code)).0;
+        let of = |code| obstacle(&SqlState::from_code(code), None).0;
         assert_eq!(of("53300"), Obstacle::SlotsExhausted);
         assert_eq!(of("42501"), Obstacle::NotAllowed);
         assert_eq!(of("42883"), Obstacle::NotSupported);
         assert_eq!(of("57P03"), Obstacle::Unreachable, "it is starting up");
-        let late = missing("its sessions", &PostgresError::Deadline(Duration::from_secs(5)));
+        let late = missing("its sessions", None, &PostgresError::Deadline(Duration::from_secs(5)));
         assert_eq!(late.obstacle, Obstacle::Unreachable);
     }
 }

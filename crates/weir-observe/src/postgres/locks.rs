@@ -6,7 +6,6 @@ use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, LockWait};
 
 use super::activity::Backend;
-use super::error;
 use super::session::Session;
 
 const WHAT: &str = "waits for locks";
@@ -31,7 +30,7 @@ pub(super) async fn waits(
     let question = QUESTION.replace("$MAX", &session.limits().lock_waits_max.to_string());
     match session.ask(&question).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(|row| wait(row, backends)).collect()),
-        Err(error) => Fact::Unknown(error::missing(WHAT, &error)),
+        Err(error) => Fact::Unknown(session.missing(WHAT, &error)),
     }
 }
 

@@ -7,9 +7,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, Connection, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
+use weir_advisor::observation::Missing;
+
 use super::PostgresLimits;
 use super::endpoint::PostgresEndpoint;
-use super::error::PostgresError;
+use super::error::{self, PostgresError};
 use super::tls;
 
 /// What Postgres may take longer than its own limit to say so.
@@ -22,6 +24,7 @@ pub(crate) struct Session {
     driver: JoinSet<()>,
     limits: PostgresLimits,
     port: u16,
+    user: Option<String>,
     questions: u64,
 }
 
@@ -49,7 +52,12 @@ impl Session {
             Ok(client) => client,
             Err(_) => Err(PostgresError::Deadline(limits.connect_timeout)),
         }?;
-        Ok(Self { client, driver, limits: *limits, port: endpoint.port(), questions: 0 })
+        let (port, user) = (endpoint.port(), endpoint.user().map(str::to_owned));
+        let mut session = Self { client, driver, limits: *limits, port, user, questions: 0 };
+        if session.user.is_none() {
+            session.user = session.current_user().await;
+        }
+        Ok(session)
     }
 
     /// Says good-bye and waits until it is sent: the slot is free then, without a line in a log.
@@ -62,6 +70,22 @@ impl Session {
     /// The port that clients of this Postgres connect to.
     pub(super) const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Who asks, if it is known.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// An address without a user takes this system's, as the library does.
+    async fn current_user(&mut self) -> Option<String> {
+        let rows = self.ask("SELECT current_user AS name").await.ok()?;
+        rows.first()?.get("name").map(str::to_owned)
+    }
+
+    /// A part that it would not tell.
+    pub(super) fn missing(&self, what: &str, error: &PostgresError) -> Missing {
+        error::missing(what, self.user(), error)
     }
 
     /// Asked up to now.

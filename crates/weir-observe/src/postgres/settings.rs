@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, Missing, Obstacle, PostgresSettings, SettingOrigin};
 
-use super::error;
 use super::session::Session;
 
 const WHAT: &str = "Postgres' settings";
@@ -38,7 +37,7 @@ pub(super) async fn settings(session: &mut Session) -> Settings {
             }
         }
         Err(error) => Settings {
-            settings: Fact::Unknown(error::missing(WHAT, &error)),
+            settings: Fact::Unknown(session.missing(WHAT, &error)),
             pending_restart: Vec::new(),
             origins: Vec::new(),
         },

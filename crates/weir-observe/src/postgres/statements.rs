@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryRow;
 use weir_advisor::observation::{Fact, Missing, Obstacle, StatementTimes};
 
-use super::error;
 use super::session::Session;
 
 const WHAT: &str = "Postgres' slow statements";
@@ -34,7 +33,7 @@ pub(super) async fn statements(session: &mut Session) -> Fact<Vec<StatementTimes
     let question = QUESTION.replace("$READ", &READ_MAX.to_string());
     match session.ask(&question.replace("$MAX", &max.to_string())).await {
         Ok(rows) => Fact::Known(rows.iter().filter_map(statement).collect()),
-        Err(error) => Fact::Unknown(explained(error::missing(WHAT, &error))),
+        Err(error) => Fact::Unknown(explained(session.missing(WHAT, &error))),
     }
 }
 

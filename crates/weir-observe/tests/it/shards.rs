@@ -34,8 +34,8 @@ async fn a_queue_served_on_one_shard_is_unserved_on_the_other_and_one_that_is_aw
 
     let away = Endpoint::parse("redis://127.0.0.1:1").unwrap();
     let seen = advice(&[away, one.endpoint(), other.endpoint()]).await;
-    assert_eq!(rules(&seen), ["unserved-queue", "unseen"]);
-    assert_eq!(of(&seen, "unseen").subject, "Redis 127.0.0.1:1");
+    assert_eq!(rules(&seen), ["unreachable", "unserved-queue"]);
+    assert_eq!(of(&seen, "unreachable").subject, "Redis 127.0.0.1:1");
     assert_eq!(of(&seen, "unserved-queue").subject, format!("queue default of Redis {shard}"));
 }
 

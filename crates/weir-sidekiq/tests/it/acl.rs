@@ -59,9 +59,9 @@ async fn what_is_refused_names_its_grant_and_the_rest_is_known() {
     let snapshot = look_with(&redis, "~*", &rules.replace("+zcard ", "")).await;
     let server = snapshot.server.unwrap().unwrap();
     let grant = |refusal: weir_sidekiq::Refusal| refusal.grant.unwrap();
-    assert_eq!(grant(server.slow_commands.unwrap_err()), "+slowlog|get");
-    assert_eq!(grant(server.snapshots.unwrap_err()), "+config|get");
-    assert_eq!(grant(snapshot.retries.unwrap_err()), "+zcard");
+    assert_eq!(grant(server.slow_commands.unwrap_err()), "ACL SETUSER weir +slowlog|get");
+    assert_eq!(grant(server.snapshots.unwrap_err()), "ACL SETUSER weir +config|get");
+    assert_eq!(grant(snapshot.retries.unwrap_err()), "ACL SETUSER weir +zcard");
     assert_eq!(snapshot.queues.unwrap()[0].length, 1);
 }
 
@@ -70,8 +70,8 @@ async fn keys_that_may_not_be_read_ask_for_all_keys() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis);
     let snapshot = look_with(&redis, "~other*", READ_ONLY_ACL).await;
-    assert_eq!(snapshot.queues.unwrap_err().grant.as_deref(), Some("~*"));
-    assert_eq!(snapshot.processes.unwrap_err().grant.as_deref(), Some("~*"));
+    assert_eq!(snapshot.queues.unwrap_err().grant.as_deref(), Some("ACL SETUSER weir ~*"));
+    assert_eq!(snapshot.processes.unwrap_err().grant.as_deref(), Some("ACL SETUSER weir ~*"));
     assert!(snapshot.server.unwrap().is_ok());
 }
 

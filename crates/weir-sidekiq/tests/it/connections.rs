@@ -63,6 +63,7 @@ async fn two_shards_are_one() {
 async fn nobody_there_is_said_with_the_address() {
     let error = length_at(&Endpoint::parse("redis://127.0.0.1:1").unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    assert!(error.to_string().ends_with("at host and port in the address"), "{error}");
 }
 
 /// An authority, and certificates of it for a server at 127.0.0.1 and for a client.
@@ -106,9 +107,18 @@ async fn tls_takes_the_right_authority_and_a_client_certificate() {
     };
     fill(&redis);
     let mut endpoint = Endpoint::parse(&format!("rediss://127.0.0.1:{tls_port}")).unwrap();
-    assert!(length_at(&endpoint).await.is_err(), "an authority that nobody trusts");
+    let said = |endpoint: Endpoint| async move {
+        length_at(&endpoint).await.expect_err("it is not let in").to_string()
+    };
+    let not_trusted = said(endpoint.clone()).await;
+    assert!(not_trusted.contains("--redis-ca"), "{not_trusted}");
+    let plain = said(Endpoint::parse(&format!("redis://127.0.0.1:{tls_port}")).unwrap()).await;
+    assert!(plain.contains("write rediss://"), "{plain}");
+    let tls = said(Endpoint::parse(&format!("rediss://127.0.0.1:{}", redis.port)).unwrap()).await;
+    assert!(tls.contains("write redis://"), "{tls}");
     endpoint.tls.authority = Some(file("authority.pem"));
-    assert!(length_at(&endpoint).await.is_err(), "without the client's certificate");
+    let nobody = said(endpoint.clone()).await;
+    assert!(nobody.contains("--redis-cert"), "{nobody}");
     endpoint.tls.client = Some((file("client.pem"), file("client.key")));
     assert_eq!(length_at(&endpoint).await.unwrap(), 1);
 

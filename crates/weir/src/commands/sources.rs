@@ -9,6 +9,7 @@ use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource};
 use weir_sidekiq::{Address, Endpoint, TlsFiles};
 
 use crate::config::{environment, secrets};
+use crate::exit::WrongUsage;
 
 /// How to get at one Redis or each of several.
 #[derive(Clone, Debug, Args)]
@@ -151,7 +152,7 @@ impl RedisArguments {
     }
 
     fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<Endpoint> {
-        let mut endpoint = Endpoint::parse(url)?;
+        let mut endpoint = Endpoint::parse(url).map_err(WrongUsage::new)?;
         endpoint.password = password;
         let client = self.redis_cert.clone().zip(self.redis_key.clone());
         endpoint.tls = TlsFiles { authority: self.redis_ca.clone(), client };
@@ -168,7 +169,8 @@ impl RedisArguments {
             }
         };
         if plain && endpoint.tls != TlsFiles::default() {
-            bail!("Redis {endpoint}: there are certificates but no TLS; write rediss://");
+            let problem = "there are certificates but no TLS; write rediss://";
+            bail!(WrongUsage::new(format!("Redis {endpoint}: {problem}")));
         }
         Ok(endpoint)
     }
@@ -179,7 +181,8 @@ impl RedisArguments {
         let passwords: Vec<_> = of_environment.chain(of_files).collect::<Result<_, _>>()?;
         if passwords.len() > 1 && passwords.len() != self.redis.len() {
             let (count, servers) = (passwords.len(), self.redis.len());
-            bail!("{count} passwords for {servers} --redis: give one for all, or one for each");
+            let problem = "give one for all, or one for each";
+            bail!(WrongUsage::new(format!("{count} passwords for {servers} --redis: {problem}")));
         }
         Ok(passwords)
     }
@@ -219,7 +222,7 @@ impl PostgresArguments {
         memory_bytes: Option<u64>,
     ) -> anyhow::Result<Option<PostgresSource>> {
         let Some(url) = &self.postgres else { return Ok(None) };
-        let mut endpoint = PostgresEndpoint::parse(url)?;
+        let mut endpoint = PostgresEndpoint::parse(url).map_err(WrongUsage::new)?;
         let (name, path) =
             (self.postgres_password_env.as_deref(), self.postgres_password_file.as_deref());
         // As every client of Postgres reads it.
@@ -228,7 +231,7 @@ impl PostgresArguments {
         endpoint.authority.clone_from(&self.postgres_ca);
         endpoint.client = self.postgres_cert.clone().zip(self.postgres_key.clone());
         if endpoint.authority.is_some() || endpoint.client.is_some() {
-            endpoint.require_tls()?;
+            endpoint.require_tls().map_err(WrongUsage::new)?;
         }
         let limits = PostgresLimits::default();
         Ok(Some(PostgresSource { endpoint, limits, memory_bytes }))

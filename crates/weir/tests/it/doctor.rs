@@ -53,20 +53,27 @@ fn code(output: &Output) -> i32 {
 #[test]
 fn who_names_no_source_or_a_wrong_one_is_told() {
     assert_eq!(code(&run(&[])), 64);
-    for (arguments, problem) in [
-        (&["--redis", "localhost"][..], "must begin with"),
-        (&["--redis", "redis://:hunter2@localhost"], "holds a password"),
-        (&["--postgres", "postgres://u:hunter2@localhost/x"], "holds a password"),
+    for (arguments, problem, expected) in [
+        (&["--redis", "localhost"][..], "must begin with", 64),
+        (&["--redis", "http://localhost"], "must begin with", 64),
+        (&["--redis", "redis://:hunter2@localhost"], "holds a password", 64),
+        (&["--postgres", "postgres://u:hunter2@localhost/x"], "holds a password", 64),
+        (&["--postgres", "mysql://localhost/x"], "must begin with", 64),
         (
             &["--redis", "redis://localhost", "--redis-password-env", "NO_SUCH"],
             "NO_SUCH is not set",
+            2,
         ),
-        (&["--redis", "redis://localhost", "--redis-ca", "ca.pem"], "write rediss://"),
-        (&["--postgres", "postgres://localhost/x", "--postgres-ca", "ca.pem"], "sslmode=verify"),
+        (&["--redis", "redis://localhost", "--redis-ca", "ca.pem"], "write rediss://", 64),
+        (
+            &["--postgres", "postgres://localhost/x", "--postgres-ca", "ca.pem"],
+            "sslmode=verify",
+            64,
+        ),
     ] {
         let output = run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(code(&output), 2, "{error}");
+        assert_eq!(code(&output), expected, "{error}");
         assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
         let monitored = run(&[arguments, &["--nagios"]].concat());
         assert_eq!(code(&monitored), 3);
@@ -75,14 +82,18 @@ fn who_names_no_source_or_a_wrong_one_is_told() {
 }
 
 #[test]
-fn what_can_not_be_seen_is_unknown_and_not_fine() {
+fn a_source_that_is_away_comes_first_with_what_to_do_and_is_critical() {
     let arguments = ["--redis", "redis://127.0.0.1:1", "--window", "1ms"];
     let output = run(&arguments);
-    assert_eq!(code(&output), 2);
+    assert_eq!(code(&output), 1);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("UNKNOWN  Redis 127.0.0.1:1  [unseen]"), "{text}");
+    assert!(text.starts_with("Redis 127.0.0.1:1: it does not answer: nobody listens"), "{text}");
+    assert!(text.contains("CRITICAL  Redis 127.0.0.1:1  [unreachable]"), "{text}");
+    assert!(text.contains("  next    look whether it runs"), "{text}");
     let monitored = run(&[&arguments[..], &["--nagios"]].concat());
-    assert_eq!(code(&monitored), 3);
+    assert_eq!(code(&monitored), 2);
+    let text = String::from_utf8_lossy(&monitored.stdout);
+    assert!(text.starts_with("WEIR CRITICAL - Redis 127.0.0.1:1: "), "{text}");
 }
 
 #[test]

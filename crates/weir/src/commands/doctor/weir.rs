@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use weir_advisor::observation::{Fact, Missing, Observation, Obstacle};
 use weir_base::secret::Secret;
 
 use crate::admin_client::{AdminClient, Refused};
 use crate::commands::sources;
+use crate::exit::WrongUsage;
 use crate::measured::Parts;
 
 /// How long it may take to answer.
@@ -41,7 +41,8 @@ pub(super) struct WeirSource {
 impl WeirArguments {
     pub(super) fn source(&self) -> anyhow::Result<Option<WeirSource>> {
         let Some(url) = self.weir.clone() else { return Ok(None) };
-        AdminClient::check(&url).context("--weir")?;
+        let checked = AdminClient::check(&url);
+        checked.map_err(|error| WrongUsage::new(format!("--weir: {error:#}")))?;
         let (name, file) = (self.weir_token_env.as_deref(), self.weir_token_file.as_deref());
         Ok(Some(WeirSource { url, token: sources::password_of(name, file)? }))
     }
@@ -76,7 +77,10 @@ impl WeirSource {
                 Some("console.token in its weir.toml, and --weir-token-env or --weir-token-file"),
             ),
             Some(404) => (Obstacle::NotSupported, Some("weir upgrade, to a version that measures")),
-            _ => (Obstacle::Unreachable, None),
+            _ => (
+                Obstacle::Unreachable,
+                Some("look whether it runs (weir status), and at the address"),
+            ),
         };
         let (what, reason) = (format!("Weir {}", self.url), format!("{error:#}"));
         Missing { what, obstacle, reason, remedy: remedy.map(str::to_owned) }

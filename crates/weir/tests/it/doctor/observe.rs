@@ -131,10 +131,11 @@ fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
     let failures = up.replace("source_up", "source_failures_total");
     assert!(value(&text, &failures).expect("a count") >= 1.0);
     assert!(value(&text, "connections_max").is_some(), "the others are seen:\n{text}");
-    assert_eq!(value(&text, "findings{severity=\"unknown\"}"), Some(1.0), "{text}");
+    assert_eq!(value(&text, "findings{severity=\"critical\"}"), Some(1.0), "{text}");
     let said = doctor(&weir);
     let findings = said["findings"].as_array().expect("findings");
-    let unseen = findings.iter().find(|finding| finding["rule"] == "unseen").expect("it is said");
+    let unseen = &findings[0];
+    assert_eq!(unseen["rule"], "unreachable", "before all others");
     assert_eq!(unseen["subject"], format!("Redis 127.0.0.1:{port}"));
 
     let Some(_again) = RedisServer::start_at(port) else { return };

@@ -68,3 +68,43 @@ fn what_plan_writes_for_redis_keeps_all() {
     });
     assert_eq!(left.unwrap_or(JOBS), JOBS);
 }
+
+/// Its exit code, and what it said.
+fn pasted(command: &str, password: Option<&str>) -> (Option<i32>, String) {
+    let mut shell = Command::new("timeout");
+    shell.args(["30", "sh", "-c", command]).env_remove("REDISCLI_AUTH");
+    if let Some(password) = password {
+        shell.env("REDISCLI_AUTH", password);
+    }
+    let output = output_of(&mut shell);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn without_the_password_what_is_pasted_ends_and_says_so() {
+    let kept = tempfile::tempdir().unwrap();
+    let conf = kept.path().join("redis.conf");
+    std::fs::write(&conf, "").unwrap();
+    let Some(redis) = RedisServer::start_with(|_, _| vec![conf.display().to_string()]) else {
+        return;
+    };
+    redis.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
+    let file = kept.path().join("password");
+    std::fs::write(&file, "hunter2").unwrap();
+    let (url, file) = (format!("redis://127.0.0.1:{}", redis.port), file.display().to_string());
+    let arguments = ["--redis", &url, "--redis-password-file", &file, "--window", "10ms"];
+    let advice = json(&arguments);
+    let findings = advice["findings"].as_array().expect("findings");
+    let finding = findings.iter().find(|it| it["rule"] == "redis-persistence").expect("found");
+    let next = finding["next"].as_str().expect("a command");
+
+    let (code, said) = pasted(next, None);
+    assert!(code.is_some_and(|code| code != 0 && code != 124), "it ends: {code:?} {said}");
+    assert!(said.contains("REDISCLI_AUTH: is to be set to the password"), "{said}");
+    let (code, said) = pasted(next, Some("hunter3"));
+    assert_eq!(code, Some(1), "it ends: {said}");
+    assert!(said.contains("WRONGPASS") || said.contains("NOAUTH"), "{said}");
+    assert_eq!(pasted(next, Some("hunter2")).0, Some(0));
+    assert!(std::fs::read_to_string(&conf).unwrap().contains("appendonly yes"));
+}

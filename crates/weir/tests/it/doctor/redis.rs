@@ -67,6 +67,11 @@ fn without_sidekiq() -> Option<Vec<Row>> {
     let elsewhere = format!("redis://127.0.0.1:{}/1", redis.port);
     let how = "`--redis redis://127.0.0.1:6379/1` where Sidekiq is in database 0";
     all.extend(rows(&json(&["--redis", &elsewhere, "--window", "10ms"]), &[("no-sidekiq", how)]));
+    let away = json(&["--redis", "redis://127.0.0.1:1", "--window", "10ms"]);
+    all.extend(rows(
+        &away,
+        &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nobody listens")],
+    ));
     all.extend(refusing()?);
     Some(all)
 }

@@ -35,7 +35,7 @@ fn each_is_judged_by_itself_and_its_command_names_it() {
     assert_eq!(code(&output), 1);
     let text = String::from_utf8(output.stdout).expect("text");
     for expected in
-        [&format!("CRITICAL  queue default of Redis {shard}"), "UNKNOWN  Redis 127.0.0.1:1"]
+        [&format!("CRITICAL  queue default of Redis {shard}"), "CRITICAL  Redis 127.0.0.1:1"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }

@@ -13,6 +13,11 @@ const FEW: u64 = 1;
 const MANY: u64 = 12;
 /// More than all threads work off meanwhile.
 const JOBS: usize = 40_000;
+/// A machine that others use makes windows uneven: until what they say together is surer than this share, a
+/// difference may be chance, however many windows of the other number of threads follow.
+const UNSURE_SHARE: f64 = 0.1;
+/// Longer than the test: how slow the machine is does not matter to who waits for a lock.
+const LOCKED_OUT: &str = "deadlock_timeout=5min";
 
 fn watch(redis: &RedisServer) -> Weir {
     let settings = format!(
@@ -28,14 +33,21 @@ fn look(weir: &Weir) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Runs so many threads until Weir has measured them.
-fn measure(redis: &RedisServer, weir: &Weir, threads: u64) -> Option<Sidekiq> {
+/// Runs so many threads until Weir has measured them well enough.
+fn measure(
+    redis: &RedisServer,
+    weir: &Weir,
+    threads: u64,
+    is_enough: impl Fn(&Value) -> bool,
+) -> Option<Sidekiq> {
     let count = threads.to_string();
     let running = Sidekiq::start(redis, &["-c", &count, "-q", "default"])?;
     wait_until("it is measured", || {
         let said = look(weir);
         let levels = said["observation"]["goodput"]["known"][0]["levels"].as_array().cloned();
-        levels.is_some_and(|levels| levels.iter().any(|level| level["threads"] == threads))
+        levels.is_some_and(|levels| {
+            levels.iter().any(|level| level["threads"] == threads && is_enough(level))
+        })
     });
     Some(running)
 }
@@ -48,23 +60,27 @@ fn said(weir: &Weir) -> Vec<Value> {
         .collect()
 }
 
-/// With few threads and then with many; what is said then.
-fn few_and_many(redis: &RedisServer, weir: &Weir) -> Option<Vec<Value>> {
-    measure(redis, weir, FEW)?.end();
-    let _many = measure(redis, weir, MANY)?;
-    Some(said(weir))
+/// With few threads and then with many, which still run.
+fn few_and_many(redis: &RedisServer, weir: &Weir) -> Option<Sidekiq> {
+    let is_sure = |level: &Value| {
+        let figure = |name: &str| level[name].as_f64().expect("a figure");
+        figure("deviation") < UNSURE_SHARE * figure("jobs_per_second")
+    };
+    measure(redis, weir, FEW, is_sure)?.end();
+    measure(redis, weir, MANY, |_| true)
 }
 
 #[test]
 fn threads_that_lock_each_other_out_are_too_many() {
     let Some(redis) = RedisServer::start() else { return };
-    let Some(postgres) = PostgresServer::start(&["deadlock_timeout=3s"]) else { return };
+    let Some(postgres) = PostgresServer::start(&[LOCKED_OUT]) else { return };
     postgres.run("CREATE TABLE rows AS SELECT id, 0 AS n FROM generate_series(1, 6) AS id");
     postgres.run("CREATE UNIQUE INDEX ON rows (id)");
     redis.run(&[&["SET", "postgres", &postgres.url("postgres")]]);
     push(&redis, "default", "Swap", JOBS, 5.0);
     let weir = watch(&redis);
-    let Some(mut found) = few_and_many(&redis, &weir) else { return };
+    let Some(_many) = few_and_many(&redis, &weir) else { return };
+    let mut found = Vec::new();
     // A few more windows, where the first were not enough to be sure.
     wait_until("it is found", || {
         found = said(&weir);
@@ -83,7 +99,7 @@ fn threads_that_do_more_are_met_with_silence() {
     let Some(redis) = RedisServer::start() else { return };
     push(&redis, "default", "Nap", JOBS, 5.0);
     let weir = watch(&redis);
-    let Some(found) = few_and_many(&redis, &weir) else { return };
-    assert_eq!(found, Vec::<Value>::new());
+    let Some(_many) = few_and_many(&redis, &weir) else { return };
+    assert_eq!(said(&weir), Vec::<Value>::new());
     assert!(weir.stop().success());
 }

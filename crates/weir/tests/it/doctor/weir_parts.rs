@@ -92,17 +92,17 @@ fn a_queue_of_weirs_own_that_nobody_asks_for_is_found() {
 }
 
 #[test]
-fn a_weir_that_is_away_or_refuses_is_unknown_with_what_is_missing() {
+fn a_weir_that_is_away_or_refuses_is_told_with_what_is_missing() {
     let missing = |output: &Output| {
-        assert_eq!(code(output), 2, "{output:?}");
+        assert_eq!(code(output), 1, "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let away = missing(&run(&["--weir", "http://127.0.0.1:1", "--window", "1ms"]));
-    assert!(away.contains("UNKNOWN  Weir http://127.0.0.1:1  [unseen]"), "{away}");
-    assert_eq!(away.matches("UNKNOWN").count(), 1, "said once: {away}");
+    assert!(away.contains("CRITICAL  Weir http://127.0.0.1:1  [unreachable]"), "{away}");
+    assert_eq!(away.matches("  [").count(), 1, "said once: {away}");
     for url in ["127.0.0.1:7420", "https://127.0.0.1:7420", "unix:"] {
         let output = run(&["--weir", url]);
-        assert_eq!(code(&output), 2);
+        assert_eq!(code(&output), 64);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(error.contains("--weir"), "{error}");
     }

@@ -1,0 +1,130 @@
+//! A source that was given and tells nothing at all: nobody answers there, or it lets nobody in.
+//!
+//! First of all rules: what others say beside it is said without what this one would have told.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Fact, Missing, Observation, Obstacle};
+
+pub(crate) const NAME: &str = "unreachable";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    let mut sources: Vec<&Missing> = Vec::new();
+    for missing in whole(observation).filter(|it| severity(it.obstacle).is_some()) {
+        // One that has answered first and then not is missed in its jobs only.
+        if !sources.iter().any(|said| said.what == missing.what) {
+            sources.push(missing);
+        }
+    }
+    sources.into_iter().filter_map(found).collect()
+}
+
+/// Whether this rule says it.
+pub(super) fn says(observation: &Observation, missing: &Missing) -> bool {
+    severity(missing.obstacle).is_some() && whole(observation).any(|it| it == missing)
+}
+
+/// Of each source that was given and not seen, why.
+fn whole(observation: &Observation) -> impl Iterator<Item = &Missing> {
+    let servers = observation.redis.iter().filter_map(Fact::missing);
+    let jobs = observation.each_jobs().filter_map(|(_, jobs)| jobs.missing());
+    // Of a server that lets its keys be counted and not read, a part is missing.
+    let jobs = jobs.filter(|it| it.what.starts_with("Redis "));
+    let weir = observation.requests.missing();
+    servers.chain(jobs).chain(observation.postgres.missing()).chain(weir)
+}
+
+/// Nobody there is an outage for whoever has that address, and who is not let in is blind; what a version
+/// does not have is neither.
+const fn severity(obstacle: Obstacle) -> Option<Severity> {
+    match obstacle {
+        Obstacle::Unreachable => Some(Severity::Critical),
+        Obstacle::Login | Obstacle::NotAllowed => Some(Severity::Warning),
+        Obstacle::SlotsExhausted
+        | Obstacle::ClientsExhausted
+        | Obstacle::Script
+        | Obstacle::Loading
+        | Obstacle::MasterLost
+        | Obstacle::NotSupported => None,
+    }
+}
+
+fn found(missing: &Missing) -> Option<Finding> {
+    let severity = severity(missing.obstacle)?;
+    // Its name is the subject already.
+    let evidence = match missing.reason.strip_prefix(&missing.what) {
+        Some(does) => format!("it{}", does.strip_prefix(':').unwrap_or(does)),
+        None => missing.reason.clone(),
+    };
+    let consequence = match severity {
+        Severity::Critical => {
+            "Nothing is known of it, and who has the same address gets no answer either: Sidekiq, the \
+             application."
+        }
+        _ => "Nothing is known of it: what is wrong there is not said here.",
+    };
+    let finding =
+        Finding::new(NAME, severity, missing.what.as_str(), evidence).leads_to(consequence);
+    Some(match (&missing.remedy, missing.obstacle) {
+        (Some(remedy), Obstacle::NotAllowed) => {
+            finding.change("the source, as its administrator", remedy.as_str())
+        }
+        (Some(remedy), _) => finding.next(remedy.as_str()),
+        (None, _) => finding,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise;
+    use crate::healthy;
+
+    fn missing(what: &str, obstacle: Obstacle) -> Missing {
+        Missing {
+            what: what.to_owned(),
+            obstacle,
+            reason: format!("{what} does not answer (refused)"),
+            remedy: Some("look whether it runs".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_away_leads_the_verdict_whatever_else_is_wrong() {
+        let mut observation = healthy::observation();
+        let settings = observation.postgres.known_mut().settings.known_mut();
+        settings.shared_buffers_bytes = 128 << 20;
+        let redis = missing("Redis a:6379", Obstacle::Unreachable);
+        observation.redis = vec![Fact::Unknown(redis.clone())];
+        observation.jobs = Fact::Unknown(redis);
+        let advice = advise(&observation);
+        let rules: Vec<_> = advice.findings.iter().map(|it| it.rule).collect();
+        assert_eq!(rules, [NAME, "untuned-database"], "once, and not as unseen as well");
+        assert_eq!(advice.verdict.severity, Some(Severity::Critical));
+        let expected = "Redis a:6379: it does not answer (refused); next: look whether it runs";
+        assert_eq!(advice.verdict.to_string(), expected);
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_warned_before_other_warnings_and_nobody_is_said_to_be_away() {
+        for obstacle in [Obstacle::Login, Obstacle::NotAllowed] {
+            let mut observation = healthy::observation();
+            observation.postgres = Fact::Unknown(missing("Postgres b:5432/x", obstacle));
+            observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];
+            let findings = advise(&observation).findings;
+            let rules: Vec<_> = findings.iter().map(|it| (it.rule, it.severity)).collect();
+            let expected = [(NAME, Severity::Warning), ("ghost-process", Severity::Warning)];
+            assert_eq!(rules, expected);
+            assert_eq!(findings[0].change.is_some(), obstacle == Obstacle::NotAllowed);
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_not_seen_is_no_source() {
+        let mut observation = healthy::observation();
+        observation.postgres.known_mut().cache_hit_ratio =
+            Fact::Unknown(missing("cache hits", Obstacle::Unreachable));
+        observation.jobs = Fact::Unknown(missing("queues", Obstacle::NotAllowed));
+        assert_eq!(check(&observation), []);
+        assert_eq!(advise(&observation).findings.len(), 2, "both are unseen");
+    }
+}

@@ -1,0 +1,94 @@
+//! Why no connection to Postgres came about, and what to do: where it was not Postgres itself that said so.
+
+use weir_advisor::observation::Obstacle;
+
+use super::error::PostgresError;
+
+const WAYS: [(&str, Obstacle, &str); 11] = [
+    (
+        "password missing",
+        Obstacle::Login,
+        "give it by --postgres-password-env or --postgres-password-file (in [observe.postgres]: \
+         password = { env = \"NAME\" } or { file = \"PATH\" })",
+    ),
+    (
+        "UnknownIssuer",
+        Obstacle::Login,
+        "give the file of the authority that signed its certificate by --postgres-ca (ca in \
+         [observe.postgres])",
+    ),
+    ("NotValidForName", Obstacle::Login, "name its host in the address as its certificate does"),
+    ("Expired", Obstacle::Login, "look at its certificate's dates, and at this machine's clock"),
+    (
+        "CertificateRequired",
+        Obstacle::Login,
+        "give a certificate by --postgres-cert and --postgres-key",
+    ),
+    (
+        "does not support TLS",
+        Obstacle::Unreachable,
+        "turn it on (ssl = on in postgresql.conf), or leave sslmode out of the address",
+    ),
+    (
+        "Connection refused",
+        Obstacle::Unreachable,
+        "look whether it runs (systemctl status 'postgresql*'), and at host and port in the address",
+    ),
+    (
+        "No such file",
+        Obstacle::Unreachable,
+        "look whether it runs (systemctl status 'postgresql*'), and at the folder of its socket \
+         (unix_socket_directories in postgresql.conf)",
+    ),
+    ("lookup", Obstacle::Unreachable, "look at the host's name in the address"),
+    ("timed out", Obstacle::Unreachable, "look at host and port in the address, and at firewalls"),
+    (
+        "no answer within",
+        Obstacle::Unreachable,
+        "look at host and port in the address, at firewalls, and whether it is overloaded",
+    ),
+];
+const BROKEN: &str = "look at host and port in the address, and at its log";
+const BROKEN_TLS: &str = "look at host and port in the address, whether it has TLS (ssl in postgresql.conf), and at its log";
+
+/// None: a certificate or an address that is none says itself what to do.
+pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(Obstacle, &'static str)> {
+    let said = match error {
+        PostgresError::Address { .. } | PostgresError::Certificate { .. } => return None,
+        PostgresError::Refused(_) | PostgresError::Deadline(_) => error.to_string(),
+    };
+    Some(told(&said, tls))
+}
+
+fn told(said: &str, tls: bool) -> (Obstacle, &'static str) {
+    let known = WAYS.iter().find(|(sign, ..)| said.contains(sign));
+    let broken = if tls { BROKEN_TLS } else { BROKEN };
+    known.map_or((Obstacle::Unreachable, broken), |(_, obstacle, remedy)| (*obstacle, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_that_fails_says_what_to_do() {
+        for (said, obstacle, remedy) in [
+            ("invalid configuration: password missing", Obstacle::Login, "--postgres-password-env"),
+            (
+                "error performing TLS handshake: invalid peer certificate: UnknownIssuer",
+                Obstacle::Login,
+                "--postgres-ca",
+            ),
+            (
+                "error connecting to server: Connection refused (os error 111)",
+                Obstacle::Unreachable,
+                "whether it runs",
+            ),
+            ("error communicating with the server: reset", Obstacle::Unreachable, "its log"),
+        ] {
+            let told = told(said, false);
+            assert_eq!(told.0, obstacle, "{said}");
+            assert!(told.1.contains(remedy), "{said}: {}", told.1);
+        }
+    }
+}

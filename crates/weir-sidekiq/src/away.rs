@@ -1,0 +1,186 @@
+//! Why no connection came about, and what to do: by what the system or TLS said, and what was asked for.
+
+use redis::RedisError;
+
+use crate::endpoint::Address;
+use crate::trouble::TroubleKind;
+
+/// One reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Away {
+    pub(crate) kind: TroubleKind,
+    /// What that means, of a Redis.
+    pub(crate) what: &'static str,
+    /// What to do.
+    pub(crate) remedy: &'static str,
+}
+
+/// How a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// Nobody listens.
+    Refused,
+    /// Nobody says anything.
+    Silence,
+    /// It ended before it began.
+    Broken,
+    /// There is no such name, or no such socket.
+    NotThere,
+    /// This user may not.
+    Denied,
+}
+
+/// How it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Tls,
+    Socket,
+    Sentinels,
+}
+
+/// None: of what was said nothing is known that could be done.
+pub(crate) fn of(address: &Address, error: &RedisError) -> Option<Away> {
+    let said = error.to_string();
+    if let Some(refusal) = of_tls(&said) {
+        return Some(refusal);
+    }
+    explained(way(address), sign(error, &said)?)
+}
+
+const fn way(address: &Address) -> Way {
+    match address {
+        Address::Tcp { tls: false, .. } => Way::Plain,
+        Address::Tcp { tls: true, .. } => Way::Tls,
+        Address::Unix(_) => Way::Socket,
+        Address::Sentinel(_) => Way::Sentinels,
+    }
+}
+
+/// The client tells some by their kind, and others in words only.
+fn sign(error: &RedisError, said: &str) -> Option<Sign> {
+    let said = said.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    Some(if says(&["no such file", "entity not found", "lookup", "resolve"]) {
+        Sign::NotThere
+    } else if says(&["permission denied"]) {
+        Sign::Denied
+    } else if error.is_connection_refusal() {
+        Sign::Refused
+    } else if error.is_timeout() || says(&["timed out"]) {
+        Sign::Silence
+    } else if error.is_connection_dropped() || error.is_io_error() || says(&["broken pipe"]) {
+        Sign::Broken
+    } else {
+        return None;
+    })
+}
+
+/// What TLS itself says, in the words of rustls.
+fn of_tls(said: &str) -> Option<Away> {
+    const NOT_TRUSTED: &str = "shows a certificate that is not trusted here";
+    let kind = TroubleKind::Certificate;
+    let (what, remedy) = if said.contains("UnknownIssuer") || said.contains("CaUsedAsEndEntity") {
+        (
+            NOT_TRUSTED,
+            "give the file of the authority that signed it by --redis-ca (ca in [[observe.redis]])",
+        )
+    } else if said.contains("NotValidForName") {
+        (NOT_TRUSTED, "name its host in the address as its certificate does")
+    } else if said.contains("Expired") || said.contains("NotValidYet") {
+        (NOT_TRUSTED, "look at its dates, and at this machine's clock")
+    } else if said.contains("CertificateRequired") || said.contains("HandshakeFailure") {
+        (
+            "asks for a certificate",
+            "give one by --redis-cert and --redis-key (cert and key in [[observe.redis]])",
+        )
+    } else {
+        return None;
+    };
+    Some(Away { kind, what, remedy })
+}
+
+fn explained(way: Way, sign: Sign) -> Option<Away> {
+    let (what, remedy) = match (way, sign) {
+        (Way::Sentinels, _) => (
+            "is not reached by its Sentinels",
+            "look whether they run at these addresses and know the service (redis-cli -h HOST -p 26379 \
+             SENTINEL masters), and whether the server that they name has connections left (maxclients)",
+        ),
+        (Way::Socket, Sign::Denied) => (
+            "is not open to this user",
+            "look at the socket's group and mode (unixsocketperm in redis.conf)",
+        ),
+        (Way::Socket, _) => (
+            "does not answer",
+            "look whether it runs (systemctl status 'redis*'), and at the socket's path \
+             (unixsocket in redis.conf)",
+        ),
+        (_, Sign::Refused) => (
+            "does not answer: nobody listens there",
+            "look whether it runs (systemctl status 'redis*'), and at host and port in the address",
+        ),
+        (_, Sign::NotThere) => ("has no address", "look at the host's name in the address"),
+        (Way::Tls, Sign::Silence) => (
+            "does not answer in TLS",
+            "if its port speaks none (tls-port in redis.conf), write redis://; otherwise look at host \
+             and port, and at firewalls",
+        ),
+        // Before TLS it can't say that it has no connection left.
+        (Way::Tls, Sign::Broken) => (
+            "ends the connection",
+            "look whether its port speaks TLS (tls-port in redis.conf; if not, write redis://), whether it asks \
+             for a certificate (--redis-cert, --redis-key), and whether it has connections left (maxclients)",
+        ),
+        (Way::Plain, Sign::Broken) => (
+            "ends the connection",
+            "if its port speaks TLS, write rediss://; otherwise look at its log",
+        ),
+        (Way::Plain, Sign::Silence) => {
+            ("does not answer", "look at host and port in the address, and at firewalls")
+        }
+        (_, Sign::Denied) => return None,
+    };
+    Some(Away { kind: TroubleKind::Away, what, remedy })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn failed(kind: io::ErrorKind) -> RedisError {
+        RedisError::from(io::Error::from(kind))
+    }
+
+    #[test]
+    fn each_way_that_fails_says_what_to_do() {
+        let tcp = |tls| Address::Tcp { host: "h".to_owned(), port: 1, tls };
+        for (address, kind, remedy) in [
+            (tcp(false), io::ErrorKind::ConnectionRefused, "look whether it runs"),
+            (tcp(true), io::ErrorKind::ConnectionRefused, "look whether it runs"),
+            (tcp(false), io::ErrorKind::BrokenPipe, "write rediss://"),
+            (tcp(false), io::ErrorKind::ConnectionReset, "write rediss://"),
+            (tcp(false), io::ErrorKind::TimedOut, "firewalls"),
+            (tcp(true), io::ErrorKind::TimedOut, "write redis://"),
+            (tcp(true), io::ErrorKind::UnexpectedEof, "maxclients"),
+            (Address::Unix("/x".into()), io::ErrorKind::NotFound, "unixsocket in redis.conf"),
+            (Address::Unix("/x".into()), io::ErrorKind::PermissionDenied, "unixsocketperm"),
+        ] {
+            let away = of(&address, &failed(kind)).expect("it is explained");
+            assert!(away.remedy.contains(remedy), "{kind:?}: {}", away.remedy);
+            assert_eq!(away.kind, TroubleKind::Away);
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_another_matter_than_nobody_there() {
+        let said = "invalid peer certificate: UnknownIssuer";
+        let address = Address::Tcp { host: "h".to_owned(), port: 1, tls: true };
+        let error = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, said));
+        let away = of(&address, &error).expect("it is explained");
+        assert!(away.remedy.contains("--redis-ca"), "{away:?}");
+        assert_eq!(away.kind, TroubleKind::Certificate);
+    }
+}

@@ -1,0 +1,41 @@
+//! The line that lets a user of Redis do what it may not.
+
+/// Who asks without a name.
+const NOBODYS: &str = "default";
+
+/// As `redis-cli` takes it: `ACL SETUSER weir +zcard`.
+pub(crate) fn line(user: Option<&str>, rules: &str) -> String {
+    format!("ACL SETUSER {} {rules}", word(user.unwrap_or(NOBODYS)))
+}
+
+/// One word for `redis-cli`, which reads quotes as C does.
+fn word(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.@:/+".contains(letter);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    let escaped = name.bytes().map(|byte| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_the_user_that_asked_as_redis_cli_reads_it() {
+        for (user, expected) in [
+            (None, "ACL SETUSER default +zcard"),
+            (Some("weir"), "ACL SETUSER weir +zcard"),
+            (Some("a@b"), "ACL SETUSER a@b +zcard"),
+            (Some("it's \"me\""), r#"ACL SETUSER "it's \"me\"" +zcard"#),
+            (Some("a\nb"), r#"ACL SETUSER "a\x0ab" +zcard"#),
+        ] {
+            assert_eq!(line(user, "+zcard"), expected);
+        }
+    }
+}
