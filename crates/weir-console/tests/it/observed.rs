@@ -319,8 +319,24 @@ async fn what_is_not_known_is_said_with_what_would_let_it_be_seen() {
     browser.get("/redis").await.assert_shows("Connection refused");
     let doctor = browser.get("/doctor").await;
     doctor.assert_shows("not seen");
-    doctor.assert_shows("Unknown");
+    doctor.assert_shows("unreachable");
     browser.get("/plan").await.assert_shows("Redis 127.0.0.1:6379 is not known");
+}
+
+#[tokio::test]
+async fn a_part_that_may_not_be_read_is_unknown() {
+    let unread = Missing {
+        what: "the retry set".to_owned(),
+        obstacle: Obstacle::NotAllowed,
+        reason: "ZCARD: this user has no permissions".to_owned(),
+        remedy: Some("ACL SETUSER weir +zcard".to_owned()),
+    };
+    let jobs = Jobs { unread: vec![unread], ..Jobs::default() };
+    let observation = Observation { jobs: Fact::Known(jobs), ..Observation::default() };
+    let site = Site::with_observed(Looks::of(observation));
+    let doctor = site.browser().get("/doctor").await;
+    doctor.assert_shows("Unknown");
+    doctor.assert_shows("ACL SETUSER weir +zcard");
 }
 
 #[tokio::test]
