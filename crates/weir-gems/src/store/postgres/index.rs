@@ -126,7 +126,8 @@ pub(super) async fn rebaseline(
     let statement = transaction
         .prepare_cached(
             "SELECT gems.id, gems.name, md5, fragments.content FROM gems
-             JOIN infos ON infos.gem = gems.id JOIN fragments ON fragments.gem = gems.id
+             JOIN infos ON infos.gem = gems.id AND infos.gem > $1
+             JOIN fragments ON fragments.gem = gems.id AND fragments.gem > $1
              WHERE gems.id > $1 AND live > 0 ORDER BY gems.id LIMIT $2",
         )
         .await?;

@@ -55,9 +55,12 @@ async fn run(transaction: &Transaction<'_>, repair: Repair) -> Result<Report, St
     let mut verification = Verification::default();
     text(transaction, TextKind::Versions, &mut verification).await?;
     text(transaction, TextKind::Names, &mut verification).await?;
+    // Each table is told where the page begins: Postgres merges them by index, and would otherwise read the
+    // others from their first row for each page.
     let sql = "SELECT gems.id, gems.name, live, infos.name, md5, sha256, infos.content,
                       fragments.name, fragments.content FROM gems
-               LEFT JOIN infos ON infos.gem = gems.id LEFT JOIN fragments ON fragments.gem = gems.id
+               LEFT JOIN infos ON infos.gem = gems.id AND infos.gem > $1
+               LEFT JOIN fragments ON fragments.gem = gems.id AND fragments.gem > $1
                WHERE gems.id > $1 ORDER BY gems.id LIMIT $2";
     let statement = transaction.prepare_cached(sql).await?;
     let mut last = 0_i64;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
 use weir_base::clock::Clock;
-use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteStore};
+use weir_gems::store::{EitherStore, PostgresMetrics, PostgresStore, SqliteSettings, SqliteStore};
 
 use crate::cli::SettingsArguments;
 use crate::config::{Settings, StoreKind};
@@ -72,6 +72,9 @@ fn open_file(settings: &Settings, clock: &Clock) -> anyhow::Result<SqliteStore> 
     if !path.is_file() {
         reject_other_user(settings)?;
     }
-    SqliteStore::open(&settings.gems.sqlite, clock.now())
+    // Nothing is mapped: what reads all of the file should not count it as its own memory, and where the disk fails
+    // to read, `verify` must say so and not die of a signal.
+    let sqlite = SqliteSettings { mapped_bytes: 0, ..settings.gems.sqlite.clone() };
+    SqliteStore::open(&sqlite, clock.now())
         .with_context(|| format!("cannot open {}", path.display()))
 }

@@ -126,7 +126,7 @@ pub(super) async fn forget(
 /// What an upstream's releases without files are, whose gems' numbers are $2 and more.
 const MISSING: &str = "FROM origins JOIN releases ON releases.gem = origins.gem
      WHERE origins.upstream = (SELECT id FROM upstreams WHERE name = $1) AND origins.gem >= $2
-       AND yanked_at IS NULL AND bytes IS NULL";
+       AND releases.gem >= $2 AND yanked_at IS NULL AND bytes IS NULL";
 
 pub(super) async fn missing(
     lease: &Lease,
@@ -144,7 +144,7 @@ pub(super) async fn missing(
         "SELECT {RELEASE} FROM gems JOIN releases ON releases.gem = gems.id
          JOIN origins ON origins.gem = gems.id JOIN upstreams ON upstreams.id = origins.upstream
          WHERE upstreams.name = $1 AND gems.id >= $2 AND gems.id <= $3
-           AND yanked_at IS NULL AND bytes IS NULL
+           AND releases.gem >= $2 AND releases.gem <= $3 AND yanked_at IS NULL AND bytes IS NULL
          ORDER BY gems.id"
     );
     let statement = lease.prepare_cached(&sql).await?;
