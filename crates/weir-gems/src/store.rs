@@ -13,6 +13,7 @@ mod either;
 mod error;
 mod keys;
 pub mod mirror;
+mod pieces;
 mod postgres;
 mod sqlite;
 mod verification;

@@ -10,17 +10,8 @@ use super::pool::Lease;
 use super::rows::digest;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
+use crate::store::pieces::{Gathering, PIECE_BYTES, number};
 use crate::store::{StoreError, TextKind};
-
-/// Bytes of a piece while a text is begun anew.
-const PIECE_BYTES: usize = 256 << 10;
-
-pub(super) const fn number(kind: TextKind) -> i64 {
-    match kind {
-        TextKind::Versions => 1,
-        TextKind::Names => 2,
-    }
-}
 
 /// A text that is being written, within a transaction.
 pub(super) struct Writing<'a> {
@@ -162,8 +153,8 @@ pub(super) async fn fresh(
     let length = u64::try_from(row.try_get::<_, i64>(1)?).map_err(damaged)?;
     let is_longer = generation == known.generation && length >= known.length();
     let start = if is_longer { known.clone() } else { Text::empty(generation) };
-    let mut text = Gathering { text: start, waiting: Vec::new() };
-    let from = i64::try_from(text.text.length()).unwrap_or(i64::MAX);
+    let from = i64::try_from(start.length()).unwrap_or(i64::MAX);
+    let mut text = Gathering::behind(start);
     let statement = snapshot
         .prepare_cached("SELECT content FROM pieces WHERE kind = $1 AND start >= $2 ORDER BY start")
         .await?;
@@ -173,31 +164,5 @@ pub(super) async fn fresh(
     while let Some(row) = rows.next().await {
         text.add(row?.try_get(0)?);
     }
-    let text = text.finish(digests);
-    match text.length() == length {
-        true => Ok(text),
-        false => {
-            Err(StoreError::Damaged(format!("{kind:?} has {} of {length} bytes", text.length())))
-        }
-    }
-}
-
-/// Many small pieces are put together first: each append copies the last part of a text.
-struct Gathering {
-    text: Text,
-    waiting: Vec<u8>,
-}
-
-impl Gathering {
-    fn add(&mut self, piece: &[u8]) {
-        self.waiting.extend_from_slice(piece);
-        if self.waiting.len() >= PIECE_BYTES {
-            self.text.append(&self.waiting);
-            self.waiting.clear();
-        }
-    }
-
-    fn finish(self, digests: Digests) -> Text {
-        self.text.with(&self.waiting, digests)
-    }
+    text.finish(kind, length, digests)
 }

@@ -12,11 +12,11 @@ use weir_base::clock::Timestamp;
 use super::index::Replacing;
 use super::metrics::Limit;
 use super::rows::{self, RELEASE, digest};
-use super::text_rows::number;
 use super::{Inner, index};
 use crate::index::digest::Digests;
 use crate::release::Release;
 use crate::store::derived::Derived;
+use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Repair, Report, StoreError, TextKind};
 

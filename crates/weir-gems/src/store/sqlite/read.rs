@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::info_cache::Position;
-use super::text_rows::number;
 use crate::index::digest::Digests;
+use crate::store::pieces::number;
 use crate::store::{FragmentPage, Info, StoreError, TextKind};
 
 /// An info, and how far `/versions` was at the same moment: one question sees one state.

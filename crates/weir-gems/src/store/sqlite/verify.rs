@@ -5,10 +5,10 @@ use weir_base::clock::Timestamp;
 
 use super::index;
 use super::rows::{self, RELEASE};
-use super::text_rows::number;
 use crate::index::digest::Digests;
 use crate::release::Release;
 use crate::store::derived::Derived;
+use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
 use crate::store::{Report, StoreError, TextKind};
 
