@@ -1,7 +1,8 @@
-//! `[jobs.tls]`, `[front.tls]`: certificates and keys.
+//! `[jobs.tls]`, `[front.tls]`: certificates and keys; whose certificates are believed where Weir is the client.
 
 use std::path::PathBuf;
 
+use weir_net::post::Trust;
 use weir_net::{TlsFiles, TlsSettings};
 
 use super::keys::{Key, Keys};
@@ -59,5 +60,23 @@ fn read_pair(keys: &mut Keys<'_>) -> Option<TlsFiles> {
             keys.mistake_at("key", "it needs cert beside it");
             None
         }
+    }
+}
+
+/// `ca`, whose whole name is `setting`: a mistake in the file names it by that.
+pub(super) fn read_trust(
+    keys: &mut Keys<'_>,
+    key: impl FnOnce(&'static str, &'static str) -> Key,
+    setting: &'static str,
+    trust: &mut Trust,
+) {
+    let mut ca: Option<PathBuf> = None;
+    let doc =
+        "PEM file with certificate authorities of your own, believed besides the public ones.";
+    keys.optional_path(key("ca", doc), &mut ca);
+    match ca.as_deref().map(|path| Trust::with_ca(path, setting)) {
+        None => {}
+        Some(Ok(read)) => *trust = read,
+        Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),
     }
 }

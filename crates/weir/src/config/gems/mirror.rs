@@ -12,9 +12,9 @@ use weir_gems::mirror::policy::{POLICY_BYTES_MAX, Policy, PolicyError};
 use weir_gems::mirror::settings::{
     FilesWhen, MirrorSettings, UpstreamName, UpstreamSettings, UpstreamUrl,
 };
-use weir_net::post::Trust;
 
 use super::super::keys::{Key, Keys};
+use super::super::tls;
 use super::super::units::{DAY, SECOND};
 
 /// The section.
@@ -52,7 +52,7 @@ impl Mirror {
             SECOND..=DAY * 365,
             &mut settings.reconcile_interval,
         );
-        read_trust(keys, &mut settings.trust);
+        tls::read_trust(keys, Key::fixed, "gems.mirror.ca", &mut settings.trust);
         keys.section("limits", |keys| limits::read(keys, &mut settings.limits));
         let mut are_whole = true;
         keys.each("upstreams", |keys| match read_upstream(keys) {
@@ -93,22 +93,6 @@ pub(crate) fn read_policy_file(path: &Path) -> Result<Policy, String> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(cannot)?;
     text.parse().map_err(|error: PolicyError| error.to_string())
-}
-
-fn read_trust(keys: &mut Keys<'_>, trust: &mut Trust) {
-    let mut ca: Option<PathBuf> = None;
-    keys.optional_path(
-        Key::fixed(
-            "ca",
-            "PEM file with certificate authorities of your own, believed besides the public ones.",
-        ),
-        &mut ca,
-    );
-    match ca.as_deref().map(|path| Trust::with_ca(path, "gems.mirror.ca")) {
-        None => {}
-        Some(Ok(read)) => *trust = read,
-        Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),
-    }
 }
 
 /// One upstream; None: it lacks something, which is a mistake already.

@@ -1,13 +1,13 @@
 //! `[gems.webhooks]` and `[[gems.webhooks.endpoints]]`: who is told of pushes and yanks.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_base::secret::Secret;
 use weir_gems::webhooks::{WebhookEndpoint, WebhookLimits, WebhookSettings};
-use weir_net::post::{EndpointUrl, Trust};
+use weir_net::post::EndpointUrl;
 
 use super::super::keys::{Key, Keys, WAIT};
+use super::super::tls;
 use super::super::units::DAY;
 
 pub(super) fn read(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
@@ -24,7 +24,7 @@ pub(super) fn read(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
     }
     read_times(keys, settings);
     read_retries(keys, settings);
-    read_trust(keys, &mut settings.trust);
+    tls::read_trust(keys, Key::live, "gems.webhooks.ca", &mut settings.trust);
     keys.section("limits", |keys| read_limits(keys, &mut settings.limits));
     keys.each("endpoints", |keys| settings.endpoints.extend(read_endpoint(keys)));
     if let Err(error) = settings.check() {
@@ -83,22 +83,6 @@ fn read_retries(keys: &mut Keys<'_>, settings: &mut WebhookSettings) {
         Duration::ZERO..=DAY * 365,
         &mut settings.retry_for,
     );
-}
-
-fn read_trust(keys: &mut Keys<'_>, trust: &mut Trust) {
-    let mut ca: Option<PathBuf> = None;
-    keys.optional_path(
-        Key::live(
-            "ca",
-            "PEM file with certificate authorities of your own, believed besides the public ones.",
-        ),
-        &mut ca,
-    );
-    match ca.as_deref().map(|path| Trust::with_ca(path, "gems.webhooks.ca")) {
-        None => {}
-        Some(Ok(read)) => *trust = read,
-        Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),
-    }
 }
 
 fn read_limits(keys: &mut Keys<'_>, limits: &mut WebhookLimits) {

@@ -1,12 +1,12 @@
 //! `[realtime.webhooks]`: how the applications' servers are told.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_realtime::webhooks::{Limits, Settings, Trust};
+use weir_realtime::webhooks::{Limits, Settings};
 
 use super::super::keys::{Key, Keys, WAIT};
+use super::super::tls;
 
 /// The section's settings, and one of `[realtime.limits]`.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(super) fn read_in_flight(keys: &mut Keys<'_>, field: &mut u32) {
 pub(super) fn read(keys: &mut Keys<'_>, settings: &mut Settings) {
     read_times(keys, settings);
     read_retries(keys, settings);
-    read_trust(keys, &mut settings.trust);
+    tls::read_trust(keys, Key::fixed, "realtime.webhooks.ca", &mut settings.trust);
     read_limits(keys, &mut settings.limits);
 }
 
@@ -110,22 +110,6 @@ fn read_retries(keys: &mut Keys<'_>, settings: &mut Settings) {
         &mut settings.permit_delay,
         "How long an attempt waits that found realtime.limits.webhooks_in_flight_max reached.",
     );
-}
-
-fn read_trust(keys: &mut Keys<'_>, trust: &mut Trust) {
-    let mut ca: Option<PathBuf> = None;
-    keys.optional_path(
-        Key::fixed(
-            "ca",
-            "PEM file with certificate authorities of your own, believed besides the public ones.",
-        ),
-        &mut ca,
-    );
-    match ca.as_deref().map(|path| Trust::with_ca(path, "realtime.webhooks.ca")) {
-        None => {}
-        Some(Ok(read)) => *trust = read,
-        Some(Err(error)) => keys.named_mistake_at("ca", error.to_string()),
-    }
 }
 
 const COUNT: RangeInclusive<u64> = 1..=100_000_000;
