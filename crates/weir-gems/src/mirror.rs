@@ -39,7 +39,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
 use weir_base::clock::{Clock, Timestamp};
 
 use self::asked::Asked;
@@ -107,8 +106,6 @@ pub struct Mirror<S> {
     enforced: tokio::sync::RwLock<Enforced>,
     inbox: Inbox,
     flights: Flights,
-    /// Rung after each look at all upstreams.
-    looked: Notify,
     asked: Asked,
     started: Timestamp,
 }
@@ -139,8 +136,7 @@ impl<S: MirrorStore> Mirror<S> {
         Ok(Arc::new(Self {
             flights: Flights::default(),
             inbox: Inbox::default(),
-            looked: Notify::new(),
-            asked: Asked::default(),
+            asked: Asked::new(upstreams.len()),
             started: clock.now(),
             limits: settings.limits.clone(),
             policy: ArcSwap::from_pointee(policy),
@@ -206,16 +202,15 @@ impl<S: MirrorStore> Mirror<S> {
         self.asked.ask(scope)
     }
 
-    /// Whether all of these upstreams have answered lately.
+    /// Whether all that these upstreams list has been noted lately.
     fn is_known(&self, names: &[UpstreamName]) -> bool {
         let now = self.clock.now();
-        let upstreams = self.upstreams.iter().filter(|upstream| names.contains(&upstream.name));
-        let mut states = upstreams.map(Upstream::state);
-        states.all(|state| {
-            let is_recent =
-                state.last_look.is_some_and(|at| now.since(at) <= self.settings.interval * 2);
-            is_recent && state.last_error.is_none()
-        })
+        let mut listed = self.those(names).map(|upstream| upstream.state().last_listed);
+        listed.all(|at| at.is_some_and(|at| now.since(at) <= self.settings.interval * 2))
+    }
+
+    fn those(&self, names: &[UpstreamName]) -> impl Iterator<Item = &Upstream> {
+        self.upstreams.iter().filter(|upstream| names.contains(&upstream.name))
     }
 
     fn upstream(&self, name: &str) -> Option<&Upstream> {

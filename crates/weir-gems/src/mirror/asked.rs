@@ -1,4 +1,6 @@
 //! Looks that somebody asks for, between those that come by themselves.
+//!
+//! A round is over when each upstream was looked at since it was asked for; the first comes by itself.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,55 +8,101 @@ use tokio::sync::Notify;
 
 use super::look::Scope;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Asked {
     /// std: held to change some numbers.
     rounds: Mutex<Rounds>,
-    bell: Notify,
+    /// One for each upstream.
+    bells: Vec<Notify>,
 }
 
-/// Looks at all upstreams.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rounds {
+    newest: u64,
+    /// One for each upstream.
+    looks: Vec<Looks>,
+}
+
+/// Looks at one upstream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
     /// What the next one is to be.
     wanted: Option<Scope>,
+    /// The round that the last one belongs to.
     begun: u64,
     done: u64,
 }
 
+/// One upstream's part of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane<'a> {
+    asked: &'a Asked,
+    place: usize,
+}
+
 impl Asked {
-    /// Answers the number of the round that will have looked. One that has begun already may have
+    pub(super) fn new(upstreams: usize) -> Self {
+        Self {
+            rounds: Mutex::new(Rounds { newest: 1, looks: vec![Looks::default(); upstreams] }),
+            bells: (0..upstreams).map(|_| Notify::new()).collect(),
+        }
+    }
+
+    /// Answers the number of the round that will have looked. Looks that have begun already may have
     /// read what has changed since.
     pub(super) fn ask(&self, scope: Scope) -> u64 {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        rounds.wanted = match rounds.wanted {
-            Some(Scope::Everything) => Some(Scope::Everything),
-            Some(Scope::Changes) | None => Some(scope),
-        };
-        self.bell.notify_one();
-        rounds.begun + 1
+        let newest = self.change(|rounds| {
+            for looks in &mut rounds.looks {
+                looks.wanted = match looks.wanted {
+                    Some(Scope::Everything) => Some(Scope::Everything),
+                    Some(Scope::Changes) | None => Some(scope),
+                };
+            }
+            if rounds.looks.iter().any(|looks| looks.begun == rounds.newest) {
+                rounds.newest += 1;
+            }
+            rounds.newest
+        });
+        self.bells.iter().for_each(Notify::notify_one);
+        newest
     }
 
-    /// Resolves when somebody asks, or has asked since the last round.
-    pub(super) async fn rung(&self) {
-        self.bell.notified().await;
-    }
-
-    /// A round begins; what is it to look at?
-    pub(super) fn begin(&self) -> Option<Scope> {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        rounds.begun += 1;
-        rounds.wanted.take()
-    }
-
-    /// That round has ended.
-    pub(super) fn end(&self) {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        rounds.done = rounds.begun;
-    }
-
+    /// The newest round that all upstreams had.
     pub(super) fn rounds_done(&self) -> u64 {
-        self.rounds.lock().unwrap_or_else(PoisonError::into_inner).done
+        self.change(|rounds| rounds.looks.iter().map(|looks| looks.done).min().unwrap_or_default())
+    }
+
+    /// One for each upstream, in their order.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
+        (0..self.bells.len()).map(|place| Lane { asked: self, place })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Rounds) -> T) -> T {
+        change(&mut self.rounds.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Lane<'_> {
+    /// Resolves when somebody asks, or has asked since the last look.
+    pub(super) async fn rung(self) {
+        self.asked.bells[self.place].notified().await;
+    }
+
+    /// A look begins; what is it to be?
+    pub(super) fn begin(self) -> Option<Scope> {
+        self.asked.change(|rounds| {
+            let looks = &mut rounds.looks[self.place];
+            looks.begun = rounds.newest;
+            looks.wanted.take()
+        })
+    }
+
+    /// That look has ended.
+    pub(super) fn end(self) {
+        self.asked.change(|rounds| {
+            let looks = &mut rounds.looks[self.place];
+            looks.done = looks.begun;
+        });
     }
 }
 
@@ -63,23 +111,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_in_the_middle_of_a_round_is_answered_by_the_next_one() {
-        let asked = Asked::default();
+    fn who_asks_in_the_middle_of_a_look_is_answered_by_the_next_one() {
+        let asked = Asked::new(1);
+        let lane = asked.lanes().next().unwrap();
         assert_eq!(asked.ask(Scope::Changes), 1);
-        assert_eq!(asked.begin(), Some(Scope::Changes));
+        assert_eq!(lane.begin(), Some(Scope::Changes));
         assert_eq!(asked.ask(Scope::Changes), 2);
-        asked.end();
-        assert_eq!((asked.rounds_done(), asked.begin()), (1, Some(Scope::Changes)));
-        asked.end();
-        assert_eq!((asked.rounds_done(), asked.begin()), (2, None));
+        lane.end();
+        assert_eq!((asked.rounds_done(), lane.begin()), (1, Some(Scope::Changes)));
+        lane.end();
+        assert_eq!((asked.rounds_done(), lane.begin()), (2, None));
     }
 
     #[test]
-    fn who_asks_for_everything_gets_everything_whatever_others_ask_for() {
-        let asked = Asked::default();
+    fn a_round_is_over_when_all_upstreams_were_looked_at_since_it_was_asked_for() {
+        let asked = Asked::new(2);
+        let [one, other] = [0, 1].map(|place| asked.lanes().nth(place).unwrap());
+        let look = |lane: Lane<'_>| {
+            lane.begin();
+            lane.end();
+        };
+        other.begin();
+        look(one);
+        assert_eq!((asked.rounds_done(), asked.ask(Scope::Changes)), (0, 2));
+        // It does not wait for the slow one, which has begun before.
+        look(one);
+        other.end();
+        assert_eq!(asked.rounds_done(), 1);
+        look(one);
+        look(other);
+        assert_eq!((asked.rounds_done(), asked.ask(Scope::Changes)), (2, 3));
+    }
+
+    #[test]
+    fn who_asks_for_everything_gets_everything_of_each_upstream_whatever_others_ask_for() {
+        let asked = Asked::new(2);
         for scope in [Scope::Changes, Scope::Everything, Scope::Changes] {
             asked.ask(scope);
         }
-        assert_eq!(asked.begin(), Some(Scope::Everything));
+        assert!(asked.lanes().all(|lane| lane.begin() == Some(Scope::Everything)));
     }
 }

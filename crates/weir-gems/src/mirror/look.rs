@@ -157,14 +157,14 @@ impl<S: MirrorStore> Mirror<S> {
         progress: Progress<'_>,
     ) -> Result<Looked, Problem> {
         let before = upstream.metrics.traffic();
-        let read = self.read_versions(upstream, look, progress).await?;
+        let read = self.read_list(upstream, look, progress).await?;
         let is_fresh = look == Look::FreshTail;
         let mut worked = self.work_off(upstream, is_fresh, read.names(), progress).await?;
         let mut round = 1;
         // The upstream has changed since its /versions was read.
         while worked.work.mismatched > 0 && round < ROUNDS_MAX {
             round += 1;
-            let read = self.read_versions(upstream, Look::FreshTail, progress).await?;
+            let read = self.read_list(upstream, Look::FreshTail, progress).await?;
             let mut again = self.work_off(upstream, true, read.names(), progress).await?;
             again.work.applied.add(&worked.work.applied);
             worked = again;
@@ -174,6 +174,18 @@ impl<S: MirrorStore> Mirror<S> {
         let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);
         let (files, took) = (EagerFiles::default(), Duration::ZERO);
         Ok(Looked { read, work, files, requests, received_bytes, took })
+    }
+
+    /// From then on later upstreams' names are decided by what it lists.
+    async fn read_list(
+        &self,
+        upstream: &Upstream,
+        look: Look,
+        progress: Progress<'_>,
+    ) -> Result<Read, Problem> {
+        let read = self.read_versions(upstream, look, progress).await;
+        upstream.was_listed(read.is_ok().then(|| self.clock.now()));
+        read
     }
 
     async fn tell(

@@ -1,12 +1,14 @@
 //! When upstreams are looked at: at the start, every `interval`, sooner after a failure, and at once
-//! when a webhook has come.
+//! when a webhook has come. Each at times of its own: one that is slow delays none of the others.
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
+use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 use weir_base::shutdown::Shutdown;
 
+use super::asked::Lane;
 use super::look::Scope;
 use super::progress::Progress;
 use super::settings::FilesWhen;
@@ -19,6 +21,17 @@ const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// How long to wait for hooks when none is in the inbox; another process may have put one there.
 const HOOKS_WAIT: Duration = Duration::from_secs(60);
+
+/// What came of a look at one upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// All that it has is here, but what is not to be.
+    Everything,
+    /// New names wait for what an earlier upstream lists.
+    Waiting,
+    /// Something failed.
+    Less,
+}
 
 impl<S: MirrorStore> Mirror<S> {
     /// Keeps everything up to date until it is time to end. What is in hand then is left as it is:
@@ -74,44 +87,57 @@ impl<S: MirrorStore> Mirror<S> {
         if let Err(error) = self.decide_refused().await {
             tracing::warn!(%error, "names that are refused are not decided yet");
         }
+        let lanes = self.upstreams.iter().zip(self.asked.lanes());
+        join_all(lanes.map(|(upstream, lane)| self.run_looks_at(upstream, lane))).await;
+    }
+
+    async fn run_looks_at(&self, upstream: &Upstream, lane: Lane<'_>) {
         let mut backoff = self.limits.backoff();
         // At random, so that mirrors that were started together don't compare together.
         let first_comparison =
             self.clock.now() + backoff.jittered(self.settings.reconcile_interval);
         loop {
-            let scope = self.asked.begin();
-            let is_complete = self.look_at_all(first_comparison, scope).await;
-            self.asked.end();
-            let wait = match is_complete {
-                true => {
+            // Before the look: what is listed in the middle of it may come too late for it.
+            let earlier = self.those(&upstream.earlier).map(Upstream::listings).collect();
+            let scope = lane.begin();
+            let found = self.look_once(upstream, first_comparison, scope).await;
+            lane.end();
+            let wait = match found {
+                Found::Everything => {
                     backoff.reset();
                     self.settings.interval
                 }
-                false => backoff.next_delay().min(self.settings.interval),
+                Found::Waiting | Found::Less => backoff.next_delay().min(self.settings.interval),
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.asked.rung() => {}
+                () = lane.rung() => {}
+                () = any_listing(earlier), if found == Found::Waiting => {}
             }
         }
     }
 
     /// `scope`: what somebody asked for.
-    async fn look_at_all(&self, first_comparison: Timestamp, scope: Option<Scope>) -> bool {
-        let mut is_complete = true;
-        for upstream in &self.upstreams {
-            let look = match scope {
-                Some(Scope::Everything) => Look::Whole,
-                Some(Scope::Changes) | None => self.kind_of_look(upstream, first_comparison),
-            };
-            let looked = self.look(upstream, look, Progress::NONE).await;
-            is_complete &= looked.is_ok_and(|looked| looked.is_complete());
-        }
+    async fn look_once(
+        &self,
+        upstream: &Upstream,
+        first_comparison: Timestamp,
+        scope: Option<Scope>,
+    ) -> Found {
+        let look = match scope {
+            Some(Scope::Everything) => Look::Whole,
+            Some(Scope::Changes) | None => self.kind_of_look(upstream, first_comparison),
+        };
+        let looked = self.look(upstream, look, Progress::NONE).await;
         if let Ok(waiting) = self.store.waiting_hooks().await {
             self.metrics.hooks_waiting(waiting);
         }
-        self.looked.notify_one();
-        is_complete
+        upstream.looked.notify_one();
+        match looked {
+            Ok(looked) if looked.is_complete() => Found::Everything,
+            Ok(looked) if looked.work.waiting > 0 => Found::Waiting,
+            _ => Found::Less,
+        }
     }
 
     fn kind_of_look(&self, upstream: &Upstream, first_comparison: Timestamp) -> Look {
@@ -125,22 +151,33 @@ impl<S: MirrorStore> Mirror<S> {
         }
     }
 
-    /// Files are fetched beside the index: there may be hours of them.
     async fn run_files(&self) {
+        if self.settings.files == FilesWhen::Eagerly {
+            join_all(self.upstreams.iter().map(|upstream| self.run_files_of(upstream))).await;
+        }
+    }
+
+    /// Files are fetched beside the index: there may be hours of them.
+    async fn run_files_of(&self, upstream: &Upstream) {
         loop {
-            self.looked.notified().await;
-            if self.settings.files == FilesWhen::OnDemand {
-                continue;
-            }
-            for upstream in &self.upstreams {
-                let watching = |at| upstream.change_state(|state| state.progress = Some(at));
-                let fetched = self.fetch_missing(upstream, Progress(&watching)).await;
-                upstream.change_state(|state| state.progress = None);
-                if let Err(error) = fetched {
-                    let upstream = upstream.name.as_str();
-                    tracing::warn!(upstream, %error, "not all files were fetched");
-                }
+            upstream.looked.notified().await;
+            let watching = |at| upstream.change_state(|state| state.progress = Some(at));
+            let fetched = self.fetch_missing(upstream, Progress(&watching)).await;
+            upstream.change_state(|state| state.progress = None);
+            if let Err(error) = fetched {
+                let upstream = upstream.name.as_str();
+                tracing::warn!(upstream, %error, "not all files were fetched");
             }
         }
     }
+}
+
+/// Resolves when one of some upstreams was read.
+async fn any_listing(mut upstreams: Vec<watch::Receiver<()>>) {
+    if upstreams.is_empty() {
+        return std::future::pending().await;
+    }
+    let changes = upstreams.iter_mut().map(|upstream| Box::pin(upstream.changed()));
+    // An error can't be: the sender lives as long as the mirror.
+    drop(select_all(changes).await);
 }

@@ -14,7 +14,7 @@ pub struct MirrorState {
     /// In their order.
     pub upstreams: Vec<UpstreamState>,
     pub hooks_waiting: u64,
-    /// Looks at all upstreams since the start ([`super::Mirror::ask`]).
+    /// The newest round of looks that all upstreams have had ([`super::Mirror::ask`]).
     pub rounds_done: u64,
     /// When this mirror was put together: another one counts anew.
     pub started: Timestamp,
@@ -28,6 +28,8 @@ pub struct UpstreamState {
     /// What is being done; None: nothing.
     pub progress: Option<SyncProgress>,
     pub last_look: Option<Timestamp>,
+    /// When its `/versions` was read; None: not yet, or it could not be read the last time.
+    pub last_listed: Option<Timestamp>,
     /// When all that it had was here; kept over restarts, as the next.
     pub last_success: Option<Timestamp>,
     /// When all of `/versions` was compared.

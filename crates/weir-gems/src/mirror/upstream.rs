@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::{Notify, watch};
 use weir_base::clock::Timestamp;
 use weir_base::semaphore::Semaphore;
 
@@ -15,7 +16,7 @@ use crate::metrics::{MirrorMetrics, UpstreamMetrics};
 pub(super) struct Upstream {
     pub(super) name: UpstreamName,
     /// Upstreams that come before it.
-    pub(super) earlier: Vec<UpstreamName>,
+    pub(super) earlier: Arc<[UpstreamName]>,
     /// And behind it.
     pub(super) later: Vec<UpstreamName>,
     pub(super) client: Arc<Client>,
@@ -25,6 +26,10 @@ pub(super) struct Upstream {
     pub(super) file_fetches: Semaphore,
     /// tokio: held while it is looked at.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// Rung after each look.
+    pub(super) looked: Notify,
+    /// Changes when its `/versions` was read: names of later upstreams may wait for that.
+    listed: watch::Sender<()>,
     /// std: held to copy it or to change a field.
     state: Mutex<UpstreamState>,
 }
@@ -52,6 +57,8 @@ pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> V
                 settings.limits.file_fetches_max,
             ),
             turn: tokio::sync::Mutex::default(),
+            looked: Notify::new(),
+            listed: watch::Sender::new(()),
             state: Mutex::new(state),
         });
     }
@@ -65,6 +72,19 @@ impl Upstream {
 
     pub(super) fn change_state(&self, change: impl FnOnce(&mut UpstreamState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Its `/versions` was read at that time; None: it could not be read.
+    pub(super) fn was_listed(&self, at: Option<Timestamp>) {
+        self.change_state(|state| state.last_listed = at);
+        if at.is_some() {
+            self.listed.send_replace(());
+        }
+    }
+
+    /// Tells when its `/versions` is read from now on.
+    pub(super) fn listings(&self) -> watch::Receiver<()> {
+        self.listed.subscribe()
     }
 
     /// When all of `/versions` was compared.

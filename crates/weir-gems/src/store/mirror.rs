@@ -8,6 +8,8 @@
 //!   that it is applied in one transaction, and never touches a gem that was pushed or imported here;
 //! - nor does it add a gem, or give one without releases any, that could be taken for one that was
 //!   pushed or imported here ([`crate::name::GemName::folded`]), unless it is invited;
+//! - nor one that an upstream lists which comes before ([`MirroredGem::earlier`]), whoever was asked
+//!   first;
 //! - that something is applied says that the gem comes from this upstream and is what it says;
 //! - [`Store::push`] refuses a name that came from an upstream ([`super::Conflict::Mirrored`]): one
 //!   name never has releases of two sources;

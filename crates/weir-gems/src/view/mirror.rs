@@ -15,7 +15,7 @@ pub struct MirrorView {
     pub upstreams: Vec<UpstreamView>,
     /// Webhooks in the inbox.
     pub hooks_waiting: u64,
-    /// Looks at all upstreams since the start.
+    /// The newest round of looks that all upstreams have had; the first comes by itself.
     pub rounds_done: u64,
     /// When this mirror was started: another one counts anew. Seconds since the Unix epoch, as all
     /// times here.

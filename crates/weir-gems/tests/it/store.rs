@@ -29,6 +29,7 @@ macro_rules! suite {
             mirror::what_is_local_is_never_touched
             mirror::what_could_be_taken_for_ours_is_not_new_here
             mirror::when_looks_came_to_something_is_kept
+            mirror::what_an_earlier_upstream_lists_is_not_taken
             mirror::a_mirrored_name_is_not_pushed_to
             mirror::what_was_taken_away_is_nobodys_and_may_come_again
             mirror::what_was_yanked_here_is_gone_for_good

@@ -1,6 +1,7 @@
 //! Gems that were read, some in one transaction, in the order of their lines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Work;
 use crate::mirror::decide::forbidden;
@@ -46,7 +47,12 @@ impl<S: MirrorStore> Mirror<S> {
             return Ok(());
         }
         for gem in &mut gems {
-            gem.is_invited = policy.invites(gem.noted.name.as_str());
+            let name = gem.noted.name.as_str();
+            gem.is_invited = policy.invites(name);
+            // A line for this upstream counts more than the order.
+            if policy.rule(name).is_none() {
+                gem.earlier = Arc::clone(&upstream.earlier);
+            }
         }
         let applied = self.store.apply(upstream.name.as_str(), gems, self.clock.now()).await?;
         drop(in_force);

@@ -1,6 +1,8 @@
 //! Names that have no version at their upstream any more: what that takes away waits for the end of a
 //! look, and is taken away if it is not too much to be meant.
 
+use std::sync::Arc;
+
 use super::Work;
 use super::apply::Gathered;
 use super::fetch::Wanted;
@@ -33,6 +35,11 @@ impl Leaving {
     }
 }
 
+/// What the policy says of it is asked when it is applied.
+fn gem(noted: Noted, releases: Vec<Release>) -> MirroredGem {
+    MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
+}
+
 impl<S: MirrorStore> Mirror<S> {
     /// What would take a name's last version away waits for the end of the look.
     pub(super) fn gather(
@@ -47,7 +54,7 @@ impl<S: MirrorStore> Mirror<S> {
         match releases.is_empty() && wanted.has_versions {
             true => worked.leaving.add(wanted.noted, self.limits.names_gone_max),
             false => {
-                let gem = MirroredGem { noted: wanted.noted, releases, is_invited: false };
+                let gem = gem(wanted.noted, releases);
                 gathered.add(index, gem, bytes);
             }
         }
@@ -64,8 +71,7 @@ impl<S: MirrorStore> Mirror<S> {
         for some in names.chunks(self.limits.batch_gems.max(1)) {
             let mut gathered = Gathered::default();
             for (index, noted) in some.iter().cloned().enumerate() {
-                let gem = MirroredGem { noted, releases: Vec::new(), is_invited: false };
-                gathered.add(index, gem, 0);
+                gathered.add(index, gem(noted, Vec::new()), 0);
             }
             self.apply(upstream, &mut gathered, &mut work).await?;
         }

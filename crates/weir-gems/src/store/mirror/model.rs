@@ -1,7 +1,10 @@
 //! The words of what a mirror keeps.
 
+use std::sync::Arc;
+
 use weir_base::clock::Timestamp;
 
+use crate::mirror::settings::UpstreamName;
 use crate::name::GemName;
 use crate::release::{Checksum, Identity, Release};
 
@@ -114,13 +117,16 @@ pub struct MirroredGem {
     pub releases: Vec<Release>,
     /// It is taken also when it is new and could be taken for a name of ours.
     pub is_invited: bool,
+    /// Upstreams that come before this one: what one of them lists is not taken.
+    pub earlier: Arc<[UpstreamName]>,
 }
 
 /// What [`MirrorStore::apply`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     pub gems: u64,
-    /// Gems that turned out to be local, or new and to be taken for one that is, and were left alone.
+    /// Gems that turned out to be local, new and to be taken for one that is, or an earlier upstream's,
+    /// and were left alone.
     pub refused: u64,
     pub added: u64,
     pub yanked: u64,

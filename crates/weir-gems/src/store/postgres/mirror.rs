@@ -7,6 +7,7 @@ mod apply;
 mod changed;
 pub(super) mod clashes;
 mod disown;
+mod earlier;
 mod files;
 mod hooks;
 mod lookalikes;

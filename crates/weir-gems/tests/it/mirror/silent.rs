@@ -1,13 +1,15 @@
 //! An upstream that is silent holds up nothing of another's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
 use weir_base::shutdown::{Drained, Shutdown};
+use weir_gems::mirror::Scope;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
+use weir_gems::store::mirror::Refusal;
 
 use super::hooks::{ADD, spec, token, until};
 use super::origin::Origin;
@@ -29,6 +31,58 @@ fn run(replica: &Replica) -> Shutdown {
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
     shutdown
+}
+
+#[tokio::test]
+async fn looks_at_one_upstream_do_not_wait_for_one_at_another() {
+    let (silent, origin) = (Scripted::start(), Origin::start().await);
+    origin.store().push(new("a", "1.0"), NOW).await.unwrap();
+    let replica = beside_silence(&origin, &silent).await;
+    let shutdown = run(&replica);
+    until(|| async { !silent.asked().is_empty() && replica.listed("a").await == ["1.0"] }).await;
+    replica.index.clock.advance(Duration::from_secs(7));
+    origin.store().push(new("a", "2.0"), NOW).await.unwrap();
+    replica.mirror.ask(Scope::Changes);
+    until(|| async { replica.listed("a").await == ["1.0", "2.0"] }).await;
+    // Each has a time of its own since when it is known.
+    let now = replica.index.clock.now();
+    let known = || async { replica.state().await.upstreams[0].last_success == Some(now) };
+    until(known).await;
+    let state = replica.state().await;
+    assert_eq!((state.upstreams[1].last_success, state.rounds_done), (None, 0));
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn names_that_wait_for_a_slow_upstream_come_when_its_list_was_read() {
+    let (slow, other) = (Scripted::start(), Scripted::start());
+    let both = slow.gem("both", &[("1.0", [1; 32])]);
+    let held = Arc::new(Barrier::new(2));
+    let list = format!("created_at: x\n---\n{both}");
+    slow.on("/versions", Reply::Held(Arc::clone(&held), list.into_bytes()));
+    // Nothing but its list is read.
+    slow.on("/info/both", Reply::Silence);
+    let lines = [other.gem("both", &[("9.0", [2; 32])]), other.gem("new", &[("9.0", [2; 32])])];
+    other.versions(&lines);
+    // Nobody looks again by itself.
+    let hour = Duration::from_secs(3_600);
+    let setup = Setup::new(&[("slow", &slow.url()), ("other", &other.url())]).change(|it| {
+        it.interval = hour;
+        it.limits.silence_timeout = hour;
+        (it.limits.backoff_min, it.limits.backoff_max) = (hour, hour);
+    });
+    let replica = setup.start().await;
+    let shutdown = run(&replica);
+    let is_read = || async { replica.state().await.upstreams[1].last_result.is_some() };
+    until(is_read).await;
+    let waiting = replica.state().await.upstreams[1].last_result.unwrap().work.waiting;
+    assert_eq!((waiting, replica.listed("new").await), (2, Vec::new()));
+    held.wait();
+    until(|| async { replica.listed("new").await == ["9.0"] }).await;
+    let refused = &replica.state().await.upstreams[1].refused;
+    assert_eq!(*refused, [("both".to_owned(), Refusal::Shadowed)]);
+    assert_eq!(replica.listed("both").await, Vec::<String>::new());
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use deadpool_postgres::Transaction;
 use weir_base::clock::Timestamp;
 
+use super::earlier::listed_earlier;
 use super::lookalikes::Ours;
 use super::settled::Settled;
 use super::upstreams::{id_or_new, unapply, unsigned};
@@ -87,12 +88,17 @@ async fn take(
     };
     let new = gems.iter().filter(|it| is_new(it)).map(|it| &it.noted.name);
     let ours = Ours::like(transaction, new).await?;
+    let shadowed = listed_earlier(transaction, &gems).await?;
     gems.retain(|gem @ MirroredGem { noted, releases, .. }| {
         let known = known.get(noted.name.as_str());
         // It may have been pushed since somebody looked.
-        let refusal = match known.is_some_and(|known| known.origin.is_none()) {
-            true => Some(Refusal::Local),
-            false => (is_new(gem) && ours.resemble(&noted.name)).then_some(Refusal::Lookalike),
+        let refusal = if known.is_some_and(|known| known.origin.is_none()) {
+            Some(Refusal::Local)
+        } else if shadowed.contains(noted.name.as_str()) {
+            // Its `/versions` was read while this one's was.
+            Some(Refusal::Shadowed)
+        } else {
+            (is_new(gem) && ours.resemble(&noted.name)).then_some(Refusal::Lookalike)
         };
         settled.add(noted, refusal);
         match refusal {

@@ -8,6 +8,7 @@ use weir_base::clock::Timestamp;
 
 use super::changed::{clashes, remove, replace, stored};
 use super::lookalikes::resembles_ours;
+use super::pending::is_listed_by;
 use super::upstreams::{id_or_new, origin, unapply};
 use crate::index::{names, versions};
 use crate::name::GemName;
@@ -98,7 +99,7 @@ impl<'a> Work<'a> {
         mirrored: MirroredGem,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let MirroredGem { noted, releases, is_invited } = mirrored;
+        let MirroredGem { noted, releases, is_invited, earlier } = mirrored;
         let known = rows::gem(self.connection, noted.name.as_str())?;
         let from = match known {
             Some(gem) => origin(self.connection, gem.id)?,
@@ -108,6 +109,11 @@ impl<'a> Work<'a> {
             // It was pushed since somebody looked.
             self.done.refused += 1;
             return self.settle(upstream, &noted, Some(Refusal::Local));
+        }
+        if is_listed_by(self.connection, &earlier, &noted.name)? {
+            // Its `/versions` was read while this one's was.
+            self.done.refused += 1;
+            return self.settle(upstream, &noted, Some(Refusal::Shadowed));
         }
         let is_new = known.is_none_or(|gem| gem.live == 0) && !releases.is_empty();
         if is_new && !is_invited && resembles_ours(self.connection, &noted.name)? {

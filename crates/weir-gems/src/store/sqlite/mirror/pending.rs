@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lookalikes::resembles_ours;
 use super::upstreams::{id, limit, name, signed, unsigned};
+use crate::mirror::settings::UpstreamName;
 use crate::name::GemName;
 use crate::store::StoreError;
 use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
@@ -22,6 +23,10 @@ const OWNER: &str = "SELECT live > 0, origins.upstream, owners.name FROM gems
 const LISTED_BY: &str = "SELECT upstreams.name FROM upstreams
      CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
      WHERE upstreams.name <> ?1 AND md5 IS NOT NULL";
+
+const IS_LISTED: &str = "SELECT 1 FROM upstreams
+     CROSS JOIN upstream_gems ON upstream_gems.upstream = upstreams.id AND upstream_gems.name = ?2
+     WHERE upstreams.name = ?1 AND md5 IS NOT NULL";
 
 impl ToSql for Refusal {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -78,6 +83,21 @@ pub(super) fn standing(
     Ok(Standing { owner, has_versions, resembles_ours, listed_by })
 }
 
+/// Whether one of some upstreams has the name.
+pub(super) fn is_listed_by(
+    connection: &Connection,
+    upstreams: &[UpstreamName],
+    name: &GemName,
+) -> rusqlite::Result<bool> {
+    for upstream in upstreams {
+        let mut statement = connection.prepare_cached(IS_LISTED)?;
+        if statement.exists([upstream.as_str(), name.as_str()])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 pub(super) fn refuse(
     connection: &Connection,
     upstream: &str,
@@ -129,7 +149,7 @@ mod tests {
             )
             .unwrap();
         connection.execute_batch(TABLES).unwrap();
-        for sql in [PAGE, OWNER, LISTED_BY, RESEMBLES] {
+        for sql in [PAGE, OWNER, LISTED_BY, IS_LISTED, RESEMBLES] {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let arguments = statement.parameter_count();
             let values = rusqlite::params_from_iter(vec![1; arguments]);

@@ -1,5 +1,6 @@
 //! What every store promises a mirror. A store's test makes an empty one for each of these.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::clock::Clock;
@@ -46,7 +47,8 @@ fn releases(versions: &[&str]) -> Vec<Release> {
 }
 
 fn gem(text: &str, md5: u8, versions: &[&str]) -> MirroredGem {
-    MirroredGem { noted: noted(text, md5), releases: releases(versions), is_invited: false }
+    let (noted, releases) = (noted(text, md5), releases(versions));
+    MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
 }
 
 /// Notes a gem and applies it.
@@ -125,7 +127,7 @@ pub(crate) async fn a_gem_becomes_what_its_upstream_says(store: impl MirrorStore
     // Gone, and back.
     mirror(&store, "one", gem("late", 1, &["1.0"])).await;
     store.note("one", vec![gone("shop")], None).await.unwrap();
-    let none = MirroredGem { noted: gone("shop"), releases: Vec::new(), is_invited: false };
+    let none = MirroredGem { noted: gone("shop"), ..gem("shop", 1, &[]) };
     store.apply("one", vec![none], NOW).await.unwrap();
     assert_eq!(versions(&store, "shop").await, [""; 0]);
     let names = store.text(TextKind::Names).await.unwrap().to_vec();
@@ -205,6 +207,24 @@ pub(crate) async fn what_could_be_taken_for_ours_is_not_new_here(store: impl Mir
     let invited = MirroredGem { is_invited: true, ..gem("shop_core", 2, &["99.0"]) };
     assert_eq!(store.apply("one", vec![invited], NOW).await.unwrap().refused, 0);
     assert_eq!(versions(&store, "shop_core").await, ["99.0"]);
+    assert_consistent(&store).await;
+}
+
+pub(crate) async fn what_an_earlier_upstream_lists_is_not_taken(store: impl MirrorStore) {
+    store.note("one", vec![noted("both", 1), gone("former")], None).await.unwrap();
+    let names = ["both", "former", "late"];
+    store.note("two", names.map(|text| noted(text, 2)).to_vec(), None).await.unwrap();
+    let earlier: Arc<[_]> = ["one", "unknown"].map(|name| name.parse().unwrap()).into();
+    let behind = |text| MirroredGem { earlier: Arc::clone(&earlier), ..gem(text, 2, &["9.0"]) };
+    // It was noted since somebody looked.
+    let applied = store.apply("two", names.map(behind).to_vec(), NOW).await.unwrap();
+    assert_eq!((applied.gems, applied.refused, applied.added), (2, 1, 2));
+    assert_eq!(versions(&store, "both").await, [""; 0]);
+    assert_eq!(versions(&store, "late").await, ["9.0"]);
+    assert_eq!(store.refused("two", 9).await.unwrap(), [("both".to_owned(), Refusal::Shadowed)]);
+    // Nobody comes before it, or the policy names it.
+    store.apply("two", vec![gem("both", 2, &["9.0"])], NOW).await.unwrap();
+    assert_eq!(versions(&store, "both").await, ["9.0"]);
     assert_consistent(&store).await;
 }
 

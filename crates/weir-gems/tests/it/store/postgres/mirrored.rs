@@ -1,5 +1,6 @@
 //! A mirror's side of the store in Postgres: what only it can do wrong.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -20,7 +21,8 @@ const ATTEMPTS_MAX: usize = 20;
 
 fn gem(name: &str, md5: u8, version: &str) -> MirroredGem {
     let noted = Noted { name: name.parse().unwrap(), md5: Some([md5; 16]) };
-    MirroredGem { noted, releases: vec![release(version, "")], is_invited: false }
+    let releases = vec![release(version, "")];
+    MirroredGem { noted, releases, is_invited: false, earlier: Arc::default() }
 }
 
 fn hook(version: usize) -> NewHook {
