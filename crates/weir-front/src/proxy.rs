@@ -15,6 +15,7 @@ mod relay;
 mod request_body;
 mod socket;
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -127,6 +128,13 @@ impl Proxy {
         !self.apps.is_empty()
     }
 
+    /// Whom a request is from: who is at the other end, or for whom a trusted proxy speaks. None: a
+    /// unix socket, and nobody says more.
+    #[must_use]
+    pub fn client(&self, peer: Peer, headers: &HeaderMap) -> Option<IpAddr> {
+        self.settings.trusted_proxies.origin(peer, headers).address
+    }
+
     /// Answers one request.
     pub fn answer(
         self: Rc<Self>,
@@ -153,7 +161,7 @@ impl Proxy {
     fn entry(&self, request: &Parts, peer: Peer) -> Option<Box<Entry>> {
         let log = self.settings.access_log.as_ref()?;
         let mut entry = Box::new(Entry::new(log, self.apps.clock(), request));
-        entry.of_client(self.settings.trusted_proxies.origin(peer, &request.headers).address);
+        entry.of_client(self.client(peer, &request.headers));
         Some(entry)
     }
 

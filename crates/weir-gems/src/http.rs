@@ -5,6 +5,7 @@
 
 mod authorize;
 mod body;
+mod client;
 mod compact_index;
 mod dependencies;
 mod download;
@@ -34,6 +35,7 @@ use weir_base::semaphore::Semaphore;
 use weir_base::switch::Switches;
 use weir_net::server::{Body, BoxError};
 
+pub use self::client::Client;
 use self::failure::Failure;
 pub use self::route::Endpoint;
 use self::route::Route;

@@ -13,10 +13,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::held::Budgets;
-pub(crate) use self::held::{Budget, Room};
+pub(crate) use self::held::{Budget, Room, RoomMax};
 pub use self::mirror::MirrorMetrics;
 pub(crate) use self::mirror::{FetchFailure, Outcome, UpstreamMetrics};
-use crate::http::Endpoint;
+use crate::http::{Client, Endpoint};
 
 /// From 0.1 ms to 10 s.
 const SECONDS: [f64; 12] =
@@ -46,6 +46,7 @@ pub(crate) enum Limit {
     DependencyAnswerBytesMax,
     DependencyMemoryBytesMax,
     InfoMemoryBytesMax,
+    ClientMemoryPercentMax,
     PushesMax,
     BodyTimeout,
     FormBytesMax,
@@ -56,11 +57,12 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::DependencyNamesMax,
         Self::DependencyAnswerBytesMax,
         Self::DependencyMemoryBytesMax,
         Self::InfoMemoryBytesMax,
+        Self::ClientMemoryPercentMax,
         Self::PushesMax,
         Self::BodyTimeout,
         Self::FormBytesMax,
@@ -75,6 +77,7 @@ impl Limit {
             Self::DependencyAnswerBytesMax => "dependency_answer_bytes_max",
             Self::DependencyMemoryBytesMax => "dependency_memory_bytes_max",
             Self::InfoMemoryBytesMax => "info_memory_bytes_max",
+            Self::ClientMemoryPercentMax => "client_memory_percent_max",
             Self::PushesMax => "pushes_max",
             Self::BodyTimeout => "body_timeout",
             Self::FormBytesMax => "form_bytes_max",
@@ -177,9 +180,18 @@ impl GemsMetrics {
         self.dependency_names.observe(names as f64);
     }
 
-    /// Room for so many bytes of an answer; None: there is none left.
-    pub(crate) fn room(&self, budget: Budget, bytes: u64, bytes_max: u64) -> Option<Room> {
-        self.budgets.take(budget, bytes, bytes_max)
+    /// Room for so many bytes of an answer.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub(crate) fn room(
+        &self,
+        budget: Budget,
+        client: Option<Client>,
+        bytes: u64,
+        max: RoomMax,
+    ) -> Result<Room, Limit> {
+        self.budgets.take(budget, client, bytes, max).inspect_err(|limit| self.limit_hit(*limit))
     }
 
     pub(crate) fn limit_hit(&self, limit: Limit) {

@@ -32,6 +32,9 @@ pub struct GemsLimits {
     pub dependency_memory_bytes_max: u64,
     /// The same of infos, specifications and pages that were read for one client alone.
     pub info_memory_bytes_max: u64,
+    /// Of a hundred bytes of those two, how many one client may hold: one address, or one network of
+    /// the newer kind. 100: all.
+    pub client_memory_percent_max: u8,
     /// How long a client may take for an answer that holds room of those two; then it is cut off.
     pub answer_timeout: Duration,
     /// Pushes at once, over all cores. One more gets 503.
@@ -69,6 +72,8 @@ impl Default for GemsLimits {
             dependency_memory_bytes_max: 128 << 20,
             // rubygems.org's largest is 1.5 MB.
             info_memory_bytes_max: 128 << 20,
+            // Two of the largest answers, or a whole office as it usually asks.
+            client_memory_percent_max: 25,
             // The largest at 140 KB/s.
             answer_timeout: Duration::from_secs(120),
             // Each may hold a core with unpacking, and the disk with its file.

@@ -14,6 +14,7 @@ use hyper::{Request, Response, StatusCode, header};
 use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 use weir_front::Proxy;
+use weir_gems::Client;
 use weir_net::server::{Body, Peer, Refused, Service, Upgrade};
 use weir_realtime::shard::Shard;
 
@@ -117,6 +118,11 @@ impl Service for Front {
         Err(upgrade.refuse(StatusCode::NOT_FOUND, NOTHING_HERE))
     }
 
+    /// Where apps are, who has gone is told by that: nobody waits for their answers.
+    fn answers_half_closed(&self, listener: usize) -> bool {
+        self.gems.as_ref().is_some_and(|gems| gems.own == Some(listener))
+    }
+
     async fn run(self: Rc<Self>) {
         let realtime = async {
             if let Some(realtime) = &self.realtime {
@@ -133,6 +139,10 @@ impl Service for Front {
     ) -> impl Future<Output = Response<Body>> {
         if let Some((gems, mount)) = self.gems_at(peer, request.uri().path()) {
             let index = Arc::clone(&gems.index);
+            let mut request = request;
+            if let Some(client) = self.proxy.client(peer, request.headers()).and_then(Client::of) {
+                request.extensions_mut().insert(client);
+            }
             let answer: Answer = Box::pin(async move { index.answer_below(&mount, request).await });
             return Either::Right(Either::Left(answer));
         }

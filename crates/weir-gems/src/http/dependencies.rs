@@ -9,7 +9,7 @@ use hyper::{Response, StatusCode};
 use tokio::task::yield_now;
 use weir_net::server::Body;
 
-use super::memory::with_end;
+use super::memory::{Account, with_end};
 use super::representation::{BINARY, REVALIDATE};
 use super::route::Format;
 use super::{Answer, Call, Failure, Gems, body};
@@ -41,8 +41,9 @@ impl<S: Store> Gems<S> {
         let packed = stored.iter().map(|(_, bytes)| bytes.len()).sum();
         // What is packed is shorter than the answer.
         self.check_length(packed, limits)?;
-        let _room = self.room(Budget::Dependencies, packed, limits)?;
-        let slices = self.written(&stored, format, limits).await?;
+        let account = Account::of(call, Budget::Dependencies);
+        let _room = self.room(account, packed, limits)?;
+        let slices = self.written(&stored, format, account, limits).await?;
         Ok(with_end(response(format, body::of_pieces(slices)), limits))
     }
 
@@ -52,6 +53,7 @@ impl<S: Store> Gems<S> {
         &self,
         gems: &[(String, Vec<u8>)],
         format: Format,
+        account: Account,
         limits: &GemsLimits,
     ) -> Result<VecDeque<Bytes>, Failure> {
         let mut document = match format {
@@ -71,12 +73,12 @@ impl<S: Store> Gems<S> {
                     length += slice.len();
                     // It was written into up to twice as much memory.
                     slice.shrink_to_fit();
-                    slices.push_back(self.kept(Budget::Dependencies, slice, limits)?);
+                    slices.push_back(self.kept(account, slice, limits)?);
                     yield_now().await;
                 }
             }
         }
-        slices.push_back(self.kept(Budget::Dependencies, document.finish(), limits)?);
+        slices.push_back(self.kept(account, document.finish(), limits)?);
         Ok(slices)
     }
 

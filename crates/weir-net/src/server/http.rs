@@ -46,6 +46,7 @@ pub(super) async fn serve<S: Service>(
     let connection = Builder::new()
         // Deadline is more exact: it tells a slow head from an idle connection.
         .header_read_timeout(None)
+        .half_close(core.service().answers_half_closed(peer.listener))
         .max_buf_size(core.limits().head_bytes_max.max(HYPER_BUFFER_MIN))
         .serve_connection(TokioIo::new(replay), routing);
     let ending = Ending::Serving(Box::pin(core.stopping().clone().cancelled_owned()));

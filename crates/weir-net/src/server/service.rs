@@ -31,6 +31,14 @@ pub trait Service: 'static {
         peer: Peer,
     ) -> impl Future<Output = Response<Body>>;
 
+    /// Whether an HTTP/1 client at this listener that has sent all that it will send gets its answer
+    /// still. Otherwise it is taken for one that has gone, from which it can't be told before something
+    /// is written to it, and its request is given up.
+    fn answers_half_closed(&self, listener: usize) -> bool {
+        let _ = listener;
+        false
+    }
+
     /// The core's own work beside its connections, until the core's end. A panic in it ends the
     /// core, while one in a connection's task ends that connection only.
     fn run(self: Rc<Self>) -> impl Future<Output = ()> {

@@ -3,9 +3,12 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use hyper::{Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, StatusCode};
 use tokio::task::yield_now;
 use weir_base::clock::Clock;
+use weir_gems::Client;
 use weir_gems::import_file::{ImportFile, ImportLimits};
 use weir_gems::store::{SqliteSettings, SqliteStore, Store};
 use weir_net::server::{AnswerWithin, Body};
@@ -13,6 +16,7 @@ use weir_net::server::{AnswerWithin, Body};
 use super::Index;
 use crate::store::NOW;
 
+const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const DEPENDENCIES: &str = "/api/v1/dependencies.json?gems=large";
 
 /// An index with a gem of many releases, on a store that keeps no infos in memory.
@@ -79,6 +83,37 @@ async fn answers_that_nobody_reads_hold_no_more_than_their_budget() {
     let length = index.get("/info/large").await.body.len() as u64;
     index.change(|it| it.limits.info_memory_bytes_max = 3 * length + length / 2);
     check_bound(&index, "/info/large", "info_memory_bytes_max").await;
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_leaves_most_of_the_budget_to_others() {
+    let (_folder, index) = index_with_large_gem().await;
+    let length = index.get(DEPENDENCIES).await.body.len();
+    index.change(|it| {
+        it.limits.dependency_memory_bytes_max = 40 * length as u64;
+        it.limits.dependency_answer_bytes_max = length;
+        it.limits.client_memory_percent_max = 5;
+    });
+    let ask = |address: &str| {
+        let request = Request::builder().uri(DEPENDENCIES);
+        let client = Client::of(address.parse().unwrap()).unwrap();
+        index.gems.answer(request.extension(client).body(Full::new(Bytes::new())).unwrap())
+    };
+    let mut greedy = vec![ask("192.0.2.7").await];
+    let refused = ask("192.0.2.7").await;
+    assert_eq!((greedy[0].status(), refused.status()), (StatusCode::OK, BUSY));
+    assert!(refused.headers().contains_key("retry-after"));
+    // Others, and who asks for many.
+    for other in ["192.0.2.8", "2001:db8::1"] {
+        assert_eq!(ask(other).await.status(), StatusCode::OK, "{other}");
+    }
+    greedy.push(index.begin("GET", DEPENDENCIES, &[], "").await);
+    assert_eq!(greedy[1].status(), StatusCode::OK);
+    // Who has read has room again.
+    greedy.clear();
+    assert_eq!(ask("192.0.2.7").await.status(), StatusCode::OK);
+    let hit = "weir_gems_limit_hits_total{limit=\"client_memory_percent_max\"} 1\n";
+    assert!(index.metrics().contains(hit));
 }
 
 #[tokio::test]

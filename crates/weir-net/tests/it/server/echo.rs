@@ -40,6 +40,7 @@ pub(super) struct Echo {
     asked: Notify,
     poisoned: Option<CoreIndex>,
     metrics: NetMetrics,
+    answers_half_closed: bool,
 }
 
 impl Service for Echo {
@@ -111,6 +112,11 @@ impl Service for Echo {
             _ => {}
         }
         Response::new(format!("{method} {path} core={}", self.core).into())
+    }
+
+    fn answers_half_closed(&self, listener: usize) -> bool {
+        // Only the first.
+        self.answers_half_closed && listener == 0
     }
 
     async fn run(self: Rc<Self>) {
@@ -211,6 +217,7 @@ pub(super) struct Setup {
     pub(super) address: ListenAddress,
     /// Panics in its own work once it is asked for anything.
     pub(super) poisoned: Option<CoreIndex>,
+    pub(super) answers_half_closed: bool,
 }
 
 impl Default for Setup {
@@ -224,6 +231,7 @@ impl Default for Setup {
             deadline: PATIENCE,
             address: "127.0.0.1:0".parse().expect("an address"),
             poisoned: None,
+            answers_half_closed: false,
         }
     }
 }
@@ -260,6 +268,7 @@ impl Setup {
         let seen = Arc::new(ArcSwap::default());
         let (their_released, their_seen) = (released.clone(), Arc::clone(&seen));
         let (poisoned, their_metrics) = (self.poisoned, metrics.clone());
+        let answers_half_closed = self.answers_half_closed;
         let service = move |core| {
             let (released, seen) = (their_released.clone(), Arc::clone(&their_seen));
             Rc::new(Echo {
@@ -269,6 +278,7 @@ impl Setup {
                 asked: Notify::new(),
                 poisoned,
                 metrics: their_metrics.clone(),
+                answers_half_closed,
             })
         };
         let running = start(Start {

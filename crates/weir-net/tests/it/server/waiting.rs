@@ -1,6 +1,7 @@
 //! Whatever a connection waits for, it does not wait for ever.
 
 use std::io::{ErrorKind, Read};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use weir_net::metrics::{HeadRefusal, Limit};
@@ -68,6 +69,26 @@ fn an_answer_that_has_an_end_is_cut_off_by_it() {
     assert_eq!(server.metrics.limit_hits(Limit::AnswerTimeout), 1);
     let error = client.0.read_to_end(&mut Vec::new()).expect_err("reset");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn who_has_sent_all_is_answered_where_the_service_says_so_and_else_taken_for_gone() {
+    for answers_half_closed in [false, true] {
+        let server = Setup { answers_half_closed, ..Setup::default() }.start();
+        let mut client = server.connect();
+        client.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+        server.wait_until_seen("GET /slow");
+        client.0.shutdown(Shutdown::Write).expect("shut down");
+        match answers_half_closed {
+            true => {
+                server.released.cancel();
+                assert_eq!(client.answer().0, "HTTP/1.1 200 OK");
+                assert_eq!(client.read_to_end(), "");
+                assert_eq!(server.seen(), ["GET /slow"]);
+            }
+            false => server.wait_until_seen("given up"),
+        }
+    }
 }
 
 #[test]

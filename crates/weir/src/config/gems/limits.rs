@@ -48,6 +48,11 @@ fn read_dependencies(keys: &mut Keys<'_>, limits: &mut GemsLimits) {
         MEMORY,
         &mut limits.info_memory_bytes_max,
     );
+    keys.number(
+        Key::live("client_memory_percent_max", "Of a hundred bytes of those two so many may be held by one client, and one answer in any case; one more gets 503. A client is an address, of IPv6 the /64 that it is in; whom front.trusted_proxies speak for count by their own; those of this machine are not counted. 100: all."),
+        1..=100,
+        &mut limits.client_memory_percent_max,
+    );
     keys.duration(
         Key::live("answer_timeout", "How long a client may take for an answer that counts for those two, however steadily it reads; then its connection is cut, or its stream reset."),
         WAIT,

@@ -1,7 +1,7 @@
 //! Who pushes.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use weir_gems::package::sample::Sample;
 
@@ -16,14 +16,32 @@ pub(super) fn key(weir: &Weir) -> String {
 
 /// Pushes a small gem, which must be taken.
 pub(super) fn push(address: SocketAddr, key: &str, name: &str, version: &str) {
+    let answer = bytes(address, &push_request(address, key, name, version));
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+fn push_request(address: SocketAddr, key: &str, name: &str, version: &str) -> Vec<u8> {
     let gem = Sample::new(name, version).build();
     let head = format!(
         "POST /api/v1/gems HTTP/1.1\r\nHost: {address}\r\nAuthorization: {key}\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         gem.len()
     );
-    let answer = bytes(address, &[head.as_bytes(), &gem].concat());
-    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    [head.as_bytes(), &gem].concat()
+}
+
+/// The answer to a push of which some bytes at the end are not sent, when its client says that there
+/// is no more to come.
+pub(super) fn push_and_shut_down(weir: &Weir, key: &str, name: &str, missing: usize) -> String {
+    let address = weir.gems();
+    let request = push_request(address, key, name, "1.0");
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(&request[..request.len() - missing]).expect("written");
+    stream.shutdown(Shutdown::Write).expect("shut down");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("read");
+    answer
 }
 
 /// A whole answer to a whole request.
