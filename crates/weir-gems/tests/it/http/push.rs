@@ -13,8 +13,9 @@ use weir_gems::store::{Repair, Scope, Store};
 
 use super::Index;
 use crate::package_mutations::mutant;
+use crate::store::postgres_place;
 
-const MUTANTS: u64 = 300;
+const MUTANTS: u64 = 1_000;
 
 fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut form = Vec::new();
@@ -252,7 +253,16 @@ async fn a_silent_client_holds_a_place_for_so_long_only() {
 
 #[tokio::test]
 async fn damaged_gems_leave_no_half_written_state() {
-    let index = Index::new().await;
+    leaves_no_half_written_state(Index::new().await).await;
+}
+
+#[tokio::test]
+async fn nor_do_they_in_postgres() {
+    let Some(place) = postgres_place() else { return };
+    leaves_no_half_written_state(Index::on(place.store()).await).await;
+}
+
+async fn leaves_no_half_written_state(index: Index<impl Store>) {
     let mut taken = 0;
     for seed in 0..MUTANTS {
         let answer = index.push(mutant(seed)).await;
@@ -267,4 +277,5 @@ async fn damaged_gems_leave_no_half_written_state() {
     assert_eq!((files.len(), arriving), (taken, 0));
     let report = index.gems.store().verify(Repair::Leave, index.clock.now()).await.unwrap();
     assert_eq!((report.problems, report.releases), (Vec::new(), taken as u64));
+    crate::store::assert_consistent(index.gems.store()).await;
 }

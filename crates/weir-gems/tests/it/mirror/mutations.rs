@@ -3,10 +3,13 @@
 use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::read::{VersionsLine, VersionsReader, read_info};
-use weir_gems::store::{Store, TextKind};
+use weir_gems::store::TextKind;
+use weir_gems::store::mirror::MirrorStore;
 
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
+use crate::http::Index;
+use crate::store::postgres_place;
 
 const MUTATIONS: u64 = 1_000;
 const SUM: [u8; 32] = [7; 32];
@@ -101,7 +104,7 @@ fn serve(upstream: &Scripted, random: &mut fastrand::Rng, good: &Good, kind: u64
     upstream.on("/versions", Reply::Raw(answer));
 }
 
-async fn assert_whole(replica: &Replica, seed: u64) {
+async fn assert_whole(replica: &Replica<impl MirrorStore>, seed: u64) {
     // What is here is readable by a client, and by ourselves.
     let text = replica.store().text(TextKind::Versions).await.unwrap().to_vec();
     let (mut reader, mut names) = (VersionsReader::new(1 << 20), Vec::new());
@@ -119,12 +122,22 @@ async fn assert_whole(replica: &Replica, seed: u64) {
 
 #[tokio::test]
 async fn damaged_answers_leave_nothing_half_done() {
+    leave_nothing_half_done(Index::new().await).await;
+}
+
+#[tokio::test]
+async fn nor_do_they_in_postgres() {
+    let Some(place) = postgres_place() else { return };
+    leave_nothing_half_done(Index::on(place.store()).await).await;
+}
+
+async fn leave_nothing_half_done(index: Index<impl MirrorStore>) {
     let upstream = Scripted::start();
     let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
         // A cut answer is told by the closed connection.
         settings.limits.attempts_max = 1;
     });
-    let replica = setup.start().await;
+    let replica = setup.start_on(index);
     let good = good();
     let (mut read, mut refused, mut incomplete) = (0, 0, 0);
     for seed in 0..MUTATIONS {
