@@ -16,8 +16,9 @@ fn limits() -> PackageLimits {
     }
 }
 
-fn sample() -> Sample {
-    Sample::new("mutant", "1.2.3").with_dependency("rack", ">= 2, < 4")
+/// Each has a version of its own, so that one that is taken keeps no other from being taken.
+fn sample(seed: u64) -> Sample {
+    Sample::new("mutant", &format!("1.2.{seed}")).with_dependency("rack", ">= 2, < 4")
 }
 
 /// Overwrites, cuts, doubles or moves some bytes.
@@ -46,7 +47,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
 /// Damage to the whole file, or to a member with the checksums made right again: that gets deeper.
 pub(crate) fn mutant(seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let sample = sample();
+    let sample = sample(seed);
     let mut metadata = sample.metadata().into_bytes();
     let mut data = tar(&[("lib/a.rb", b"a".to_vec()), ("lib/b.rb", b"b".to_vec())]);
     match seed % 4 {
