@@ -3,11 +3,13 @@
 the inbox; then it answers, while more come. Afterwards nothing may be missing. A sender gives up no webhook that was
 not taken, as those of rubygems.org and of Weir don't."""
 
+import contextlib
 import hashlib
 import http.client
 import json
 import os
 import queue
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -76,6 +78,13 @@ def hooks_waiting(mirror):
     return json.loads(mirror.command("gems", "mirror", "status", "--json"))["hooks_waiting"]
 
 
+def inbox(mirror):
+    """The releases that webhooks in the inbox tell of."""
+    path = mirror.folder / "data" / "gems" / "index.db"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as index:
+        return index.execute("SELECT name, number FROM hooks").fetchall()
+
+
 def send(upstream, mirror, releases, kills):
     """They appear upstream, webhooks tell of them, and the mirror is killed in between; how many were sent again."""
     work = queue.Queue()
@@ -107,6 +116,9 @@ def storm(hooks, kills):
             # An answer that was lost is no proof that the webhook was.
             waiting = hooks_waiting(mirror)
             assert half <= waiting <= half + again, f"{waiting} of {half} are in the inbox"
+            # What was sent again may be there twice, in the place of what is lost.
+            lost = set(releases[:half]) - set(inbox(mirror))
+            assert not lost, f"{len(lost)} webhooks were taken and are not in the inbox: {lost}"
         finally:
             upstream.go_on()
         again += send(upstream, mirror, releases[half:], kills // 2)
