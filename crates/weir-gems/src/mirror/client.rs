@@ -11,6 +11,7 @@ mod redirect_host;
 mod url;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -72,6 +73,11 @@ impl Client {
         self.health.check()
     }
 
+    /// For how long it has asked not to be looked at.
+    pub(super) fn busy_for(&self) -> Duration {
+        self.health.busy_for()
+    }
+
     /// One attempt.
     pub(super) async fn get(&self, ask: &Ask<'_>) -> Result<Answer, FetchError> {
         let answer = self.get_without_count(ask).await;
@@ -80,6 +86,9 @@ impl Client {
                 self.metrics.failed(error.reason());
                 if error.is_outage() {
                     self.health.failed();
+                }
+                if let Some(wait) = error.retry_after() {
+                    self.health.is_busy(wait);
                 }
             }
             Ok(_) => self.health.is_well(),

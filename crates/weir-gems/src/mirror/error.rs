@@ -36,18 +36,12 @@ pub enum Problem {
     TooManyNames(usize),
     #[error(
         "{gone} of its names would be gone within gems.mirror.limits.names_gone_window, more than \
-         {limit} allows ({max}): has it lost its data? Nothing more is taken away; if it is meant, \
-         raise that limit until then"
+         gems.mirror.limits.{limit} allows ({max}{of}): has it lost its data? Nothing more is taken \
+         away. If it is meant, raise that limit until that is done"
     )]
-    Vanished { gone: usize, limit: &'static str, max: usize },
+    Vanished { gone: usize, limit: &'static str, max: usize, of: &'static str },
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-impl From<FetchError> for Problem {
-    fn from(error: FetchError) -> Self {
-        Self::Fetch(error.to_string())
-    }
 }
 
 impl From<StateError> for Problem {
@@ -57,6 +51,11 @@ impl From<StateError> for Problem {
 }
 
 impl Problem {
+    /// A request for `path` failed.
+    pub(super) fn of_request(path: &str, error: &FetchError) -> Self {
+        Self::Fetch(error.told(path))
+    }
+
     /// What is counted; None: it was when it happened, or is no fault of the upstream's.
     pub(super) const fn failure(&self) -> Option<FetchFailure> {
         match self {

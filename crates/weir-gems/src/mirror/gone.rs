@@ -46,7 +46,7 @@ impl<S: MirrorStore> Mirror<S> {
 fn check_count(limits: &MirrorLimits, lately: Gone, gone: usize) -> Result<(), Problem> {
     let (gone, max) = (with(lately, gone), limits.names_gone_max);
     match gone > max {
-        true => Err(Problem::Vanished { gone, limit: "names_gone_max", max }),
+        true => Err(Problem::Vanished { gone, limit: "names_gone_max", max, of: "" }),
         false => Ok(()),
     }
 }
@@ -60,7 +60,10 @@ fn check_part(
 ) -> Result<(), Problem> {
     let (gone, max) = (with(lately, gone), usize::from(limits.names_gone_percent_max));
     match gone.saturating_mul(100) > listed.saturating_add(gone).saturating_mul(max) {
-        true => Err(Problem::Vanished { gone, limit: "names_gone_percent_max", max }),
+        true => {
+            let of = " % of those that it had";
+            Err(Problem::Vanished { gone, limit: "names_gone_percent_max", max, of })
+        }
         false => Ok(()),
     }
 }

@@ -22,6 +22,9 @@ use crate::metrics::FetchFailure;
 use crate::store::StoreError;
 use crate::store::mirror::{Applied, MirrorStore, Pending};
 
+/// Batches of names that are asked for in one look though all of them are denied.
+const DENIED_BATCHES_MAX: usize = 10;
+
 /// What was done about the names that had changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -154,7 +157,11 @@ impl<S: MirrorStore> Mirror<S> {
             };
             // A task that was given up has fetched nothing: the name stays to be done.
             let Ok((index, fetched)) = fetched else { continue };
-            self.take(upstream, index, fetched, &mut gathered, worked)?;
+            if let Err(problem) = self.take(upstream, index, fetched, &mut gathered, worked) {
+                // Names that fail each time must not keep the others from being taken.
+                self.apply(upstream, &mut gathered, &mut worked.work).await?;
+                return Err(problem);
+            }
         }
     }
 
@@ -173,20 +180,27 @@ impl<S: MirrorStore> Mirror<S> {
                 upstream.metrics.left_out(info.left_out);
                 self.gather(index, wanted, info.releases, bytes, gathered, worked);
             }
-            Fetched::Mismatched => {
+            Fetched::Mismatched { path } => {
                 work.mismatched += 1;
                 upstream.metrics.failed(FetchFailure::Digest);
+                upstream.missed(format!("{path} is not what /versions says"));
             }
-            Fetched::Unreadable => {
+            Fetched::Unreadable { path, error } => {
                 work.failed += 1;
                 upstream.metrics.failed(FetchFailure::Content);
+                tracing::warn!(upstream = %upstream.name, path, %error, "it can't be read");
+                upstream.missed(format!("{path} can't be read: {error}"));
             }
-            Fetched::Failed(error) => {
+            Fetched::Failed { path, error } => {
                 work.failed += 1;
                 gathered.failures += 1;
+                // Some give out a part of what they list.
+                let is_denied = matches!(error, FetchError::Denied(_));
+                worked.denied += usize::from(is_denied);
+                upstream.missed(error.told(&path));
                 let is_away = error.is_outage() && gathered.failures >= self.limits.failures_max;
-                if is_away || matches!(error, FetchError::Denied(_)) {
-                    return Err(error.into());
+                if is_away || worked.denied > DENIED_BATCHES_MAX * self.limits.batch_gems {
+                    return Err(Problem::of_request(&path, &error));
                 }
             }
         }

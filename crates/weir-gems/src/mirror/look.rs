@@ -33,6 +33,8 @@ pub struct Looked {
     /// The first thing that was read.
     pub read: Read,
     pub work: Work,
+    /// Lines that can't be kept: of `/versions`, where all of it was read, and of infos.
+    pub left_out: u64,
     /// When files are fetched eagerly.
     pub files: EagerFiles,
     pub requests: u64,
@@ -156,7 +158,8 @@ impl<S: MirrorStore> Mirror<S> {
         look: Look,
         progress: Progress<'_>,
     ) -> Result<Looked, Problem> {
-        let before = upstream.metrics.traffic();
+        let (before, left_out) = (upstream.metrics.traffic(), upstream.metrics.lines_left_out());
+        upstream.change_state(|state| state.last_miss = None);
         let read = self.read_list(upstream, look, progress).await?;
         let is_fresh = look == Look::FreshTail;
         let mut worked = self.work_off(upstream, is_fresh, read.names(), progress).await?;
@@ -172,8 +175,9 @@ impl<S: MirrorStore> Mirror<S> {
         let work = self.let_go(upstream, worked).await?;
         let after = upstream.metrics.traffic();
         let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);
+        let left_out = upstream.metrics.lines_left_out() - left_out;
         let (files, took) = (EagerFiles::default(), Duration::ZERO);
-        Ok(Looked { read, work, files, requests, received_bytes, took })
+        Ok(Looked { read, work, left_out, files, requests, received_bytes, took })
     }
 
     /// From then on later upstreams' names are decided by what it lists.

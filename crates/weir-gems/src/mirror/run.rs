@@ -109,6 +109,7 @@ impl<S: MirrorStore> Mirror<S> {
                 }
                 Found::Waiting | Found::Less => backoff.next_delay().min(self.settings.interval),
             };
+            let wait = wait.max(upstream.client.busy_for());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = lane.rung() => {}

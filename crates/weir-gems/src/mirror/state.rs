@@ -36,6 +36,8 @@ pub struct UpstreamState {
     pub last_compared: Option<Timestamp>,
     /// Of the last look, if it came to nothing.
     pub last_error: Option<String>,
+    /// Why a name could not be brought up to date by the last look, if there was one: of the last such.
+    pub last_miss: Option<String>,
     /// Of the last look that came to something.
     pub last_result: Option<Looked>,
     pub counts: MirrorCounts,

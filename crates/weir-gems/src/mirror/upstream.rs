@@ -74,6 +74,11 @@ impl Upstream {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Why a name could not be brought up to date.
+    pub(super) fn missed(&self, reason: String) {
+        self.change_state(|state| state.last_miss = Some(reason));
+    }
+
     /// Its `/versions` was read at that time; None: it could not be read.
     pub(super) fn was_listed(&self, at: Option<Timestamp>) {
         self.change_state(|state| state.last_listed = at);

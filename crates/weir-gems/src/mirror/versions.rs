@@ -10,7 +10,7 @@ use hyper::header;
 
 use self::reading::{Listed, Reading};
 use super::claims::{Claims, is_md5};
-use super::client::{Answer, Ask};
+use super::client::{Answer, Ask, FetchError};
 use super::error::Problem;
 use super::progress::{Phase, Progress};
 use super::{Mirror, Upstream};
@@ -92,7 +92,7 @@ impl<S: MirrorStore> Mirror<S> {
             }
         }
         let ask = Ask { is_fresh: true, ..Ask::all(PATH, self.limits.download_timeout) };
-        let answer = upstream.client.get(&ask).await?;
+        let answer = upstream.client.get(&ask).await.map_err(unread)?;
         self.read_whole(upstream, answer, progress).await
     }
 
@@ -110,7 +110,7 @@ impl<S: MirrorStore> Mirror<S> {
             is_fresh,
             timeout: self.limits.download_timeout,
         };
-        let mut answer = upstream.client.get(&ask).await?;
+        let mut answer = upstream.client.get(&ask).await.map_err(unread)?;
         match answer.status().as_u16() {
             304 => return Ok(Tail::Unchanged),
             200 => return Ok(Tail::Whole(Box::new(answer))),
@@ -122,7 +122,7 @@ impl<S: MirrorStore> Mirror<S> {
         let claims = Claims::of(&answer);
         let mut reading = Reading::go_on(position, &self.limits)?;
         let mut overlap = &position.overlap[..];
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = answer.chunk().await.map_err(unread)? {
             let known = overlap.len().min(chunk.len());
             if overlap[..known] != chunk[..known] {
                 return Ok(Tail::Other("it does not go on where it ended"));
@@ -153,7 +153,7 @@ impl<S: MirrorStore> Mirror<S> {
         let claims = Claims::of(&answer);
         let total = answer.header(header::CONTENT_LENGTH).and_then(|text| text.parse().ok());
         let mut reading = Reading::new(&self.limits);
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = answer.chunk().await.map_err(unread)? {
             reading.feed(&chunk)?;
             progress.report(upstream, Phase::Versions, reading.length(), total);
         }
@@ -182,6 +182,10 @@ impl<S: MirrorStore> Mirror<S> {
             }
         }
     }
+}
+
+fn unread(error: FetchError) -> Problem {
+    Problem::of_request(PATH, &error)
 }
 
 /// `bytes 5-9/10`

@@ -10,7 +10,7 @@ use crate::index::digest::StateError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
-    #[error("the gems' store: {0}")]
+    #[error("the gems' store: {0}{advice}", advice = advice(.0.as_ref()))]
     Engine(Box<dyn Error + Send + Sync>),
     #[error("the gems' store {path}: {error}")]
     Io { path: String, error: io::Error },
@@ -56,12 +56,26 @@ impl StoreError {
             Self::Io { error, .. } => {
                 matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
-            Self::Engine(error) => error
-                .downcast_ref::<rusqlite::Error>()
-                .and_then(rusqlite::Error::sqlite_error_code)
-                .is_some_and(|code| code == rusqlite::ErrorCode::DiskFull),
+            Self::Engine(error) => code(&**error) == Some(rusqlite::ErrorCode::DiskFull),
             _ => false,
         }
+    }
+}
+
+fn code(error: &(dyn Error + 'static)) -> Option<rusqlite::ErrorCode> {
+    error.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
+}
+
+/// What to do about it, where that is known.
+fn advice(error: &(dyn Error + 'static)) -> &'static str {
+    match code(error) {
+        Some(rusqlite::ErrorCode::DiskFull) => {
+            "; what is there is whole: make room for its folder, and try again"
+        }
+        Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::PermissionDenied) => {
+            "; run this as the user that runs Weir"
+        }
+        _ => "",
     }
 }
 

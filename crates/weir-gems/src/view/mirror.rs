@@ -38,6 +38,8 @@ pub struct UpstreamView {
     pub last_compared_at: Option<f64>,
     /// Of the last look, if it came to nothing.
     pub last_error: Option<String>,
+    /// Why a name could not be brought up to date by the last look; None: all were.
+    pub last_miss: Option<String>,
     /// Of the last look that came to something.
     pub last_result: Option<LookView>,
     /// Names that it lists.
@@ -90,6 +92,8 @@ pub struct LookView {
     pub waiting: u64,
     /// Names that could not be brought up to date; they are tried again.
     pub failed: u64,
+    /// Lines that can't be kept.
+    pub left_out: u64,
     /// `.gem` files, where a look fetches them.
     pub files: u64,
     pub files_failed: u64,
@@ -141,6 +145,7 @@ impl UpstreamView {
             last_success_at: seconds(state.last_success),
             last_compared_at: seconds(state.last_compared),
             last_error: state.last_error,
+            last_miss: state.last_miss,
             last_result: state.last_result.as_ref().map(LookView::of),
             names: state.counts.names,
             pending: state.counts.pending,
@@ -169,7 +174,7 @@ impl LookView {
     /// What came of it.
     #[must_use]
     pub fn of(looked: &Looked) -> Self {
-        let Looked { read, work, files, requests, received_bytes, took } = looked;
+        let Looked { read, work, left_out, files, requests, received_bytes, took } = looked;
         Self {
             read: match read {
                 Read::Unchanged => ReadView::Unchanged,
@@ -183,6 +188,7 @@ impl LookView {
             refused: work.refused,
             waiting: work.waiting,
             failed: work.failed + work.mismatched,
+            left_out: *left_out,
             files: files.fetched,
             files_failed: files.failed,
             requests: *requests,

@@ -2,9 +2,11 @@
 
 mod client;
 mod mirror;
+mod mirror_command;
 mod mirror_policy;
 mod postgres;
 mod receiver;
+mod upstream;
 mod webhooks;
 
 use std::net::SocketAddr;

@@ -69,6 +69,11 @@ impl UpstreamMetrics {
         }
     }
 
+    /// So far.
+    pub(crate) fn lines_left_out(&self) -> u64 {
+        self.left_out.get()
+    }
+
     /// Requests and bytes so far.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         (self.requests.get(), self.bytes.get())

@@ -31,7 +31,7 @@ pub(in crate::mirror) enum FetchError {
     Denied(StatusCode),
     #[error("the answer was {0}")]
     Status(StatusCode),
-    #[error("the answer was {status}: it is too busy")]
+    #[error("the answer was {status}: it is too busy{}", again(.retry_after))]
     Busy { status: StatusCode, retry_after: Option<Duration> },
     #[error("it sends us on again and again, at last to {0:?}; we go on {REDIRECTS_MAX} times")]
     Redirect(String),
@@ -50,7 +50,21 @@ pub(in crate::mirror) enum FetchError {
     Down,
 }
 
+/// When to come again, if it has said so.
+fn again(retry_after: &Option<Duration>) -> String {
+    let told = |after: &Duration| format!(", and asks to come again in {} s", after.as_secs());
+    retry_after.as_ref().map(told).unwrap_or_default()
+}
+
 impl FetchError {
+    /// With what was asked for, unless the upstream was not reached at all.
+    pub(in crate::mirror) fn told(&self, path: &str) -> String {
+        match self {
+            Self::Connect(_) | Self::Tls(_) | Self::ConnectTimeout | Self::Down => self.to_string(),
+            _ => format!("{path}: {self}"),
+        }
+    }
+
     /// Whether the upstream itself is away, which may pass.
     pub(in crate::mirror) const fn is_outage(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! Whether an upstream has just failed.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -18,11 +19,16 @@ pub(super) struct Health {
 struct State {
     backoff: Backoff,
     down_until: Option<Instant>,
+    /// Until when it has asked not to be looked at.
+    busy_until: Option<Instant>,
 }
+
+/// Nobody is kept away for longer by what an upstream says.
+const BUSY_MAX: Duration = Duration::from_secs(3_600);
 
 impl Health {
     pub(super) const fn new(backoff: Backoff) -> Self {
-        Self { state: Mutex::new(State { backoff, down_until: None }) }
+        Self { state: Mutex::new(State { backoff, down_until: None, busy_until: None }) }
     }
 
     pub(super) fn check(&self) -> Result<(), FetchError> {
@@ -43,18 +49,45 @@ impl Health {
         }
     }
 
+    /// It wants to be left alone for so long.
+    pub(super) fn is_busy(&self, wait: Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.busy_until = Some(Instant::now() + wait.min(BUSY_MAX));
+    }
+
+    /// For how long it still does.
+    pub(super) fn busy_for(&self) -> Duration {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = state.busy_until;
+        until.map(|until| until.duration_since(Instant::now())).unwrap_or_default()
+    }
+
     pub(super) fn is_well(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.backoff.reset();
-        state.down_until = None;
+        (state.down_until, state.busy_until) = (None, None);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_to_be_left_alone_is_but_not_for_ever() {
+        let second = Duration::from_secs(1);
+        let health = Health::new(Backoff::new(second, second, fastrand::Rng::new()));
+        assert_eq!(health.busy_for(), Duration::ZERO);
+        health.is_busy(7 * second);
+        tokio::time::advance(5 * second).await;
+        assert_eq!(health.busy_for(), 2 * second);
+        tokio::time::advance(5 * second).await;
+        assert_eq!(health.busy_for(), Duration::ZERO);
+        health.is_busy(Duration::MAX);
+        assert_eq!(health.busy_for(), BUSY_MAX);
+        health.is_well();
+        assert_eq!(health.busy_for(), Duration::ZERO);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_asks_for_a_moment_after_a_failure() {

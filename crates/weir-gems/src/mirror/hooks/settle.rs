@@ -160,7 +160,8 @@ impl<S: MirrorStore> Mirror<S> {
         for name in names {
             let path = info_path(name.as_str());
             let ask = Ask { is_fresh: true, ..Ask::all(&path, self.limits.info_timeout) };
-            let (status, text) = upstream.client.text(&ask, self.limits.info_bytes_max).await?;
+            let text = upstream.client.text(&ask, self.limits.info_bytes_max).await;
+            let (status, text) = text.map_err(|error| Problem::of_request(&path, &error))?;
             let Ok(info) = read_info(&text) else { continue };
             let of_name = hooks.iter().map(|hook| &hook.hook).filter(|hook| hook.name == *name);
             let mut says = of_name.map(|hook| {

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::index::digest::Digests;
 use crate::index::info::HEADER;
 use crate::mirror::client::{Ask, Client, FetchError};
-use crate::mirror::read::{InfoText, read_info};
+use crate::mirror::read::{InfoText, ReadError, read_info};
 use crate::store::mirror::Noted;
 
 /// What stays as it is in a path.
@@ -24,9 +24,9 @@ pub(super) struct Wanted {
 /// What came of asking for an `/info`.
 pub(super) enum Fetched {
     Gem { wanted: Wanted, info: InfoText, bytes: usize },
-    Mismatched,
-    Unreadable,
-    Failed(FetchError),
+    Mismatched { path: String },
+    Unreadable { path: String, error: ReadError },
+    Failed { path: String, error: FetchError },
 }
 
 pub(in crate::mirror) fn info_path(name: &str) -> String {
@@ -51,16 +51,13 @@ pub(super) async fn fetch(
         Ok((status, text)) if status.as_u16() == 200 => text,
         // What has no release any more may be told so.
         Ok(_) => HEADER.as_bytes().to_vec(),
-        Err(error) => return Fetched::Failed(error),
+        Err(error) => return Fetched::Failed { path, error },
     };
     if Digests::of(&text).md5 != md5 {
-        return Fetched::Mismatched;
+        return Fetched::Mismatched { path };
     }
     match read_info(&text) {
         Ok(info) => Fetched::Gem { wanted, info, bytes: text.len() },
-        Err(error) => {
-            tracing::warn!(gem = %wanted.noted.name, %error, "an upstream's /info can't be read");
-            Fetched::Unreadable
-        }
+        Err(error) => Fetched::Unreadable { path, error },
     }
 }

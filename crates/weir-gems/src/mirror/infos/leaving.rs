@@ -16,6 +16,8 @@ use crate::store::mirror::{MirrorStore, MirroredGem, Noted};
 pub(in crate::mirror) struct Worked {
     pub(in crate::mirror) work: Work,
     leaving: Leaving,
+    /// Names whose `/info` the upstream does not give out.
+    pub(in crate::mirror) denied: usize,
 }
 
 /// Names that would lose all of their versions.
@@ -66,7 +68,7 @@ impl<S: MirrorStore> Mirror<S> {
         upstream: &Upstream,
         worked: Worked,
     ) -> Result<Work, Problem> {
-        let Worked { mut work, leaving: Leaving { names, total: gone } } = worked;
+        let Worked { mut work, leaving: Leaving { names, total: gone }, .. } = worked;
         self.count_gone(upstream, gone).await?;
         for some in names.chunks(self.limits.batch_gems.max(1)) {
             let mut gathered = Gathered::default();

@@ -1,11 +1,14 @@
 //! Upstreams that are wrong: nothing of what they say is kept, and what was here stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_base::shutdown::{Drained, Shutdown};
 use weir_gems::mirror::progress::Progress;
 use weir_gems::mirror::{Problem, Read, Scope};
 use weir_gems::store::mirror::MirrorStore;
 
+use super::asked::until;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
 
@@ -164,6 +167,8 @@ async fn an_info_that_is_not_what_versions_says_stays_to_be_done() {
     assert_eq!(replica.listed("d").await, ["1.0"]);
     let state = replica.state().await.upstreams.remove(0);
     assert_eq!((state.counts.pending, state.counts.names), (3, 4));
+    let miss = state.last_miss.unwrap_or_default();
+    assert!(miss.contains("/info/"), "{miss}");
     for reason in ["digest", "content"] {
         assert!(
             replica.metrics().contains(&format!("reason=\"{reason}\"")),
@@ -177,8 +182,85 @@ async fn an_info_that_is_not_what_versions_says_stays_to_be_done() {
     upstream.gem("b", &[("1.0", SUM)]);
     upstream.gem("c", &[("1.0", SUM)]);
     assert!(replica.sync().await.is_complete());
+    assert_eq!(replica.state().await.upstreams[0].last_miss, None);
     assert_eq!(replica.listed("a").await, ["1.0", "2.0"]);
     crate::store::assert_consistent(replica.store()).await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_asks_to_be_left_alone_is_not_looked_at_meanwhile() {
+    let (busy, other) = (Scripted::start(), Scripted::start());
+    busy.on("/versions", raw("429 Too Many\r\nretry-after: 3600", ""));
+    other.versions(&[other.gem("a", &[("1.0", SUM)])]);
+    let setup = Setup::new(&[("busy", &busy.url()), ("other", &other.url())]);
+    let replica = setup.change(|it| it.interval = Duration::from_millis(1)).start().await;
+    let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
+    let twin = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&twin).await });
+    let error = || async { replica.state().await.upstreams[0].last_error.clone() };
+    until(|| async { error().await.is_some() && other.asked().len() > 50 }).await;
+    assert_eq!(busy.asked(), ["/versions"]);
+    let told = error().await.unwrap_or_default();
+    assert!(told.ends_with("it is too busy, and asks to come again in 3600 s"), "{told}");
+    // But when an operator says so.
+    replica.mirror.ask(Scope::Changes);
+    until(|| async { busy.asked().len() == 2 }).await;
+    assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn names_that_fail_each_time_do_not_hold_up_the_others() {
+    for broken in ["500 No", "403 Not For You"] {
+        let upstream = Scripted::start();
+        let names: Vec<_> = (0..60).map(|number| format!("g{number}")).collect();
+        let lines: Vec<_> = names.iter().map(|name| upstream.gem(name, &[("1.0", SUM)])).collect();
+        upstream.versions(&lines);
+        let (broken_names, good) = names.split_at(12);
+        for name in broken_names {
+            upstream.on(&format!("/info/{name}"), raw(broken, ""));
+        }
+        let setup = Setup::new(&[("one", &upstream.url())]).change(|settings| {
+            settings.limits.batch_gems = 20;
+            settings.limits.requests_max = 16;
+        });
+        let replica = setup.start().await;
+        for _ in 0..30 {
+            replica.try_sync().await;
+        }
+        for name in good {
+            assert_eq!(replica.listed(name).await, ["1.0"], "{broken}: {name}");
+        }
+        let state = replica.state().await.upstreams.remove(0);
+        assert_eq!((state.counts.pending, state.last_success), (12, None));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_denies_everything_is_not_asked_for_everything() {
+    let upstream = Scripted::start();
+    let lines: Vec<_> =
+        (0..60).map(|number| upstream.gem(&format!("g{number}"), &[("1.0", SUM)])).collect();
+    upstream.versions(&lines);
+    for number in 0..60 {
+        upstream.on(&format!("/info/g{number}"), raw("401 No", ""));
+    }
+    let setup = Setup::new(&[("one", &upstream.url())]);
+    let replica = setup.change(|it| it.limits.batch_gems = 2).start().await;
+    let error = replica.try_sync().await.remove(0).unwrap_err().to_string();
+    assert!(error.contains("credentials"), "{error}");
+    assert!(upstream.asked().len() < 30, "{:?}", upstream.asked());
+}
+
+#[tokio::test]
+async fn lines_that_are_left_out_are_told() {
+    let upstream = Scripted::start();
+    let good = upstream.gem("a", &[("1.0", SUM), ("1 0", SUM)]);
+    upstream.versions(&["one\n".to_owned(), good.replace("a 1.0,1 0 ", "a 1.0 ")]);
+    let replica = Setup::new(&[("one", &upstream.url())]).start().await;
+    let looked = replica.sync().await;
+    assert_eq!((looked.left_out, looked.is_complete()), (2, true));
+    assert_eq!(replica.listed("a").await, ["1.0"]);
+    assert_eq!(replica.sync().await.left_out, 0);
 }
 
 #[tokio::test]
@@ -197,7 +279,8 @@ async fn a_look_is_given_up_when_nothing_is_answered_any_more() {
         Setup::new(&[("one", &upstream.url())]).change(|settings| settings.limits.failures_max = 2);
     let replica = setup.start_on(index.opened_again());
     let error = replica.try_sync().await.remove(0).unwrap_err();
-    assert!(error.to_string().contains("the answer was 500"), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("/info/g") && error.contains("the answer was 500"), "{error}");
     // Far fewer than twice for each name: two attempts of some.
     assert!(upstream.asked().len() < 25, "{:?}", upstream.asked());
     for number in 0..20 {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use weir_base::clock::Clock;
-use weir_base::switch::Pattern;
+use weir_base::switch::{Pattern, PatternError};
+use weir_gems::name::{GemName, NameError};
 use weir_gems::store::Scope;
 use weir_gems::view::KeyView;
 
@@ -43,7 +44,7 @@ pub(crate) struct CreateArguments {
     )]
     scopes: Vec<Scope>,
     /// Only for gems of these names; `*` stands for any text [default: all]
-    #[arg(long = "gem", value_name = "PATTERN", value_delimiter = ',')]
+    #[arg(long = "gem", value_name = "PATTERN", value_delimiter = ',', value_parser = parse_pattern)]
     gems: Vec<Pattern>,
     /// It expires after so long, for example 90d [default: never]
     #[arg(long = "expires", value_name = "DURATION", value_parser = units::parse_duration)]
@@ -69,6 +70,7 @@ pub(crate) struct RevokeArguments {
     #[command(flatten)]
     target: Target,
     /// As `weir gems key list` shows it
+    #[arg(value_parser = parse_id)]
     id: u64,
     /// Print JSON
     #[arg(long)]
@@ -76,6 +78,18 @@ pub(crate) struct RevokeArguments {
 }
 
 const PATH: &str = "/v1/gems/keys";
+
+/// A pattern that no name can match would make a key that is good for nothing.
+fn parse_pattern(text: &str) -> Result<Pattern, String> {
+    match text.replace('*', "").parse::<GemName>() {
+        Err(error @ NameError::Character { .. }) => Err(error.to_string()),
+        _ => text.parse().map_err(|error: PatternError| error.to_string()),
+    }
+}
+
+fn parse_id(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "keys have numbers; `weir gems key list` shows them".to_owned())
+}
 
 pub(super) async fn run(command: KeyCommand) -> anyhow::Result<Exit> {
     match command {

@@ -1,5 +1,6 @@
 //! The store itself, for commands that do not ask the running Weir.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, bail};
@@ -29,11 +30,18 @@ pub(super) async fn open_existing(
     clock: &Clock,
 ) -> anyhow::Result<EitherStore> {
     let path = &settings.gems.sqlite.path;
-    if settings.gems.store == StoreKind::Sqlite && !path.is_file() {
-        bail!(
-            "there are no gems at {}; name its data_dir with --data-dir or --config",
-            path.display()
-        );
+    if settings.gems.store == StoreKind::Sqlite {
+        match std::fs::metadata(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+                "there are no gems at {}; name its data_dir with --data-dir or --config",
+                path.display()
+            ),
+            Err(error) => bail!(
+                "cannot look at {}: {error}; run this as the user that runs Weir",
+                path.display()
+            ),
+        }
     }
     open(settings, clock).await
 }

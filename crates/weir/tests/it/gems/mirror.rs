@@ -51,7 +51,7 @@ fn info(weir: &Weir, name: &str) -> String {
     get(weir.gems(), &format!("/info/{name}"), "").1
 }
 
-fn status(weir: &Weir) -> Value {
+pub(super) fn status(weir: &Weir) -> Value {
     let text = weir.site.ok(&["gems", "mirror", "status", "--json"]);
     serde_json::from_str(&text).expect("JSON")
 }
@@ -91,7 +91,7 @@ fn what_is_pushed_upstream_is_here_by_its_webhook_and_stays_when_the_upstream_go
 }
 
 /// What a command says, without what is another each time: addresses, and what it cost.
-fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
+pub(super) fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
     let text = site.shown(arguments).replace(&upstream.to_string(), "[upstream]");
     let text = text.replace(&upstream.to_string().replace(':', "-"), "[upstream]");
     let told = |line: &str| match line.rsplit_once("; ") {
@@ -102,7 +102,7 @@ fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> String {
 }
 
 /// An upstream with two gems.
-fn upstream_with_two() -> Weir {
+pub(super) fn upstream_with_two() -> Weir {
     let upstream = site(GEMS).start();
     import(&upstream.site, &(line("rack", &["1.0", "2.0"]) + &line("rake", &["13.0"])));
     upstream

@@ -30,23 +30,25 @@ fn print_upstream(upstream: &UpstreamView) {
     let Some(looked) = &upstream.last_result else { return };
     output::line(&format!("{name}: {}; {}", changes(looked), cost(looked)));
     output::line(&format!("{name}: {}", whole(upstream)));
-    for (number, what) in [
-        (looked.failed, "could not be brought up to date: run this again"),
-        (looked.waiting, "wait for an upstream that comes earlier and does not answer"),
+    for (number, of, what) in [
+        (looked.failed, "name", "could not be brought up to date: run this again"),
+        (looked.waiting, "name", "wait for an upstream that comes earlier and does not answer"),
+        (looked.files_failed, "file", "could not be fetched: run this again"),
+        (looked.left_out, "line", "that can't be read or kept, left out"),
     ] {
         if number > 0 {
-            output::note(&format!("{name}: {} {what}", count(number, "name")));
+            output::note(&format!("{name}: {} {what}", count(number, of)));
         }
     }
-    if looked.files_failed > 0 {
-        let files = count(looked.files_failed, "file");
-        output::note(&format!("{name}: {files} could not be fetched: run this again"));
+    if let Some(reason) = &upstream.last_miss {
+        output::note(&format!("{name}: the last that failed: {}", output::printable(reason)));
     }
 }
 
 fn changes(looked: &LookView) -> String {
     if looked.names + looked.added + looked.yanked + looked.files == 0 {
         return match looked.read {
+            _ if looked.failed > 0 => "nothing could be brought up to date".to_owned(),
             ReadView::Whole => "everything was compared, nothing differs".to_owned(),
             ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
         };

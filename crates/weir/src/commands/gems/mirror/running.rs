@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use weir_gems::view::MirrorView;
+use weir_gems::view::{MirrorView, UpstreamView};
 
 use super::bar::Bar;
 use super::{LookArguments, report};
@@ -30,16 +30,44 @@ pub(super) async fn look(
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
     let wanted = Look { everything: arguments.everything };
-    let Asked { round } = client.post(&format!("{PATH}/sync"), &wanted).await?;
     let bar = Bar::new()?;
+    let mut view = round(&mut client, &wanted, &bar).await?;
+    if has_waited_in_vain(&view) {
+        let wanted = Look { everything: false };
+        view = with_what_came_before(round(&mut client, &wanted, &bar).await?, view);
+    }
+    bar.end();
+    report::print(&view, arguments.json)
+}
+
+/// Whether names wait for upstreams that have answered meanwhile.
+fn has_waited_in_vain(view: &MirrorView) -> bool {
+    let is_waiting = |it: &UpstreamView| it.last_result.as_ref().is_some_and(|it| it.waiting > 0);
+    let first = view.upstreams.iter().position(is_waiting).unwrap_or_default();
+    view.upstreams[..first].iter().all(|it| it.last_error.is_none()) && first > 0
+}
+
+/// Of those that had no names that wait the look before counts.
+fn with_what_came_before(mut view: MirrorView, before: MirrorView) -> MirrorView {
+    for (upstream, before) in view.upstreams.iter_mut().zip(before.upstreams) {
+        if before.last_result.as_ref().is_some_and(|it| it.waiting == 0) {
+            *upstream = before;
+        }
+    }
+    view
+}
+
+/// A look at all upstreams, while the bar shows how far it is.
+async fn round(client: &mut AdminClient, wanted: &Look, bar: &Bar) -> anyhow::Result<MirrorView> {
+    let before: MirrorView = client.get(PATH).await?;
+    let Asked { round } = client.post(&format!("{PATH}/sync"), wanted).await?;
     loop {
         let view: MirrorView = client.get(PATH).await?;
         if view.started_at.to_bits() != before.started_at.to_bits() {
             bail!("Weir was restarted meanwhile; run this again");
         }
         if view.rounds_done >= round {
-            bar.end();
-            return report::print(&view, arguments.json);
+            return Ok(view);
         }
         let mut busy = view.upstreams.iter();
         if let Some((upstream, at)) = busy.find_map(|it| Some((&it.name, it.progress.as_ref()?))) {

@@ -39,6 +39,9 @@ fn print(view: &MirrorView) {
     for upstream in &view.upstreams {
         if let Some(error) = &upstream.last_error {
             output::line(&format!("{}: {}", upstream.name, printable(error)));
+        } else if let Some(reason) = &upstream.last_miss {
+            let reason = printable(reason);
+            output::line(&format!("{}: not all is up to date: {reason}", upstream.name));
         }
         for refused in &upstream.refused_names {
             let why = reason(&refused.reason);
