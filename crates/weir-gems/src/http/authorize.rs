@@ -48,7 +48,10 @@ pub(super) fn check_gem(key: &Key, gem: &GemName) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::new(
             StatusCode::FORBIDDEN,
-            format!("This API key cannot perform the specified action on {gem}."),
+            format!(
+                "This API key cannot perform the specified action on {gem}: it is for {} alone.",
+                key.settings.gems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ),
         )),
     }
 }

@@ -90,6 +90,9 @@ async fn a_push_needs_a_key_for_it() {
     for (key, status) in [("", 401), ("weir_x", 401), (&*yank_only, 403), (&*others, 403)] {
         assert_eq!(push(key, "1").await, status, "{key}");
     }
+    let gem = Sample::new("shop", "1").build();
+    let told = index.ask("POST", "/api/v1/gems", &[("authorization", &others)], gem).await;
+    assert!(told.text().contains("on shop: it is for shop-* alone"), "{}", told.text());
     assert_eq!(push(&until, "1").await, 200);
     assert_eq!(push(&format!("Bearer {until}"), "2").await, 200);
     index.clock.advance(Duration::from_secs(1));
