@@ -33,7 +33,7 @@ pub struct Verdict {
     pub between: Option<Between>,
     /// Queues that wait and that no process serves: they never get empty.
     pub unserved: Vec<String>,
-    /// What to do next: a command or a line.
+    /// What to do next: what the first finding says ([`Finding::to_do`]).
     pub next: Option<String>,
 }
 
@@ -65,11 +65,8 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
         return Verdict { severity: None, cause, drain, between, unserved, next: None };
     };
     let cause = format!("{}: {}", worst.subject, worst.evidence);
-    let change = worst.change.as_ref();
-    let change = change.map(|change| format!("in {}: {}", change.place, change.line));
-    let next = [change, worst.next.clone()].into_iter().flatten().collect::<Vec<_>>();
-    let next = (!next.is_empty()).then(|| next.join("; then "));
-    Verdict { severity: Some(worst.severity), cause, drain, between, unserved, next }
+    let severity = Some(worst.severity);
+    Verdict { severity, cause, drain, between, unserved, next: worst.to_do() }
 }
 
 /// When what is served is worked off, and what is not served.

@@ -66,6 +66,15 @@ pub struct Change {
 }
 
 impl Finding {
+    /// What to do about it, in one line: the line to change, the command to run, or both.
+    #[must_use]
+    pub fn to_do(&self) -> Option<String> {
+        let change = self.change.as_ref();
+        let change = change.map(|change| format!("in {}: {}", change.place, change.line));
+        let both: Vec<_> = change.into_iter().chain(self.next.clone()).collect();
+        (!both.is_empty()).then(|| both.join("; then "))
+    }
+
     pub(crate) fn new(
         rule: &'static str,
         severity: Severity,

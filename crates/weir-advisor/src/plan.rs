@@ -14,6 +14,7 @@ mod postgres;
 mod redis;
 mod split;
 mod targets;
+mod way_out;
 mod web;
 
 use serde::Serialize;
@@ -124,14 +125,16 @@ pub struct Setting {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Impossible {
-    /// The rules that the best layout breaks.
+    /// The rules that the best layout does not keep.
     pub broken: Vec<Proof>,
+    /// What would make room, a line each.
+    pub ways_out: Vec<String>,
 }
 
 /// The layout for `wanted`, with proof.
 ///
 /// # Errors
-/// When the machine or the database is too small: with the rules that can't be kept, and figures.
+/// When the machine or the database is too small: with the rules that can't be kept, figures and ways out.
 pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     let layout = split::layout(wanted);
     let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
@@ -140,7 +143,8 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
     proofs.extend(targets::proof(wanted, &layout));
     let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds()).cloned().collect();
     if !broken.is_empty() {
-        return Err(Impossible { broken });
+        let ways_out = way_out::ways_out(wanted, &layout, &broken);
+        return Err(Impossible { broken, ways_out });
     }
     let machine = PostgresMachine {
         memory_bytes: wanted.postgres_memory_bytes,

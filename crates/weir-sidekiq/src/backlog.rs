@@ -31,7 +31,7 @@ const SET_ASIDE: &str = "if redis.call('EXISTS', KEYS[2]) == 1 then return -1 en
 
 /// The newest of the backlog first, so that its oldest ends up at the tail. What is left is returned;
 /// with the last job the name goes as well. The queue's own may have gone meanwhile, with its last job.
-const BRING_BACK: &str = "redis.call('SADD', KEYS[3], ARGV[3]) \
+const BRING_BACK: &str = "if redis.call('LLEN', KEYS[2]) > 0 then redis.call('SADD', KEYS[3], ARGV[3]) end \
     for step = 1, tonumber(ARGV[2]) do \
       local job = redis.call('LPOP', KEYS[2]) \
       if not job then break end \

@@ -22,6 +22,10 @@ pub enum Claim {
     SetAsideLast,
     /// The queues of a process all have a weight, or none has. Only said where that is not so.
     OneOrder,
+    /// Each kind of process has another name. Only said where not.
+    NamesDiffer,
+    /// What is said to be a queue is one. Only said where not.
+    QueuesRead,
     /// All processes have their memory.
     MemoryFits,
     /// No queue grows without end.
@@ -43,9 +47,11 @@ impl Claim {
             Self::ThreadsThere => "each process has threads and queues",
             Self::SetAsideLast => "what was set aside stands last",
             Self::OneOrder => "each process has one order",
+            Self::NamesDiffer => "each kind of process has a name of its own",
+            Self::QueuesRead => "queues are written as behind -q",
             Self::MemoryFits => "memory is enough",
             Self::KeepsUp => "each queue keeps up with what comes",
-            Self::TargetsKept => "of 20 jobs 19 wait no longer than they may",
+            Self::TargetsKept => "19 of 20 jobs wait no longer than they may",
         }
     }
 }

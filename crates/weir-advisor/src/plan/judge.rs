@@ -42,7 +42,7 @@ fn lacking<'a>(layout: &'a Layout, gap: &'a Gap) -> Vec<&'a str> {
 }
 
 fn connections(layout: &Layout) -> Proof {
-    let (sum, budget) = (layout.connections(), layout.budget());
+    let (sum, budget) = (layout.connections(), u64::from(layout.budget()));
     let Layout { max_connections, reserve, reserved_connections, .. } = layout;
     let less = if reserve >= reserved_connections {
         format!("{reserve} in reserve")
@@ -65,12 +65,17 @@ fn connections(layout: &Layout) -> Proof {
                 " if pools are as large as their threads; unknown, because `pool` (DB_POOL) of {names} is not said"
             ));
         }
-        Outcome::Holds if is_nearly_full(sum, layout.usable_connections()) => {
+        Outcome::Holds if is_full(layout) => {
             figures.push_str("; with all of them open doctor warns: a deploy may be refused");
         }
         Outcome::Holds | Outcome::Broken => {}
     }
     proof(Claim::ConnectionsFit, outcome, figures)
+}
+
+fn is_full(layout: &Layout) -> bool {
+    let open = u32::try_from(layout.connections());
+    open.is_ok_and(|open| is_nearly_full(open, layout.usable_connections()))
 }
 
 fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
@@ -88,10 +93,21 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
         figures.push(format!("no process looks at {} first", list(behind.iter().copied())));
     }
     let holds = figures.is_empty();
+    let outcome = unless_unsaid(layout, holds, &mut figures);
     if holds {
         figures.push(format!("each of {} queues has turns of its own", queues.len()));
     }
-    proof(Claim::EveryQueueFirst, Outcome::of(holds), figures.join("; "))
+    proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
+}
+
+/// What is missing may be what a process does whose queues are not said.
+fn unless_unsaid(layout: &Layout, holds: bool, figures: &mut Vec<String>) -> Outcome {
+    let unsaid = lacking(layout, &Gap::Queues);
+    if holds || unsaid.is_empty() {
+        return Outcome::of(holds);
+    }
+    figures.push(format!("unknown, because the queues of {} are not said", list(unsaid)));
+    Outcome::Unknown
 }
 
 fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
@@ -100,8 +116,7 @@ fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
     for queue in wanted {
         let firsts: Vec<_> = layout.workers.iter().filter(|it| it.is_first(queue)).collect();
         let own = firsts.iter().filter(|worker| !worker.is_by_chance());
-        match own.map(|it| it.processes.saturating_mul(it.concurrency)).fold(0, u32::saturating_add)
-        {
+        match own.map(|it| it.threads()).fold(0, u32::saturating_add) {
             0 => match firsts.first() {
                 Some(worker) => unknown.push(format!("{queue} {}", why_unknown(worker))),
                 None => {
@@ -113,8 +128,15 @@ fn guaranteed(layout: &Layout, queues: &[&str]) -> Proof {
             threads => kept.push(format!("{queue} {threads} threads")),
         }
     }
-    let outcome = Outcome::told(!broken.is_empty(), !unknown.is_empty());
+    let is_served = unless_unsaid(layout, broken.is_empty(), &mut broken);
+    let outcome = match is_served {
+        Outcome::Holds => Outcome::told(false, !unknown.is_empty()),
+        not => not,
+    };
     let figures = match outcome {
+        Outcome::Holds if kept.is_empty() => {
+            format!("none of the queues is {}", list(GUARANTEED).replace(" and ", " or "))
+        }
         Outcome::Holds => kept.join(", "),
         Outcome::Broken | Outcome::Unknown => {
             broken.into_iter().chain(unknown).collect::<Vec<_>>().join("; ")
@@ -129,8 +151,8 @@ fn why_unknown(worker: &WorkerLayout) -> String {
     if worker.is_by_chance() {
         let others = worker.queues.len() - 1;
         format!(
-            "has turns by chance only, in {name} with {others} others: unknown, because long jobs of these \
-             may hold every thread"
+            "has turns by chance only, in {name} with {others} more: unknown, because long jobs of \
+             others may hold every thread"
         )
     } else {
         format!("is first in {name}: unknown, because its `concurrency` is not said")
@@ -150,13 +172,24 @@ fn behind(layout: &Layout, queue: &str) -> String {
 fn scheduler_once(layout: &Layout, queues: &[&str]) -> Proof {
     let serving = layout.workers.iter().filter(|worker| worker.serves(SCHEDULER));
     let count: u32 = serving.map(|worker| worker.processes).fold(0, u32::saturating_add);
-    let holds = if queues.contains(&SCHEDULER) { count == 1 } else { count <= 1 };
-    let who = match count {
+    let is_wanted = queues.contains(&SCHEDULER);
+    let unsaid = lacking(layout, &Gap::Queues);
+    let outcome = match count {
+        0 | 1 if !unsaid.is_empty() => Outcome::Unknown,
+        0 => Outcome::of(!is_wanted),
+        count => Outcome::of(count == 1),
+    };
+    let mut figures = match count {
+        0 if !is_wanted => format!("{SCHEDULER} is none of the queues"),
         0 => format!("no process serves the queue {SCHEDULER}"),
         1 => format!("1 process serves the queue {SCHEDULER}"),
         _ => format!("{count} processes serve the queue {SCHEDULER}"),
     };
-    proof(Claim::SchedulerOnce, Outcome::of(holds), who)
+    if outcome == Outcome::Unknown {
+        figures
+            .push_str(&format!("; unknown, because the queues of {} are not said", list(unsaid)));
+    }
+    proof(Claim::SchedulerOnce, outcome, figures)
 }
 
 fn pools(layout: &Layout) -> Proof {
@@ -190,18 +223,14 @@ fn threads_there(layout: &Layout) -> Option<Proof> {
         .filter(none)
         .map(|it| format!("{} has no thread (concurrency = 0): it works off nothing", it.name))
         .collect();
+    let is_idle = |it: &&WorkerLayout| it.queues.is_empty() && !it.gaps.contains(&Gap::Queues);
+    let idle = layout.workers.iter().filter(is_idle);
+    figures.extend(idle.map(|it| format!("{} serves no queue", it.name)));
     let is_broken = !figures.is_empty();
     let unsaid = layout.workers.iter().filter(|it| it.gaps.contains(&Gap::Threads));
     figures.extend(
         unsaid.map(|it| format!("{}: unknown, because its `concurrency` is not said", it.name)),
     );
-    let idle = layout.workers.iter().filter(|it| it.queues.is_empty());
-    figures.extend(idle.map(|it| {
-        format!(
-            "{} names no queue: unknown, because Sidekiq then serves what its sidekiq.yml says",
-            it.name
-        )
-    }));
     let outcome = Outcome::told(is_broken, true);
     (!figures.is_empty()).then(|| proof(Claim::ThreadsThere, outcome, figures.join("; ")))
 }
@@ -239,8 +268,8 @@ fn one_order(layout: &Layout) -> Option<Proof> {
     let names = lacking(layout, &Gap::Order);
     (!names.is_empty()).then(|| {
         let figures = format!(
-            "{}: some queues have a weight and others have none, or the order that is said is another; with \
-             one weight Sidekiq chooses all by weight, those without count 1, and none is first",
+            "{}: some queues have a weight and others have none, or `order` says another order; with one \
+             weight Sidekiq chooses all by weight, those without count 1, and none is first",
             list(names)
         );
         proof(Claim::OneOrder, Outcome::Broken, figures)

@@ -34,6 +34,8 @@ pub enum Gap {
     Pool,
     /// How much memory each takes.
     Memory,
+    /// Which queues it serves.
+    Queues,
     /// Some of its queues have a weight and some have none, or another order is said than they have.
     Order,
 }
@@ -94,16 +96,18 @@ impl Layout {
 
     /// Connections that all may open to the database.
     #[must_use]
-    pub fn connections(&self) -> u32 {
-        self.pooler_connections.unwrap_or_else(|| self.pools())
+    pub fn connections(&self) -> u64 {
+        self.pooler_connections.map_or_else(|| self.pools(), u64::from)
     }
 
     /// Connections that all pools may open, to the database or to a pooler in between.
     #[must_use]
-    pub fn pools(&self) -> u32 {
-        let services = self.services.iter().map(|it| it.processes.saturating_mul(it.pool));
-        let workers = self.workers.iter().map(|it| it.processes.saturating_mul(it.pool));
-        services.chain(workers).fold(0, u32::saturating_add)
+    pub fn pools(&self) -> u64 {
+        // Of two numbers of 32 bits the product has 64 at most: what is too much never seems to fit.
+        let of = |processes: u32, pool: u32| u64::from(processes) * u64::from(pool);
+        let services = self.services.iter().map(|it| of(it.processes, it.pool));
+        let workers = self.workers.iter().map(|it| of(it.processes, it.pool));
+        services.chain(workers).fold(0, u64::saturating_add)
     }
 
     /// Memory that all need.
@@ -121,6 +125,12 @@ impl WorkerLayout {
     #[must_use]
     pub fn serves(&self, queue: &str) -> bool {
         self.works() && self.queues.iter().any(|it| it == queue)
+    }
+
+    /// Threads of all of its processes.
+    #[must_use]
+    pub const fn threads(&self) -> u32 {
+        self.processes.saturating_mul(self.concurrency)
     }
 
     /// It has threads, as far as anybody has said.

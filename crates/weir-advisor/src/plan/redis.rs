@@ -16,7 +16,11 @@ pub fn redis_settings() -> Vec<Setting> {
     };
     vec![
         setting("maxmemory-policy", "noeviction", "a job that is evicted is lost without an error"),
-        setting("appendonly", "yes", "a restart keeps every job"),
+        setting(
+            "appendonly",
+            "yes",
+            "a restart keeps every job; written into redis.conf alone it would lose them all",
+        ),
         setting("appendfsync", "everysec", "a power cut loses at most a second"),
         setting("latency-monitor-threshold", "100", "what holds everybody up is recorded"),
     ]

@@ -30,8 +30,11 @@ const CONCURRENCY_MAX: u32 = 25;
 const WEB_PROCESSES_MIN: u32 = 2;
 /// Queues with a process for themselves alone.
 const ALONE: [&str; 2] = [SCHEDULER, "mailers"];
-const SCHEDULER: &str = "scheduler";
+pub(super) const SCHEDULER: &str = "scheduler";
+pub(super) const WEB: &str = "web";
 const NAME_PREFIX: &str = "sidekiq-";
+/// More threads than any machine has, by far; sums of them are still exact.
+const BUSY_MAX: f64 = 1e12;
 /// What names a group of workers in `weir.toml`.
 const NAME_LETTERS_MAX: usize = 32;
 
@@ -44,12 +47,16 @@ pub(super) fn layout(wanted: &Wanted) -> Layout {
         max_connections: wanted.max_connections,
         reserve: wanted.reserve,
         reserved_connections: wanted.reserved_connections,
-        pooler_connections: wanted.pooler_connections,
+        // One that opens none is none.
+        pooler_connections: wanted.pooler_connections.filter(|connections| *connections > 0),
         memory_bytes_max: Some(processes_memory(wanted)),
     };
     let most = wanted.queues.iter().filter(|it| !is_alone(it) && !is_set_aside(&it.name)).count();
-    // As many processes as memory allows; with one there is nothing left to save.
-    for processes in (1..=most.max(1)).rev() {
+    // As many processes as memory allows; with one there is nothing left to save. Where memory is short the
+    // many that can't fit need not be tried, whatever the number of queues.
+    let room = processes_memory(wanted) / wanted.process_memory.ruby_bytes.max(1);
+    let most = most.min(usize::try_from(room).unwrap_or(usize::MAX)).max(1);
+    for processes in (1..=most).rev() {
         layout.workers = workers(wanted, &layout, processes);
         if layout.memory_bytes_max.is_none_or(|memory| layout.memory_bytes() <= memory) {
             break;
@@ -77,7 +84,7 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
     let processes = threads_enough(&wanted.web).div_ceil(threads).max(WEB_PROCESSES_MIN);
     let (streaming, pool) = wanted.streaming;
     let web = ServiceLayout {
-        name: "web".to_owned(),
+        name: WEB.to_owned(),
         processes,
         threads,
         pool: threads,
@@ -98,8 +105,14 @@ fn services(wanted: &Wanted) -> Vec<ServiceLayout> {
 
 /// Threads that a queue needs on average.
 pub(super) fn need(queue: &QueueDemand) -> f64 {
-    let need = queue.arrivals_per_second * queue.service_seconds;
-    if need.is_finite() { need.max(0.0) } else { 0.0 }
+    busy(queue.arrivals_per_second, queue.service_seconds)
+}
+
+/// Threads that are busy on average (Little's law), finite whatever it is made of: what is beyond
+/// [`BUSY_MAX`] fits nowhere.
+pub(super) fn busy(per_second: f64, seconds: f64) -> f64 {
+    let busy = per_second * seconds;
+    if busy.is_nan() { 0.0 } else { busy.clamp(0.0, BUSY_MAX) }
 }
 
 /// Without a target.
@@ -126,11 +139,11 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let groups = groups(&others, processes);
     let all: Vec<&str> = others.iter().map(|queue| queue.name.as_str()).collect();
     let mut workers: Vec<_> = alone.iter().map(|queue| alone_worker(wanted, queue)).collect();
-    let alone: u32 = workers.iter().map(|it| it.processes * it.concurrency).sum();
-    let used = layout.pools().saturating_add(alone);
+    let alone = workers.iter().map(WorkerLayout::threads).fold(0, u32::saturating_add);
+    let used = layout.pools().saturating_add(u64::from(alone));
     // Clients of a pooler wait at it, and not for the database.
     let most = layout.pooler_connections.map_or_else(|| layout.budget(), |_| u32::MAX);
-    let budget = most.saturating_sub(used);
+    let budget = most.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX));
     let need_of_all: f64 = wanted.queues.iter().map(need).sum();
     let enough = ceiling(TOTAL * need_of_all + TOTAL_SLOTS).saturating_sub(alone);
     let longest = targets::longest(others.iter().copied());
@@ -139,28 +152,29 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     for ((group, least), threads) in groups.iter().zip(guaranteed).zip(threads) {
         workers.push(worker(wanted, group, &all, (least, threads)));
     }
-    aside.into_iter().for_each(|queue| add_last(&mut workers, &queue.name));
+    aside.into_iter().for_each(|queue| add_last(wanted, &mut workers, &queue.name));
     name(&mut workers);
     workers
 }
 
 /// What was set aside waits until nothing else is to do: last in every process with its own queue that
 /// has an order, and in no other.
-fn add_last(workers: &mut [WorkerLayout], backlog: &str) {
+fn add_last(wanted: &Wanted, workers: &mut Vec<WorkerLayout>, backlog: &str) {
     let own = backlog.strip_suffix(SET_ASIDE_SUFFIX).unwrap_or(backlog);
     let has_order = |it: &WorkerLayout| it.ordering == Ordering::Strict;
     let is_own = |it: &WorkerLayout| has_order(it) && it.serves(own);
     let is_common = |it: &WorkerLayout| has_order(it) && !ALONE.contains(&it.queues[0].as_str());
-    // Its queue may be gone, or have turns by chance: then one process that works off others.
-    let any = if workers.iter().any(is_own) {
-        None
+    if workers.iter().any(is_own) {
+        workers
+            .iter_mut()
+            .filter(|it| is_own(it))
+            .for_each(|it| it.queues.push(backlog.to_owned()));
+    } else if let Some(any) = workers.iter_mut().find(|it| is_common(it)) {
+        // Its queue is gone, or has turns by chance.
+        any.queues.push(backlog.to_owned());
     } else {
-        workers.iter().position(is_common).or(workers.len().checked_sub(1))
-    };
-    for (at, worker) in workers.iter_mut().enumerate() {
-        if Some(at) == any || is_own(worker) {
-            worker.queues.push(backlog.to_owned());
-        }
+        // It must not hold up mail, and where turns are by chance it would not be last.
+        workers.push(of_one_queue(wanted, backlog, 1, 1));
     }
 }
 
@@ -201,7 +215,8 @@ fn groups<'a>(queues: &[&'a QueueDemand], processes: usize) -> Vec<Vec<&'a Queue
 /// What is guaranteed to each group, and the rest of `total` by need.
 fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<u32> {
     let group_need = |group: &Vec<&QueueDemand>| group.iter().map(|queue| need(queue)).sum::<f64>();
-    let spare = f64::from(total.saturating_sub(guaranteed.iter().sum()));
+    let all = guaranteed.iter().copied().fold(0, u32::saturating_add);
+    let spare = f64::from(total.saturating_sub(all));
     let needed: f64 = groups.iter().map(group_need).sum();
     let share = |(least, group): (&u32, &Vec<&QueueDemand>)| {
         let extra = if needed > 0.0 { spare * group_need(group) / needed } else { 0.0 };
@@ -215,13 +230,17 @@ fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
     // Two processes would enqueue twice what runs by the clock.
     let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
     let concurrency = threads.div_ceil(processes).min(CONCURRENCY_MAX);
+    of_one_queue(wanted, &queue.name, processes, concurrency)
+}
+
+fn of_one_queue(wanted: &Wanted, name: &str, processes: u32, concurrency: u32) -> WorkerLayout {
     WorkerLayout {
         name: String::new(),
         processes,
         concurrency,
         pool: concurrency,
         ordering: Ordering::Strict,
-        queues: vec![queue.name.clone()],
+        queues: vec![name.to_owned()],
         memory_bytes: ruby_bytes(wanted, concurrency),
         gaps: Vec::new(),
     }

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use crate::observation::Ordering;
+use crate::observation::{Ordering, is_set_aside};
 use crate::wording::{self, list};
 
 use super::claim::{Claim, Outcome, Proof};
-use super::layout::{Layout, WorkerLayout};
-use super::split::need;
+use super::layout::{Layout, ServiceLayout, WorkerLayout};
+use super::split::{WEB, need};
 use super::{QueueDemand, Wanted, ceiling};
 
 /// ln 20: the wait that 19 of 20 stay below, in means.
@@ -52,20 +52,69 @@ pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
     (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, outcome, figures })
 }
 
-/// Whether the threads of each process are more than its queues keep busy on average.
+/// Who works, and how much of it.
+pub(super) struct Load {
+    name: String,
+    busy: f64,
+    threads: u32,
+}
+
+impl Load {
+    fn of(wanted: &Wanted, worker: &WorkerLayout) -> Option<Self> {
+        // What was set aside need not keep up: it is there to be worked off when nothing else is.
+        let queues = wanted.queues.iter().filter(|queue| !is_set_aside(&queue.name));
+        let first = queues.filter(|queue| worker.is_first(&queue.name));
+        let name = match (worker.queues.as_slice(), worker.is_by_chance()) {
+            ([], _) => return None,
+            ([name, others @ ..], true) => format!("{name} and {} others", others.len()),
+            ([name, ..], false) => name.clone(),
+        };
+        Some(Self { name, busy: first.map(need).sum(), threads: worker.threads() })
+    }
+
+    fn of_web(wanted: &Wanted, web: &ServiceLayout) -> Self {
+        let threads = web.processes.saturating_mul(web.threads);
+        Self { name: web.name.clone(), busy: wanted.web.busy(), threads }
+    }
+
+    fn share(&self) -> f64 {
+        self.busy / f64::from(self.threads.max(1))
+    }
+
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.busy >= f64::from(self.threads)
+    }
+}
+
+/// Of all processes of Sidekiq, and of the web.
+pub(super) fn loads<'a>(wanted: &'a Wanted, layout: &'a Layout) -> impl Iterator<Item = Load> + 'a {
+    let web = layout.services.iter().filter(|it| it.name == WEB);
+    let workers = layout.workers.iter().filter_map(|worker| Load::of(wanted, worker));
+    workers.chain(web.map(|web| Load::of_web(wanted, web)))
+}
+
+/// Whether the threads of each process are more than its queues, or requests, keep busy on average.
 pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
-    let behind = layout.workers.iter().filter_map(|worker| {
-        let first = wanted.queues.iter().filter(|queue| worker.is_first(&queue.name));
-        let load: f64 = first.map(need).sum();
-        let threads = worker.processes.saturating_mul(worker.concurrency);
-        let name = worker.queues.first()?;
-        (load >= f64::from(threads))
-            .then(|| format!("{name} keeps {load:.1} threads busy and has {threads}"))
-    });
-    let behind: Vec<_> = behind.collect();
+    let loads: Vec<_> = loads(wanted, layout).collect();
+    let behind: Vec<_> = loads
+        .iter()
+        .filter(|load| load.is_behind())
+        .map(|Load { name, busy, threads }| {
+            format!("{name} keeps {busy:.1} threads busy and has {threads}")
+        })
+        .collect();
     let outcome = Outcome::of(behind.is_empty());
-    let enough = || "each has more threads than it keeps busy".to_owned();
-    let figures = if behind.is_empty() { enough() } else { behind.join("; ") };
+    let fullest = loads.iter().max_by(|one, other| one.share().total_cmp(&other.share()));
+    let figures = match fullest {
+        Some(Load { name, busy, threads }) if behind.is_empty() => {
+            format!("the fullest is {name}, with {busy:.1} of {threads} threads busy on average")
+        }
+        _ => behind.join("; "),
+    };
     Proof { claim: Claim::KeepsUp, outcome, figures }
 }
 
@@ -77,7 +126,7 @@ fn words(seconds: f64) -> String {
 /// What a queue's jobs wait for the threads of `worker`, in which it has its turn first.
 fn wait_in(wanted: &Wanted, worker: &WorkerLayout, queue: &QueueDemand) -> f64 {
     let served = wanted.queues.iter().filter(|queue| worker.serves(&queue.name));
-    let threads = f64::from(worker.processes.saturating_mul(worker.concurrency));
+    let threads = f64::from(worker.threads());
     // Of queues that are chosen among by chance, each gets its share of the threads that come free.
     let share = match worker.ordering {
         Ordering::Strict | Ordering::Unknown => threads,

@@ -1,3 +1,5 @@
+mod property;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -124,6 +126,20 @@ fn what_was_set_aside_is_last_where_its_queue_is_and_first_nowhere() {
 }
 
 #[test]
+fn what_was_set_aside_takes_no_thread_of_mail() {
+    let backlog = ["pull_backlog".to_owned()];
+    for others in [&["mailers", "scheduler"][..], &["mailers"], &[]] {
+        let mut wanted = mastodon();
+        wanted.queues = others.iter().map(|name| queue(name, 0.1, 0.1)).collect();
+        wanted.queues.push(queue("pull_backlog", 50.0, 1.0));
+        let plan = plan(&wanted).unwrap();
+        let (aside, mail) = plan.layout.workers.split_last().unwrap();
+        assert_eq!((aside.queues.as_slice(), aside.concurrency), (&backlog[..], 1));
+        assert!(mail.iter().all(|it| it.queues.len() == 1), "{mail:?}");
+    }
+}
+
+#[test]
 fn any_name_of_a_queue_gives_a_worker_a_name_of_its_own() {
     let names = ["mail.out", "mail_out", "Mail", "action_mailbox_incineration_of_a"];
     let mut wanted = mastodon();
@@ -202,7 +218,8 @@ fn doctor_has_nothing_against_a_plan_that_uses_every_connection() {
     let plan = plan(&mastodon()).unwrap();
     let mut observation = observed(&plan);
     let settings = observation.postgres.known_mut().settings.known_mut();
-    settings.max_connections = plan.layout.connections() + mastodon().reserve;
+    settings.max_connections =
+        u32::try_from(plan.layout.connections()).unwrap() + mastodon().reserve;
     assert_eq!(advise(&observation).findings, []);
 }
 
@@ -217,30 +234,6 @@ fn demands(rates: &[(f64, f64)]) -> Vec<QueueDemand> {
 }
 
 proptest! {
-    #[test]
-    fn a_plan_keeps_every_rule_or_there_is_none(
-        cores in 1..32u32,
-        memory_gib in 1..64u64,
-        max_connections in 10..400u32,
-        reserve in 0..50u32,
-        rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..12),
-    ) {
-        let mut wanted = mastodon();
-        (wanted.cores, wanted.memory_bytes) = (cores, memory_gib * GIB);
-        wanted.postgres_memory_bytes = memory_gib * GIB / 4;
-        (wanted.max_connections, wanted.reserve) = (max_connections, reserve);
-        wanted.queues = demands(&rates);
-        if let Ok(plan) = plan(&wanted) {
-            prop_assert!(plan.layout.connections() + reserve.max(3) <= max_connections);
-            for queue in &wanted.queues {
-                let first = plan.layout.workers.iter().any(|it| it.is_first(&queue.name));
-                prop_assert!(first, "{}", queue.name);
-            }
-            let schedulers = plan.layout.workers.iter().filter(|it| it.serves("scheduler"));
-            prop_assert_eq!(schedulers.map(|it| it.processes).sum::<u32>(), 1);
-        }
-    }
-
     #[test]
     fn where_there_is_enough_of_everything_there_is_a_plan(
         rates in proptest::collection::vec((0.0..20.0f64, 0.0..1.0f64), 1..12),

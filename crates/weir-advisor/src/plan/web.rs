@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::ceiling;
+use super::split::busy;
 
 /// Requests that wait may add this to what a request takes, on average.
 const WAIT_SHARE: f64 = 0.1;
@@ -23,11 +24,18 @@ pub struct WebDemand {
     pub threads: u32,
 }
 
+impl WebDemand {
+    /// Threads that are busy on average.
+    pub(super) fn busy(&self) -> f64 {
+        busy(self.requests_per_second, self.service_seconds)
+    }
+}
+
 /// The fewest threads with which requests wait no longer than a tenth of what they take.
 #[must_use]
 pub fn threads_enough(demand: &WebDemand) -> u32 {
-    let load = demand.requests_per_second * demand.service_seconds;
-    if !load.is_finite() || load <= 0.0 {
+    let load = demand.busy();
+    if load <= 0.0 {
         return 1;
     }
     let least = ceiling(load).clamp(1, THREADS_MAX);
@@ -73,6 +81,7 @@ mod tests {
         assert_eq!(threads(30.0, 0.1), 6);
         assert_eq!(threads(100.0, 0.1), 13);
         assert_eq!(threads(1e9, 1.0), THREADS_MAX);
+        assert_eq!(threads(f64::INFINITY, 1.0), THREADS_MAX);
         assert_eq!(threads(f64::NAN, 1.0), 1);
     }
 }

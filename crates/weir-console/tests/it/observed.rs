@@ -271,6 +271,7 @@ async fn a_plan_is_made_of_what_was_seen_and_of_what_one_says() {
     }
     let small = browser.get("/plan?cores=4&memory_gib=8&max_connections=20").await;
     small.assert_shows("There is no such plan");
+    small.assert_shows("It would take");
     small.assert_shows("Broken");
     let wrong = browser.get("/plan?cores=many").await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);

@@ -74,7 +74,8 @@ impl PostgresEndpoint {
     }
 
     /// Whether its address is this machine's own.
-    pub(super) fn is_loopback(&self) -> bool {
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
         let here = |host: &Host| match host {
             Host::Tcp(name) => {
                 let address = name.parse::<std::net::IpAddr>();

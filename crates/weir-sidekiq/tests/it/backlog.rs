@@ -35,6 +35,13 @@ fn queues(redis: &RedisServer) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn where_nothing_was_set_aside_an_undo_leaves_no_name() {
+    let Some(redis) = RedisServer::start() else { return };
+    assert_eq!(backlog(&redis.endpoint()).await.bring_back().await.unwrap(), 0);
+    assert_eq!(queues(&redis), [""; 0], "a queue that was misspelt would be one from then on");
+}
+
+#[tokio::test]
 async fn what_was_set_aside_comes_back_as_older_over_a_kill_between_steps() {
     let Some(redis) = RedisServer::start() else { return };
     redis.run(&[&["SADD", "queues", "pull"]]);

@@ -127,30 +127,6 @@ impl RedisArguments {
         endpoints.map(|(at, url)| self.endpoint(url, nth(&passwords, at))).collect()
     }
 
-    /// The same flags for another command.
-    pub(super) fn flags(&self) -> String {
-        let path = |path: &PathBuf| path.display().to_string();
-        let flag = |name: &str, value: &str| format!(" --{name} {}", quoted(value));
-        let all = |name: &str, values: Vec<String>| -> String {
-            values.iter().map(|value| flag(name, value)).collect()
-        };
-        let files = |files: &[PathBuf]| files.iter().map(path).collect::<Vec<_>>();
-        let file = |file: &Option<PathBuf>| file.iter().map(path).collect::<Vec<_>>();
-        let text = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
-        [
-            all("redis", self.redis.clone()),
-            all("redis-password-env", self.redis_password_env.clone()),
-            all("redis-password-file", files(&self.redis_password_file)),
-            all("redis-ca", file(&self.redis_ca)),
-            all("redis-cert", file(&self.redis_cert)),
-            all("redis-key", file(&self.redis_key)),
-            all("sentinel-user", text(&self.sentinel_user)),
-            all("sentinel-password-env", text(&self.sentinel_password_env)),
-            all("sentinel-password-file", file(&self.sentinel_password_file)),
-        ]
-        .concat()
-    }
-
     fn endpoint(&self, url: &str, password: Option<Secret>) -> anyhow::Result<Endpoint> {
         let mut endpoint = Endpoint::parse(url).map_err(WrongUsage::new)?;
         endpoint.password = password;
@@ -188,15 +164,6 @@ impl RedisArguments {
     }
 }
 
-/// As a shell takes it for one word.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:,@%+=".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 fn nth(passwords: &[Secret], at: usize) -> Option<Secret> {
     if passwords.len() == 1 { passwords.first() } else { passwords.get(at) }.cloned()
 }
@@ -214,6 +181,12 @@ impl PostgresArguments {
             ("--postgres-key", self.postgres_key.as_ref().map(path)),
         ];
         words(options.iter().filter_map(|(name, it)| Some((*name, it.as_deref()?))))
+    }
+
+    /// Whether it runs on this machine, as far as its address tells.
+    pub(super) fn is_here(&self) -> bool {
+        let endpoint = self.postgres.as_deref().map(PostgresEndpoint::parse);
+        endpoint.is_some_and(|it| it.is_ok_and(|endpoint| endpoint.is_loopback()))
     }
 
     /// `memory_bytes`: what it may use, if somebody knows.

@@ -49,7 +49,7 @@ use self::keys::{Context, Key, Keys};
 pub(crate) use self::launch::Recycling;
 use self::mistakes::{Mistake, Mistakes};
 pub(crate) use self::observe::Observe;
-pub(crate) use self::pools::pool;
+pub(crate) use self::pools::{format_pool, pool};
 pub(crate) use self::process::{Admin, Log, LogFormat, LogLevel, Supervisor};
 pub(crate) use self::realtime::Realtime;
 use self::report::{Report, Value};

@@ -23,9 +23,16 @@ pub(crate) fn pool(text: &str) -> Result<Service, String> {
     Ok(Service { name, processes, pool, set_by, threads })
 }
 
+/// As [`pool`] takes it.
+pub(crate) fn format_pool(service: &Service) -> String {
+    let Service { name, processes, pool, threads, .. } = service;
+    let threads = threads.map(|threads| format!("/{threads}")).unwrap_or_default();
+    format!("{name}={processes}x{pool}{threads}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::pool;
+    use super::{format_pool, pool};
 
     #[test]
     fn services_are_read_and_mistakes_said() {
@@ -34,6 +41,9 @@ mod tests {
         assert_eq!((web.threads, pool("web=2x5/16").expect("a service").threads), (None, Some(16)));
         for text in ["web", "web=2", "=2x5", "web=0x5", "web=2x", "web=2x-1", "web=2x999999999"] {
             assert!(pool(text).is_err(), "{text}");
+        }
+        for text in ["web=2x5", "web=2x5/16"] {
+            assert_eq!(format_pool(&pool(text).expect("a service")), text);
         }
         for text in ["web=2x5/", "web=2x5/0", "web=2x/5"] {
             assert!(pool(text).is_err(), "{text}");

@@ -117,7 +117,7 @@ fn turns_by_chance_are_turns_and_no_threads_of_their_own() {
     let unknown = told(&layout, &QUEUES, Outcome::Unknown);
     assert_eq!((unknown.len(), unknown[0].0), (1, Claim::GuaranteedSlots));
     let expected =
-        "mailers has turns by chance only, in sidekiq-push-mailers with 1 others: unknown, ";
+        "mailers has turns by chance only, in sidekiq-push-mailers with 1 more: unknown, ";
     assert!(unknown[0].1.starts_with(expected), "{unknown:?}");
 }
 
@@ -156,6 +156,37 @@ fn threads_that_are_not_said_or_not_there_prove_nothing() {
     let broken = broken(&layout, &QUEUES);
     assert_eq!(broken[0].1, "no process serves scheduler");
     assert_eq!(broken.last().map(|it| it.0), Some(Claim::ThreadsThere));
+}
+
+#[test]
+fn queues_that_are_not_said_prove_nothing_and_excuse_nothing() {
+    let mut layout = sound();
+    (layout.workers[4].queues, layout.workers[4].gaps) = (Vec::new(), vec![Gap::Queues]);
+    let unknown = told(&layout, &QUEUES, Outcome::Unknown);
+    let claims: Vec<_> = unknown.iter().map(|(claim, _)| *claim).collect();
+    let expected = [Claim::EveryQueueFirst, Claim::GuaranteedSlots, Claim::SchedulerOnce];
+    assert_eq!(claims, expected, "{unknown:?}");
+    let why = "unknown, because the queues of sidekiq-push-scheduler are not said";
+    assert!(unknown.iter().all(|(_, figures)| figures.contains(why)), "{unknown:?}");
+    assert_eq!(broken(&layout, &QUEUES), []);
+    // It may be the second: one is there.
+    layout.workers[5].queues = vec!["scheduler".to_owned()];
+    assert_eq!(
+        told(&layout, &["scheduler"], Outcome::Unknown),
+        [(Claim::SchedulerOnce, format!("1 process serves the queue scheduler; {why}"),)]
+    );
+    layout.workers[3].queues = vec!["scheduler".to_owned()];
+    assert_eq!(broken(&layout, &["scheduler"])[0].0, Claim::SchedulerOnce, "two are too many");
+}
+
+#[test]
+fn queues_that_are_none_of_these_need_no_thread_of_their_own() {
+    let figures = |claim| {
+        let proofs = judge(&sound(), &["push"]).into_iter();
+        proofs.filter(|it| it.claim == claim && it.holds()).map(|it| it.figures).next()
+    };
+    let expected = "none of the queues is mailers or scheduler".to_owned();
+    assert_eq!(figures(Claim::GuaranteedSlots), Some(expected));
 }
 
 #[test]

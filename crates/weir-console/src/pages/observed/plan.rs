@@ -73,6 +73,7 @@ struct DemandRow {
 
 struct Outcome {
     is_possible: bool,
+    ways_out: Vec<String>,
     proofs: Vec<ProofRow>,
     processes: Vec<ProcessRow>,
     settings: Vec<(&'static str, Vec<SettingRow>)>,
@@ -218,6 +219,7 @@ impl Outcome {
         match plan(wanted) {
             Ok(plan) => Self {
                 is_possible: true,
+                ways_out: Vec::new(),
                 proofs: plan.proofs.iter().map(ProofRow::of).collect(),
                 processes: processes(&plan.layout),
                 settings: settings(&plan),
@@ -225,6 +227,7 @@ impl Outcome {
             },
             Err(impossible) => Self {
                 is_possible: false,
+                ways_out: impossible.ways_out.iter().map(|it| shown(it)).collect(),
                 proofs: impossible.broken.iter().map(ProofRow::of).collect(),
                 processes: Vec::new(),
                 settings: Vec::new(),

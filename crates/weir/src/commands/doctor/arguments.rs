@@ -10,8 +10,8 @@ use weir_sidekiq::Limits;
 use super::again::Given;
 use super::weir::{WeirArguments, WeirSource};
 use crate::commands::sources::{PostgresArguments, RedisArguments};
-use crate::config::pool;
-use crate::config::units::{parse_duration, parse_size};
+use crate::config::units::{format_size, parse_duration, parse_size};
+use crate::config::{format_pool, pool};
 
 /// `weir doctor`.
 #[derive(Debug, Args)]
@@ -64,13 +64,22 @@ impl DoctorArguments {
     /// What other commands are to be given as well.
     pub(super) fn given(&self) -> Given {
         let option = |name: &str, value: String| [format!("--{name}"), value];
+        let memory = self.postgres_memory.map(|it| option("postgres-memory", format_size(it)));
         let pushes = (!self.pushes.is_empty()).then(|| option("pushes", self.pushes.join(",")));
         let pooler = self.pgbouncer.map(|number| option("pgbouncer", number.to_string()));
+        let streaming = self.pools.iter().find(|it| it.name == "streaming");
+        let streaming =
+            streaming.map(|it| option("streaming", format!("{}x{}", it.processes, it.pool)));
+        // Of another machine's memory a plan for this one has none to give.
+        let of_plan = memory.clone().filter(|_| self.postgres.is_here());
+        let pools = self.pools.iter().map(|it| option("pool", format_pool(it)));
         Given {
             redis: self.redis.words(),
             shards: self.redis.words_of_each(),
             postgres: self.postgres.words(),
-            plan: pushes.into_iter().chain(pooler).flatten().collect(),
+            both: pushes.into_iter().chain(pooler).flatten().collect(),
+            plan: of_plan.into_iter().chain(streaming).flatten().collect(),
+            doctor: memory.into_iter().chain(pools).flatten().collect(),
         }
     }
 

@@ -13,6 +13,31 @@ use crate::commands::sources::{PostgresArguments, RedisArguments};
 use crate::config::pool;
 use crate::config::units::{parse_duration, parse_size};
 
+/// The most that Postgres starts with.
+const MAX_CONNECTIONS_MAX: i64 = 262_143;
+
+/// What says of what a plan is to be made: a layout that is judged says all of that itself.
+const MAKING: [&str; 18] = [
+    "redis",
+    "postgres",
+    "queues",
+    "targets",
+    "pushes",
+    "cores",
+    "memory",
+    "postgres_memory",
+    "redis_memory",
+    "storage",
+    "max_connections",
+    "pgbouncer",
+    "reserve",
+    "web_requests",
+    "web_seconds",
+    "web_threads",
+    "streaming",
+    "write",
+];
+
 /// `weir plan`.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
@@ -50,7 +75,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, default_value = "ssd")]
     pub(super) storage: Disk,
     /// The database's ceiling of connections [default: that of --postgres, or 200]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=MAX_CONNECTIONS_MAX))]
     pub(super) max_connections: Option<u32>,
     /// Connections that a pooler in between opens at most: then these are to fit the database, and not
     /// the pools; 0: nothing stands between
@@ -59,18 +84,18 @@ pub(crate) struct PlanArguments {
     /// Connections that nobody plans with: psql, a deploy's migrations, monitoring
     #[arg(long, value_name = "NUMBER", default_value = "15")]
     pub(super) reserve: u32,
-    /// Requests per second in the busiest minutes
-    #[arg(long, value_name = "RATE", default_value = "10", value_parser = positive)]
-    pub(super) web_requests: f64,
-    /// Seconds of a thread for one request, on average
-    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = positive)]
-    pub(super) web_seconds: f64,
+    /// Requests per second in the busiest minutes [default: 10]
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    pub(super) web_requests: Option<f64>,
+    /// Seconds of a thread for one request, on average [default: 0.1]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    pub(super) web_seconds: Option<f64>,
     /// Threads of one web process
     #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) web_threads: u32,
-    /// Streaming processes, with the pool of each
-    #[arg(long, value_name = "PROCESSESxPOOL", default_value = "1x10", value_parser = streaming)]
-    pub(super) streaming: Service,
+    /// Streaming processes, with the pool of each [default: 1x10]
+    #[arg(long, value_name = "PROCESSESxPOOL", value_parser = streaming)]
+    pub(super) streaming: Option<Service>,
     /// Write weir.toml, systemd units, a docker-compose override and settings of Postgres and Redis
     /// into this folder; a file that differs is replaced only if somebody agrees
     #[arg(long, value_name = "DIR")]
@@ -85,7 +110,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "NAME", default_value = "app")]
     pub(super) user: String,
     /// Judge this layout instead of making one (`weir plan --write` writes such a file: layout.toml)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["redis", "postgres", "queues", "targets", "pushes", "pgbouncer", "write"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MAKING)]
     pub(super) check: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -25,9 +25,11 @@ pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<Exit> {
     let sources = arguments.sources()?;
     let observation = block_on(async { Ok(look(&sources).await) })?;
     let (wanted, left_out) = wanted::wanted(arguments, &observation)?;
-    match plan(&wanted) {
-        Ok(plan) => give(arguments, &observation, &wanted, &left_out, &plan),
-        Err(impossible) => refuse(arguments, &impossible, &left_out),
+    let assumed = wanted::assumed(arguments, &observation, &wanted);
+    let asked = Asked { arguments, observation, wanted, left_out, assumed };
+    match plan(&asked.wanted) {
+        Ok(plan) => asked.give(&plan),
+        Err(impossible) => asked.refuse(&impossible),
     }
 }
 
@@ -39,51 +41,70 @@ async fn look(sources: &Sources) -> Observation {
     Box::pin(observe(sources)).await
 }
 
-fn give(
-    arguments: &PlanArguments,
-    observation: &Observation,
-    wanted: &Wanted,
-    left_out: &[LeftOut],
-    plan: &Plan,
-) -> anyhow::Result<Exit> {
-    let difference = difference(observation, plan);
-    let postgres = observation.postgres.known();
-    let overruled = postgres.map(|postgres| overruled(postgres, plan)).unwrap_or_default();
-    if arguments.json {
-        let document = json!({
-            "wanted": wanted,
-            "left_out": left_out,
-            "plan": plan,
-            "overruled": overruled,
-            "difference": difference,
-        });
-        output::json(&document)?;
-    } else {
-        output::raw(&report::text(wanted, plan, &difference));
-        let pooler = observation.pooler.as_ref();
-        output::raw(&notes::text(&[
-            notes::left_out(left_out),
-            notes::pooler(pooler),
-            notes::overruled(&overruled),
-        ]));
-    }
-    if let Some(folder) = &arguments.write {
-        files::write(folder, &files::files(arguments, wanted, plan)?, arguments.yes)?;
-    }
-    Ok(Exit::Fine)
+/// What a plan is to be made of.
+struct Asked<'a> {
+    arguments: &'a PlanArguments,
+    observation: Observation,
+    wanted: Wanted,
+    /// Names that get no process.
+    left_out: Vec<LeftOut>,
+    /// What nobody has said.
+    assumed: Vec<String>,
 }
 
-fn refuse(
-    arguments: &PlanArguments,
-    impossible: &Impossible,
-    left_out: &[LeftOut],
-) -> anyhow::Result<Exit> {
-    if arguments.json {
-        output::json(&json!({ "broken": impossible.broken, "left_out": left_out }))?;
-    } else {
-        output::line("there is no such plan: the machine or the database is too small");
-        output::raw(&report::proofs(&impossible.broken));
-        output::raw(&notes::text(&[notes::left_out(left_out)]));
+impl Asked<'_> {
+    fn give(&self, plan: &Plan) -> anyhow::Result<Exit> {
+        let Self { arguments, observation, wanted, left_out, assumed } = self;
+        let difference = difference(observation, plan);
+        let postgres = observation.postgres.known();
+        let overruled = postgres.map(|postgres| overruled(postgres, plan)).unwrap_or_default();
+        if arguments.json {
+            let document = json!({
+                "wanted": wanted,
+                "assumed": assumed,
+                "left_out": left_out,
+                "plan": plan,
+                "overruled": overruled,
+                "difference": difference,
+            });
+            output::json(&document)?;
+        } else {
+            output::raw(&report::text(wanted, plan, &difference));
+            output::raw(&notes::text(&[
+                notes::left_out(left_out),
+                notes::assumed(assumed),
+                notes::pooler(observation.pooler.as_ref()),
+                notes::overruled(&overruled),
+            ]));
+        }
+        if let Some(folder) = &arguments.write {
+            files::write(folder, &files::files(arguments, wanted, plan)?, arguments.yes)?;
+        }
+        Ok(Exit::Fine)
     }
-    Ok(Exit::FoundProblem)
+
+    fn refuse(&self, impossible: &Impossible) -> anyhow::Result<Exit> {
+        let Self { arguments, wanted, left_out, assumed, .. } = self;
+        let Impossible { broken, ways_out } = impossible;
+        if arguments.json {
+            output::json(&json!({
+                "wanted": wanted,
+                "assumed": assumed,
+                "left_out": left_out,
+                "broken": broken,
+                "ways_out": ways_out,
+            }))?;
+        } else {
+            output::raw(&report::refusal(wanted, broken));
+            output::raw(&notes::text(&[
+                notes::ways_out(ways_out),
+                notes::left_out(left_out),
+                notes::assumed(assumed),
+            ]));
+        }
+        if arguments.write.is_some() {
+            output::note("nothing was written");
+        }
+        Ok(Exit::FoundProblem)
+    }
 }

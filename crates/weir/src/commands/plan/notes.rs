@@ -11,6 +11,22 @@ pub(super) fn text(groups: &[Vec<String>]) -> String {
     groups.map(|lines| format!("\n{}\n", lines.join("\n"))).collect()
 }
 
+/// Options that nobody gave and that nothing was seen of.
+pub(super) fn assumed(options: &[String]) -> Vec<String> {
+    if options.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        "assumed, because nobody has said it; give what is known better:".to_owned(),
+        format!("  {}", options.join(" ")),
+    ]
+}
+
+/// What would make room for a plan.
+pub(super) fn ways_out(ways: &[String]) -> Vec<String> {
+    with_head("it would take:", ways.iter().map(|way| format!("  {way}")))
+}
+
 /// Names that get no process.
 pub(super) fn left_out(names: &[LeftOut]) -> Vec<String> {
     let line = |it: &LeftOut| output::printable(&format!("  {}: {}", it.name, it.why));

@@ -1,20 +1,20 @@
 //! A plan as people read it.
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Outcome, Plan, Proof, Setting, Wanted};
+use weir_advisor::plan::{Outcome, Plan, Proof, Setting, Wanted, WebDemand};
 use weir_advisor::wording;
 
 use crate::output;
 
 pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
-    let mut lines = vec![machine(wanted), String::new()];
-    lines.extend(demands(wanted));
-    lines.push(String::new());
+    let mut lines = head(wanted);
     lines.extend(processes(plan));
     lines.push(String::new());
     let mut text = lines.join("\n") + "\n";
     text.push_str(&proofs(&plan.proofs));
-    for (name, settings) in [("postgresql.conf", &plan.postgres), ("CONFIG SET", &plan.redis)] {
+    for (name, settings) in
+        [("postgresql.conf", &plan.postgres), ("REDIS, BY redis-weir.sh", &plan.redis)]
+    {
         if !settings.is_empty() {
             let rows: Vec<_> = settings.iter().map(setting).collect();
             text.push_str(&block(output::columns(&[name, "", "BECAUSE"], &rows)));
@@ -27,15 +27,42 @@ pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> Strin
     text
 }
 
+/// Where there is no plan: what it was to be made of, and what the best one breaks.
+pub(super) fn refusal(wanted: &Wanted, broken: &[Proof]) -> String {
+    let mut lines = head(wanted);
+    lines.push("there is no such plan; what the best one does not keep:".to_owned());
+    lines.join("\n") + "\n" + &proofs(broken)
+}
+
+/// The machine and what is to do, with an empty line behind.
+fn head(wanted: &Wanted) -> Vec<String> {
+    let mut lines = vec![machine(wanted), web(&wanted.web), String::new()];
+    lines.extend(demands(wanted));
+    lines.push(String::new());
+    lines
+}
+
 fn machine(wanted: &Wanted) -> String {
-    format!(
+    let mut line = format!(
         "{} cores, {} ({} for Postgres, {} for Redis), {} connections of which {} are left alone",
         wanted.cores,
         wording::bytes(wanted.memory_bytes),
         wording::bytes(wanted.postgres_memory_bytes),
         wording::bytes(wanted.redis_memory_bytes),
         wanted.max_connections,
-        wanted.reserve
+        wanted.reserve.max(wanted.reserved_connections)
+    );
+    let pooler = wanted.pooler_connections;
+    line.extend(pooler.map(|connections| format!(" and {connections} are a pooler's")));
+    line
+}
+
+fn web(demand: &WebDemand) -> String {
+    let WebDemand { requests_per_second, service_seconds, .. } = *demand;
+    format!(
+        "the web is asked {}, each takes {service_seconds:.2} s: {:.1} threads busy",
+        wording::rate(requests_per_second),
+        requests_per_second * service_seconds
     )
 }
 

@@ -11,9 +11,15 @@ use weir_advisor::plan::{
 use weir_base::hint;
 
 use super::arguments::PlanArguments;
+use crate::config::units::format_size;
 
 /// What Mastodon's guides set.
 const MAX_CONNECTIONS: u32 = 200;
+/// Of an instance with some hundred people.
+const WEB_REQUESTS: f64 = 10.0;
+const WEB_SECONDS: f64 = 0.1;
+/// As Mastodon ships.
+const STREAMING: (u32, u32) = (1, 10);
 
 /// And the names that get no process.
 pub(super) fn wanted(
@@ -45,15 +51,41 @@ pub(super) fn wanted(
             .map_or(RESERVED_CONNECTIONS, |it| it.superuser_reserved_connections),
         pooler_connections: arguments.pgbouncer.filter(|connections| *connections > 0),
         web: WebDemand {
-            requests_per_second: arguments.web_requests,
-            service_seconds: arguments.web_seconds,
+            requests_per_second: arguments.web_requests.unwrap_or(WEB_REQUESTS),
+            service_seconds: arguments.web_seconds.unwrap_or(WEB_SECONDS),
             threads: arguments.web_threads,
         },
-        streaming: (arguments.streaming.processes, arguments.streaming.pool),
+        streaming: arguments.streaming.as_ref().map_or(STREAMING, |it| (it.processes, it.pool)),
         queues,
         process_memory: ProcessMemory::default(),
     };
     Ok((wanted, left_out))
+}
+
+/// What nobody has said or seen: as options, so that who knows better can say it.
+pub(super) fn assumed(
+    arguments: &PlanArguments,
+    observation: &Observation,
+    wanted: &Wanted,
+) -> Vec<String> {
+    let settings = observation.postgres.known().and_then(|it| it.settings.known());
+    let is_ceiling_known = arguments.max_connections.is_some() || settings.is_some();
+    let (processes, pool) = wanted.streaming;
+    let size = |name: &str, bytes: u64| format!("--{name} {}", format_size(bytes));
+    [
+        (!is_ceiling_known, format!("--max-connections {}", wanted.max_connections)),
+        (arguments.web_requests.is_none(), format!("--web-requests {WEB_REQUESTS}")),
+        (arguments.web_seconds.is_none(), format!("--web-seconds {WEB_SECONDS}")),
+        (arguments.streaming.is_none(), format!("--streaming {processes}x{pool}")),
+        (
+            arguments.postgres_memory.is_none(),
+            size("postgres-memory", wanted.postgres_memory_bytes),
+        ),
+        (arguments.redis_memory.is_none(), size("redis-memory", wanted.redis_memory_bytes)),
+    ]
+    .into_iter()
+    .filter_map(|(is_assumed, option)| is_assumed.then_some(option))
+    .collect()
 }
 
 /// What was given, then what was seen: the queues with most to do first.

@@ -5,6 +5,7 @@ use anyhow::bail;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
+use weir_advisor::shell;
 use weir_advisor::wording::count;
 use weir_sidekiq::{
     Backlog, Connection, Endpoint, Limits, NotReady, ProcessLook, Scope, SetAside, Snapshot,
@@ -12,7 +13,7 @@ use weir_sidekiq::{
 };
 
 use crate::commands::confirm::confirm;
-use crate::commands::sources::{self, RedisArguments};
+use crate::commands::sources::RedisArguments;
 use crate::exit::Exit;
 use crate::output;
 
@@ -51,13 +52,16 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     if !arguments.undo {
         for shard in &shards {
-            shard.must_be_ready(queue)?;
+            shard.must_be_ready(arguments)?;
         }
     }
     let (waiting, set_aside) = shards.iter().fold((0, 0), |sum, shard| {
         (sum.0 + shard.length(queue), sum.1 + shard.length(&backlog_of(queue)))
     });
     let backlog = backlog_of(queue);
+    if arguments.undo && set_aside == 0 {
+        return report(arguments, 0);
+    }
     let question = if arguments.undo {
         format!(
             "{} jobs of {backlog} go back into {queue}, as its oldest. Go on?",
@@ -107,8 +111,14 @@ fn half_done(arguments: &Arguments, changed: &[String]) -> String {
 }
 
 fn back(arguments: &Arguments) -> String {
-    let Arguments { queue, redis, .. } = arguments;
-    format!("weir sidekiq set-aside {} --undo{}", sources::quoted(queue), redis.flags())
+    let end_of_options = if arguments.queue.starts_with('-') { "-- " } else { "" };
+    let queue = shell::word(&arguments.queue);
+    format!("weir sidekiq set-aside --undo{} {end_of_options}{queue}", flags(&arguments.redis))
+}
+
+/// The same Redis for another command.
+fn flags(redis: &RedisArguments) -> String {
+    redis.words().iter().map(|word| format!(" {}", shell::word(word))).collect()
 }
 
 fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
@@ -118,6 +128,9 @@ fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
         output::json(
             &json!({ "queue": queue, "backlog": backlog, "undone": undo, "jobs": moved }),
         )?;
+    } else if *undo && moved == 0 {
+        let line = format!("{backlog} has no jobs: there is nothing to bring back");
+        output::line(&output::printable(&line));
     } else if *undo {
         output::line(&format!("{} jobs of {backlog} are back in {queue}", count(moved)));
     } else if moved == 0 {
@@ -157,7 +170,8 @@ impl Shard {
     }
 
     /// Otherwise the backlog would wait for ever, or before everything else.
-    fn must_be_ready(&self, queue: &str) -> anyhow::Result<()> {
+    fn must_be_ready(&self, arguments: &Arguments) -> anyhow::Result<()> {
+        let queue = &arguments.queue;
         let backlog = backlog_of(queue);
         let (name, there) = (&self.name, self.length(&backlog));
         if there > 0 {
@@ -180,7 +194,7 @@ impl Shard {
             Ok(_) => Ok(()),
             Err(NotReady::Before(process)) => bail!(
                 "{} serves {backlog} before other queues: it would hold them up; {}",
-                process.identity,
+                output::printable(&process.identity),
                 way(process, queue)
             ),
             Err(NotReady::OnlyQueue(process)) => bail!(
@@ -189,7 +203,8 @@ impl Shard {
             ),
             Err(NotReady::Nobody) => {
                 bail!(
-                    "no process serves {queue}, so its new jobs would not run: `weir doctor` says why"
+                    "no process serves {queue}, so its new jobs would not run: `weir doctor{}` says why",
+                    flags(&arguments.redis)
                 )
             }
         }
@@ -226,12 +241,15 @@ fn way(process: &ProcessLook, queue: &str) -> String {
     let backlog = backlog_of(queue);
     let flags: Vec<_> = queues_with_backlog(process, queue)
         .iter()
-        .map(|flag| format!("-q {}", sources::quoted(flag)))
+        .map(|flag| format!("-q {}", shell::word(flag)))
         .collect();
-    let all = if flags.is_empty() { format!("-q {backlog}") } else { flags.join(" ") };
+    let all = match flags.as_slice() {
+        [] => format!("-q {}", shell::word(&backlog)),
+        flags => flags.join(" "),
+    };
     format!(
         "give {} all of its queues with that as the last: `{all}` on its command line, or where they \
          stand in sidekiq.yml, {backlog} as the last under :queues:; restart it, then say this again",
-        process.identity
+        output::printable(&process.identity)
     )
 }

@@ -32,6 +32,10 @@ fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 fn jobs() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "a measurement by hand sets the size")]
     std::env::var("WEIR_SIDEKIQ_JOBS").map_or(JOBS, |jobs| jobs.parse().expect("a number"))
@@ -47,6 +51,8 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     let refused = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&refused), 2);
     assert!(error(&refused).contains("no process serves pull"), "{}", error(&refused));
+    let why = format!("`weir doctor --redis redis://127.0.0.1:{}` says why", redis.port);
+    assert!(error(&refused).contains(&why), "{}", error(&refused));
 
     let Some(without) = Sidekiq::start(&redis, &["-c", "2", "-q", "pull"]) else { return };
     let refused = set_aside(&redis, &["--yes"]);
@@ -62,8 +68,17 @@ fn new_jobs_run_at_once_and_none_is_lost_or_refused_without_a_way() {
     assert!(code(&unasked) == 2 && error(&unasked).contains("say --yes"), "{}", error(&unasked));
     assert_eq!(number(&redis, &["EXISTS", "queue:pull_backlog"]), 0);
 
+    let nothing = set_aside(&redis, &["--undo", "--yes"]);
+    assert_eq!(code(&nothing), 0, "{}", error(&nothing));
+    assert!(text(&nothing).contains("pull_backlog has no jobs"), "{}", text(&nothing));
+
     let done = set_aside(&redis, &["--yes"]);
     assert_eq!(code(&done), 0, "{}", error(&done));
+    let back = format!(
+        "back: weir sidekiq set-aside --undo --redis redis://127.0.0.1:{} pull",
+        redis.port
+    );
+    assert!(text(&done).contains(&back), "{}", text(&done));
     push(&redis, "pull", "Mark", 1, 0.0);
     wait_until("a new job runs", || number(&redis, &["EXISTS", "marked"]) == 1);
     let behind = number(&redis, &["LLEN", "queue:pull_backlog"]);

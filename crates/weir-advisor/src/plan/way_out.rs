@@ -1,0 +1,85 @@
+//! What would make room where there is no plan: whoever reads that something is too small asks next how
+//! large it has to be.
+
+use crate::wording::bytes;
+
+use super::claim::{Claim, Proof};
+use super::layout::Layout;
+use super::split::{SCHEDULER, WEB};
+use super::{Wanted, targets};
+
+/// The most that Postgres starts with.
+const MAX_CONNECTIONS_MAX: u64 = 262_143;
+
+/// For each rule that the best layout breaks.
+pub(super) fn ways_out(wanted: &Wanted, layout: &Layout, broken: &[Proof]) -> Vec<String> {
+    broken.iter().filter_map(|proof| way_out(wanted, layout, proof.claim)).collect()
+}
+
+fn way_out(wanted: &Wanted, layout: &Layout, claim: Claim) -> Option<String> {
+    match claim {
+        Claim::ConnectionsFit => Some(connections(layout)).filter(|way| !way.is_empty()),
+        Claim::MemoryFits => Some(memory(wanted, layout)),
+        Claim::KeepsUp => keeping_up(wanted, layout),
+        Claim::TargetsKept => {
+            Some("no process can do better: give those queues a longer --target".to_owned())
+        }
+        // Kept by every layout that is made here.
+        Claim::EveryQueueFirst
+        | Claim::GuaranteedSlots
+        | Claim::SchedulerOnce
+        | Claim::PoolsCoverThreads
+        | Claim::ThreadsThere
+        | Claim::SetAsideLast
+        | Claim::OneOrder
+        | Claim::NamesDiffer
+        | Claim::QueuesRead => None,
+    }
+}
+
+/// Its layout has the fewest threads that the rules allow already.
+fn connections(layout: &Layout) -> String {
+    let kept = layout.reserve.max(layout.reserved_connections);
+    let least = layout.connections().saturating_add(u64::from(kept));
+    let raised = (least <= MAX_CONNECTIONS_MAX)
+        .then(|| format!("max_connections = {least} in Postgres (--max-connections {least})"));
+    let pooler = match layout.pooler_connections {
+        None => Some("PgBouncer in between (--pgbouncer NUMBER)".to_owned()),
+        Some(_) if layout.budget() > 0 => {
+            let budget = layout.budget();
+            Some(format!("a pooler that opens {budget} at most (--pgbouncer {budget})"))
+        }
+        Some(_) => None,
+    };
+    raised.into_iter().chain(pooler).collect::<Vec<_>>().join(", or ")
+}
+
+/// Where threads can't be added.
+fn keeping_up(wanted: &Wanted, layout: &Layout) -> Option<String> {
+    let is_behind =
+        |name: &str| targets::loads(wanted, layout).any(|it| it.is_behind() && it.is(name));
+    if is_behind(SCHEDULER) {
+        let why = "the scheduler has one process, with 25 threads at most: its jobs have to be fewer, or quicker";
+        return Some(why.to_owned());
+    }
+    is_behind(WEB)
+        .then(|| "more machines for the web: it gets 1,000 threads of one at most".to_owned())
+}
+
+fn memory(wanted: &Wanted, layout: &Layout) -> String {
+    let Wanted { postgres_memory_bytes, redis_memory_bytes, .. } = *wanted;
+    let stores = postgres_memory_bytes.saturating_add(redis_memory_bytes);
+    let needed = layout.memory_bytes();
+    let whole = bytes(needed.saturating_add(stores));
+    let more = format!(
+        "{whole} of memory ({} for these processes, {} for Postgres, {} for Redis)",
+        bytes(needed),
+        bytes(postgres_memory_bytes),
+        bytes(redis_memory_bytes)
+    );
+    if needed <= wanted.memory_bytes && stores > 0 {
+        format!("{more}, or Postgres and Redis elsewhere (--postgres-memory 0 --redis-memory 0)")
+    } else {
+        more
+    }
+}

@@ -1,0 +1,257 @@
+//! The file of a layout, and what is wrong with it line by line: the rest is judged all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use toml::Spanned;
+use weir_advisor::plan::{
+    Claim, Gap, Layout, Outcome, ProcessMemory, Proof, RESERVED_CONNECTIONS, ServiceLayout,
+    WorkerLayout,
+};
+use weir_advisor::wording::list;
+
+use super::queue_word::{Order, ordering, weighted};
+use crate::config::mistakes::Mistake;
+use crate::config::units::parse_size;
+
+const STREAMING: &str = "streaming";
+
+/// What a file says.
+pub(super) struct Said {
+    pub(super) layout: Layout,
+    /// Those that must be served.
+    pub(super) queues: Vec<String>,
+    /// What can't be taken as it stands, with its lines.
+    pub(super) remarks: Vec<Proof>,
+    /// Whether it says how many connections Postgres keeps.
+    pub(super) is_reserved_said: bool,
+}
+
+/// Its text.
+///
+/// # Errors
+/// When it is no layout at all.
+pub(super) fn parse(text: &str) -> anyhow::Result<Said> {
+    let file: File = toml::from_str(text)?;
+    let mut remarks: Vec<_> = names_differ(text, &file).into_iter().collect();
+    let is_reserved_said = file.superuser_reserved_connections.is_some();
+    let mut lines = Lines { text, unread: Vec::new() };
+    let wanted: Vec<_> = file.queues.iter().filter_map(|word| lines.wanted(word)).collect();
+    let layout = layout(file, &mut lines)?;
+    if !lines.unread.is_empty() {
+        let figures = lines.unread.join("; ");
+        remarks.push(Proof { claim: Claim::QueuesRead, outcome: Outcome::Unknown, figures });
+    }
+    let mut queues = if wanted.is_empty() { served(&layout) } else { wanted };
+    let mut seen = BTreeSet::new();
+    queues.retain(|queue| seen.insert(queue.clone()));
+    Ok(Said { layout, queues, remarks, is_reserved_said })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    max_connections: u32,
+    #[serde(default)]
+    reserve: u32,
+    /// As Postgres ships, unless it is said.
+    superuser_reserved_connections: Option<u32>,
+    #[serde(default)]
+    reserved_connections: u32,
+    /// Connections that a pooler in between opens at most.
+    pgbouncer: Option<u32>,
+    /// For all processes together.
+    memory: Option<String>,
+    /// Those that must be served; none: those that are.
+    #[serde(default)]
+    queues: Vec<Spanned<String>>,
+    #[serde(default)]
+    services: Vec<ServiceEntry>,
+    #[serde(default)]
+    workers: Vec<WorkerEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceEntry {
+    name: Spanned<String>,
+    #[serde(default = "one")]
+    processes: u32,
+    threads: Option<u32>,
+    pool: u32,
+    memory: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkerEntry {
+    name: Spanned<String>,
+    #[serde(default = "one")]
+    processes: u32,
+    concurrency: Option<u32>,
+    pool: Option<u32>,
+    order: Option<Order>,
+    /// As behind `-q`: "push", or with its weight "push,6".
+    queues: Option<Vec<Spanned<String>>>,
+    memory: Option<String>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// None where they do. Units, services of compose and groups of Weir's are known by their names: of two
+/// with the same only one runs, or one was copied and not changed.
+fn names_differ(text: &str, file: &File) -> Option<Proof> {
+    let services = file.services.iter().map(|it| &it.name);
+    let mut lines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for name in services.chain(file.workers.iter().map(|it| &it.name)) {
+        lines.entry(name.get_ref().as_str()).or_default().push(line_of(text, name));
+    }
+    let twice = lines.iter().filter(|(_, lines)| lines.len() > 1);
+    let figures: Vec<_> =
+        twice.map(|(name, lines)| format!("{name} stands in {}", places(lines))).collect();
+    (!figures.is_empty()).then(|| Proof {
+        claim: Claim::NamesDiffer,
+        outcome: Outcome::Broken,
+        figures: format!("{}; each is counted: rename one, or take it out", figures.join("; ")),
+    })
+}
+
+/// "lines 7 and 8".
+fn places(lines: &[usize]) -> String {
+    let mut places: Vec<_> = lines.iter().map(ToString::to_string).collect();
+    places.dedup();
+    match places.as_slice() {
+        [line] => format!("line {line} {} times", lines.len()),
+        several => format!("lines {}", list(several.iter().map(String::as_str))),
+    }
+}
+
+/// Counted from 1.
+fn line_of(text: &str, word: &Spanned<String>) -> usize {
+    Mistake::at(text, &word.span(), String::new()).line
+}
+
+/// All that some process serves.
+fn served(layout: &Layout) -> Vec<String> {
+    let mut queues: Vec<_> = layout.workers.iter().flat_map(|it| it.queues.clone()).collect();
+    queues.sort();
+    queues
+}
+
+/// Words that are no queues, with their lines.
+struct Lines<'a> {
+    text: &'a str,
+    unread: Vec<String>,
+}
+
+impl Lines<'_> {
+    fn wanted(&mut self, word: &Spanned<String>) -> Option<String> {
+        let queue = weighted(word.get_ref());
+        let problem = |problem| format!("line {}: {problem}", line_of(self.text, word));
+        queue.map_err(|it| self.unread.push(problem(it))).ok().map(|(queue, _)| queue)
+    }
+
+    /// None: which queues the worker has, or in which order, can't be told.
+    fn queues(&mut self, worker: &WorkerEntry) -> Option<Vec<(String, u32)>> {
+        let name = worker.name.get_ref();
+        let words = worker.queues.as_deref().unwrap_or_default();
+        if words.is_empty() {
+            let line = line_of(self.text, &worker.name);
+            self.unread.push(format!(
+                "line {line}: {name} has no `queues`: unknown, because without any -q Sidekiq serves what its \
+                 sidekiq.yml says, and without that `default`"
+            ));
+            return None;
+        }
+        let before = self.unread.len();
+        let mut queues = Vec::new();
+        for word in words {
+            match weighted(word.get_ref()) {
+                Ok(queue) => queues.push(queue),
+                Err(problem) => {
+                    let line = line_of(self.text, word);
+                    self.unread.push(format!("line {line}: {name}: {problem}"));
+                }
+            }
+        }
+        (self.unread.len() == before).then_some(queues)
+    }
+}
+
+fn layout(file: File, lines: &mut Lines<'_>) -> anyhow::Result<Layout> {
+    let memory_bytes_max = file.memory.as_deref().map(size).transpose()?;
+    let services = file.services.into_iter().map(service).collect::<anyhow::Result<_>>()?;
+    let workers = file.workers.into_iter().map(|entry| worker(entry, lines));
+    let kept = file.superuser_reserved_connections.unwrap_or(RESERVED_CONNECTIONS);
+    Ok(Layout {
+        services,
+        workers: workers.collect::<anyhow::Result<_>>()?,
+        max_connections: file.max_connections,
+        reserve: file.reserve,
+        reserved_connections: kept.saturating_add(file.reserved_connections),
+        pooler_connections: file.pgbouncer.filter(|connections| *connections > 0),
+        memory_bytes_max,
+    })
+}
+
+fn service(entry: ServiceEntry) -> anyhow::Result<ServiceLayout> {
+    let ServiceEntry { name, processes, threads, pool, memory } = entry;
+    let name = name.into_inner();
+    // Streaming has one thread, which shares out its pool.
+    let said = threads.or_else(|| (name == STREAMING).then_some(1));
+    let reckoned = usual_memory(&name, said.unwrap_or(pool));
+    let memory = memory.as_deref().map(size).transpose()?;
+    let gaps = gaps([(Gap::Threads, said.is_none()), (Gap::Memory, memory.is_none())]);
+    let memory_bytes = memory.unwrap_or(reckoned);
+    Ok(ServiceLayout { name, processes, threads: said.unwrap_or(0), pool, memory_bytes, gaps })
+}
+
+fn worker(entry: WorkerEntry, lines: &mut Lines<'_>) -> anyhow::Result<WorkerLayout> {
+    let said = lines.queues(&entry);
+    let is_unread = said.is_none();
+    let queues = said.unwrap_or_default();
+    let (ordering, is_clear) = ordering(entry.order, &queues);
+    let memory = entry.memory.as_deref().map(size).transpose()?;
+    let gaps = gaps([
+        (Gap::Threads, entry.concurrency.is_none()),
+        (Gap::Pool, entry.pool.is_none()),
+        (Gap::Memory, memory.is_none()),
+        (Gap::Order, !is_clear),
+        (Gap::Queues, is_unread),
+    ]);
+    let concurrency = entry.concurrency.unwrap_or(0);
+    Ok(WorkerLayout {
+        name: entry.name.into_inner(),
+        processes: entry.processes,
+        concurrency,
+        pool: entry.pool.unwrap_or(concurrency),
+        ordering,
+        queues: queues.into_iter().map(|(queue, _)| queue).collect(),
+        memory_bytes: memory.unwrap_or_else(|| ruby_memory(concurrency)),
+        gaps,
+    })
+}
+
+fn gaps<const COUNT: usize>(of: [(Gap, bool); COUNT]) -> Vec<Gap> {
+    of.into_iter().filter_map(|(gap, is_one)| is_one.then_some(gap)).collect()
+}
+
+/// What `weir plan` reckons with, where nobody has measured.
+fn usual_memory(service: &str, threads: u32) -> u64 {
+    if service == STREAMING {
+        ProcessMemory::default().streaming_bytes
+    } else {
+        ruby_memory(threads)
+    }
+}
+
+fn ruby_memory(threads: u32) -> u64 {
+    let usual = ProcessMemory::default();
+    usual.ruby_bytes.saturating_add(usual.thread_bytes.saturating_mul(u64::from(threads)))
+}
+
+fn size(text: &str) -> anyhow::Result<u64> {
+    parse_size(text).map_err(anyhow::Error::msg)
+}

@@ -1,0 +1,111 @@
+//! Queues as they stand behind `-q`, and the order that Sidekiq makes of them.
+
+use serde::Deserialize;
+use weir_advisor::observation::Ordering;
+
+/// How a process chooses among its queues.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Order {
+    /// `-q a -q b`.
+    Strict,
+    /// `-q a,1 -q b,1`.
+    Random,
+    /// `-q a,8 -q b,1`.
+    Weighted,
+}
+
+/// "push,6" as Sidekiq reads it; 0 without a weight. The error says what it is instead.
+pub(super) fn weighted(word: &str) -> Result<(String, u32), String> {
+    if word.starts_with('-') {
+        return Err(format!(
+            "{word:?} is an option: write the queue alone, \"push\" or \"push,6\""
+        ));
+    }
+    // A variable of a shell, a specifier of systemd, a template of Ruby: what comes of it is not here.
+    if word.contains(['$', '%', '`', '{', '<']) {
+        return Err(format!("{word:?} is filled in elsewhere: write the queue that comes of it"));
+    }
+    let how = || format!("{word:?} is no queue: write \"push\", or with its weight \"push,6\"");
+    if word.contains(|letter: char| {
+        letter.is_whitespace() || letter.is_control() || "'\"".contains(letter)
+    }) {
+        return Err(how());
+    }
+    let (queue, weight) = match word.split_once(',') {
+        Some((queue, weight)) => (queue, weight.parse().ok()),
+        None => (word, Some(0)),
+    };
+    let weight = weight.filter(|_| !queue.is_empty()).ok_or_else(how)?;
+    Ok((queue.to_owned(), weight))
+}
+
+/// The order that Sidekiq makes of it, and whether that is the one that was meant: one weight, and all
+/// queues have some.
+pub(super) fn ordering(said: Option<Order>, queues: &[(String, u32)]) -> (Ordering, bool) {
+    let weights = || queues.iter().map(|(_, weight)| *weight);
+    if weights().all(|weight| weight == 0) {
+        let ordering = match said {
+            None | Some(Order::Strict) => Ordering::Strict,
+            Some(Order::Random) => Ordering::Random,
+            Some(Order::Weighted) => Ordering::Weighted,
+        };
+        return (ordering, true);
+    }
+    let ordering =
+        if weights().all(|weight| weight == 1) { Ordering::Random } else { Ordering::Weighted };
+    let is_meant = match said {
+        None => true,
+        Some(Order::Strict) => false,
+        Some(Order::Random) => ordering == Ordering::Random,
+        Some(Order::Weighted) => ordering == Ordering::Weighted,
+    };
+    (ordering, is_meant && weights().all(|weight| weight > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order_of(said: Option<Order>, words: &[&str]) -> (Ordering, bool) {
+        let queues: Vec<_> = words.iter().map(|word| weighted(word).expect("a queue")).collect();
+        ordering(said, &queues)
+    }
+
+    #[test]
+    fn one_weight_makes_all_queues_weighted_and_that_is_no_clear_order() {
+        assert_eq!(order_of(None, &["a", "b"]), (Ordering::Strict, true));
+        assert_eq!(order_of(None, &["a,1", "b,1"]), (Ordering::Random, true));
+        assert_eq!(order_of(None, &["a,8", "b,1"]), (Ordering::Weighted, true));
+        assert_eq!(order_of(None, &["a,8", "b"]), (Ordering::Weighted, false));
+        assert_eq!(order_of(Some(Order::Strict), &["a,8", "b,1"]), (Ordering::Weighted, false));
+        assert_eq!(order_of(Some(Order::Weighted), &["a", "b"]), (Ordering::Weighted, true));
+    }
+
+    #[test]
+    fn a_queue_is_read_as_sidekiq_reads_it_and_nothing_is_guessed() {
+        assert_eq!(weighted("push,6"), Ok(("push".to_owned(), 6)));
+        assert_eq!(weighted("mail.out"), Ok(("mail.out".to_owned(), 0)));
+        for (word, expected) in [
+            ("push,", "is no queue"),
+            ("push,x", "is no queue"),
+            ("push,-1", "is no queue"),
+            ("default,push", "is no queue"),
+            ("default,8,push,6", "is no queue"),
+            ("push, 6", "is no queue"),
+            ("default push", "is no queue"),
+            ("\"default\"", "is no queue"),
+            (",6", "is no queue"),
+            ("", "is no queue"),
+            ("-qdefault", "is an option"),
+            ("-q default", "is an option"),
+            ("$QUEUE", "is filled in elsewhere"),
+            ("${QUEUE},8", "is filled in elsewhere"),
+            ("%i", "is filled in elsewhere"),
+            ("<%= queue %>", "is filled in elsewhere"),
+        ] {
+            let problem = weighted(word).expect_err(word);
+            assert!(problem.contains(expected), "{word}: {problem}");
+        }
+    }
+}

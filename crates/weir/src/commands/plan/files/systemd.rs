@@ -1,0 +1,85 @@
+//! Units for the processes of Sidekiq, and what changes the units of the web and of streaming that are there.
+
+use weir_advisor::plan::{ServiceLayout, WorkerLayout};
+
+use super::queue_flags;
+use crate::commands::plan::arguments::PlanArguments;
+
+/// The first words of each unit, by which those of earlier plans are known again. What runs already takes
+/// new lines only when it starts again, so `--now` is not enough.
+pub(super) const UNIT_BEGINS: &str = "# systemctl enable ";
+pub(super) const WEB: &str = "web";
+pub(super) const STREAMING: &str = "streaming";
+/// Of the streaming processes: Mastodon calls the instances of its unit by their ports.
+pub(super) const FIRST_PORT: u32 = 4_000;
+
+/// Its name and text.
+pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String, String) {
+    let PlanArguments { folder, user, .. } = arguments;
+    let WorkerLayout { name, concurrency, pool, processes, .. } = worker;
+    let queues = queue_flags(worker);
+    // A unit with @ is one for several processes: its instances are numbers.
+    let many = if *processes > 1 { "@" } else { "" };
+    let enable = match processes {
+        1 => name.clone(),
+        many => (1..=*many).map(|at| format!("{name}@{at}")).collect::<Vec<_>>().join(" "),
+    };
+    let text = format!(
+        "{UNIT_BEGINS}{enable} && systemctl restart {enable}\n\
+         # Before: systemctl disable --now mastodon-sidekiq (and other units of Sidekiq that are not of this\n\
+         # plan), or they take connections beside these, and what runs by the clock runs twice.\n\
+         [Unit]\nDescription={name}\nAfter=network.target\n\n\
+         [Service]\nUser={user}\nWorkingDirectory={folder}\n\
+         Environment=RAILS_ENV=production DB_POOL={pool} MALLOC_ARENA_MAX=2\n\
+         ExecStart=/usr/bin/env bundle exec sidekiq -c {concurrency}{queues}\n\
+         # Sidekiq gives its jobs 25 s.\nTimeoutStopSec=35s\nRestart=always\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    );
+    (format!("{name}{many}.service"), text)
+}
+
+/// What changes the unit of a service that the application has already; none where it is to have none.
+///
+/// In a file of environment that all services read these would be the pools of Sidekiq as well.
+pub(super) fn drop_in(service: &ServiceLayout) -> Option<(String, String)> {
+    let (unit, then, why) = match service.name.as_str() {
+        WEB => (
+            "mastodon-web",
+            "systemctl restart mastodon-web".to_owned(),
+            "# Processes of Puma, threads of each, and a connection for each of these.\n",
+        ),
+        STREAMING => (
+            "mastodon-streaming@",
+            instances(service.processes),
+            "# Connections of each. Each instance has a port and its line in nginx's `upstream streaming`;\n\
+             # STREAMING_CLUSTER_NUM is gone since Mastodon 4.2.\n",
+        ),
+        _ => return None,
+    };
+    let variables = variables(service);
+    let set: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let text = format!(
+        "# Then: systemctl daemon-reload && {then}\n\
+         # For the unit that Mastodon comes with: where it has another name, so has this folder.\n\
+         # It wins over .env.production, and not over a line EnvironmentFile= of the unit.\n\
+         [Service]\n{why}Environment={}\n",
+        set.join(" ")
+    );
+    (service.processes > 0).then(|| (format!("{unit}.service.d/weir.conf"), text))
+}
+
+/// What its environment has to say for it to be as planned.
+pub(super) fn variables(service: &ServiceLayout) -> Vec<(&'static str, u32)> {
+    let ServiceLayout { name, processes, threads, pool, .. } = service;
+    let pool = ("DB_POOL", *pool);
+    match name.as_str() {
+        WEB => vec![("WEB_CONCURRENCY", *processes), ("MAX_THREADS", *threads), pool],
+        _ => vec![pool],
+    }
+}
+
+fn instances(processes: u32) -> String {
+    let ports = (0..processes).map(|at| FIRST_PORT.saturating_add(at));
+    let instances: Vec<_> = ports.map(|port| format!("mastodon-streaming@{port}")).collect();
+    format!("systemctl enable {0} && systemctl restart {0}", instances.join(" "))
+}

@@ -1,0 +1,253 @@
+//! `weir plan --check`: layouts that somebody has made.
+
+use super::{code, error, plan, text};
+
+/// The split that guides give.
+const GUIDES: &str = r#"
+max_connections = 200
+reserve = 15
+superuser_reserved_connections = 3
+services = [
+  { name = "web", processes = 3, threads = 10, pool = 10 },
+  { name = "streaming", processes = 3, pool = 15 },
+]
+workers = [
+  { name = "a", concurrency = 25, pool = 25, queues = ["default", "push", "pull"] },
+  { name = "b", concurrency = 25, pool = 25, queues = ["default", "pull", "push"] },
+  { name = "c", concurrency = 25, pool = 25, queues = ["pull", "default", "push"] },
+  { name = "d", concurrency = 25, pool = 25, queues = ["push", "default", "pull"] },
+  { name = "e", concurrency = 5, pool = 5, queues = ["push", "scheduler"] },
+  { name = "f", concurrency = 5, pool = 5, queues = ["push", "mailers"] },
+]
+"#;
+
+#[test]
+fn the_split_that_guides_give_is_accounted_and_flagged() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guides.toml");
+    std::fs::write(&file, GUIDES).unwrap();
+    let file = file.display().to_string();
+    let output = plan(&["--check", &file]);
+    assert_eq!(code(&output), 1);
+    let text = text(&output);
+    let fits = "holds   pools fit the database: 185 of 185 connections (200 less 15 in reserve)\n";
+    assert!(text.contains(fits), "{text}");
+    let broken = "BROKEN  mail and the clock have threads of their own: mailers has no thread of its own \
+                  (only behind push); scheduler has no thread of its own (only behind push)\n";
+    assert!(text.contains(broken), "{text}");
+
+    std::fs::write(&file, GUIDES.replacen("pool = 10", "pools = 10", 1)).unwrap();
+    let output = plan(&["--check", &file]);
+    assert_eq!(code(&output), 2);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("unknown field `pools`"), "{error}");
+}
+
+/// The same with mail and the clock first: nothing is broken.
+fn sound() -> String {
+    let turned = |text: &str, queue: &str| {
+        text.replace(&format!("[\"push\", \"{queue}\"]"), &format!("[\"{queue}\", \"push\"]"))
+    };
+    turned(&turned(GUIDES, "scheduler"), "mailers")
+}
+
+#[test]
+fn what_a_layout_does_not_say_is_not_proved() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.toml");
+    let judged = |layout: &str| {
+        std::fs::write(&file, layout).unwrap();
+        let output = plan(&["--check", &file.display().to_string()]);
+        (code(&output), text(&output))
+    };
+    let (ends, all) = judged(&sound());
+    assert_eq!(ends, 0, "{all}");
+    for (without, expected) in [
+        (
+            ", pool = 25",
+            "unknown pools fit the database: 185 of 185 connections (200 less 15 in reserve) if ",
+        ),
+        (
+            ", pool = 25",
+            "unknown no thread waits for a connection of its own process: unknown, because `pool`",
+        ),
+        (", threads = 10", "unknown, because the number of threads of web is not said"),
+        (
+            "concurrency = 5, ",
+            "unknown each process has threads and queues: e: unknown, because its `concurrency`",
+        ),
+        (
+            "concurrency = 5, ",
+            "unknown mail and the clock have threads of their own: mailers is first in f: unknown",
+        ),
+    ] {
+        let (ends, said) = judged(&sound().replace(without, ""));
+        assert_eq!(ends, 2, "{without}: {said}");
+        assert!(said.contains(expected), "{without}: {said}");
+        assert!(!said.contains("BROKEN"), "{without}: {said}");
+    }
+    for (from, to, expected) in [
+        (
+            "concurrency = 5",
+            "concurrency = 0",
+            "BROKEN  each process has threads and queues: e has no thread",
+        ),
+        (
+            "[\"default\", \"push\", \"pull\"]",
+            "[\"default,8\", \"push\", \"pull\"]",
+            "BROKEN  each process has one order: a: ",
+        ),
+        (
+            "reserve = 15",
+            "reserve = 0",
+            "holds   pools fit the database: 185 of 197 connections (200 less 3 that ",
+        ),
+        (
+            "reserved_connections = 3",
+            "reserved_connections = 20",
+            "BROKEN  pools fit the database: 185 of 180 ",
+        ),
+        (
+            "reserve = 15",
+            "reserve = 15\npgbouncer = 190",
+            "BROKEN  pools fit the database: 190 of 185 ",
+        ),
+    ] {
+        let (_, said) = judged(&sound().replacen(from, to, 1));
+        assert!(said.contains(expected), "{to}: {said}");
+    }
+    let (ends, said) =
+        judged(&sound().replace("[\"mailers\", \"push\"]", "[\"mailers,2\", \"push,6\"]"));
+    assert_eq!(ends, 2, "{said}");
+    assert!(said.contains("mailers has turns by chance only, in f with 1 more"), "{said}");
+    let unsaid = sound().replace("superuser_reserved_connections = 3\n", "");
+    assert!(judged(&unsaid).1.contains("taken as it ships  Postgres keeps 3 connections"));
+}
+
+#[test]
+fn a_file_without_an_end_is_no_layout_and_memory_that_is_not_told_is_not_judged() {
+    let output = plan(&["--check", "/dev/zero"]);
+    assert_eq!(code(&output), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/zero is too long"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guides.toml");
+    let judged = |layout: &str| {
+        std::fs::write(&file, layout).unwrap();
+        text(&plan(&["--check", &file.display().to_string()]))
+    };
+    let unknown = judged(GUIDES);
+    assert!(unknown.contains("not judged  memory is enough"), "{unknown}");
+    let known = judged(&GUIDES.replacen("reserve", "memory = \"8GiB\"\nreserve", 1));
+    assert!(known.contains("holds   memory is enough: processes need "), "{known}");
+    assert!(!known.contains("need 0 kB"), "{known}");
+}
+
+/// A layout, judged: how it ends, and all that it says.
+fn judged(layout: &str) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.toml");
+    std::fs::write(&file, layout).unwrap();
+    let output = plan(&["--check", &file.display().to_string()]);
+    (code(&output), text(&output) + &error(&output))
+}
+
+#[test]
+fn two_of_the_same_name_are_told_with_their_lines_and_the_rest_is_judged() {
+    let (ends, said) = judged(&sound().replace("name = \"b\"", "name = \"a\""));
+    assert_eq!(ends, 1, "{said}");
+    let expected = "BROKEN  each kind of process has a name of its own: a stands in lines 10 and 11; each is counted:";
+    assert!(said.contains(expected), "{said}");
+    assert!(said.contains("holds   pools fit the database: 185 of 185 connections"), "{said}");
+    let (ends, said) = judged(&sound().replace("name = \"f\"", "name = \"web\""));
+    assert_eq!(ends, 1, "a service and a worker: {said}");
+    assert!(said.contains("web stands in lines 6 and 15"), "{said}");
+}
+
+#[test]
+fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is_guessed() {
+    let mail = "queues = [\"mailers\", \"push\"]";
+    for (to, expected) in [
+        ("", "line 15: f has no `queues`: unknown, because without any -q Sidekiq serves what its"),
+        ("queues = []", "line 15: f has no `queues`: unknown"),
+        (
+            "queues = [\"-q mailers\"]",
+            "line 15: f: \"-q mailers\" is an option: write the queue alone",
+        ),
+        ("queues = [\"-qmailers\"]", "line 15: f: \"-qmailers\" is an option"),
+        ("queues = [\"mailers push\"]", "line 15: f: \"mailers push\" is no queue"),
+        ("queues = [\"'mailers'\"]", "line 15: f: \"'mailers'\" is no queue"),
+        ("queues = [\"$MAIL\", \"mailers\"]", "line 15: f: \"$MAIL\" is filled in elsewhere"),
+        ("queues = [\"<%= q %>\"]", "line 15: f: \"<%= q %>\" is filled in elsewhere"),
+    ] {
+        let layout = sound().replace(
+            &format!(", {mail}"),
+            &if to.is_empty() { String::new() } else { format!(", {to}") },
+        );
+        let wanted =
+            "queues = [\"default\", \"push\", \"pull\", \"mailers\", \"scheduler\"]\nservices";
+        let (ends, said) = judged(&layout.replacen("services", wanted, 1).replacen('\n', "", 1));
+        assert_eq!(ends, 2, "{to}: {said}");
+        assert!(
+            said.contains(&format!("unknown queues are written as behind -q: {expected}")),
+            "{to}: {said}"
+        );
+        assert!(
+            said.contains(
+                "unknown each queue stands first somewhere: no process serves mailers; unknown, "
+            ),
+            "{to}: {said}"
+        );
+        assert!(
+            said.contains("unknown one process serves the scheduler: 1 process serves the queue"),
+            "{to}: {said}"
+        );
+        assert!(said.contains("holds   pools fit the database: 185 of 185"), "{to}: {said}");
+    }
+    let (ends, said) =
+        judged(&sound().replacen("services", "queues = [\"push,6\", \"$X\"]\nservices", 1));
+    assert_eq!(ends, 2, "{said}");
+    assert!(said.contains("holds   each queue stands first somewhere: each of 1 queues"), "{said}");
+    assert!(said.contains("line 5: \"$X\" is filled in elsewhere"), "{said}");
+}
+
+#[test]
+fn files_of_other_programs_are_named_and_read_as_far_as_they_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let output = plan(&["--check", &file.display().to_string()]);
+        assert_eq!(code(&output), 2, "{output:?}");
+        error(&output)
+    };
+    let unit = "[Service]\nEnvironment=\"DB_POOL=25\"\n\
+        ExecStart=/opt/rbenv/shims/bundle exec sidekiq -c 25 -q default -q push\n";
+    let told = said("mastodon-sidekiq@.service", unit);
+    assert!(
+        told.contains("mastodon-sidekiq@.service is a unit of systemd, and no layout."),
+        "{told}"
+    );
+    assert!(told.contains("queues = [\"default\", \"push\"]"), "{told}");
+    assert!(said("Procfile", "worker: bundle exec sidekiq\n").contains("is a Procfile"));
+    assert!(
+        said("sidekiq.yml", ":queues:\n  - [default, 8]\n").contains("is Sidekiq's own settings")
+    );
+    assert!(
+        said("x.toml", "max_connections = 1e18\n")
+            .contains("x.toml is no layout: TOML parse error")
+    );
+}
+
+#[test]
+fn what_a_layout_says_itself_is_not_said_beside_it_and_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.toml");
+    std::fs::write(&file, sound()).unwrap();
+    let file = file.display().to_string();
+    assert_eq!(code(&plan(&["--check", &file])), 0);
+    for option in [["--max-connections", "100"], ["--reserve", "20"], ["--memory", "1GiB"]] {
+        let output = plan(&["--check", &file, option[0], option[1]]);
+        assert_eq!(code(&output), 64, "{option:?}");
+        assert!(error(&output).contains("cannot be used with"), "{}", error(&output));
+    }
+}
