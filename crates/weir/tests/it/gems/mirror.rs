@@ -102,7 +102,7 @@ pub(super) fn shown(site: &Site, upstream: SocketAddr, arguments: &[&str]) -> St
 }
 
 /// An upstream with two gems.
-pub(super) fn upstream_with_two() -> Weir {
+fn upstream_with_two() -> Weir {
     let upstream = site(GEMS).start();
     import(&upstream.site, &(line("rack", &["1.0", "2.0"]) + &line("rake", &["13.0"])));
     upstream
