@@ -12,6 +12,7 @@ mod origin;
 mod redirects;
 mod scripted;
 mod silent;
+mod spelling;
 mod stores;
 mod sync;
 mod vanished;

@@ -15,16 +15,16 @@ use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, Setup};
 
-const ONE: [u8; 32] = [1; 32];
-const TWO: [u8; 32] = [2; 32];
+pub(super) const ONE: [u8; 32] = [1; 32];
+pub(super) const TWO: [u8; 32] = [2; 32];
 
-fn versions(upstream: &Scripted, gems: &[(&str, &str)], sum: [u8; 32]) {
+pub(super) fn versions(upstream: &Scripted, gems: &[(&str, &str)], sum: [u8; 32]) {
     let lines: Vec<_> =
         gems.iter().map(|(name, version)| upstream.gem(name, &[(version, sum)])).collect();
     upstream.versions(&lines);
 }
 
-async fn two(first: &Scripted, second: &Scripted) -> Replica {
+pub(super) async fn two(first: &Scripted, second: &Scripted) -> Replica {
     Setup::new(&[("first", &first.url()), ("second", &second.url())]).start().await
 }
 
@@ -113,37 +113,6 @@ async fn the_policy_ties_a_name_to_an_upstream() {
     assert_eq!(replica.listed("pro").await, ["99.0"]);
     let wrong = replica.mirror.set_policy("from third x".parse().unwrap()).await;
     assert!(wrong.unwrap_err().to_string().contains("third"));
-}
-
-#[tokio::test]
-async fn the_first_that_has_a_name_gets_it_also_when_the_second_was_asked_before() {
-    let (first, second) = (Scripted::start(), Scripted::start());
-    versions(&first, &[("one", "1.0")], ONE);
-    versions(&second, &[("two", "1.0")], TWO);
-    let replica = two(&first, &second).await;
-    replica.try_sync().await;
-    // Only the second has it, and is slow to tell what it has.
-    versions(&second, &[("two", "1.0"), ("late", "9.0")], TWO);
-    let barrier = Arc::new(Barrier::new(2));
-    let info = format!("---\n9.0 |checksum:{}\n", hex::encode(TWO));
-    second.on("/info/late", Reply::Held(Arc::clone(&barrier), info.into_bytes()));
-    let look = || {
-        let mirror = Arc::clone(&replica.mirror);
-        async move { mirror.sync_once(Scope::Changes, Progress::NONE).await }
-    };
-    let mut looks = JoinSet::new();
-    looks.spawn(look());
-    until(|| async { second.asked().contains(&"/info/late".to_owned()) }).await;
-    versions(&first, &[("one", "1.0"), ("late", "1.0")], ONE);
-    looks.spawn(look());
-    until(|| async { replica.listed("late").await == ["1.0"] }).await;
-    barrier.wait();
-    looks.join_all().await;
-    assert_eq!(replica.listed("late").await, ["1.0"]);
-    let state = replica.state().await;
-    assert_eq!(state.upstreams[1].refused, [("late".to_owned(), Refusal::Shadowed)]);
-    assert_eq!([0, 1].map(|place| state.upstreams[place].counts.pending), [0, 0]);
-    crate::store::assert_consistent(replica.store()).await;
 }
 
 /// Whether nothing of a release can be had.

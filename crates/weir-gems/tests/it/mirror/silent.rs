@@ -1,17 +1,20 @@
-//! An upstream that is silent holds up nothing of another's.
+//! An upstream that is silent, or slow, holds up nothing of another's, and gets what is its own.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
 use weir_base::shutdown::{Drained, Shutdown};
 use weir_gems::mirror::Scope;
+use weir_gems::mirror::progress::Progress;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
 use weir_gems::store::mirror::Refusal;
 
 use super::hooks::{ADD, spec, token, until};
+use super::order::{ONE, TWO, two, versions};
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, SECRET, Setup};
@@ -83,6 +86,37 @@ async fn names_that_wait_for_a_slow_upstream_come_when_its_list_was_read() {
     assert_eq!(*refused, [("both".to_owned(), Refusal::Shadowed)]);
     assert_eq!(replica.listed("both").await, Vec::<String>::new());
     assert_eq!(shutdown.drain(Duration::from_secs(60)).await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn the_first_that_has_a_name_gets_it_also_when_the_second_was_asked_before() {
+    let (first, second) = (Scripted::start(), Scripted::start());
+    versions(&first, &[("one", "1.0")], ONE);
+    versions(&second, &[("two", "1.0")], TWO);
+    let replica = two(&first, &second).await;
+    replica.try_sync().await;
+    // Only the second has it, and is slow to tell what it has.
+    versions(&second, &[("two", "1.0"), ("late", "9.0")], TWO);
+    let barrier = Arc::new(Barrier::new(2));
+    let info = format!("---\n9.0 |checksum:{}\n", hex::encode(TWO));
+    second.on("/info/late", Reply::Held(Arc::clone(&barrier), info.into_bytes()));
+    let look = || {
+        let mirror = Arc::clone(&replica.mirror);
+        async move { mirror.sync_once(Scope::Changes, Progress::NONE).await }
+    };
+    let mut looks = JoinSet::new();
+    looks.spawn(look());
+    until(|| async { second.asked().contains(&"/info/late".to_owned()) }).await;
+    versions(&first, &[("one", "1.0"), ("late", "1.0")], ONE);
+    looks.spawn(look());
+    until(|| async { replica.listed("late").await == ["1.0"] }).await;
+    barrier.wait();
+    looks.join_all().await;
+    assert_eq!(replica.listed("late").await, ["1.0"]);
+    let state = replica.state().await;
+    assert_eq!(state.upstreams[1].refused, [("late".to_owned(), Refusal::Shadowed)]);
+    assert_eq!([0, 1].map(|place| state.upstreams[place].counts.pending), [0, 0]);
+    crate::store::assert_consistent(replica.store()).await;
 }
 
 #[tokio::test]
