@@ -50,6 +50,7 @@ pub(crate) fn jobs(described: &Snapshot, first: &Snapshot, second: &Snapshot) ->
         let mut dead = set("the dead set", |it| &it.dead);
         // The dead are past their time for ever.
         (dead.overdue, dead.overdue_by) = (0, Duration::ZERO);
+        (dead.overdue_moves, dead.overdue_fewer_per_second) = (false, 0.0);
         let processed = known(&second.processed, "the count of finished jobs", |count| *count);
         let failed = known(&second.failed, "the count of failed jobs", |count| *count);
         unread.extend([&processed, &failed].into_iter().filter_map(Fact::missing).cloned());
@@ -217,11 +218,16 @@ fn job_set(before: &SetLook, after: &SetLook, from: Timestamp, to: Timestamp) ->
     // How many come and go is not known; the change itself is the least.
     flow.arrivals_per_second = flow.net_per_second().max(0.0);
     let overdue_by = after.first.map_or(Duration::ZERO, |first| to.since(first));
+    let fewer = before.due.saturating_sub(after.due);
+    let seconds = window.as_secs_f64();
     let sample = [&after.sample, &before.sample].into_iter().find(|sample| !sample.is_empty());
     JobSet {
         size: after.size,
         overdue: after.due,
         overdue_by,
+        // The first is taken first: as many may have become due.
+        overdue_moves: fewer > 0 || before.due > 0 && after.first > before.first,
+        overdue_fewer_per_second: if seconds > 0.0 { fewer as f64 / seconds } else { 0.0 },
         died_lately: after.lately,
         flow: Fact::Known(flow),
         sample: sample.map_or(Fact::NotAsked, |sample| Fact::Known(sample_of(sample))),

@@ -94,6 +94,10 @@ pub struct JobSet {
     pub overdue: u64,
     /// How long ago the first of those was due.
     pub overdue_by: Duration,
+    /// Between two looks some of those were taken.
+    pub overdue_moves: bool,
+    /// So many fewer they have become in each second between.
+    pub overdue_fewer_per_second: f64,
     /// Of the dead, those that died within the last hour.
     pub died_lately: u64,
     /// Growth from two looks.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Fact;
+use crate::shell;
 
 /// One process that works off jobs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -86,6 +87,28 @@ impl JobProcess {
         self.capsules.iter().map(|capsule| capsule.concurrency).sum()
     }
 
+    /// The command at which it writes what its threads do into its log; none if its number is not known, for
+    /// 0 is whoever asks. That number is its host's or its container's: anywhere else it is another process.
+    #[must_use]
+    pub fn tell_threads(&self) -> Option<String> {
+        if self.pid == 0 {
+            return None;
+        }
+        let kill = format!("kill -TTIN {}", self.pid);
+        // What a core of this machine did was seen of processes of this machine only.
+        if self.cores_used.known().is_some() {
+            return Some(kill);
+        }
+        let host = shell::word(&self.hostname);
+        // What Docker calls a container that nobody has named.
+        let is_container = self.hostname.len() == 12
+            && self.hostname.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        Some(match is_container {
+            true => format!("docker exec {host} sh -c '{kill}'"),
+            false => format!("ssh {host} {kill}"),
+        })
+    }
+
     /// Whether one of its capsules serves `queue`.
     #[must_use]
     pub fn serves(&self, queue: &str) -> bool {
@@ -96,5 +119,29 @@ impl JobProcess {
     pub fn served(&self) -> impl Iterator<Item = &str> {
         let queues = self.capsules.iter().flat_map(|capsule| &capsule.queues);
         queues.map(|queue| queue.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_sent_a_signal_only_where_it_is_that_process() {
+        let tell = |hostname: &str, pid, cores_used| {
+            let hostname = hostname.to_owned();
+            JobProcess { hostname, pid, cores_used, ..JobProcess::default() }.tell_threads()
+        };
+        let here = Fact::Known(0.1);
+        assert_eq!(tell("web", 7, here.clone()).unwrap(), "kill -TTIN 7");
+        assert_eq!(tell("web", 7, Fact::NotAsked).unwrap(), "ssh web kill -TTIN 7");
+        let container = tell("3f2a9c01de45", 1, Fact::NotAsked).unwrap();
+        assert_eq!(container, "docker exec 3f2a9c01de45 sh -c 'kill -TTIN 1'");
+        assert_eq!(tell("a; b", 7, Fact::NotAsked).unwrap(), "ssh 'a; b' kill -TTIN 7");
+        assert_eq!(
+            tell("web", 0, here),
+            None,
+            "that is the shell that asks, and all it has started"
+        );
     }
 }

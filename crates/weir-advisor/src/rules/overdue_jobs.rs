@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{JobProcess, JobSet, Observation};
+use crate::observation::{JobSet, Jobs, Observation};
 use crate::wording;
 
 pub(crate) const NAME: &str = "overdue-jobs";
@@ -17,20 +17,43 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     [("the scheduled set", &jobs.scheduled), ("the retry set", &jobs.retries)]
         .into_iter()
         .filter(|(_, set)| set.overdue > 0 && set.overdue_by >= OVERDUE_MIN)
-        .map(|(name, set)| found(name, set, jobs.serving().next()))
+        .map(|(name, set)| found(name, set, jobs))
         .collect()
 }
 
-fn found(name: &str, set: &JobSet, process: Option<&JobProcess>) -> Finding {
-    let overdue = wording::count(set.overdue);
+fn found(name: &str, set: &JobSet, jobs: &Jobs) -> Finding {
+    let (overdue, are) =
+        (wording::count(set.overdue), if set.overdue == 1 { "job is" } else { "jobs are" });
     let evidence =
-        format!("{overdue} jobs are due, the first since {}", wording::duration(set.overdue_by));
-    let finding = Finding::new(NAME, Severity::Critical, name, evidence);
-    match process {
-        Some(process) => finding
-            .leads_to("Processes move them, and their pollers are stuck: Sidekiq's log has what threads do then.")
-            .next(format!("kill -TTIN {}", process.pid)),
-        None => finding.leads_to("Processes move them that run and are not quiet, and there is none."),
+        format!("{overdue} {are} due, the first since {}", wording::duration(set.overdue_by));
+    let finding = |severity| Finding::new(NAME, severity, name, evidence);
+    if set.overdue_moves {
+        return finding(Severity::Warning).leads_to(moving(set));
+    }
+    let Some(process) = jobs.serving().next() else {
+        return finding(Severity::Critical)
+            .leads_to("Processes move them that run and are not quiet, and there is none.");
+    };
+    if jobs.serving().all(|it| it.running_for.is_some_and(|age| age < OVERDUE_MIN)) {
+        return finding(Severity::Warning)
+            .leads_to("Processes move them, and begin with it within a minute of their start.");
+    }
+    let stuck = finding(Severity::Critical).leads_to(
+        "Processes move them, and their pollers are stuck: Sidekiq's log has what threads do then.",
+    );
+    Finding { next: process.tell_threads(), ..stuck }
+}
+
+/// After an outage all that became due meanwhile is moved at once, which takes its time.
+fn moving(set: &JobSet) -> String {
+    let left = Duration::try_from_secs_f64(set.overdue as f64 / set.overdue_fewer_per_second);
+    match left {
+        Ok(left) => {
+            let (rate, left) =
+                (wording::rate(set.overdue_fewer_per_second), wording::duration(left));
+            format!("Processes move them, {rate}: the last is in its queue in {left}.")
+        }
+        Err(_) => "Processes move them, and as many become due: new ones are as late.".to_owned(),
     }
 }
 
@@ -47,5 +70,44 @@ mod tests {
             (set.overdue, set.overdue_by) = (overdue, Duration::from_secs(seconds));
             assert_eq!(check(&observation).len(), findings, "{seconds} {overdue}");
         }
+    }
+
+    fn overdue() -> Observation {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        (jobs.scheduled.overdue, jobs.scheduled.overdue_by) = (40_000, Duration::from_secs(3_600));
+        for process in &mut jobs.processes {
+            process.running_for = Some(Duration::from_secs(7_200));
+        }
+        observation
+    }
+
+    #[test]
+    fn what_is_moved_after_an_outage_is_not_stuck() {
+        let mut observation = overdue();
+        let stuck = check(&observation).remove(0);
+        assert_eq!(stuck.severity, Severity::Critical);
+        assert!(stuck.next.is_some(), "{stuck:?}");
+        let set = &mut observation.jobs.known_mut().scheduled;
+        (set.overdue_moves, set.overdue_fewer_per_second) = (true, 500.0);
+        let moves = check(&observation).remove(0);
+        assert_eq!((moves.severity, moves.next), (Severity::Warning, None));
+        let expected = "Processes move them, 500/s: the last is in its queue in 1 min 20 s.";
+        assert_eq!(moves.consequence, expected);
+        observation.jobs.known_mut().scheduled.overdue_fewer_per_second = 0.0;
+        let as_many = check(&observation).remove(0);
+        assert!(as_many.consequence.contains("as many become due"), "{as_many:?}");
+    }
+
+    #[test]
+    fn pollers_of_processes_that_have_just_begun_are_not_stuck() {
+        let mut observation = overdue();
+        for process in &mut observation.jobs.known_mut().processes {
+            process.running_for = Some(Duration::from_secs(59));
+        }
+        let young = check(&observation).remove(0);
+        assert_eq!((young.severity, young.next), (Severity::Warning, None));
+        observation.jobs.known_mut().processes[0].running_for = Some(Duration::from_secs(60));
+        assert_eq!(check(&observation)[0].severity, Severity::Critical);
     }
 }

@@ -37,7 +37,7 @@ fn found(process: &JobProcess) -> Option<Finding> {
     let where_from =
         format!("{consequence} Sidekiq's log on {} then tells where they are.", process.hostname);
     let finding = Finding::new(NAME, severity, subject, evidence).leads_to(where_from);
-    Some(finding.next(format!("kill -TTIN {}", process.pid)))
+    Some(Finding { next: process.tell_threads(), ..finding })
 }
 
 #[cfg(test)]

@@ -151,3 +151,17 @@ fn the_largest_shares_are_kept() {
     assert_eq!((sample.classes[0].name.as_str(), sample.classes[0].count), ("B", 2));
     assert_eq!(sample.hosts, []);
 }
+
+#[test]
+fn due_jobs_that_are_taken_move_however_many_become_due() {
+    let due = |due, first| SetLook { size: 900, due, first: Some(at(first)), ..SetLook::default() };
+    let of = |before, after| {
+        let set = job_set(&before, &after, at(200), at(210));
+        (set.overdue_moves, set.overdue_fewer_per_second)
+    };
+    assert_eq!(of(due(500, 100), due(500, 100)), (false, 0.0), "stuck");
+    assert_eq!(of(due(500, 100), due(510, 100)), (false, 0.0));
+    assert_eq!(of(due(500, 100), due(480, 100)), (true, 2.0), "many are due at the same time");
+    assert_eq!(of(due(500, 100), due(510, 120)), (true, 0.0));
+    assert_eq!(of(due(0, 300), due(0, 310)), (false, 0.0));
+}
