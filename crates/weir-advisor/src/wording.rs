@@ -29,6 +29,8 @@ pub fn duration(duration: Duration) -> String {
 pub fn about(left: Duration, between: Option<Between>) -> String {
     let left = duration(left);
     match between.map(|it| (roughly(it.shortest), it.longest.map(roughly))) {
+        // Less than a second makes no difference.
+        Some((shortest, Some(longest))) if shortest == longest => left,
         Some((shortest, Some(longest))) => format!("{left} ({shortest} to {longest})"),
         Some((shortest, None)) => format!("{left} (at least {shortest})"),
         None => left,
@@ -134,6 +136,9 @@ mod tests {
         assert_eq!(about(minutes(30), None), "30 min");
         assert_eq!(about(minutes(30), between(Some(minutes(41)))), "30 min (25 min to 41 min)");
         assert_eq!(about(minutes(30), between(None)), "30 min (at least 25 min)");
+        let soon = Duration::from_millis(520);
+        let now = Between { shortest: soon, longest: Some(2 * soon) };
+        assert_eq!(about(soon, Some(now)), "520 ms");
         assert_eq!(roughly(Duration::from_secs(110)), "1 min 50 s");
         assert_eq!(roughly(Duration::from_secs(169)), "3 min");
         assert_eq!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::finding::{Finding, Severity};
 use crate::flow::Drain;
 use crate::forecast::Forecast;
-use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue};
+use crate::observation::{Fact, JobProcess, Jobs, Observation, Queue, SET_ASIDE_SUFFIX};
 use crate::rules::starving_queue;
 use crate::shell;
 use crate::wording::{self, counted_rate};
@@ -30,7 +30,22 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let mut queues: Vec<_> = jobs.queues.iter().filter(behind).filter(served).collect();
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.latency));
     let forecast = if queues.is_empty() { Forecast::default() } else { Forecast::of(jobs) };
-    queues.into_iter().map(|queue| found(jobs, queue, &forecast)).collect()
+    let found = queues.into_iter().map(|queue| found(jobs, queue, &forecast));
+    found.chain(jobs.queues.iter().filter(|it| is_forgotten(it)).map(paused)).collect()
+}
+
+/// Paused on purpose, and perhaps by somebody who has gone home since.
+fn is_forgotten(queue: &Queue) -> bool {
+    queue.paused && queue.length > 0 && queue.latency >= STUCK_MIN
+}
+
+fn paused(queue: &Queue) -> Finding {
+    let subject = format!("queue {}", queue.name);
+    let evidence = format!("{}; it is paused (Sidekiq Pro)", waiting(queue));
+    let unpause = format!("Sidekiq::Queue.new(\"{}\").unpause!", ruby(&queue.name));
+    Finding::new(NAME, Severity::Notice, subject, evidence)
+        .leads_to("Its jobs wait until somebody ends that.")
+        .next(format!("bundle exec rails runner {}", shell::word(&unpause)))
 }
 
 fn is_long(queue: &Queue) -> bool {
@@ -41,6 +56,15 @@ fn is_long(queue: &Queue) -> bool {
 fn is_stuck(queue: &Queue) -> bool {
     let is_late = queue.length > 0 && queue.latency >= STUCK_MIN && !queue.is_set_aside();
     is_late && queue.flow.known().is_some() && queue.stands()
+}
+
+/// Within double quotes of Ruby, for which `#` may begin code.
+fn ruby(text: &str) -> String {
+    let escaped = |letter| match letter {
+        '"' | '\\' | '#' => vec!['\\', letter],
+        _ => vec![letter],
+    };
+    text.chars().flat_map(escaped).collect()
 }
 
 fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
@@ -59,13 +83,17 @@ fn found(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Finding {
     if !is_long(queue) {
         // Not behind others, but stuck: what its threads do is in Sidekiq's log then.
         let process = jobs.serving_queue(&queue.name).next();
-        let look = |process: &JobProcess| format!("kill -TTIN {}", process.pid);
-        return Finding { next: process.map(look), ..finding };
+        return Finding { next: process.and_then(JobProcess::tell_threads), ..finding };
     }
-    match queue.latency >= SET_ASIDE_MIN {
+    match queue.latency >= SET_ASIDE_MIN && !has_been_set_aside(jobs, queue) {
         true => finding.next(set_aside_command(&queue.name)),
         false => finding.next("weir plan"),
     }
+}
+
+/// A backlog of it is there already, which the command does not overwrite.
+fn has_been_set_aside(jobs: &Jobs, queue: &Queue) -> bool {
+    jobs.queue(&format!("{}{SET_ASIDE_SUFFIX}", queue.name)).is_some_and(|it| it.length > 0)
 }
 
 fn set_aside_command(queue: &str) -> String {
@@ -74,8 +102,6 @@ fn set_aside_command(queue: &str) -> String {
 }
 
 fn evidence(queue: &Queue) -> String {
-    let waiting = wording::count(queue.length);
-    let oldest = wording::duration(queue.latency);
     let flow = match &queue.flow {
         Fact::Known(flow) => format!(
             "; {} come, {} are worked off",
@@ -84,7 +110,12 @@ fn evidence(queue: &Queue) -> String {
         ),
         _ => String::new(),
     };
-    format!("{waiting} jobs wait, the oldest for {oldest}{flow}")
+    format!("{}{flow}", waiting(queue))
+}
+
+fn waiting(queue: &Queue) -> String {
+    let (jobs, oldest) = (wording::count(queue.length), wording::duration(queue.latency));
+    format!("{jobs} jobs wait, the oldest for {oldest}")
 }
 
 fn consequence(queue: &Queue, forecast: &Forecast) -> String {
@@ -144,6 +175,18 @@ mod tests {
     }
 
     #[test]
+    fn a_second_backlog_is_not_to_be_set_aside_before_the_first_is_done() {
+        let mut observation = behind("push", 39_000, 40_000, 1_200);
+        let jobs = observation.jobs.known_mut();
+        let name = "push_backlog".to_owned();
+        jobs.queues.push(Queue { name, length: 1, ..Queue::default() });
+        let next = |it: &Observation| check(it).remove(0).next;
+        assert_eq!(next(&observation).as_deref(), Some("weir plan"));
+        observation.jobs.known_mut().queue_mut("push_backlog").length = 0;
+        assert_eq!(next(&observation).as_deref(), Some("weir sidekiq set-aside push"));
+    }
+
+    #[test]
     fn a_queue_that_is_called_like_a_command_or_an_option_is_neither() {
         for (name, expected) in [
             ("-rf", "weir sidekiq set-aside -- -rf"),
@@ -159,7 +202,15 @@ mod tests {
         assert_eq!(check(&behind("push", 100, 100, 599)).len(), 1);
         let mut paused = behind("push", 9_000, 9_000, 1_200);
         paused.jobs.known_mut().queue_mut("push").paused = true;
-        assert_eq!(check(&paused), [], "on purpose");
+        let notice = check(&paused).remove(0);
+        assert_eq!(notice.severity, Severity::Notice, "on purpose");
+        let expected = "9,000 jobs wait, the oldest for 20 min; it is paused (Sidekiq Pro)";
+        assert_eq!(notice.evidence, expected);
+        let expected = r#"bundle exec rails runner 'Sidekiq::Queue.new("push").unpause!'"#;
+        assert_eq!(notice.next.as_deref(), Some(expected));
+        assert_eq!(ruby(r#"a"b\#{c}"#), r#"a\"b\\\#{c}"#);
+        paused.jobs.known_mut().queue_mut("push").latency = Duration::from_secs(599);
+        assert_eq!(check(&paused), []);
         assert_eq!(check(&behind("push", 9_000, 9_000, 59)), []);
         let mut observation = behind("push", 9_000, 9_000, 1_200);
         observation.jobs.known_mut().processes.clear();
