@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use weir_base::hint;
 
 use crate::finding::Finding;
-use crate::observation::{Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue};
+use crate::observation::{
+    Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue, is_set_aside,
+};
 use crate::rules::starving_queue;
 use crate::shell;
 
@@ -116,7 +118,9 @@ impl<'a> Repaired<'a> {
             return;
         }
         let is_nobodys = |served: &&str| {
-            jobs.queue(served).is_none_or(|it| !it.pushed) && !pushed.iter().any(|it| it == served)
+            let is_pushed = jobs.queue(served).is_some_and(|it| it.pushed);
+            // It waits for what `weir sidekiq set-aside` will put there.
+            !is_pushed && !is_set_aside(served) && !pushed.iter().any(|it| it == served)
         };
         let all = self.capsules.iter().flat_map(|(_, _, queues)| queues);
         let nobodys = all.map(|it| it.name.as_str()).filter(is_nobodys);
@@ -141,7 +145,13 @@ impl<'a> Repaired<'a> {
             None if name == SCHEDULER => {
                 queues.insert(0, WeightedQueue { name: name.to_owned(), weight: 1 })
             }
-            None => queues.push(WeightedQueue { name: name.to_owned(), weight: 1 }),
+            None => {
+                // What was set aside waits for all others, this one too.
+                let others = queues.iter().rposition(|it| !is_set_aside(&it.name));
+                let at =
+                    if is_set_aside(name) { queues.len() } else { others.map_or(0, |it| it + 1) };
+                queues.insert(at, WeightedQueue { name: name.to_owned(), weight: 1 });
+            }
         }
         self.by_queue.insert(name, (at, served));
     }
@@ -210,6 +220,7 @@ mod tests {
     use super::*;
     use crate::finding::Severity;
     use crate::healthy::{self, process};
+    use crate::observation::{Fact, Queue};
 
     #[test]
     fn the_line_has_all_queues_with_their_weights_and_names_quoted() {
@@ -239,6 +250,19 @@ mod tests {
         assert_eq!(line("scheduler"), all);
         assert_eq!(repaired.misspelt("mailers").unwrap().1, "mailer");
         assert_eq!(repaired.misspelt("fasp"), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_left_over_comes_before_what_was_set_aside() {
+        let mut observation = healthy::observation();
+        let jobs = observation.jobs.known_mut();
+        jobs.processes = vec![process(1, 5, Ordering::Strict, &[("push", 0), ("push_backlog", 0)])];
+        let left_over = |name: &str| Queue { name: name.to_owned(), length: 7, ..Queue::default() };
+        jobs.queues = vec![left_over("mailers"), left_over("pull_backlog")];
+        observation.pushed_queues = Fact::NotAsked;
+        let finding = Finding::new("rule", Severity::Critical, "", "");
+        let line = Repaired::of(&observation).change(finding, "mailers").change.unwrap().line;
+        assert_eq!(line, "-q push -q mailers -q push_backlog -q pull_backlog");
     }
 
     #[test]
