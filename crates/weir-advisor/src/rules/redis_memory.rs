@@ -43,7 +43,9 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         ceiling => finding
             .leads_to("At the ceiling every push fails (OOM command not allowed).")
             .next(observation.redis_command(&redis.name, |cli| {
-                let more = format!("{}mb", (ceiling / 2 * 3).div_ceil(1 << 20));
+                // Somebody may have set the ceiling below what is in use.
+                let least = ceiling.max(redis.used_memory_bytes);
+                let more = format!("{}mb", (least / 2 * 3).div_ceil(1 << 20));
                 redis_settings::set(cli, "maxmemory", &more)
             })),
     })
@@ -69,5 +71,18 @@ mod tests {
             let severity = check(&observation).first().map(|finding| finding.severity);
             assert_eq!(severity, expected, "{maxmemory_gib} {used_mib}");
         }
+    }
+
+    #[test]
+    fn the_ceiling_that_is_said_leaves_room_above_what_is_in_use() {
+        let next = |ceiling_mib: u64, used_mib: u64| {
+            let mut observation = healthy::observation();
+            let redis = observation.redis[0].known_mut();
+            redis.maxmemory_bytes = ceiling_mib << 20;
+            redis.used_memory_bytes = used_mib << 20;
+            check(&observation).remove(0).next.unwrap()
+        };
+        assert!(next(100, 98).contains("maxmemory 150mb"), "{}", next(100, 98));
+        assert!(next(100, 246).contains("maxmemory 369mb"), "{}", next(100, 246));
     }
 }
