@@ -5,6 +5,9 @@ use crate::observation::{Observation, Obstacle};
 
 pub(crate) const NAME: &str = "slots-exhausted";
 
+/// What stands before the ledger in the reason, where there is one.
+const HELD_BY: &str = "; held by ";
+
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let exhausted = observation.missing().find(|it| it.obstacle == Obstacle::SlotsExhausted);
     exhausted.map(|missing| found(observation, &missing.reason)).into_iter().collect()
@@ -17,7 +20,8 @@ fn found(observation: &Observation, reason: &str) -> Finding {
     // Behind a pooler it is not the application's pools that fill the slots.
     let services = observation.services.known().filter(|_| observation.pooler.is_none());
     let services = services.map(Vec::as_slice).unwrap_or_default();
-    match services.iter().max_by_key(|service| service.connections()) {
+    let largest = services.iter().max_by_key(|service| service.connections());
+    match largest.filter(|service| may_hold_most(&service.name, reason)) {
         // It could not ask the database for its ceiling either.
         None => finding.next("weir plan --max-connections NUMBER"),
         Some(largest) => {
@@ -25,6 +29,18 @@ fn found(observation: &Observation, reason: &str) -> Finding {
             finding.change_and_restart(largest.place(), line)
         }
     }
+}
+
+/// Pools that are known are not all there are. Where the titles of Postgres' processes tell who holds the
+/// slots, the one that holds most stands first, and nobody else's pool would free them.
+fn may_hold_most(service: &str, reason: &str) -> bool {
+    let Some((_, ledger)) = reason.split_once(HELD_BY) else { return true };
+    let holds = |service: &str| {
+        let rest = ledger.strip_prefix(service);
+        rest.is_some_and(|it| it.trim_start().starts_with(|first: char| first.is_ascii_digit()))
+    };
+    // Sidekiq's services are named after a queue, and a title tells less.
+    holds(service) || service.split_once(' ').is_some_and(|(family, _)| holds(family))
 }
 
 #[cfg(test)]
@@ -53,5 +69,24 @@ mod tests {
         observation.services = Fact::NotAsked;
         let next = check(&observation).remove(0).next;
         assert_eq!(next.as_deref(), Some("weir plan --max-connections NUMBER"));
+    }
+
+    #[test]
+    fn who_holds_few_slots_is_not_told_to_open_fewer() {
+        let next = |held: &str| {
+            let mut observation = healthy::observation();
+            observation.postgres = Fact::Unknown(Missing {
+                what: "the database".to_owned(),
+                obstacle: Obstacle::SlotsExhausted,
+                reason: format!("none (SQLSTATE 53300){HELD_BY}{held}"),
+                remedy: None,
+            });
+            let finding = check(&observation).remove(0);
+            (finding.change.map(|it| it.line), finding.next)
+        };
+        let command = Some("weir plan --max-connections NUMBER".to_owned());
+        assert_eq!(next("import.rb 192 (146 idle), sidekiq 5"), (None, command.clone()));
+        assert_eq!(next("sidekiqs 192"), (None, command));
+        assert_eq!(next("sidekiq 150 (20 idle), web 10"), (Some("-c 12".to_owned()), None));
     }
 }
