@@ -64,9 +64,22 @@ fn found(waits: &[LockWait], blocker: u32, victims: &[&LockWait]) -> Finding {
     let service = direct.map_or("another service", |wait| wait.blocking_service.as_str());
     let state = direct.and_then(|wait| wait.blocking_state);
     let evidence = format!("a session of {service}{}: {waiting}", doing(state));
-    Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence)
-        .leads_to("Threads that wait work nothing off, and hold their connections.")
-        .next(format!("psql -c 'SELECT pg_terminate_backend({blocker})'"))
+    let finding = Finding::new(NAME, Severity::Critical, format!("session {blocker}"), evidence);
+    match state {
+        // It may be a migration, which is nobody's to end unseen.
+        Some((SessionState::Active, _)) => finding
+            .leads_to(format!(
+                "Threads that wait work nothing off, and hold their connections. If it may be lost, \
+                 pg_terminate_backend({blocker}) ends it and undoes what it has done."
+            ))
+            .next(format!(
+                "psql -c 'SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
+                 WHERE pid = {blocker}'"
+            )),
+        _ => finding
+            .leads_to("Threads that wait work nothing off, and hold their connections.")
+            .next(format!("psql -c 'SELECT pg_terminate_backend({blocker})'")),
+    }
 }
 
 /// It belongs to no session and outlives a restart.
@@ -167,6 +180,16 @@ mod tests {
         let finding = findings(&[wait(1, 0, 20)]).remove(0);
         assert_eq!(finding.subject, "a prepared transaction");
         assert!(finding.next.unwrap().contains("pg_prepared_xacts"));
+    }
+
+    #[test]
+    fn a_session_that_works_is_looked_at_before_it_is_ended() {
+        let working = (SessionState::Active, Duration::from_secs(40));
+        let finding =
+            findings(&[LockWait { blocking_state: Some(working), ..wait(1, 7, 20) }]).remove(0);
+        let next = finding.next.unwrap();
+        assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
+        assert!(finding.consequence.contains("undoes what it has done"), "{}", finding.consequence);
     }
 
     #[test]
