@@ -36,6 +36,17 @@ pub struct Postgres {
     pub statements: Fact<Vec<StatementTimes>>,
 }
 
+impl Postgres {
+    /// Settings that have another value after a restart. Of one on the command line, Postgres says that it
+    /// waits whenever a file has another value, which the command line will hide again.
+    pub fn waiting_for_restart(&self) -> impl Iterator<Item = &str> {
+        let fixed = |name: &str| {
+            self.origins.iter().any(|it| it.name == name && it.source == "command line")
+        };
+        self.pending_restart.iter().map(String::as_str).filter(move |name| !fixed(name))
+    }
+}
+
 /// Where the value of a setting comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SettingOrigin {

@@ -8,15 +8,13 @@ pub(crate) const NAME: &str = "pending-restart";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
-    if postgres.pending_restart.is_empty() {
-        return Vec::new();
-    }
-    let names = wording::list(postgres.pending_restart.iter().map(String::as_str));
-    let wait = if postgres.pending_restart.len() == 1 {
-        "was changed and waits"
-    } else {
-        "were changed and wait"
+    let waiting: Vec<&str> = postgres.waiting_for_restart().collect();
+    let wait = match waiting.len() {
+        0 => return Vec::new(),
+        1 => "was changed and waits",
+        _ => "were changed and wait",
     };
+    let names = wording::list(waiting);
     let evidence = format!("{names} {wait} for a restart");
     let finding = Finding::new(NAME, Severity::Warning, "Postgres", evidence)
         .leads_to("The database still runs with the old values.");
@@ -27,6 +25,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::SettingOrigin;
 
     #[test]
     fn what_waits_for_a_restart_is_named() {
@@ -35,5 +34,20 @@ mod tests {
         *pending = ["shared_buffers", "max_connections"].map(str::to_owned).to_vec();
         let expected = "shared_buffers and max_connections were changed and wait for a restart";
         assert_eq!(check(&observation)[0].evidence, expected);
+    }
+
+    #[test]
+    fn what_the_command_line_says_no_restart_changes() {
+        let mut observation = healthy::observation();
+        let postgres = observation.postgres.known_mut();
+        postgres.pending_restart =
+            ["max_connections", "shared_buffers"].map(str::to_owned).to_vec();
+        let source = "command line".to_owned();
+        let name = "max_connections".to_owned();
+        postgres.origins.push(SettingOrigin { name, source, file: None });
+        let expected = "shared_buffers was changed and waits for a restart";
+        assert_eq!(check(&observation)[0].evidence, expected);
+        observation.postgres.known_mut().pending_restart.pop();
+        assert_eq!(check(&observation), []);
     }
 }

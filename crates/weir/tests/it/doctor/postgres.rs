@@ -52,7 +52,8 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     server.run("CREATE ROLE shop LOGIN");
     server.run("CREATE TABLE accounts (id int)");
     server.run("GRANT ALL ON accounts TO shop");
-    server.run("ALTER SYSTEM SET max_connections = 300");
+    // What its command line says waits for no restart.
+    server.run("ALTER SYSTEM SET max_locks_per_transaction = 128");
     server.run("ALTER SYSTEM SET work_mem = '1GB'");
     server.run("SELECT pg_reload_conf()");
     let mut holder = server.client("shop", "puma");
@@ -70,7 +71,7 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
             ("untuned-database", how),
             ("over-commit", "`--pool web=3x15` on a server with 20 connections"),
             ("work-memory", "`work_mem = 1GB`"),
-            ("pending-restart", "`ALTER SYSTEM SET max_connections`, and a reload"),
+            ("pending-restart", "`ALTER SYSTEM SET max_locks_per_transaction`, and a reload"),
         ],
     );
     let pool = ["--window", "10ms", "--pool", "web=1x5/8"];
