@@ -14,6 +14,7 @@ use weir_sidekiq::{
 
 /// Fewer keys than this say nothing of what a Redis is used for.
 const SAMPLED_MIN: u64 = 50;
+const FILES: &str = "look at the paths of --redis-ca, --redis-cert and --redis-key (ca, cert and key in [[observe.redis]])";
 
 /// One server, from a look at everything.
 pub(crate) fn server(name: &str, database: i64, snapshot: &Snapshot) -> Fact<RedisServer> {
@@ -132,8 +133,15 @@ pub(crate) fn unreachable(what: &str, error: &SidekiqError) -> Missing {
         SidekiqError::Refused { name, command, reason, grant } => Missing {
             what,
             obstacle: Obstacle::NotAllowed,
-            reason: format!("Redis {name}: {command}: {reason}"),
+            reason: format!("Redis {name} refuses {command}: {reason}"),
             remedy: Some(grant.clone()),
+        },
+        // It was not even asked: what is wrong is doctor's own.
+        SidekiqError::Certificate { .. } => Missing {
+            what,
+            obstacle: Obstacle::Login,
+            reason: error.to_string(),
+            remedy: Some(FILES.to_owned()),
         },
         SidekiqError::Unready { name, kind, what: does, reason, remedy } => Missing {
             what,
@@ -224,5 +232,20 @@ mod tests {
             (Obstacle::Loading, Some("wait"))
         );
         assert_eq!(missing.reason, "Redis a:6379 still reads its data from disk (LOADING)");
+    }
+
+    #[test]
+    fn a_refused_command_and_a_missing_file_say_that_nobody_is_let_in() {
+        let (name, command) = ("a:6379/1".to_owned(), "SELECT".to_owned());
+        let (reason, grant) = ("no permissions".to_owned(), "ACL SETUSER weir +select".to_owned());
+        let refused = SidekiqError::Refused { name, command, reason, grant };
+        let missing = unreachable("Redis a:6379/1", &refused);
+        assert_eq!(missing.reason, "Redis a:6379/1 refuses SELECT: no permissions");
+        assert_eq!(missing.obstacle, Obstacle::NotAllowed);
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let no_file = SidekiqError::Certificate { path: "/ca.pem".to_owned(), source };
+        let missing = unreachable("Redis a:6379", &no_file);
+        assert_eq!(missing.obstacle, Obstacle::Login, "not that nobody answers there");
+        assert!(missing.remedy.unwrap().contains("--redis-ca"));
     }
 }

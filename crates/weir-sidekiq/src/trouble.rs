@@ -51,7 +51,7 @@ const TROUBLES: [Trouble; 8] = [
         sign: "WRONGPASS ",
         kind: TroubleKind::Login,
         what: "does not know that user, or not that password",
-        remedy: "look at the user in the address and at the password in the environment or file",
+        remedy: "look at the user in the address and at the password in the environment or file; one that has no password (requirepass) takes none",
     },
     Trouble {
         sign: "max number of clients",

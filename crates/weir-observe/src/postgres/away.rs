@@ -25,8 +25,9 @@ const WAYS: [(&str, Obstacle, &str); 11] = [
         "give a certificate by --postgres-cert and --postgres-key",
     ),
     (
+        // It answers; whoever asks without TLS may well be let in.
         "does not support TLS",
-        Obstacle::Unreachable,
+        Obstacle::Login,
         "turn it on (ssl = on in postgresql.conf), or leave sslmode out of the address",
     ),
     (
@@ -48,13 +49,17 @@ const WAYS: [(&str, Obstacle, &str); 11] = [
         "look at host and port in the address, at firewalls, and whether it is overloaded",
     ),
 ];
+const FILES: &str = "look at the paths of --postgres-ca, --postgres-cert and --postgres-key (ca, cert and key in \
+                     [observe.postgres])";
 const BROKEN: &str = "look at host and port in the address, and at its log";
 const BROKEN_TLS: &str = "look at host and port in the address, whether it has TLS (ssl in postgresql.conf), and at its log";
 
-/// None: a certificate or an address that is none says itself what to do.
+/// None: an address that is none says itself what to do.
 pub(super) fn of(error: &PostgresError, tls: bool) -> Option<(Obstacle, &'static str)> {
     let said = match error {
-        PostgresError::Address { .. } | PostgresError::Certificate { .. } => return None,
+        PostgresError::Address { .. } => return None,
+        // It was not even asked: what is wrong is doctor's own.
+        PostgresError::Certificate { .. } => return Some((Obstacle::Login, FILES)),
         PostgresError::Refused(_) | PostgresError::Deadline(_) => error.to_string(),
     };
     Some(told(&said, tls))
@@ -85,10 +90,23 @@ mod tests {
                 "whether it runs",
             ),
             ("error communicating with the server: reset", Obstacle::Unreachable, "its log"),
+            (
+                "error performing TLS handshake: server does not support TLS",
+                Obstacle::Login,
+                "leave sslmode out",
+            ),
         ] {
             let told = told(said, false);
             assert_eq!(told.0, obstacle, "{said}");
             assert!(told.1.contains(remedy), "{said}: {}", told.1);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_no_outage() {
+        let (path, problem) = ("/ca.pem".to_owned(), "No such file".to_owned());
+        let (obstacle, remedy) = of(&PostgresError::Certificate { path, problem }, true).unwrap();
+        assert_eq!(obstacle, Obstacle::Login);
+        assert!(remedy.contains("--postgres-ca"), "{remedy}");
     }
 }

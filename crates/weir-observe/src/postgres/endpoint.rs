@@ -120,7 +120,9 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts = causes.map(ToString::to_string);
     // The library's own word for "the server says:", which it does anyway.
-    texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ")
+    let said = texts.filter(|text| text != "db error").collect::<Vec<_>>().join(": ");
+    // It adds DETAIL and HINT as lines; a reason is one.
+    said.lines().collect::<Vec<_>>().join("; ")
 }
 
 /// Without all before the last `@`, which may hold a password, and without parameters.
@@ -212,5 +214,11 @@ mod tests {
             let _ = PostgresEndpoint::parse(&text);
             let _ = PostgresEndpoint::parse(&format!("postgres://{text}"));
         }
+    }
+
+    #[test]
+    fn a_reason_is_one_line() {
+        let said = std::io::Error::other("permission denied\nDETAIL: no CONNECT privilege");
+        assert_eq!(chain(&said), "permission denied; DETAIL: no CONNECT privilege");
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> 
         Some(code) => format!("{error} (SQLSTATE {})", code.code()),
         None => error.to_string(),
     };
+    let (obstacle, remedy) = no_such_role(&reason, user).unwrap_or((obstacle, remedy));
     Missing { what: what.to_owned(), obstacle, reason, remedy }
 }
 
@@ -77,6 +78,24 @@ fn code(error: &PostgresError) -> Option<&SqlState> {
         PostgresError::Refused(error) => error.code(),
         _ => None,
     }
+}
+
+/// It has the code of an address that may not come in, so the words must tell; in another language than English
+/// they don't.
+fn no_such_role(reason: &str, user: Option<&str>) -> Option<(Obstacle, Option<String>)> {
+    if !(reason.contains("role \"") && reason.contains("\" does not exist (SQLSTATE 28000)")) {
+        return None;
+    }
+    Some(match user.map(identifier) {
+        Some(user) => {
+            let line = format!("CREATE ROLE {user} LOGIN; GRANT pg_monitor TO {user};");
+            (Obstacle::NotAllowed, Some(line))
+        }
+        // Then it is whoever runs this.
+        None => {
+            (Obstacle::Login, Some("name the user in the address: postgres://weir@..".to_owned()))
+        }
+    })
 }
 
 fn obstacle(code: &SqlState, user: Option<&str>) -> (Obstacle, Option<String>) {
@@ -134,5 +153,19 @@ mod tests {
         assert_eq!(of("57P03"), Obstacle::Unreachable, "it is starting up");
         let late = missing("its sessions", None, &PostgresError::Deadline(Duration::from_secs(5)));
         assert_eq!(late.obstacle, Obstacle::Unreachable);
+    }
+
+    #[test]
+    fn a_role_that_is_not_there_is_no_matter_of_addresses() {
+        let told = |reason: &str, user| no_such_role(reason, user);
+        let reason = "FATAL: role \"weir\" does not exist (SQLSTATE 28000)";
+        let (obstacle, remedy) = told(reason, Some("weir")).unwrap();
+        assert_eq!(obstacle, Obstacle::NotAllowed);
+        let expected = r#"CREATE ROLE "weir" LOGIN; GRANT pg_monitor TO "weir";"#;
+        assert_eq!(remedy.as_deref(), Some(expected));
+        let (obstacle, remedy) = told(reason, None).unwrap();
+        assert!(obstacle == Obstacle::Login && remedy.unwrap().contains("postgres://weir@"));
+        let no_entry = "FATAL: no pg_hba.conf entry for host \"10.0.0.1\" (SQLSTATE 28000)";
+        assert_eq!(told(no_entry, Some("weir")), None);
     }
 }
