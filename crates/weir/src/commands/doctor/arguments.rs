@@ -13,6 +13,9 @@ use crate::commands::sources::{PostgresArguments, RedisArguments};
 use crate::config::units::{format_size, parse_duration, parse_size};
 use crate::config::{format_pool, pool};
 
+/// Otherwise it would be the heading of what stands before.
+const LOOKING: &str = "Looking";
+
 /// `weir doctor`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).multiple(true).args(["redis", "postgres", "weir"]))]
@@ -25,33 +28,33 @@ pub(crate) struct DoctorArguments {
     weir: WeirArguments,
     /// Memory that the database may use, where it runs elsewhere or shares its machine
     /// [default: what others leave of this machine, if it runs here]
-    #[arg(long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
+    #[arg(help_heading = LOOKING, long, value_name = "SIZE", requires = "postgres", value_parser = parse_size)]
     postgres_memory: Option<u64>,
     /// What opens connections to the database and is no Sidekiq, or has another pool than it has
     /// threads: `web=2x5` are two processes with a pool of five each, `web=2x5/16` the same with 16
     /// threads each; `sidekiq` are all of Sidekiq's processes
-    #[arg(long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
+    #[arg(help_heading = LOOKING, long = "pool", value_name = "NAME=PROCESSESxPOOL", value_parser = pool)]
     pools: Vec<weir_advisor::observation::Service>,
     /// Connections to the database that a pooler in between opens at most: its max_db_connections, or
     /// default_pool_size for each user and database; 0: nothing stands between
     /// [default: one is looked for]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = LOOKING, long, value_name = "NUMBER")]
     pgbouncer: Option<u32>,
     /// Queues that the application pushes to: those that nobody serves are found before their first
     /// job
-    #[arg(long, value_name = "QUEUE", value_delimiter = ',')]
+    #[arg(help_heading = LOOKING, long, value_name = "QUEUE", value_delimiter = ',')]
     pushes: Vec<String>,
     /// Time between the two looks: a longer one tells slower changes from chance
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(help_heading = LOOKING, long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     window: Duration,
     /// Print JSON
-    #[arg(long, conflicts_with_all = ["nagios", "watch"])]
+    #[arg(help_heading = LOOKING, long, conflicts_with_all = ["nagios", "watch"])]
     pub(super) json: bool,
     /// Print and exit as Nagios reads it: 0 fine, 1 warning, 2 critical, 3 unknown
-    #[arg(long, conflicts_with = "watch")]
+    #[arg(help_heading = LOOKING, long, conflicts_with = "watch")]
     pub(super) nagios: bool,
     /// Look again and again, until Ctrl-C; on a terminal as a page that stays in place
-    #[arg(long)]
+    #[arg(help_heading = LOOKING, long)]
     pub(super) watch: bool,
 }
 
@@ -95,5 +98,23 @@ impl DoctorArguments {
             window: self.window,
             proc: Some(PathBuf::from("/proc")),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    #[test]
+    fn no_option_stands_below_another_sources_heading() {
+        let command = DoctorArguments::augment_args(Command::new("doctor"));
+        let below = |heading| {
+            let all = command.get_arguments().filter(move |it| it.get_help_heading() == heading);
+            all.map(|it| it.get_id().as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(below(Some("Weir")), ["weir", "weir_token_env", "weir_token_file"]);
+        assert!(below(Some(LOOKING)).contains(&"window"));
     }
 }
