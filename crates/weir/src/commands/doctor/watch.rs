@@ -22,6 +22,9 @@ const FORMER_SCREEN: &str = "\u{1b}[?25h\u{1b}[?1049l";
 const HOME_AND_CLEAR: &str = "\u{1b}[H\u{1b}[J";
 /// Queues that the page has room for; the others have less to wait for.
 const QUEUES_MAX: usize = 15;
+/// The longest between two heartbeats of a Sidekiq process, which add to its counter: within less, a count
+/// tells whether there was one, and no pace.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Looks, shows and looks again, until it is told to end or nobody reads it any more.
 pub(super) async fn run(places: &Places) -> anyhow::Result<Exit> {
@@ -138,7 +141,8 @@ fn queues(shard: Option<&str>, jobs: &Jobs, window: Duration) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows.collect();
     let head = ["QUEUE", "WAITING", "OLDEST", "COME", "WORKED OFF", "EMPTY IN"];
     let title = shard.map(|name| output::printable(&format!("Redis {name}")));
-    let all = jobs.processed_per_second.known().filter(|_| !queues.is_empty());
+    let all = jobs.processed_per_second.known();
+    let all = all.filter(|_| !queues.is_empty() && window >= HEARTBEAT);
     let all = all.map(|all| {
         format!(
             "All of them: {} worked off, as Sidekiq counts",
@@ -202,4 +206,23 @@ fn ledger(connections: &Connections) -> Vec<String> {
         .collect();
     let head = ["SERVICE", "OPEN", "ACTIVE", "IDLE", "IDLE IN TRANSACTION", "HIDDEN"];
     std::iter::once(String::new()).chain(output::columns(&head, &rows)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_advisor::Fact;
+
+    use super::*;
+
+    #[test]
+    fn sidekiqs_own_counter_tells_no_pace_between_two_heartbeats() {
+        let queue = Queue { name: "push".to_owned(), pushed: true, ..Queue::default() };
+        let processed_per_second = Fact::Known(30.0);
+        let jobs = Jobs { queues: vec![queue], processed_per_second, ..Jobs::default() };
+        let is_told = |seconds| {
+            let lines = queues(None, &jobs, Duration::from_secs(seconds));
+            lines.contains(&"All of them: 30.0/s worked off, as Sidekiq counts".to_owned())
+        };
+        assert!(is_told(10) && !is_told(9));
+    }
 }
