@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use weir_advisor::figures::metric::{Kind, METRICS, Metric, Unit};
+use weir_advisor::figures::metric::{Kind, METRICS, Metric, SHARD, Unit};
 
 use self::panels::{PANELS, Panel};
 
@@ -159,13 +159,15 @@ fn target(at: usize, metric: &Metric, has_others: bool) -> Value {
         Kind::Gauge => series,
         Kind::Counter => format!("rate({series}[$__rate_interval])"),
     };
-    let labels: Vec<String> =
-        metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect();
+    // Where there is one Redis only, nothing stands in the place of its name.
+    let shard = metric.of_each_sidekiq.then_some(SHARD);
+    let labels = metric.labels.iter().copied().chain(shard);
+    let labels: Vec<String> = labels.map(|label| format!("{{{{{label}}}}}")).collect();
     let own = metric.name.replace('_', " ");
-    let legend = match (labels.is_empty(), has_others) {
-        (true, _) => own,
-        (false, true) => format!("{own} {}", labels.join(" ")),
+    // Without a label of its own it would have no name where there is one Redis.
+    let legend = match (metric.labels.is_empty(), has_others) {
         (false, false) => labels.join(" "),
+        (true, _) | (false, true) => [&[own][..], &labels].concat().join(" "),
     };
     let letter = char::from(b'A' + u8::try_from(at).unwrap_or_default());
     json!({ "refId": letter.to_string(), "expr": expression, "legendFormat": legend, "datasource": source() })
@@ -205,5 +207,18 @@ mod tests {
             text.contains("rate(weir_observe_jobs_processed_total{instance=~\\\"$instance\\\"}[")
         );
         assert!(!text.contains("rate(weir_observe_queue_size"));
+    }
+
+    #[test]
+    fn what_each_sidekiq_has_is_named_with_its_redis() {
+        let legend = |name| target(0, metric(name), false)["legendFormat"].clone();
+        for (name, expected) in [
+            ("queue_size", "{{queue}} {{redis}}"),
+            ("threads", "threads {{redis}}"),
+            ("redis_clients", "{{redis}}"),
+            ("lock_waits", "lock waits"),
+        ] {
+            assert_eq!(legend(name), expected, "{name}");
+        }
     }
 }

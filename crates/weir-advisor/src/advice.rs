@@ -70,7 +70,7 @@ fn verdict(observation: &Observation, findings: &[Finding]) -> Verdict {
 }
 
 /// When what is served is worked off, and what is not served.
-type Ends = (Option<Drain>, Option<Between>, Vec<String>);
+pub(crate) type Ends = (Option<Drain>, Option<Between>, Vec<String>);
 
 /// Of each Sidekiq by itself: the whole takes as long as the one that takes longest, and as long as one of
 /// them is not known, it is not known.
@@ -88,7 +88,8 @@ fn drain(observation: &Observation) -> Ends {
     (last.map(|it| it.0), last.and_then(|it| it.1), unserved)
 }
 
-fn drain_of(jobs: &Jobs) -> Ends {
+/// The same of one.
+pub(crate) fn drain_of(jobs: &Jobs) -> Ends {
     let waiting = jobs.queues.iter().filter(|queue| queue.length > 0 && !queue.paused);
     let (served, unserved): (Vec<&Queue>, Vec<&Queue>) =
         waiting.partition(|queue| !jobs.nobody_serves(&queue.name));

@@ -19,14 +19,14 @@ use crate::advice::Advice;
 use crate::observation::{Observation, SourceState};
 
 pub use self::admitted::{Admitted, LabelLimits};
-use self::metric::{METRICS, Metric};
+use self::metric::{METRICS, Metric, SHARD};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Of what.
     pub metric: &'static Metric,
-    /// By the names of [`Metric::labels`], in their order.
+    /// By the names of [`Metric::labels`], in their order; behind them the Redis, where there are several.
     pub labels: Vec<(&'static str, String)>,
     /// Infinite for what never ends.
     pub value: f64,
@@ -52,7 +52,7 @@ pub fn figures(
     admitted: &mut Admitted,
 ) -> Vec<Figure> {
     let mut figures = Figures::default();
-    jobs::add(&mut figures, observation, advice, &mut admitted.queues);
+    jobs::add(&mut figures, observation, &mut admitted.queues);
     servers::add(&mut figures, observation, &mut admitted.services);
     sources::add(&mut figures, advice, look);
     for names in [&admitted.queues, &admitted.services] {
@@ -71,11 +71,18 @@ struct Figures(Vec<Figure>);
 impl Figures {
     /// `name` is one of [`METRICS`], with as many labels.
     fn add(&mut self, name: &str, labels: &[&str], value: f64) {
+        self.add_of(None, name, labels, value);
+    }
+
+    /// The same of one Sidekiq, by its Redis; none: there is no other.
+    fn add_of(&mut self, shard: Option<&str>, name: &str, labels: &[&str], value: f64) {
         let metric = METRICS.iter().find(|metric| metric.name == name);
         let metric = metric.unwrap_or_else(|| panic!("{name} is in the table"));
         assert_eq!(metric.labels.len(), labels.len(), "{name}: as many labels as in the table");
-        let labels = labels.iter().map(|label| (*label).to_owned());
-        let labels = metric.labels.iter().copied().zip(labels).collect();
+        assert!(shard.is_none() || metric.of_each_sidekiq, "{name}: as the table says");
+        let own = metric.labels.iter().copied().zip(labels.iter().copied());
+        let labels = own.chain(shard.map(|shard| (SHARD, shard)));
+        let labels = labels.map(|(name, label)| (name, label.to_owned())).collect();
         self.0.push(Figure { metric, labels, value });
     }
 }

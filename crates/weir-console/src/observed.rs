@@ -1,7 +1,7 @@
 //! What the console shows of a Sidekiq, its Redis and its Postgres that Weir looks at: the newest look, and
 //! what doctor says about it. Who looks, and how, whoever joins the parts knows ([`Watched`]).
 
-mod queue_charts;
+pub(crate) mod queue_charts;
 
 use std::fmt;
 use std::sync::Arc;
@@ -130,8 +130,8 @@ impl Observed {
                 self.readings.fetch_add(1, Ordering::Relaxed).is_multiple_of(READINGS_PER_DETAIL);
             let recorded = tokio::task::spawn_blocking(move || {
                 history.append(at, &row(&looked));
-                if let Some(jobs) = looked.observation.jobs.known().filter(|_| in_detail) {
-                    queue_charts::record(&queues, at, jobs);
+                if in_detail {
+                    queue_charts::record(&queues, at, &looked.observation);
                 }
             });
             let recorded = recorded.await;

@@ -34,6 +34,15 @@ pub(crate) struct QueueHistories {
     recorder: Mutex<Recorder>,
 }
 
+/// How much of the queues a reading has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All that there are: one that is not among them is gone.
+    All,
+    /// Some could not be seen: nobody knows who is gone.
+    Part,
+}
+
 /// What only the writer needs.
 #[derive(Debug, Default)]
 struct Recorder {
@@ -78,13 +87,15 @@ impl QueueHistories {
     pub(crate) fn record<Queue>(
         &self,
         at: Timestamp,
-        queues: &[Queue],
+        (queues, extent): (&[Queue], Extent),
         name: impl Fn(&Queue) -> &str,
         mut row: impl FnMut(&Queue) -> Vec<f64>,
     ) {
         let mut recorder = lock(&self.recorder);
         let names: BTreeSet<&str> = queues.iter().map(&name).collect();
-        self.forget_the_gone(&mut recorder, &names);
+        if extent == Extent::All {
+            self.forget_the_gone(&mut recorder, &names);
+        }
         self.admit(&mut recorder, &names);
         for queue in queues {
             if let Some(history) = self.of(name(queue)) {

@@ -45,12 +45,12 @@ impl Admitted {
     }
 }
 
-/// Names of one kind.
+/// Names of one kind, each with the Redis that it is of; "" where there is no other.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     limit: &'static str,
     max: usize,
-    known: BTreeSet<String>,
+    known: BTreeSet<(String, String)>,
     left_out: usize,
 }
 
@@ -59,21 +59,31 @@ impl Names {
         Self { limit, max, known: BTreeSet::new(), left_out: 0 }
     }
 
-    /// Those that are there now: who has gone makes room.
-    pub(super) fn admit<'a>(&mut self, present: impl IntoIterator<Item = &'a str>) {
-        let present: BTreeSet<&str> = present.into_iter().collect();
-        self.known.retain(|name| present.contains(name.as_str()));
-        for name in present.iter().filter(|name| name.len() <= NAME_BYTES_MAX) {
+    /// Those that are there now: who has gone makes room, unless its Redis `is_away`.
+    pub(super) fn admit(
+        &mut self,
+        present: &BTreeSet<(String, String)>,
+        is_away: impl Fn(&str) -> bool,
+    ) {
+        self.known.retain(|name| is_away(&name.0) || present.contains(name));
+        for name in present.iter().filter(|(_, name)| name.len() <= NAME_BYTES_MAX) {
             if self.known.len() < self.max {
-                self.known.insert((*name).to_owned());
+                self.known.insert(name.clone());
             }
         }
-        self.left_out = present.len() - self.known.len();
+        self.left_out = present.difference(&self.known).count();
+    }
+
+    /// The same of what is of no Redis.
+    pub(super) fn admit_plain<'a>(&mut self, present: impl IntoIterator<Item = &'a str>) {
+        let present = present.into_iter().map(|name| (String::new(), name.to_owned())).collect();
+        self.admit(&present, |_| false);
     }
 
     /// The name itself, or what those share that have no place.
-    pub(super) fn label<'a>(&self, name: &'a str) -> &'a str {
-        if self.known.contains(name) { name } else { OTHER }
+    pub(super) fn label<'a>(&self, shard: &str, name: &'a str) -> &'a str {
+        let is_known = self.known.contains(&(shard.to_owned(), name.to_owned()));
+        if is_known { name } else { OTHER }
     }
 
     /// The setting that says how many there are.
@@ -93,14 +103,30 @@ mod tests {
     #[test]
     fn who_came_first_keeps_its_place_until_it_goes() {
         let mut names = Names::new("x_max", 2);
-        names.admit(["m", "z"]);
-        names.admit(["a", "m", "z"]);
-        assert_eq!((names.label("a"), names.label("z"), names.left_out()), (OTHER, "z", 1));
-        names.admit(["a", "m"]);
-        assert_eq!((names.label("a"), names.left_out()), ("a", 0));
-        assert_eq!(names.label("z"), OTHER);
+        names.admit_plain(["m", "z"]);
+        names.admit_plain(["a", "m", "z"]);
+        let label = |names: &Names, name| names.label("", name).to_owned();
+        assert_eq!((label(&names, "a"), label(&names, "z")), (OTHER.to_owned(), "z".to_owned()));
+        assert_eq!(names.left_out(), 1);
+        names.admit_plain(["a", "m"]);
+        assert_eq!((label(&names, "a"), names.left_out()), ("a".to_owned(), 0));
+        assert_eq!(label(&names, "z"), OTHER);
         let long = "x".repeat(NAME_BYTES_MAX + 1);
-        names.admit([long.as_str()]);
-        assert_eq!((names.label(&long), names.left_out()), (OTHER, 1));
+        names.admit_plain([long.as_str()]);
+        assert_eq!((names.label("", &long), names.left_out()), (OTHER, 1));
+    }
+
+    #[test]
+    fn who_is_of_a_redis_that_is_away_keeps_its_place() {
+        let of = |names: &[(&str, &str)]| -> BTreeSet<(String, String)> {
+            names.iter().map(|(shard, name)| ((*shard).to_owned(), (*name).to_owned())).collect()
+        };
+        let mut names = Names::new("x_max", 2);
+        names.admit(&of(&[("a", "push"), ("b", "push")]), |_| false);
+        names.admit(&of(&[("b", "mailers"), ("b", "push")]), |shard| shard == "a");
+        assert_eq!((names.label("a", "push"), names.label("b", "mailers")), ("push", OTHER));
+        assert_eq!(names.left_out(), 1);
+        names.admit(&of(&[("b", "mailers"), ("b", "push")]), |_| false);
+        assert_eq!((names.label("a", "push"), names.label("b", "mailers")), (OTHER, "mailers"));
     }
 }

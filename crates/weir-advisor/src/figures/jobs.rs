@@ -1,27 +1,59 @@
 //! Of Sidekiq.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Figures;
 use super::admitted::Names;
-use crate::advice::Advice;
+use crate::advice;
 use crate::flow::{Drain, Flow};
 use crate::forecast::Forecast;
 use crate::observation::{JobSet, Jobs, Observation, Queue};
 
-pub(super) fn add(
-    figures: &mut Figures,
-    observation: &Observation,
-    advice: &Advice,
-    names: &mut Names,
-) {
-    let Some(jobs) = observation.jobs.known() else {
-        names.admit([]);
-        return;
-    };
-    add_queues(figures, jobs, names);
-    let unserved = (!advice.verdict.unserved.is_empty()).then_some(f64::INFINITY);
-    if let Some(seconds) = unserved.or_else(|| advice.verdict.drain.and_then(seconds)) {
+pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut Names) {
+    admit(observation, names);
+    for (shard, jobs) in observation.each_jobs() {
+        let Some(jobs) = jobs.known() else { continue };
+        let mut figures = OfSidekiq { figures, shard };
+        add_jobs(&mut figures, jobs);
+        add_queues(&mut figures, jobs, names);
+    }
+}
+
+/// Those of a Redis that is away keep their places.
+fn admit(observation: &Observation, names: &mut Names) {
+    let of = |shard: Option<&str>| shard.unwrap_or_default().to_owned();
+    let mut away = BTreeSet::new();
+    let mut present = BTreeSet::new();
+    for (shard, jobs) in observation.each_jobs() {
+        match jobs.known() {
+            Some(jobs) => {
+                present.extend(jobs.queues.iter().map(|queue| (of(shard), queue.name.clone())));
+            }
+            None => {
+                away.insert(of(shard));
+            }
+        }
+    }
+    names.admit(&present, |shard| away.contains(shard));
+}
+
+/// Figures of one Sidekiq.
+struct OfSidekiq<'a> {
+    figures: &'a mut Figures,
+    /// Its Redis; none: there is no other.
+    shard: Option<&'a str>,
+}
+
+impl OfSidekiq<'_> {
+    fn add(&mut self, name: &str, labels: &[&str], value: f64) {
+        self.figures.add_of(self.shard, name, labels, value);
+    }
+}
+
+fn add_jobs(figures: &mut OfSidekiq<'_>, jobs: &Jobs) {
+    let (drain, _, unserved) = advice::drain_of(jobs);
+    let never = (!unserved.is_empty()).then_some(f64::INFINITY);
+    if let Some(seconds) = never.or_else(|| drain.and_then(seconds)) {
         figures.add("drain_seconds", &[], seconds);
     }
     for (name, set) in
@@ -42,7 +74,7 @@ pub(super) fn add(
     figures.add("threads_busy", &[], jobs.busy() as f64);
 }
 
-fn add_set(figures: &mut Figures, name: &str, set: &JobSet) {
+fn add_set(figures: &mut OfSidekiq<'_>, name: &str, set: &JobSet) {
     // One that may not be read has no size, which is not 0.
     if set.flow.missing().is_some() {
         return;
@@ -52,12 +84,12 @@ fn add_set(figures: &mut Figures, name: &str, set: &JobSet) {
 }
 
 /// Those that share a label are one.
-fn add_queues(figures: &mut Figures, jobs: &Jobs, names: &mut Names) {
+fn add_queues(figures: &mut OfSidekiq<'_>, jobs: &Jobs, names: &Names) {
     let forecast = Forecast::of(jobs);
-    names.admit(jobs.queues.iter().map(|queue| queue.name.as_str()));
     let mut by_label: BTreeMap<&str, Vec<&Queue>> = BTreeMap::new();
     for queue in &jobs.queues {
-        by_label.entry(names.label(&queue.name)).or_default().push(queue);
+        let label = names.label(figures.shard.unwrap_or_default(), &queue.name);
+        by_label.entry(label).or_default().push(queue);
     }
     for (label, queues) in by_label {
         add_queue(figures, (jobs, &forecast), label, &queues);
@@ -65,7 +97,7 @@ fn add_queues(figures: &mut Figures, jobs: &Jobs, names: &mut Names) {
 }
 
 fn add_queue(
-    figures: &mut Figures,
+    figures: &mut OfSidekiq<'_>,
     (jobs, forecast): (&Jobs, &Forecast),
     label: &str,
     queues: &[&Queue],

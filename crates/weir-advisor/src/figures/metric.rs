@@ -13,10 +13,14 @@ pub struct Metric {
     pub unit: Unit,
     /// Names of its labels.
     pub labels: &'static [&'static str],
+    /// Of each Sidekiq: where there are several Redis servers, it has a label [`SHARD`] as well.
+    pub of_each_sidekiq: bool,
 }
 
 /// What all names begin with.
 pub const PREFIX: &str = "weir_observe_";
+/// The label that parts one Sidekiq from another, as it parts their Redis servers.
+pub const SHARD: &str = "redis";
 
 /// Whether it only rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ const fn gauge(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Gauge, unit, labels }
+    Metric { name, help, kind: Kind::Gauge, unit, labels, of_each_sidekiq: false }
 }
 
 const fn counter(
@@ -70,40 +74,68 @@ const fn counter(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { name, help, kind: Kind::Counter, unit: Unit::Count, labels }
+    Metric { name, help, kind: Kind::Counter, unit: Unit::Count, labels, of_each_sidekiq: false }
+}
+
+const fn of_sidekiq(metric: Metric) -> Metric {
+    Metric { of_each_sidekiq: true, ..metric }
 }
 
 const QUEUE: &[&str] = &["queue"];
-const REDIS: &[&str] = &["redis"];
+const REDIS: &[&str] = &[SHARD];
 const SOURCE: &[&str] = &["source", "name"];
 
 /// All of them, in the order in which they are told.
 pub static METRICS: [Metric; 45] = [
-    gauge("queue_size", Unit::Count, QUEUE, "Jobs that wait"),
-    gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs that threads have in hand"),
-    gauge("queue_latency_seconds", Unit::Seconds, QUEUE, "How long the oldest job has waited"),
-    gauge(
+    of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs that wait")),
+    of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs that threads have in hand")),
+    of_sidekiq(gauge(
+        "queue_latency_seconds",
+        Unit::Seconds,
+        QUEUE,
+        "How long the oldest job has waited",
+    )),
+    of_sidekiq(gauge(
         "queue_drain_seconds",
         Unit::Seconds,
         QUEUE,
         "Until the queue is empty, as things go on; infinite while it grows, none while it stands",
-    ),
-    gauge("queue_arriving_per_second", Unit::PerSecond, QUEUE, "Jobs that come"),
-    gauge("queue_served_per_second", Unit::PerSecond, QUEUE, "Jobs that are worked off"),
-    gauge("queue_served_by", Unit::Count, QUEUE, "Processes that take its jobs"),
-    gauge(
+    )),
+    of_sidekiq(gauge("queue_arriving_per_second", Unit::PerSecond, QUEUE, "Jobs that come")),
+    of_sidekiq(gauge(
+        "queue_served_per_second",
+        Unit::PerSecond,
+        QUEUE,
+        "Jobs that are worked off",
+    )),
+    of_sidekiq(gauge("queue_served_by", Unit::Count, QUEUE, "Processes that take its jobs")),
+    of_sidekiq(gauge(
         "drain_seconds",
         Unit::Seconds,
         &[],
         "Until all queues are empty; infinite while they grow or nobody serves one, none while they stand",
-    ),
-    gauge("set_size", Unit::Count, &["set"], "Jobs of the scheduled, retry and dead sets"),
-    gauge("set_overdue", Unit::Count, &["set"], "Of those, jobs whose time has come"),
-    counter("jobs_processed", &[], "Jobs finished, failed ones included, as Sidekiq counts"),
-    counter("jobs_failed", &[], "Jobs failed, as Sidekiq counts"),
-    gauge("processes", Unit::Count, &["state"], "Sidekiq's processes: serving, quiet, ghost"),
-    gauge("threads", Unit::Count, &[], "Threads of the processes that take jobs"),
-    gauge("threads_busy", Unit::Count, &[], "Threads with a job in hand"),
+    )),
+    of_sidekiq(gauge(
+        "set_size",
+        Unit::Count,
+        &["set"],
+        "Jobs of the scheduled, retry and dead sets",
+    )),
+    of_sidekiq(gauge("set_overdue", Unit::Count, &["set"], "Of those, jobs whose time has come")),
+    of_sidekiq(counter(
+        "jobs_processed",
+        &[],
+        "Jobs finished, failed ones included, as Sidekiq counts",
+    )),
+    of_sidekiq(counter("jobs_failed", &[], "Jobs failed, as Sidekiq counts")),
+    of_sidekiq(gauge(
+        "processes",
+        Unit::Count,
+        &["state"],
+        "Sidekiq's processes: serving, quiet, ghost",
+    )),
+    of_sidekiq(gauge("threads", Unit::Count, &[], "Threads of the processes that take jobs")),
+    of_sidekiq(gauge("threads_busy", Unit::Count, &[], "Threads with a job in hand")),
     gauge("connections", Unit::Count, &["service", "state"], "Connections to the database"),
     gauge(
         "connection_state_seconds",

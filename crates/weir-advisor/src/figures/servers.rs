@@ -12,7 +12,7 @@ use crate::observation::{
 pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut Names) {
     match observation.postgres.known() {
         Some(postgres) => add_postgres(figures, postgres, names),
-        None => names.admit([]),
+        None => names.admit_plain([]),
     }
     for server in observation.redis.iter().filter_map(|server| server.known()) {
         add_redis(figures, server);
@@ -25,7 +25,7 @@ pub(super) fn add(figures: &mut Figures, observation: &Observation, names: &mut 
 fn add_postgres(figures: &mut Figures, postgres: &Postgres, names: &mut Names) {
     match postgres.connections.known() {
         Some(connections) => add_connections(figures, connections, names),
-        None => names.admit([]),
+        None => names.admit_plain([]),
     }
     if let Some(settings) = postgres.settings.known() {
         figures.add("connections_max", &[], f64::from(settings.max_connections));
@@ -55,10 +55,10 @@ fn by_kind(waits: &[SessionWait]) -> BTreeMap<&str, u32> {
 }
 
 fn add_connections(figures: &mut Figures, connections: &Connections, names: &mut Names) {
-    names.admit(connections.sessions.iter().map(|sessions| sessions.service.as_str()));
+    names.admit_plain(connections.sessions.iter().map(|sessions| sessions.service.as_str()));
     let mut groups: BTreeMap<(&str, SessionState), (u32, Duration)> = BTreeMap::new();
     for sessions in &connections.sessions {
-        let group = groups.entry((names.label(&sessions.service), sessions.state)).or_default();
+        let group = groups.entry((names.label("", &sessions.service), sessions.state)).or_default();
         *group = (group.0 + sessions.count, group.1.max(sessions.longest));
     }
     for ((service, state), (count, longest)) in groups {

@@ -5,7 +5,7 @@ use super::*;
 use crate::advice::advise;
 use crate::flow::Flow;
 use crate::healthy::{self, sessions};
-use crate::observation::{Fact, Missing, Obstacle, Queue, SessionState, SourceKind};
+use crate::observation::{Fact, Missing, Obstacle, Queue, SessionState, ShardJobs, SourceKind};
 
 const UNBOUNDED: LabelLimits =
     LabelLimits { metrics_queues_max: 1_000, metrics_services_max: 1_000 };
@@ -195,4 +195,63 @@ fn an_old_name_does_not_make_the_others_look_unserved() {
     assert_eq!(value(&figures, "queue_served_by", &["other"]), Some(1.0));
     let figures = all(&observation, &[], UNBOUNDED);
     assert_eq!(value(&figures, "queue_served_by", &["old"]), Some(0.0));
+}
+
+/// Two shards; of the second one nobody serves `push`.
+fn sharded() -> Observation {
+    let mut observation = healthy::observation();
+    for name in ["a:1", "b:2"] {
+        let jobs = observation.jobs.clone();
+        observation.shards.push(ShardJobs { name: name.to_owned(), jobs });
+    }
+    let jobs = observation.shards[1].jobs.known_mut();
+    jobs.queue_mut("push").length = 40;
+    jobs.processes.remove(0);
+    observation
+}
+
+#[test]
+fn queues_of_one_name_are_those_of_their_redis_where_there_are_several() {
+    let observation = sharded();
+    let figures = all(&observation, &[], UNBOUNDED);
+    for (name, labels, one, other) in [
+        ("queue_size", &["push"][..], 3.0, 40.0),
+        ("queue_served_by", &["push"], 1.0, 0.0),
+        ("processes", &["serving"], 2.0, 1.0),
+        ("threads", &[], 30.0, 5.0),
+        ("drain_seconds", &[], f64::NAN, f64::INFINITY),
+    ] {
+        let of = |shard| value(&figures, name, &[labels, &[shard]].concat());
+        let told = (of("a:1").filter(|_| !one.is_nan()), of("b:2"));
+        assert_eq!(told, ((!one.is_nan()).then_some(one), Some(other)), "{name}");
+        assert_eq!(value(&figures, name, labels), None, "{name}: no sum beside them");
+    }
+    let alone = all(&healthy::observation(), &[], UNBOUNDED);
+    assert_eq!(value(&alone, "queue_size", &["push"]), Some(3.0), "one Redis has no such label");
+    assert!(alone.iter().all(|it| !it.metric.of_each_sidekiq || it.labels.len() < 2));
+}
+
+#[test]
+fn a_redis_that_is_away_takes_no_figure_of_the_other_with_it() {
+    let mut observation = sharded();
+    let away = Missing {
+        what: "Redis b:2".to_owned(),
+        obstacle: Obstacle::Unreachable,
+        reason: "refused".to_owned(),
+        remedy: None,
+    };
+    (observation.jobs, observation.shards[1].jobs) =
+        (Fact::Unknown(away.clone()), Fact::Unknown(away));
+    let figures = all(&observation, &[], UNBOUNDED);
+    assert_eq!(value(&figures, "queue_size", &["push", "a:1"]), Some(3.0));
+    assert_eq!(value(&figures, "queue_size", &["push", "b:2"]), None);
+}
+
+#[test]
+fn each_queue_of_each_redis_has_a_place_of_its_own() {
+    let limits = LabelLimits { metrics_queues_max: 7, ..UNBOUNDED };
+    let figures = all(&sharded(), &[], limits);
+    assert_eq!(value(&figures, "left_out", &["metrics_queues_max"]), Some(7.0));
+    assert_eq!(value(&figures, "queue_size", &["push", "a:1"]), Some(3.0));
+    assert_eq!(value(&figures, "queue_size", &["other", "b:2"]), Some(58.0), "6 x 3 and 40");
 }

@@ -31,6 +31,16 @@ impl Observation {
         shards.chain(alone)
     }
 
+    /// With the jobs of one of several Redis servers in the place of all of them, and the queues that are
+    /// pushed to there: for a plan, which is one Sidekiq's. None: there is no such server.
+    #[must_use]
+    pub fn only(&self, shard: &str) -> Option<Self> {
+        let place = self.shards.iter().position(|it| it.name == shard)?;
+        let jobs = self.shards[place].jobs.clone();
+        let pushed_queues = self.pushed_queues.clone().map(|names| self.pushed_to(place, names));
+        Some(Self { jobs, pushed_queues, shards: Vec::new(), ..self.clone() })
+    }
+
     pub(crate) fn sidekiqs(&self) -> Vec<Sidekiq<'_>> {
         if self.shards.is_empty() {
             return vec![Sidekiq { name: None, observation: Cow::Borrowed(self) }];
@@ -196,6 +206,23 @@ mod tests {
         observation.shards[1].jobs = away();
         let rules: Vec<_> = advise(&observation).findings.iter().map(|it| it.rule).collect();
         assert_eq!(rules, ["unreachable"], "the other may serve it");
+    }
+
+    #[test]
+    fn a_plan_is_for_the_sidekiq_of_one_redis() {
+        let mut observation = sharded();
+        observation.shards[1].jobs.known_mut().queues.retain(|queue| queue.name == "push");
+        observation.shards[1].jobs.known_mut().processes.clear();
+        let only = observation.only("b:6379").unwrap();
+        let names: Vec<_> = only.jobs.known().unwrap().queues.iter().map(|it| &it.name).collect();
+        assert_eq!(names, ["push"]);
+        assert_eq!(
+            only.pushed_queues.known().unwrap(),
+            &["push"],
+            "the others are the first one's"
+        );
+        assert!(only.shards.is_empty() && only.postgres.known().is_some());
+        assert!(observation.only("c:6379").is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use weir_jobs::view;
 
 use crate::figures::as_float;
 use crate::metrics::ConsoleMetrics;
-use crate::queue_histories::QueueHistories;
+use crate::queue_histories::{Extent, QueueHistories};
 use crate::totals::Totals;
 
 /// The series of one queue.
@@ -47,7 +47,7 @@ impl QueueCharts {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         self.histories.record(
             at,
-            queues,
+            (queues, Extent::All),
             |queue| &queue.name,
             |queue| {
                 let now = Totals {

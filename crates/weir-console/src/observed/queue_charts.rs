@@ -1,11 +1,13 @@
 //! The charts of single queues of a Sidekiq that is observed.
 
-use weir_advisor::observation::{Jobs, Queue};
+use std::borrow::Cow;
+
+use weir_advisor::observation::{Observation, Queue};
 use weir_advisor::{Drain, Forecast};
 use weir_base::clock::Timestamp;
 
 use crate::figures::as_float;
-use crate::queue_histories::QueueHistories;
+use crate::queue_histories::{Extent, QueueHistories};
 
 /// The series of one queue.
 pub(super) const COLUMNS: [&str; 6] = [
@@ -17,11 +19,27 @@ pub(super) const COLUMNS: [&str; 6] = [
     "drain_seconds",
 ];
 
+/// By what the history of a queue is known: its name, and the Redis that it is of, where there are several.
+pub(crate) fn key<'a>(shard: Option<&str>, queue: &'a str) -> Cow<'a, str> {
+    // No address has this letter in it.
+    shard.map_or(Cow::Borrowed(queue), |shard| Cow::Owned(format!("{shard}\0{queue}")))
+}
+
 /// Writes one row for each queue that has a history. Waits for the disk.
-pub(super) fn record(histories: &QueueHistories, at: Timestamp, jobs: &Jobs) {
-    let forecast = Forecast::of(jobs);
-    let row = |queue: &Queue| row(queue, forecast.queue(&queue.name)).to_vec();
-    histories.record(at, &jobs.queues, |queue| &queue.name, row);
+pub(super) fn record(histories: &QueueHistories, at: Timestamp, observation: &Observation) {
+    let mut extent = Extent::All;
+    let mut rows = Vec::new();
+    for (shard, jobs) in observation.each_jobs() {
+        let Some(jobs) = jobs.known() else {
+            extent = Extent::Part;
+            continue;
+        };
+        let forecast = Forecast::of(jobs);
+        for queue in &jobs.queues {
+            rows.push((key(shard, &queue.name), row(queue, forecast.queue(&queue.name))));
+        }
+    }
+    histories.record(at, (&rows, extent), |(key, _)| key.as_ref(), |(_, row)| row.to_vec());
 }
 
 /// The values of [`COLUMNS`]; NaN: not known, and of the last that there is no end.

@@ -8,7 +8,7 @@ use weir_advisor::flow::Flow;
 use weir_advisor::observation::{
     Capsule, CommandRate, Connections, Fact, JobProcess, Jobs, LockWait, Missing, Obstacle,
     Postgres, PostgresSettings, Queue, RedisOperations, RedisServer, SessionState, SessionWait,
-    Sessions, SlowCommand, SourceKind, SourceState, StatementTimes, WeightedQueue,
+    Sessions, ShardJobs, SlowCommand, SourceKind, SourceState, StatementTimes, WeightedQueue,
 };
 use weir_advisor::{Observation, advise};
 use weir_base::clock::Timestamp;
@@ -32,6 +32,13 @@ impl Watched for Looks {
 
 impl Looks {
     fn of(observation: Observation) -> Arc<Self> {
+        let looks = Self::default();
+        looks.show(observation);
+        Arc::new(looks)
+    }
+
+    /// The next look.
+    fn show(&self, observation: Observation) {
         let (at, took) = (Timestamp::from_millis(1_000_000), Duration::from_millis(12));
         let advice = advise(&observation);
         let problem = observation.jobs.missing().cloned();
@@ -46,7 +53,7 @@ impl Looks {
             took,
         };
         let looked = Looked { at, took, observation, advice, sources: vec![source] };
-        Arc::new(Self(Mutex::new(Some(Arc::new(looked)))))
+        *self.0.lock().expect("a look") = Some(Arc::new(looked));
     }
 }
 
@@ -226,6 +233,110 @@ async fn a_queue_has_a_page_of_its_own_and_charts_for_as_many_as_are_allowed() {
     let none = browser.get("/observed/queue/chart?name=nobodys&series=waiting&seconds=9").await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
     shutdown.request();
+}
+
+/// Two Redis servers; the second one's `push` is served by nobody, and shorter.
+fn sharded() -> Observation {
+    let shard = |name: &str, jobs| ShardJobs { name: name.to_owned(), jobs: Fact::Known(jobs) };
+    let mut other = jobs("push");
+    other.queues[0].length = 77;
+    other.queues.truncate(1);
+    other.processes.clear();
+    let shards = vec![shard("a:1", jobs("push")), shard("b:2", other)];
+    Observation { shards, ..observation("push") }
+}
+
+#[tokio::test]
+async fn queues_of_one_name_are_rows_of_their_redis_where_there_are_several() {
+    let site = Site::with_observed(Looks::of(sharded()));
+    let mut browser = site.browser();
+    let page = browser.get("/doctor").await;
+    for text in [
+        "Queues of Redis a:1",
+        "Queues of Redis b:2",
+        "Sidekiq's processes of Redis b:2",
+        "href=\"/observed/queue?name=push&#38;redis=a%3A1\">push</a>",
+        "href=\"/observed/queue?name=push&#38;redis=b%3A2\">push</a>",
+    ] {
+        page.assert_shows(text);
+    }
+    let one = browser.get("/observed/queue?name=push&redis=a%3A1").await;
+    one.assert_shows("Queue push of Redis a:1</h1>");
+    one.assert_shows("60,000");
+    one.assert_shows("web:7:0123456789ab");
+    let other = browser.get("/observed/queue?name=push&redis=b%3A2").await;
+    other.assert_shows("<dd>77</dd>");
+    other.assert_shows("No process does.");
+    let unserved = browser.get("/observed/queue?name=mailers&redis=a%3A1").await;
+    unserved.assert_shows("did you mean &#34;mailers&#34;?");
+    for (address, says) in [
+        ("/observed/queue?name=mailers&redis=b%3A2", "Sidekiq has no queue &#34;mailers&#34;"),
+        ("/observed/queue?name=push&redis=c", "of several Redis servers none is called"),
+        ("/observed/queue?name=push", "the page Doctor leads to the queues of each"),
+    ] {
+        let page = browser.get(address).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{address}");
+        assert!(
+            page.text.to_lowercase().contains(&says.to_lowercase()),
+            "{address}: {}",
+            page.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn queues_of_a_redis_that_is_away_keep_their_charts() {
+    let looks = Looks::of(sharded());
+    let site = Site::with_observed(looks.clone());
+    let shutdown = Shutdown::new();
+    shutdown.spawn(Sampler::new(&site.deps).run(shutdown.clone()));
+    let mut browser = site.browser();
+    let mut last = async |shard: &str| -> Option<f64> {
+        site.clock.advance(Duration::from_secs(1));
+        let chart = "/observed/queue/chart?name=push&series=waiting&seconds=900&points=1";
+        let page = browser.get(&format!("{chart}&redis={shard}")).await;
+        let chart: serde_json::Value = serde_json::from_str(&page.text).ok()?;
+        chart["means"][0][0].as_f64()
+    };
+    let seen = eventually(async || last("b%3A2").await).await;
+    assert_eq!(seen, 77.0);
+    assert_eq!(eventually(async || last("a%3A1").await).await, 60_000.0, "each has its own");
+
+    let away = Missing {
+        what: "Redis b:2".to_owned(),
+        obstacle: Obstacle::Unreachable,
+        reason: "Connection refused".to_owned(),
+        remedy: None,
+    };
+    let mut observation = sharded();
+    (observation.jobs, observation.shards[1].jobs) =
+        (Fact::Unknown(away.clone()), Fact::Unknown(away));
+    let Fact::Known(jobs) = &mut observation.shards[0].jobs else { panic!("it was seen") };
+    jobs.queues[0].length = 5;
+    looks.show(observation);
+    // Until the look without it was written down.
+    eventually(async || last("a%3A1").await.filter(|waiting| *waiting < 60_000.0)).await;
+    assert_eq!(last("b%3A2").await, Some(77.0), "it is away, and not gone");
+    shutdown.request();
+}
+
+#[tokio::test]
+async fn a_plan_is_one_sidekiqs_where_there_are_several() {
+    let site = Site::with_observed(Looks::of(sharded()));
+    let mut browser = site.browser();
+    let page = browser.get("/plan").await;
+    page.assert_shows("<option value=\"a:1\" selected>a:1</option>");
+    page.assert_shows("this plan is one Sidekiq's");
+    page.assert_shows("- 1 x ");
+    let other = browser.get("/plan?redis=b%3A2").await;
+    other.assert_shows("<option value=\"b:2\" selected>b:2</option>");
+    assert!(!other.text.contains("- 1 x "), "no process of the other one goes: {}", other.text);
+    // Nor is its queue there.
+    other.assert_shows("none of the queues is mailers or scheduler");
+    assert_eq!(browser.get("/plan?redis=c").await.status, StatusCode::NOT_FOUND);
+    let alone = Site::with_observed(Looks::of(observation("push")));
+    let page = alone.browser().get("/plan").await;
+    assert!(!page.text.contains("name=\"redis\""), "there is nothing to choose");
 }
 
 #[tokio::test]

@@ -121,6 +121,11 @@ impl RedisArguments {
         (0..self.redis.len()).map(one).collect()
     }
 
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.redis.len()
+    }
+
     pub(super) fn endpoints(&self) -> anyhow::Result<Vec<Endpoint>> {
         let passwords = self.passwords()?;
         let endpoints = self.redis.iter().enumerate();

@@ -53,8 +53,10 @@ fn encode(
         Kind::Counter => ConstCounter::new(0.0).metric_type(),
     };
     let mut family = encoder.encode_descriptor(&name, metric.help, None, kind)?;
-    if metric.labels.is_empty() {
-        return figures.first().map_or(Ok(()), |figure| write(family, figure));
+    if let [figure] = figures
+        && figure.labels.is_empty()
+    {
+        return write(family, figure);
     }
     for figure in figures {
         write(family.encode_family(&figure.labels)?, figure)?;
@@ -76,7 +78,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
     use weir_advisor::Observation;
-    use weir_advisor::observation::{Fact, Jobs, Queue};
+    use weir_advisor::observation::{Fact, Jobs, Queue, ShardJobs};
     use weir_base::clock::Timestamp;
     use weir_observe::Round;
 
@@ -119,5 +121,33 @@ mod tests {
         }
         let heads = text.lines().filter(|line| line.starts_with("# TYPE weir_observe_queue_size "));
         assert_eq!(heads.count(), 1, "the values of a metric stand together");
+    }
+
+    #[test]
+    fn of_several_redis_servers_each_has_its_own_series_of_what_has_no_other_label() {
+        let (observed, mut registry) = (Observed::default(), Registry::default());
+        let metrics = ObservedMetrics::new(observed.clone(), LabelLimits::default());
+        registry.register_collector(Box::new(metrics));
+        let shard = |name: &str, length| {
+            let queue = Queue { name: "push".to_owned(), length, ..Queue::default() };
+            let jobs = Jobs { queues: vec![queue], ..Jobs::default() };
+            ShardJobs { name: name.to_owned(), jobs: Fact::Known(jobs) }
+        };
+        let shards = vec![shard("a:1", 7), shard("b:2", 9)];
+        observed.publish(Round {
+            at: Timestamp::from_millis(7_000),
+            took: Duration::from_millis(9),
+            observation: Observation { shards, ..Observation::default() },
+            sources: Vec::new(),
+        });
+        let text = scraped(&registry);
+        for line in [
+            r#"weir_observe_queue_size{queue="push",redis="a:1"} 7.0"#,
+            r#"weir_observe_queue_size{queue="push",redis="b:2"} 9.0"#,
+            r#"weir_observe_threads{redis="a:1"} 0.0"#,
+            r#"weir_observe_threads{redis="b:2"} 0.0"#,
+        ] {
+            assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
+        }
     }
 }

@@ -64,8 +64,8 @@ struct LivePart {
     verdict: Option<VerdictPart>,
     sources: Vec<SourceRow>,
     findings: Vec<FindingPart>,
-    /// None: Sidekiq is not known.
-    jobs: Option<JobsPart>,
+    /// Of each Redis that was seen.
+    jobs: Vec<JobsPart>,
 }
 
 struct VerdictPart {
@@ -100,6 +100,10 @@ struct FindingPart {
 }
 
 struct JobsPart {
+    /// Tells apart what several have.
+    key: usize,
+    /// " of Redis 10.0.0.5:6379", where there are several.
+    of_redis: String,
     queues: Vec<QueueRow>,
     queues_left_out: usize,
     processes: Vec<ProcessRow>,
@@ -153,17 +157,22 @@ impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let Some(looked) = looked.as_deref() else {
-            let (sources, findings) = (Vec::new(), Vec::new());
-            return Ok(Self { verdict: None, sources, findings, jobs: None });
+            let (sources, findings, jobs) = (Vec::new(), Vec::new(), Vec::new());
+            return Ok(Self { verdict: None, sources, findings, jobs });
         };
         let limits = &console.deps.settings.limits;
         let findings = looked.advice.findings.iter().enumerate();
-        let jobs = looked.observation.jobs.known();
+        let each = || looked.observation.each_jobs().enumerate();
+        let share = |rows_max: usize| (rows_max / each().count().max(1)).max(1);
+        let rows_max = (share(limits.page_queues), share(limits.page_workers));
+        let jobs = each().filter_map(|(key, (shard, jobs))| {
+            Some(JobsPart::of((key, shard), jobs.known()?, rows_max))
+        });
         Ok(Self {
             verdict: Some(VerdictPart::of(console, looked)),
             sources: looked.sources.iter().map(SourceRow::of).collect(),
             findings: findings.map(|(key, finding)| FindingPart::of(key, finding)).collect(),
-            jobs: jobs.map(|jobs| JobsPart::of(jobs, limits.page_queues, limits.page_workers)),
+            jobs: jobs.collect(),
         })
     }
 }
@@ -237,13 +246,19 @@ impl FindingPart {
 }
 
 impl JobsPart {
-    fn of(jobs: &Jobs, queues_max: usize, processes_max: usize) -> Self {
+    fn of(
+        (key, shard): (usize, Option<&str>),
+        jobs: &Jobs,
+        (queues_max, processes_max): (usize, usize),
+    ) -> Self {
         let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
         queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
         let (shown_queues, forecast) = (queues.iter().take(queues_max), Forecast::of(jobs));
         let processes = jobs.processes.iter().take(processes_max);
         Self {
-            queues: shown_queues.map(|queue| QueueRow::of(jobs, queue, &forecast)).collect(),
+            key,
+            of_redis: shard.map(|it| format!(" of Redis {}", shown(it))).unwrap_or_default(),
+            queues: shown_queues.map(|queue| QueueRow::of(shard, jobs, queue, &forecast)).collect(),
             queues_left_out: queues.len().saturating_sub(queues_max),
             processes: processes.map(ProcessRow::of).collect(),
             processes_left_out: jobs.processes.len().saturating_sub(processes_max),
@@ -263,13 +278,16 @@ pub(super) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
 }
 
 impl QueueRow {
-    fn of(jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
+    fn of(shard: Option<&str>, jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
         let flow = queue.paced();
         let served_by = jobs.serving_queue(&queue.name).count();
         let unknown = || "–".to_owned();
         Self {
             name: shown(&queue.name),
-            address: address("/observed/queue", &[("name", &queue.name)]),
+            address: address(
+                "/observed/queue",
+                &[("name", &queue.name), ("redis", shard.unwrap_or_default())],
+            ),
             waiting: queue.length,
             oldest: figures::duration(queue.latency.as_secs_f64()),
             come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),

@@ -1,5 +1,6 @@
 //! One queue of the Sidekiq that is observed: its figures, who serves it, what it is made of, its charts.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use askama::Template;
@@ -7,7 +8,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
-use weir_advisor::observation::{Fact, JobProcess, Jobs, Queue, Share};
+use weir_advisor::observation::{Fact, JobProcess, Jobs, Observation, Queue, Share};
 use weir_advisor::{Drain, Forecast};
 
 use super::super::chart;
@@ -21,6 +22,7 @@ use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
+use crate::observed::queue_charts;
 
 const CHARTS: [Chart; 4] = [
     Chart {
@@ -52,6 +54,8 @@ const CHARTS: [Chart; 4] = [
 #[derive(Debug, Deserialize)]
 pub(in crate::pages) struct Named {
     name: String,
+    /// Where there are several.
+    redis: Option<String>,
 }
 
 #[derive(Template)]
@@ -66,19 +70,21 @@ struct LivePart {
     sample: Option<(u64, Vec<(&'static str, String)>)>,
 }
 
-/// `GET /observed/queue?name=..`
+/// `GET /observed/queue?name=..`, and `&redis=..` where there are several
 pub(in crate::pages) async fn page(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
-    Query(Named { name }): Query<Named>,
+    Query(named): Query<Named>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, PageError> {
-    let live = LivePart::read(&console, &name)?;
-    let fields = [("name", name.as_str())];
-    let has_history = of(&console)?.queue_histories.of(&name).is_some();
+    let live = LivePart::read(&console, &named)?;
+    let Named { name, redis } = &named;
+    let fields = [("name", name.as_str()), ("redis", redis.as_deref().unwrap_or_default())];
+    let has_history = of(&console)?.queue_histories.of(&named.key()).is_some();
+    let of_redis = redis.as_ref().map(|redis| format!(" of Redis {}", shown(redis)));
     let page = Page {
         section: Section::Doctor,
-        title: format!("Queue {}", shown(&name)),
+        title: format!("Queue {}{}", shown(name), of_redis.unwrap_or_default()),
         path: "/observed/queue",
         fields: &fields,
         charts: Charts {
@@ -93,39 +99,70 @@ pub(in crate::pages) async fn page(
 /// `GET /live/observed/queue?name=..`
 pub(in crate::pages) async fn fragment(
     State(console): State<Arc<Console>>,
-    Query(Named { name }): Query<Named>,
+    Query(named): Query<Named>,
 ) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console, &name)?))
+    Ok(html(&LivePart::read(&console, &named)?))
 }
 
 /// `GET /observed/queue/chart?name=..&series=..&seconds=..`
 pub(in crate::pages) async fn points(
     State(console): State<Arc<Console>>,
-    Query(Named { name }): Query<Named>,
+    Query(named): Query<Named>,
     wanted: Query<chart::Wanted>,
 ) -> Result<Json<chart::Chart>, PageError> {
-    let history = of(&console)?.queue_histories.of(&name);
-    let name = figures::shortened(&name, 100);
+    let history = of(&console)?.queue_histories.of(&named.key());
+    let name = figures::shortened(&named.name, 100);
     let history =
         history.ok_or_else(|| PageError::NotFound(format!("queue {name:?} has no charts")))?;
     chart::read(&console, history, wanted.0).await.map(Json)
 }
 
+impl Named {
+    /// Of its history.
+    fn key(&self) -> Cow<'_, str> {
+        queue_charts::key(self.redis.as_deref(), &self.name)
+    }
+
+    /// What was seen of the Sidekiq that it is of.
+    fn jobs<'a>(&self, observation: &'a Observation) -> Result<&'a Jobs, PageError> {
+        let of_redis = |shard: Option<&str>| shard == self.redis.as_deref();
+        let mut all = observation.each_jobs();
+        let Some((_, jobs)) = all.find(|(shard, _)| of_redis(*shard)) else {
+            return Err(PageError::NotFound(match &self.redis {
+                Some(redis) => {
+                    let redis = figures::shortened(redis, 100);
+                    format!("of several Redis servers none is called {redis:?}")
+                }
+                None => {
+                    "there are several Redis servers: the page Doctor leads to the queues of each"
+                        .to_owned()
+                }
+            }));
+        };
+        match jobs {
+            Fact::Known(jobs) => Ok(jobs),
+            Fact::Unknown(missing) => Err(PageError::NotFound(shown(&missing.reason))),
+            Fact::NotAsked => Err(self.unknown()),
+        }
+    }
+
+    fn unknown(&self) -> PageError {
+        let name = figures::shortened(&self.name, 100);
+        PageError::NotFound(format!("Sidekiq has no queue {name:?}"))
+    }
+}
+
 impl LivePart {
-    fn read(console: &Console, name: &str) -> Result<Self, PageError> {
-        let shortened = figures::shortened(name, 100);
-        let unknown = || PageError::NotFound(format!("Sidekiq has no queue {shortened:?}"));
+    fn read(console: &Console, named: &Named) -> Result<Self, PageError> {
         let looked = latest(console)?.ok_or_else(|| {
             PageError::NotFound("nothing was looked at yet: the first look is under way".to_owned())
         })?;
-        let jobs = match &looked.observation.jobs {
-            Fact::Known(jobs) => jobs,
-            Fact::Unknown(missing) => return Err(PageError::NotFound(shown(&missing.reason))),
-            Fact::NotAsked => return Err(unknown()),
-        };
-        let queue = jobs.queue(name).ok_or_else(unknown)?;
+        let jobs = named.jobs(&looked.observation)?;
+        let name = named.name.as_str();
+        let queue = jobs.queue(name).ok_or_else(|| named.unknown())?;
         let subject = format!("queue {name}");
-        let findings = looked.advice.findings.iter().filter(|it| it.is_about(&subject));
+        let findings = looked.advice.findings.iter();
+        let findings = findings.filter(|it| it.shard == named.redis && it.is_about(&subject));
         Ok(Self {
             age: age(console, &looked),
             tiles: tiles(jobs, queue),

@@ -14,12 +14,35 @@ pub(super) struct Given {
     /// The same for each Redis alone.
     pub(super) shards: Vec<Vec<String>>,
     pub(super) postgres: Vec<String>,
-    /// What `weir plan` and doctor take.
-    pub(super) both: Vec<String>,
+    /// The queues that the application pushes to, to whatever Redis.
+    pub(super) pushes: Vec<String>,
+    pub(super) pooler: Vec<String>,
     /// What only `weir plan` takes.
     pub(super) plan: Vec<String>,
     /// What only doctor takes.
     pub(super) doctor: Vec<String>,
+}
+
+impl Given {
+    /// For a look at everything.
+    fn look(&self) -> Vec<String> {
+        let Self { redis, postgres, pushes, pooler, doctor, .. } = self;
+        [redis, postgres, pushes, pooler, doctor].map(Vec::as_slice).concat()
+    }
+
+    /// For a plan, which is for the Sidekiq of one Redis: of that one, or one after the other of each.
+    fn plans(&self, place: Option<usize>) -> Vec<Vec<String>> {
+        let Self { redis, shards, postgres, pushes, pooler, plan, .. } = self;
+        if shards.len() < 2 {
+            return vec![[redis, postgres, pushes, pooler, plan].map(Vec::as_slice).concat()];
+        }
+        // Which of the queues are pushed to on this one is not said.
+        let of = |redis| [redis, postgres, pooler, plan].map(Vec::as_slice).concat();
+        match place.and_then(|place| shards.get(place)) {
+            Some(own) => vec![of(own)],
+            None => shards.iter().map(of).collect(),
+        }
+    }
 }
 
 /// The advice with commands that work as they stand. `shards` are the names of several Redis servers, in
@@ -42,21 +65,24 @@ fn with_options(command: &str, given: &Given, place: Option<usize>) -> String {
         let rest = command.strip_prefix(name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     };
-    let Given { redis, shards, postgres, both, plan, doctor } = given;
-    let (name, options) = if is(PLAN) {
-        (PLAN, [&redis[..], postgres, both, plan].concat())
+    let (name, each) = if is(PLAN) {
+        (PLAN, given.plans(place))
     } else if is(DOCTOR) {
-        (DOCTOR, [&redis[..], postgres, both, doctor].concat())
+        (DOCTOR, vec![given.look()])
     } else if is(SET_ASIDE) {
         // The queue of that name on another one is another queue.
-        let own = place.and_then(|place| shards.get(place));
-        (SET_ASIDE, own.unwrap_or(redis).clone())
+        let own = place.and_then(|place| given.shards.get(place));
+        (SET_ASIDE, vec![own.unwrap_or(&given.redis).clone()])
     } else {
         return command.to_owned();
     };
-    let words = options.iter().map(|word| format!(" {}", shell::word(word))).collect::<String>();
-    // Before the queue: its name may begin with a hyphen, behind `--`.
-    format!("{name}{words}{}", &command[name.len()..])
+    let rest = &command[name.len()..];
+    let with = |options: &Vec<String>| {
+        let words = options.iter().map(|word| format!(" {}", shell::word(word)));
+        // Before the queue: its name may begin with a hyphen, behind `--`.
+        format!("{name}{}{rest}", words.collect::<String>())
+    };
+    each.iter().map(with).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -75,7 +101,8 @@ mod tests {
             redis: words(&["--redis", "redis://a", "--redis", "redis://b"]),
             shards: vec![words(&["--redis", "redis://a"]), words(&["--redis", "redis://b"])],
             postgres: words(&["--postgres", "postgres:///x?host=/run"]),
-            both: words(&["--pushes", "default,push"]),
+            pushes: words(&["--pushes", "default,push"]),
+            pooler: words(&["--pgbouncer", "40"]),
             plan: words(&["--streaming", "2x10"]),
             doctor: words(&["--pool", "web=2x5"]),
         }
@@ -85,13 +112,19 @@ mod tests {
     fn what_comes_next_looks_where_doctor_looked() {
         let given = given();
         let both = "--redis redis://a --redis redis://b";
-        let sources = format!("{both} --postgres 'postgres:///x?host=/run' --pushes default,push");
+        let database = "--postgres 'postgres:///x?host=/run'";
+        let sources = format!("{both} {database} --pushes default,push --pgbouncer 40");
+        let plan = |redis, rest| {
+            format!("weir plan --redis {redis} {database} --pgbouncer 40 --streaming 2x10{rest}")
+        };
         for (command, place, expected) in [
-            ("weir plan", None, format!("weir plan {sources} --streaming 2x10")),
+            ("weir plan", Some(1), plan("redis://b", "")),
             (
                 "weir plan --max-connections NUMBER",
                 None,
-                format!("weir plan {sources} --streaming 2x10 --max-connections NUMBER"),
+                ["redis://a", "redis://b"]
+                    .map(|redis| plan(redis, " --max-connections NUMBER"))
+                    .join("; "),
             ),
             (
                 "weir doctor --postgres-memory SIZE",
@@ -113,6 +146,12 @@ mod tests {
         ] {
             assert_eq!(with_options(command, &given, place), expected);
         }
+        let redis = words(&["--redis", "redis://a"]);
+        let alone = Given { shards: vec![redis.clone()], redis, ..given };
+        let expected = format!(
+            "weir plan --redis redis://a {database} --pushes default,push --pgbouncer 40 --streaming 2x10"
+        );
+        assert_eq!(with_options("weir plan", &alone, None), expected);
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl DoctorArguments {
             redis: self.redis.words(),
             shards: self.redis.words_of_each(),
             postgres: self.postgres.words(),
-            both: pushes.into_iter().chain(pooler).flatten().collect(),
+            pushes: pushes.into_iter().flatten().collect(),
+            pooler: pooler.into_iter().flatten().collect(),
             plan: of_plan.into_iter().chain(streaming).flatten().collect(),
             doctor: memory.into_iter().chain(pools).flatten().collect(),
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use weir_advisor::observation::Service;
 use weir_advisor::plan::{QueueDemand, Storage};
@@ -12,6 +13,7 @@ use weir_sidekiq::Limits;
 use crate::commands::sources::{PostgresArguments, RedisArguments};
 use crate::config::pool;
 use crate::config::units::{parse_duration, parse_size};
+use crate::exit::WrongUsage;
 
 /// The most that Postgres starts with.
 const MAX_CONNECTIONS_MAX: i64 = 262_143;
@@ -128,6 +130,11 @@ pub(crate) enum Disk {
     Nvme,
 }
 
+/// Its processes are one Sidekiq's: those of another one serve other queues, whatever their names.
+const SEVERAL: &str = "weir plan plans the processes of one Sidekiq, and each Redis has a Sidekiq of its own: give \
+     one --redis, and plan for each in turn. What the others' processes need is to be taken off: --cores and --memory \
+     for this one's share of the machine, --reserve for the connections that the others open";
+
 impl From<Disk> for Storage {
     fn from(disk: Disk) -> Self {
         match disk {
@@ -141,6 +148,9 @@ impl From<Disk> for Storage {
 impl PlanArguments {
     /// What runs now.
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
+        if self.redis.count() > 1 {
+            bail!(WrongUsage::new(SEVERAL));
+        }
         Ok(Sources {
             redis: self.redis.endpoints()?,
             limits: Limits::default(),

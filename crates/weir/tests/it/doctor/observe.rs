@@ -112,6 +112,26 @@ fn assert_said_everywhere(weir: &Weir) {
 }
 
 #[test]
+fn queues_of_one_name_are_told_apart_by_their_redis() {
+    let (Some(one), Some(other)) = (RedisServer::start(), RedisServer::start()) else { return };
+    push(&one, "push", "Wait", 4, 5.0);
+    push(&other, "push", "Wait", 9, 5.0);
+    let second = format!("[[observe.redis]]\nurl = \"redis://127.0.0.1:{}/0\"\n", other.port);
+    let weir = Site::new(&settings(one.port, &second)).start();
+    let console = weir.console();
+    for (redis, length) in [(&one, 4.0), (&other, 9.0)] {
+        let shard = format!("redis=\"127.0.0.1:{}\"", redis.port);
+        wait_for_value(console, &format!("queue_size{{queue=\"push\",{shard}}}"), length);
+        assert_eq!(value(&metrics(console), &format!("threads{{{shard}}}")), Some(0.0));
+    }
+    let (_, page) = get(console, "/doctor", "");
+    for redis in [&one, &other] {
+        assert!(page.contains(&format!("Queues of Redis 127.0.0.1:{}", redis.port)), "{page}");
+    }
+    assert!(weir.stop().success());
+}
+
+#[test]
 fn a_source_that_dies_is_unknown_and_a_metric_and_comes_back() {
     let Some(redis) = RedisServer::start() else { return };
     let Some(postgres) = PostgresServer::start(&[]) else { return };

@@ -3,6 +3,8 @@
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, make_healthy, push};
 use super::{code, json, run};
+use crate::process::output_of;
+use crate::weir::program;
 
 #[test]
 fn each_is_judged_by_itself_and_its_command_names_it() {
@@ -27,6 +29,15 @@ fn each_is_judged_by_itself_and_its_command_names_it() {
     assert_eq!(said("unserved-queue", "shard"), shard);
     let next = format!("weir sidekiq set-aside --redis {} push", urls[1]);
     assert_eq!(said("backlog", "next"), next);
+    // A plan is one Sidekiq's.
+    let output = output_of(program().arg("plan").args(&arguments[..4]));
+    assert_eq!(code(&output), 64, "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("give one --redis, and plan for each in turn"), "{error}");
+    let plan =
+        ["plan", "--redis", &urls[1], "--window", "10ms", "--cores", "4", "--memory", "8GiB"];
+    let output = output_of(program().args(plan));
+    assert_eq!(code(&output), 0, "{output:?}");
     let text = String::from_utf8(run(&arguments).stdout).expect("text");
     assert!(text.contains(&format!("CRITICAL  queue default of Redis {shard}")), "{text}");
 
