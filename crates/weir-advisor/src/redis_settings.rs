@@ -4,10 +4,6 @@
 //! append-only file yet starts empty, whatever its snapshot holds. A running one writes all its jobs
 //! into that file when it is told by `CONFIG SET`; `CONFIG REWRITE` then makes its own file say the same.
 
-/// What `INFO persistence` says once every job is in the append-only file.
-const IN_THE_FILE: &str =
-    "^aof_(enabled:1|rewrite_(in_progress|scheduled):0|last_bgrewrite_status:ok)";
-const IN_THE_FILE_LINES: usize = 4;
 /// `redis-cli` ends with 0 where Redis has refused: what it said is shown, and only OK goes on.
 const IS_OK: &str = "{ read -r answer; echo \"$answer\"; [ \"$answer\" = OK ]; }";
 
@@ -24,10 +20,28 @@ pub(crate) fn append_only(redis_cli: &str) -> String {
     )
 }
 
-/// Goes on when every job is in the append-only file, and never if it is refused.
+/// Goes on when every job is in the append-only file.
 pub(crate) fn wait_for_file(redis_cli: &str) -> String {
+    wait_while(
+        redis_cli,
+        "*aof_last_bgrewrite_status:err*) said='it could not write its append-only file; its log says why'; \
+         break;; *aof_rewrite_in_progress:1*) sleep 1;; *aof_rewrite_scheduled:1*) sleep 1;; \
+         *aof_enabled:1*) exit 0;;",
+    )
+}
+
+/// Goes on when all data was read from disk.
+pub(crate) fn wait_for_data(redis_cli: &str) -> String {
+    // `async_loading` of a replica is waited for as well.
+    wait_while(redis_cli, "*loading:1*) sleep 1;; *loading:0*) exit 0;;")
+}
+
+/// `cases` of what `INFO persistence` says. Whatever else it says ends the wait: `redis-cli` ends with 0 also
+/// where it is not let in, and a loop that looks for one answer would go on for ever.
+fn wait_while(redis_cli: &str, cases: &str) -> String {
     format!(
-        "until [ \"$({redis_cli} INFO persistence | grep -cE '{IN_THE_FILE}')\" = {IN_THE_FILE_LINES} ]; do sleep 1; done"
+        "(while said=$({redis_cli} INFO persistence 2>&1); do case $said in {cases} *) break;; esac; done; \
+         echo \"given up, for Redis says: $said\" >&2; exit 1)"
     )
 }
 
@@ -40,9 +54,9 @@ mod tests {
         let command = append_only("redis-cli");
         let steps = [
             "CONFIG SET appendonly yes | {",
-            "= OK ]; } && until",
+            "= OK ]; } && (while",
             "INFO persistence",
-            "done && redis-cli CONFIG REWRITE",
+            "exit 1) && redis-cli CONFIG REWRITE",
         ];
         let places: Vec<_> = steps.iter().map(|step| command.find(step).unwrap()).collect();
         assert!(places.is_sorted(), "{command}");

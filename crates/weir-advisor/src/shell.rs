@@ -30,18 +30,21 @@ pub fn word(text: &str) -> String {
     quoted + "'"
 }
 
-/// How to talk to the Redis of this name; a password is for `REDISCLI_AUTH`, and never printed.
-pub(crate) fn redis_cli(name: &str) -> String {
+/// How to talk to the Redis of this name, whose `master` Sentinels may have named; a password is for
+/// `REDISCLI_AUTH`, and never printed.
+pub(crate) fn redis_cli(name: &str, master: Option<&str>) -> String {
     let (address, database) = match name.rsplit_once('/') {
         Some((address, number)) if is_number(number) => (address, format!(" -n {number}")),
         _ => (name, String::new()),
     };
+    let address = master.unwrap_or(address);
     match address.rsplit_once(':') {
         Some((host, port)) if is_number(port) => {
             format!("redis-cli -h {} -p {port}{database}", word(host))
         }
         _ if address.starts_with('/') => format!("redis-cli -s {}{database}", word(address)),
-        _ => "redis-cli".to_owned(),
+        // Without them it would talk to whoever listens on that machine.
+        _ => format!("redis-cli -h HOST -p PORT{database}"),
     }
 }
 
@@ -76,9 +79,12 @@ mod tests {
             ("127.0.0.1:6379", "redis-cli -h 127.0.0.1 -p 6379"),
             ("127.0.0.1:6379/2", "redis-cli -h 127.0.0.1 -p 6379 -n 2"),
             ("/run/redis.sock", "redis-cli -s /run/redis.sock"),
-            ("mymaster (Sentinel)", "redis-cli"),
+            ("::1:6379", "redis-cli -h ::1 -p 6379"),
+            ("mymaster (Sentinel)/2", "redis-cli -h HOST -p PORT -n 2"),
         ] {
-            assert_eq!(redis_cli(name), expected);
+            assert_eq!(redis_cli(name, None), expected);
         }
+        let seen = redis_cli("mymaster (Sentinel)/2", Some("10.0.0.7:6380"));
+        assert_eq!(seen, "redis-cli -h 10.0.0.7 -p 6380 -n 2");
     }
 }

@@ -66,6 +66,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     let mut observation = shards::of_jobs(sources, &names, looks, Described::First, &local);
     set_deviations(&mut observation, variances);
     observation.redis = shards.iter().map(Shard::server).collect();
+    shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
         let postgres = database.look_again(proc, &names).await;
@@ -127,6 +128,8 @@ pub(crate) fn add_database(
 struct Shard {
     name: String,
     database: i64,
+    /// Where Sentinels have said that it is.
+    master: Option<String>,
     seen: Result<(Connection, Snapshot), Missing>,
     counts: Counts,
 }
@@ -134,10 +137,11 @@ struct Shard {
 impl Shard {
     async fn look(endpoint: &Endpoint, name: &str, limits: &Limits) -> Self {
         let (name, database) = (name.to_owned(), endpoint.database);
-        let seen = Self::first(endpoint, limits).await;
+        let mut master = None;
+        let seen = Self::first(endpoint, limits, &mut master).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
         let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
-        Self { name, database, seen, counts }
+        Self { name, database, master, seen, counts }
     }
 
     async fn count(&mut self) {
@@ -153,8 +157,11 @@ impl Shard {
     async fn first(
         endpoint: &Endpoint,
         limits: &Limits,
+        master: &mut Option<String>,
     ) -> Result<(Connection, Snapshot), SidekiqError> {
         let mut connection = Connection::open(endpoint, limits).await?;
+        // It is known also of one that then answers nothing.
+        *master = connection.master().map(str::to_owned);
         let snapshot = connection.look(Scope::Everything, limits).await?;
         Ok((connection, snapshot))
     }

@@ -49,6 +49,7 @@ fn access(endpoints: &[Endpoint], names: &[String]) -> Vec<RedisAccess> {
     let path = |path: &Path| path.display().to_string();
     let of = |(endpoint, name): (&Endpoint, &String)| RedisAccess {
         name: name.clone(),
+        master: None,
         tls: match &endpoint.address {
             Address::Tcp { tls, .. } => *tls,
             Address::Unix(_) => false,
@@ -60,6 +61,16 @@ fn access(endpoints: &[Endpoint], names: &[String]) -> Vec<RedisAccess> {
         has_password: endpoint.password.is_some(),
     };
     endpoints.iter().zip(names).map(of).collect()
+}
+
+/// Where Sentinels have said that each of them is.
+pub(crate) fn name_masters<'a>(
+    observation: &mut Observation,
+    masters: impl Iterator<Item = Option<&'a str>>,
+) {
+    for (access, master) in observation.redis_access.iter_mut().zip(masters) {
+        access.master = master.map(str::to_owned);
+    }
 }
 
 /// Processes of every shard that was seen: those of one that is away keep nobody from knowing the others'.

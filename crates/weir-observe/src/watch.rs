@@ -90,6 +90,7 @@ impl Watcher {
         let described = Described::Second;
         let mut observation = shards::of_jobs(&self.sources, &names, looks, described, &local);
         observation.redis = redis;
+        shards::name_masters(&mut observation, self.shards.iter().map(WatchedShard::master));
         if let Some(database) = &mut self.database {
             let names = services::names(shards::processes(&observation).as_ref(), &local);
             let postgres = database.look(proc, &names, self.pace, &self.clock).await;

@@ -26,6 +26,8 @@ pub struct Connection {
     inner: MultiplexedConnection,
     name: String,
     address: Address,
+    /// `HOST:PORT`, where Sentinels were asked for it.
+    master: Option<String>,
     user: Option<String>,
     /// What breaks before may be another protocol's port.
     has_answered: bool,
@@ -44,13 +46,15 @@ impl Connection {
             .set_response_timeout(Some(limits.answer_timeout));
         let connecting = async {
             let client = client(endpoint, certificates).await?;
-            client.get_multiplexed_async_connection_with_config(&config).await
+            let inner = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok((inner, client.get_connection_info().addr().to_string()))
         };
         let timeout = limits.connect_timeout.saturating_add(limits.answer_timeout);
         match tokio::time::timeout(timeout, connecting).await {
-            Ok(Ok(inner)) => {
+            Ok(Ok((inner, reached))) => {
                 let (address, user) = (endpoint.address.clone(), endpoint.username.clone());
-                Ok(Self { inner, name, address, user, has_answered: false })
+                let master = matches!(address, Address::Sentinel(_)).then_some(reached);
+                Ok(Self { inner, name, address, master, user, has_answered: false })
             }
             Ok(Err(error)) => {
                 Err(never_there(name, &endpoint.address, endpoint.username.as_deref(), &error)
@@ -64,6 +68,12 @@ impl Connection {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// `HOST:PORT` of the master that Sentinels have named; none: nobody asked them.
+    #[must_use]
+    pub fn master(&self) -> Option<&str> {
+        self.master.as_deref()
     }
 
     /// For what writes.

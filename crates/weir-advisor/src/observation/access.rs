@@ -10,6 +10,8 @@ use crate::shell::{self, word};
 pub struct RedisAccess {
     /// The server, as [`Observation::redis`] names it.
     pub name: String,
+    /// `HOST:PORT` where Sentinels have named it; none: its name has it, or nobody knows.
+    pub master: Option<String>,
     /// Over TLS.
     pub tls: bool,
     /// File of who may have signed its certificate, where one was given.
@@ -51,8 +53,8 @@ impl RedisAccess {
 impl Observation {
     /// A command around one or more `redis-cli` that talk to the Redis of this name.
     pub(crate) fn redis_command(&self, name: &str, command: impl Fn(&str) -> String) -> String {
-        let plain = shell::redis_cli(name);
-        let Some(access) = self.access(name) else { return command(&plain) };
+        let Some(access) = self.access(name) else { return command(&shell::redis_cli(name, None)) };
+        let plain = shell::redis_cli(name, access.master.as_deref());
         let options = access.options();
         let cli = plain.replacen("redis-cli", &format!("redis-cli{options}"), 1);
         let password = if access.has_password { PASSWORD } else { "" };
@@ -112,6 +114,20 @@ mod tests {
         assert_eq!(all, format!("{PASSWORD}{expected}"));
         let another = observation(RedisAccess { tls: true, ..RedisAccess::default() });
         assert_eq!(another.redis_command("b:1", str::to_owned), "redis-cli -h b -p 1");
+    }
+
+    #[test]
+    fn behind_sentinels_the_master_is_asked_that_was_seen() {
+        let access = RedisAccess {
+            name: "mymaster (Sentinel)/2".to_owned(),
+            master: Some("10.0.0.7:6380".to_owned()),
+            tls: true,
+            user: Some("weir".to_owned()),
+            ..RedisAccess::default()
+        };
+        let observation = Observation { redis_access: vec![access], ..Observation::default() };
+        let ping = observation.redis_command("mymaster (Sentinel)/2", |cli| format!("{cli} PING"));
+        assert_eq!(ping, "redis-cli --tls --user weir -h 10.0.0.7 -p 6380 -n 2 PING");
     }
 
     #[test]

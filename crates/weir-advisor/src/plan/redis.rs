@@ -37,16 +37,21 @@ pub fn redis_script(settings: &[Setting]) -> String {
         #   sh redis-weir.sh -h 127.0.0.1 -p 6379\n\
         # Never put appendonly into redis.conf instead: a Redis that starts with it and has no such file\n\
         # yet starts without its jobs. (A password: REDISCLI_AUTH.)\n\
-        set -eu\n"
+        set -eu\n\
+        # redis-cli ends well whatever Redis says: only OK goes on.\n\
+        ok() {\n  \
+          answer=$(cat)\n  \
+          [ \"$answer\" = OK ] || { echo \"given up, for Redis says: ${answer:-nothing}\" >&2; exit 1; }\n\
+        }\n"
         .to_owned();
     for Setting { name, value, reason, .. } in settings {
-        let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value}\n");
+        let _ = write!(text, "# {reason}\n{cli} CONFIG SET {name} {value} | ok\n");
     }
     let wait = redis_settings::wait_for_file(cli);
     let _ = write!(
         text,
         "# until every job is in the append-only file\n{wait}\n\
-         # and from then on at each start\n{cli} CONFIG REWRITE\n"
+         # and from then on at each start\n{cli} CONFIG REWRITE | ok\n"
     );
     text
 }

@@ -50,9 +50,7 @@ fn found(observation: &Observation, missing: &Missing) -> Option<Finding> {
             })),
         Obstacle::Loading => finding
             .leads_to("Every push and fetch is refused until all its data is read.")
-            .next(observation.redis_command(name, |cli| {
-                format!("until {cli} INFO persistence | grep -q '^loading:0'; do sleep 1; done")
-            })),
+            .next(observation.redis_command(name, redis_settings::wait_for_data)),
         _ => finding
             .leads_to("It tells nothing of its copy, and Sidekiq can't write to it: name its master.")
             .change_and_restart(

@@ -20,6 +20,8 @@ pub(super) struct WatchedShard {
     patience: Patience,
     /// Where Sentinels say who is the master, that may be another one by the next look.
     connection: Option<Connection>,
+    /// Where they have said that it is.
+    master: Option<String>,
     earlier: Option<Snapshot>,
 }
 
@@ -31,7 +33,8 @@ impl WatchedShard {
         random: fastrand::Rng,
     ) -> Self {
         let patience = Patience::new(SourceKind::Redis, name, pace, random);
-        Self { endpoint: endpoint.clone(), patience, connection: None, earlier: None }
+        let (connection, master, earlier) = (None, None, None);
+        Self { endpoint: endpoint.clone(), patience, connection, master, earlier }
     }
 
     pub(super) async fn look(&mut self, limits: &Limits, pace: Pace, clock: &Clock) -> Looked {
@@ -62,6 +65,7 @@ impl WatchedShard {
             Some(connection) => connection,
             None => Connection::open(&self.endpoint, limits).await?,
         };
+        self.master = connection.master().map(str::to_owned);
         let earlier = match earlier {
             Some(earlier) => earlier,
             None => {
@@ -96,6 +100,10 @@ impl WatchedShard {
 
     pub(super) fn server(&self, look: &Snapshot) -> Fact<RedisServer> {
         redis::server(&self.state().name, self.endpoint.database, look)
+    }
+
+    pub(super) fn master(&self) -> Option<&str> {
+        self.master.as_deref()
     }
 
     pub(super) const fn state(&self) -> &SourceState {

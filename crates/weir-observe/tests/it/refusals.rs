@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use weir_advisor::{Advice, Severity, advise};
+use weir_base::clock::Clock;
 use weir_base::secret::Secret;
-use weir_observe::{Sources, observe};
+use weir_observe::{Pace, Sources, Watcher, observe};
 use weir_sidekiq::Endpoint;
 
 use crate::findings::{push, rules, serve, sources};
@@ -88,7 +89,65 @@ async fn a_redis_that_loads_is_told_with_how_to_wait() {
     let finding = &advice.findings[0];
     assert!(finding.evidence.contains("LOADING"), "{finding:?}");
     let next = finding.next.as_ref().unwrap();
-    assert!(next.contains("INFO persistence | grep -q '^loading:0'"), "{next}");
+    assert!(next.contains(&format!("-p {} INFO persistence", redis.port)), "{next}");
+    let (ended, _) = pasted(&format!("timeout 1 sh -c '{next}'"), "");
+    assert_eq!(ended, Some(124), "it waits: {next}");
+    waits_for_nothing_else(next, redis.port);
+}
+
+/// Its exit code, and what it said.
+fn pasted(command: &str, password: &str) -> (Option<i32>, String) {
+    let mut shell = std::process::Command::new("timeout");
+    let output = shell.args(["30", "sh", "-c", command]).env("REDISCLI_AUTH", password).output();
+    let output = output.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// What waits for the Redis on `port`, of others.
+fn waits_for_nothing_else(next: &str, port: u16) {
+    let Some(loaded) = RedisServer::start() else { return };
+    let of = |other: u16| next.replace(&format!("-p {port} "), &format!("-p {other} "));
+    assert_eq!(pasted(&of(loaded.port), "").0, Some(0), "it has loaded");
+    loaded.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
+    let (ended, said) = pasted(&of(loaded.port), "hunter3");
+    assert_eq!(ended, Some(1), "with a wrong password it ends: {said}");
+    assert!(said.contains("given up, for Redis says: ") && said.contains("NOAUTH"), "{said}");
+    assert_eq!(pasted(&of(loaded.port), "hunter2").0, Some(0));
+    let (ended, said) = pasted(&of(1), "");
+    assert_eq!(ended, Some(1), "of nobody: {said}");
+    assert!(said.contains("Could not connect"), "{said}");
+}
+
+#[tokio::test]
+async fn behind_sentinels_what_comes_next_is_done_at_the_master_that_was_seen() {
+    let Some(redis) = RedisServer::start() else { return };
+    let Some(sentinel) = RedisServer::start_sentinel(redis.port) else { return };
+    serve(&redis, r#"{"default":1}"#).await;
+    push(&redis, "default", 3, 0.5).await;
+    redis.run(&[&["CONFIG", "SET", "appendonly", "no"]]);
+    let url = format!("redis+sentinel://127.0.0.1:{}/mymaster", sentinel.port);
+    let endpoint = Endpoint::parse(&url).unwrap();
+    let advice = look_at(&endpoint).await;
+    assert_eq!(rules(&advice), ["redis-persistence"]);
+    let next = advice.findings[0].next.clone().unwrap();
+    let cli = format!("redis-cli -h 127.0.0.1 -p {} CONFIG SET appendonly yes", redis.port);
+    assert!(next.starts_with(&cli), "{next}");
+
+    let second = Duration::from_secs(1);
+    let pace = Pace { interval: second, look_timeout: 30 * second, retry_max: second };
+    let mut watcher = Watcher::new(
+        sources(vec![endpoint.clone()]),
+        pace,
+        Clock::system(),
+        &mut fastrand::Rng::new(),
+    );
+    let watched = advise(&watcher.round().await.observation);
+    assert_eq!(watched.findings[0].next.as_ref(), Some(&next));
+
+    let (ended, said) = pasted(&next, "");
+    assert_eq!(ended, Some(0), "{said}");
+    assert_eq!(rules(&look_at(&endpoint).await), [""; 0]);
 }
 
 #[tokio::test]

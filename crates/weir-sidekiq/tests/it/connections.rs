@@ -41,7 +41,10 @@ async fn a_sentinel_says_where_the_server_is() {
     fill(&redis);
     let Some(sentinel) = RedisServer::start_sentinel(redis.port) else { return };
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/mymaster", sentinel.port);
-    assert_eq!(length_at(&Endpoint::parse(&url).unwrap()).await.unwrap(), 1);
+    let endpoint = Endpoint::parse(&url).unwrap();
+    assert_eq!(length_at(&endpoint).await.unwrap(), 1);
+    let connection = Connection::open(&endpoint, &Limits::default()).await.unwrap();
+    assert_eq!(connection.master(), Some(format!("127.0.0.1:{}", redis.port).as_str()));
     let unknown = format!("redis+sentinel://127.0.0.1:{}/another", sentinel.port);
     assert!(length_at(&Endpoint::parse(&unknown).unwrap()).await.is_err());
 }

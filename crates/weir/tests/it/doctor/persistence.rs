@@ -69,6 +69,27 @@ fn what_plan_writes_for_redis_keeps_all() {
     assert_eq!(left.unwrap_or(JOBS), JOBS);
 }
 
+#[test]
+fn what_plan_writes_for_redis_ends_where_it_is_not_let_in() {
+    let Some(redis) = RedisServer::start() else { return };
+    redis.run(&[&["CONFIG", "SET", "requirepass", "hunter2"]]);
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().display().to_string();
+    let mut plan = program();
+    plan.args(["plan", "--queue", "default=1,0.1", "--cores", "4", "--memory", "8GiB"]);
+    let output = output_of(plan.args(["--write", &folder]));
+    assert_eq!(code(&output), 0, "{output:?}");
+    let script = |port: u16| format!("sh '{folder}/redis-weir.sh' -h 127.0.0.1 -p {port}");
+    for password in [None, Some("hunter3")] {
+        let (code, said) = pasted(&script(redis.port), password);
+        assert_eq!(code, Some(1), "it ends: {said}");
+        assert!(said.contains("given up, for Redis says: NOAUTH"), "{said}");
+    }
+    let (code, said) = pasted(&script(1), None);
+    assert_eq!(code, Some(1), "it ends: {said}");
+    assert!(said.contains("given up, for Redis says: nothing"), "{said}");
+}
+
 /// Its exit code, and what it said.
 fn pasted(command: &str, password: Option<&str>) -> (Option<i32>, String) {
     let mut shell = Command::new("timeout");
