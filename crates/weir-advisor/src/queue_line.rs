@@ -3,6 +3,8 @@
 //! A `-q` replaces all queues of `sidekiq.yml`, and a process serves what its line names and nothing
 //! else: so the line always has all of them.
 
+mod words;
+
 use std::collections::BTreeMap;
 
 use weir_base::hint;
@@ -12,7 +14,6 @@ use crate::observation::{
     Capsule, JobProcess, Jobs, Observation, Ordering, WeightedQueue, is_set_aside,
 };
 use crate::rules::starving_queue;
-use crate::shell;
 
 /// Threads of a process of Sidekiq that nobody has said anything about.
 const CONCURRENCY: u32 = 5;
@@ -180,7 +181,7 @@ fn change(
     capsule: &Capsule,
     queues: &[WeightedQueue],
 ) -> Finding {
-    finding.change_and_restart(place(process, capsule), flags(capsule.ordering, queues))
+    finding.change_and_restart(words::place(process, capsule), words::line(capsule, queues))
 }
 
 /// A process more, which takes no queue from another.
@@ -189,30 +190,7 @@ pub(crate) fn one_more(concurrency: u32, queues: &[&str]) -> String {
     let queues: Vec<_> = queues.iter().map(queue).collect();
     let order = if queues.len() > 1 { Ordering::Random } else { Ordering::Strict };
     let threads = concurrency.clamp(1, CONCURRENCY);
-    format!("bundle exec sidekiq -c {threads} {}", flags(order, &queues))
-}
-
-fn place(process: &JobProcess, capsule: &Capsule) -> String {
-    let identity = &process.identity;
-    if process.capsules.len() > 1 {
-        return format!("all queues of the capsule {} of {identity}", capsule.name);
-    }
-    let weights = match capsule.ordering {
-        Ordering::Unknown => "; Sidekiq 6 does not tell weights: keep those that are there",
-        _ => "",
-    };
-    format!("all queues of {identity} (its command line, or :queues: of its sidekiq.yml{weights})")
-}
-
-fn flags(ordering: Ordering, queues: &[WeightedQueue]) -> String {
-    let flag = |queue: &WeightedQueue| {
-        let name = shell::word(&queue.name);
-        match ordering {
-            Ordering::Strict | Ordering::Unknown => format!("-q {name}"),
-            Ordering::Random | Ordering::Weighted => format!("-q {name},{}", queue.weight.max(1)),
-        }
-    };
-    queues.iter().map(flag).collect::<Vec<_>>().join(" ")
+    format!("bundle exec sidekiq -c {threads} {}", words::flags(order, &queues))
 }
 
 #[cfg(test)]
@@ -226,8 +204,8 @@ mod tests {
     fn the_line_has_all_queues_with_their_weights_and_names_quoted() {
         let main = process(1, 25, Ordering::Weighted, &[("default", 8), ("it's", 6)]);
         let capsule = &main.capsules[0];
-        assert_eq!(flags(capsule.ordering, &capsule.queues), r"-q default,8 -q 'it'\''s',6");
-        assert_eq!(flags(Ordering::Strict, &capsule.queues), r"-q default -q 'it'\''s'");
+        assert_eq!(words::flags(capsule.ordering, &capsule.queues), r"-q default,8 -q 'it'\''s',6");
+        assert_eq!(words::flags(Ordering::Strict, &capsule.queues), r"-q default -q 'it'\''s'");
     }
 
     #[test]

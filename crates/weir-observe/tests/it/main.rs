@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "what is skipped says so")]
 
 mod findings;
+mod layouts;
 mod places;
 mod postgres;
 mod postgres_server;
