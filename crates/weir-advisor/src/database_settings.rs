@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::finding::Finding;
-use crate::observation::Postgres;
+use crate::observation::{Postgres, SettingException};
 
 const ALTERED: &str = "postgresql.auto.conf";
 const MAIN: &str = "postgresql.conf";
@@ -38,7 +38,7 @@ impl<'a> Origin<'a> {
         let name = file.and_then(|file| Path::new(file).file_name()?.to_str());
         match (origin.source.as_str(), name, file) {
             ("command line", ..) => Self::CommandLine,
-            ("user" | "database" | "database user", ..) => Self::Role,
+            ("user" | "database" | "database user" | "global", ..) => Self::Role,
             (_, Some(ALTERED), _) => Self::Altered,
             (_, Some(MAIN), _) => Self::Main,
             (_, _, Some(file)) => Self::Included(file),
@@ -46,6 +46,75 @@ impl<'a> Origin<'a> {
             _ => Self::Main,
         }
     }
+}
+
+/// A setting that holds a size, as some sessions have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size<'a> {
+    pub(crate) setting: &'a str,
+    pub(crate) bytes: u64,
+    /// Whose it is; none: of all for whom there is no exception.
+    exception: Option<&'a SettingException>,
+}
+
+impl<'a> Size<'a> {
+    /// What was seen, and what roles and databases have instead: a number alone is of `unit_bytes` each.
+    pub(crate) fn all(
+        postgres: &'a Postgres,
+        (setting, seen_bytes): (&'a str, u64),
+        unit_bytes: u64,
+    ) -> Vec<Self> {
+        let seen = Self { setting, bytes: seen_bytes, exception: None };
+        let others = others(postgres, setting).into_iter().filter_map(|exception| {
+            let bytes = exception.bytes(unit_bytes)?;
+            Some(Self { setting, bytes, exception: Some(exception) })
+        });
+        std::iter::once(seen).chain(others).collect()
+    }
+
+    /// "`work_mem` of role shop".
+    pub(crate) fn subject(&self) -> String {
+        match self.exception {
+            Some(exception) => format!("{} of {}", self.setting, exception.holder.words()),
+            None => self.setting.to_owned(),
+        }
+    }
+
+    /// The finding with the line that gives it another value.
+    pub(crate) fn change(&self, finding: Finding, postgres: &Postgres, value: &str) -> Finding {
+        match self.exception {
+            Some(exception) => finding.change(EXCEPTION, exception.line(value)),
+            None => change(finding, postgres, (self.setting, value), false),
+        }
+    }
+}
+
+/// Where a line stands that `ALTER SYSTEM` and files lose against.
+const EXCEPTION: &str =
+    "psql, as a superuser (it was set for them alone, which wins over ALTER SYSTEM and all files)";
+
+/// What roles and databases have instead of the value that was seen.
+pub(crate) fn others<'a>(postgres: &'a Postgres, setting: &'a str) -> Vec<&'a SettingException> {
+    let seen = seen_by(postgres, setting);
+    let exceptions = postgres.exceptions.known().into_iter().flat_map(|it| it.of(setting));
+    exceptions.filter(|it| Some(*it) != seen).collect()
+}
+
+/// Where the value that was seen is an exception itself.
+fn seen_by<'a>(postgres: &'a Postgres, setting: &'a str) -> Option<&'a SettingException> {
+    let source = &postgres.origins.iter().find(|it| it.name == setting)?.source;
+    let (of_role, of_database) = match source.as_str() {
+        "user" => (true, false),
+        "database" => (false, true),
+        "database user" => (true, true),
+        "global" => (false, false),
+        _ => return None,
+    };
+    let mut exceptions = postgres.exceptions.known()?.of(setting);
+    exceptions.find(|it| {
+        let is_own = it.holder.role.is_none() || it.holder.role == postgres.user;
+        is_own && it.holder.role.is_some() == of_role && it.holder.database.is_some() == of_database
+    })
 }
 
 /// The finding with the line that sets `setting`, where it takes effect.
@@ -80,6 +149,9 @@ pub(crate) fn change(
             let place = "the command line of Postgres, which wins over its files";
             (place.to_owned(), format!("-c {setting}={value}"))
         }
+        Origin::Role if let Some(exception) = seen_by(postgres, setting) => {
+            (EXCEPTION.to_owned(), exception.line(value))
+        }
         Origin::Role => {
             let place = "where ALTER ROLE or ALTER DATABASE has set it (psql shows that: \\drds)";
             (place.to_owned(), line)
@@ -105,7 +177,7 @@ fn waiting(mut finding: Finding, postgres: &Postgres, setting: &str) -> Finding 
 mod tests {
     use super::*;
     use crate::finding::Severity;
-    use crate::observation::SettingOrigin;
+    use crate::observation::{Exceptions, Fact, Holder, SettingOrigin};
 
     fn said(source: &str, file: Option<&str>, restart: bool) -> (String, String, bool) {
         let origin = SettingOrigin {
@@ -157,6 +229,50 @@ mod tests {
         assert!(said("user", None, false).0.contains("ALTER ROLE"));
         let auto = Some("/data/postgresql.auto.conf");
         assert_eq!(said(file, auto, true).1, "ALTER SYSTEM SET work_mem = '8MB';");
+    }
+
+    #[test]
+    fn what_is_set_for_a_role_or_a_database_is_changed_there_and_that_of_others_too() {
+        let of = |role: Option<&str>, database: Option<&str>, value: &str| SettingException {
+            holder: Holder { role: role.map(str::to_owned), database: database.map(str::to_owned) },
+            name: "work_mem".to_owned(),
+            value: value.to_owned(),
+        };
+        let settings = vec![
+            of(Some("shop"), None, "1GB"),
+            of(Some("weir"), None, "2GB"),
+            of(None, Some("app"), "3GB"),
+            of(Some("weir"), Some("app"), "4GB"),
+        ];
+        let exceptions = Fact::Known(Exceptions { settings, ..Exceptions::default() });
+        for (source, line, others) in [
+            ("user", r#"ALTER ROLE "weir" SET work_mem = '8MB';"#, [1, 3, 4].as_slice()),
+            ("database", r#"ALTER DATABASE "app" SET work_mem = '8MB';"#, &[1, 2, 4]),
+            (
+                "database user",
+                r#"ALTER ROLE "weir" IN DATABASE "app" SET work_mem = '8MB';"#,
+                &[1, 2, 3],
+            ),
+            ("configuration file", "work_mem = 8MB", &[1, 2, 3, 4]),
+        ] {
+            let origin = SettingOrigin {
+                name: "work_mem".to_owned(),
+                source: source.to_owned(),
+                file: Some("/data/postgresql.conf".to_owned()),
+            };
+            let postgres = Postgres {
+                user: Some("weir".to_owned()),
+                origins: vec![origin],
+                exceptions: exceptions.clone(),
+                ..Postgres::default()
+            };
+            let finding = || Finding::new("rule", Severity::Warning, "", "");
+            let sizes = Size::all(&postgres, ("work_mem", 7), 1_024);
+            let change = sizes[0].change(finding(), &postgres, "8MB").change.unwrap();
+            assert_eq!(change.line, line, "{source}");
+            let gib: Vec<_> = sizes[1..].iter().map(|size| size.bytes >> 30).collect();
+            assert_eq!(gib, others, "{source}");
+        }
     }
 
     #[test]

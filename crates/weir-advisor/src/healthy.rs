@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::flow::Flow;
 use crate::observation::{
-    Capsule, Connections, DatabaseHost, Fact, Goodput, JobProcess, Jobs, Keyspace, Machine,
-    Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue, RedisServer,
-    RequestPath, Service, SessionState, Sessions, Throughput, WeightedQueue,
+    Capsule, Connections, DatabaseHost, Exceptions, Fact, Goodput, JobProcess, Jobs, Keyspace,
+    Machine, Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue,
+    RedisServer, RequestPath, Service, SessionState, Sessions, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -160,6 +160,7 @@ fn postgres() -> Postgres {
         }),
         pending_restart: Vec::new(),
         origins: Vec::new(),
+        exceptions: Fact::Known(Exceptions::default()),
         connections: Fact::Known(Connections {
             sessions: vec![
                 sessions("web", SessionState::Idle, 8),

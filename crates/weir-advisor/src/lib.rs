@@ -8,7 +8,7 @@
 //! - [`forecast`]: when all queues are empty, by who serves them;
 //! - [`rules`]: one file for each thing that can be wrong;
 //! - [`finding`], [`advice`]: what is said about it;
-//! - [`wording`]: figures as people read them; [`shell`]: commands that can be pasted;
+//! - [`wording`]: figures as people read them; [`shell`], [`sql`]: commands that can be pasted;
 //! - [`levels`]: what was worked off with how many threads;
 //! - [`mod@figures`]: all of it as metrics;
 //! - [`mod@plan`]: processes, pools and settings for a machine, and a judge of layouts.
@@ -30,6 +30,7 @@ mod queue_line;
 mod redis_settings;
 pub mod rules;
 pub mod shell;
+pub mod sql;
 pub mod wording;
 
 pub use self::advice::{Advice, Verdict, advise};

@@ -1,6 +1,7 @@
 //! What can be known of a system whose jobs are behind.
 
 mod access;
+mod exceptions;
 mod fact;
 mod front;
 mod jobs;
@@ -14,6 +15,7 @@ mod source;
 use serde::Serialize;
 
 pub use self::access::RedisAccess;
+pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
 pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
@@ -79,6 +81,7 @@ impl Observation {
             self.requests.missing(),
             self.own_queues.missing(),
             postgres.and_then(|it| it.settings.missing()),
+            postgres.and_then(|it| it.exceptions.missing()),
             postgres.and_then(|it| it.connections.missing()),
             postgres.and_then(|it| it.host.missing()),
             postgres.and_then(|it| it.cache_hit_ratio.missing()),

@@ -6,7 +6,9 @@
 
 mod backlog;
 mod backlog_sample;
+mod busy_pooler;
 mod cache_hits;
+mod connection_limit;
 mod connection_slots;
 mod dead_flood;
 mod duplicate_scheduler;
@@ -89,7 +91,7 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 39] = [
+pub const RULES: [Rule; 41] = [
     // Of what is not seen nothing else can be said.
     rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
@@ -107,6 +109,8 @@ pub const RULES: [Rule; 39] = [
     of_sidekiq(duplicate_scheduler::NAME, duplicate_scheduler::check),
     of_sidekiq(overdue_jobs::NAME, overdue_jobs::check),
     rule(connection_slots::NAME, connection_slots::check),
+    rule(connection_limit::NAME, connection_limit::check),
+    rule(busy_pooler::NAME, busy_pooler::check),
     rule(idle_connections::NAME, idle_connections::check),
     rule(idle_in_transaction::NAME, idle_in_transaction::check),
     rule(over_commit::NAME, over_commit::check),

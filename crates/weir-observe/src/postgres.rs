@@ -3,7 +3,7 @@
 //! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
 //! - `session`: one connection that only asks, each question in a read-only transaction with limits
 //!   of its own, in the simple protocol, so that a pooler in between does not mind;
-//! - `settings`, `activity`, `locks`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
+//! - `settings`, `exceptions`, `activity`, `locks`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
 //! - `error`, `away`: why it was not seen, and what would let it be;
 //! - `titles`: who holds its connections when there is none left to ask by.
 
@@ -12,6 +12,7 @@ mod away;
 mod cache;
 mod endpoint;
 mod error;
+mod exceptions;
 mod host;
 mod locks;
 mod session;
@@ -116,6 +117,10 @@ impl Database {
             Err(missing) => return Fact::Unknown(missing.clone()),
         };
         let Whereabouts { local, other_port } = host::whereabouts(session, proc).await;
+        // Not one answer: all that follows would wait as long.
+        if let Some(after) = session.silent_for() {
+            return Fact::Unknown(error::silent(&self.source.endpoint, after));
+        }
         let (backends, waits) = activity::backends(session).await;
         let mut owners = BTreeMap::new();
         let backends = backends.map(|mut backends| {
@@ -124,6 +129,7 @@ impl Database {
         });
         let statements = statements::statements(session).await;
         let Settings { settings, pending_restart, origins } = settings::settings(session).await;
+        let exceptions = exceptions::exceptions(session).await;
         let blocks = cache::blocks(session).await;
         let cache_hit_ratio = cache::hit_ratio(before, blocks.clone());
         // A database that is asked little needs more than one window to say something.
@@ -136,6 +142,7 @@ impl Database {
             settings,
             pending_restart,
             origins,
+            exceptions,
             connections: connections(backends),
             clients: clients(proc, owners),
             other_port,
@@ -172,7 +179,8 @@ fn ledger_without_asking(
     proc: Option<&Path>,
     missing: &Missing,
 ) -> Option<String> {
-    let here = missing.obstacle == Obstacle::SlotsExhausted && source.endpoint.is_loopback();
+    let is_full = matches!(missing.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached);
+    let here = is_full && source.endpoint.is_loopback();
     proc.filter(|_| here).and_then(|proc| titles::ledger(proc, source.endpoint.port()))
 }
 

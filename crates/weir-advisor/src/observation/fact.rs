@@ -39,6 +39,8 @@ pub enum Obstacle {
     Unreachable,
     /// Every connection slot of the database is taken (SQLSTATE 53300).
     SlotsExhausted,
+    /// Every session that a role or a database may have is open (`CONNECTION LIMIT`, SQLSTATE 53300).
+    LimitReached,
     /// Every connection of a Redis is taken (`maxclients`).
     ClientsExhausted,
     /// A script holds a Redis up.

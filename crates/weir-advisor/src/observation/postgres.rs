@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Fact;
+use super::{Exceptions, Fact};
 
 /// What Postgres says. Each part needs rights of its own.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -18,6 +18,8 @@ pub struct Postgres {
     pub pending_restart: Vec<String>,
     /// Where settings come from that are not as Postgres ships.
     pub origins: Vec<SettingOrigin>,
+    /// What roles and databases have instead.
+    pub exceptions: Fact<Exceptions>,
     /// Its sessions.
     pub connections: Fact<Connections>,
     /// Processes of this machine that hold some of them, as far as that can be seen.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::database_settings::Origin;
-use crate::observation::Postgres;
+use crate::observation::{ConnectionLimit, Postgres, SettingException};
 
 use super::Plan;
 
@@ -33,6 +33,8 @@ pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
                 "the command line of Postgres".to_owned(),
                 format!("take -c {name} off that command line"),
             ),
+            // Said below, with what ends it, unless that may not be seen.
+            Origin::Role if postgres.exceptions.known().is_some() => return None,
             Origin::Role => (
                 "ALTER ROLE or ALTER DATABASE".to_owned(),
                 format!("psql shows where (\\drds): RESET {name} there"),
@@ -42,13 +44,40 @@ pub fn overruled(postgres: &Postgres, plan: &Plan) -> Vec<Overruled> {
     };
     // Its own file, where it is in force already, wins over nothing.
     let foreign = |it: &Overruled| !it.by.ends_with("/postgresql-weir.conf");
-    plan.postgres.iter().filter_map(|setting| of(setting.name)).filter(foreign).collect()
+    let files = plan.postgres.iter().filter_map(|setting| of(setting.name)).filter(foreign);
+    files.chain(exceptions(postgres, plan)).collect()
+}
+
+/// What roles and databases have instead, and how many sessions.
+fn exceptions<'a>(postgres: &'a Postgres, plan: &'a Plan) -> impl Iterator<Item = Overruled> + 'a {
+    let known = postgres.exceptions.known();
+    let setting = move |name: &'static str| {
+        let of = move |it: &SettingException| Overruled {
+            name,
+            by: format!("{} SET {name} = '{}'", it.holder.alter(), it.value),
+            remedy: format!("{} RESET {name};", it.holder.alter()),
+        };
+        known.into_iter().flat_map(move |known| known.of(name)).map(of)
+    };
+    // What was judged to fit the database is no more than its ceiling.
+    let connections = u32::try_from(plan.layout.connections()).unwrap_or(u32::MAX);
+    let limit = move |limit: &ConnectionLimit| {
+        // A role without a session may be anybody's.
+        let is_used = limit.holder.database.is_some() || limit.open > 0;
+        (is_used && limit.connections < connections).then(|| Overruled {
+            name: "max_connections",
+            by: limit.line(limit.connections).trim_end_matches(';').to_owned(),
+            remedy: limit.line(connections),
+        })
+    };
+    let limits = known.into_iter().flat_map(|known| &known.limits).filter_map(limit);
+    plan.postgres.iter().flat_map(move |planned| setting(planned.name)).chain(limits)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::SettingOrigin;
+    use crate::observation::{Exceptions, Fact, Holder, SettingOrigin};
     use crate::plan::{DatabaseWorkload, Layout, PostgresMachine, Storage, postgres_settings};
 
     fn origin(name: &str, source: &str, file: Option<&str>) -> SettingOrigin {
@@ -66,7 +95,7 @@ mod tests {
             storage: Storage::Ssd,
         };
         let plan = Plan {
-            layout: Layout::default(),
+            layout: Layout { pooler_connections: Some(40), ..Layout::default() },
             postgres: postgres_settings(&machine),
             redis: Vec::new(),
             proofs: Vec::new(),
@@ -80,13 +109,27 @@ mod tests {
             origin("random_page_cost", file, Some("/etc/postgresql.conf")),
             origin("log_statement", file, Some("/data/postgresql.auto.conf")),
         ];
-        let postgres = Postgres { origins, ..Postgres::default() };
+        let shop = || Holder { role: Some("shop".to_owned()), database: None };
+        let app = Holder { role: None, database: Some("app".to_owned()) };
+        let limit = |holder, connections, open| ConnectionLimit { holder, connections, open };
+        let exceptions = Exceptions {
+            settings: vec![SettingException {
+                holder: shop(),
+                name: "work_mem".to_owned(),
+                value: "1GB".to_owned(),
+            }],
+            limits: vec![limit(shop(), 5, 0), limit(app, 9, 0)],
+        };
+        let exceptions = Fact::Known(exceptions);
+        let postgres = Postgres { origins, exceptions, ..Postgres::default() };
         let found = overruled(&postgres, &plan);
         let lines: Vec<_> = found.iter().map(|it| (it.name, it.remedy.as_str())).collect();
         let expected = [
             ("max_connections", "ALTER SYSTEM RESET max_connections;"),
             ("shared_buffers", "take -c shared_buffers off that command line"),
             ("work_mem", "take work_mem out of it, or include postgresql-weir.conf after it"),
+            ("work_mem", r#"ALTER ROLE "shop" RESET work_mem;"#),
+            ("max_connections", r#"ALTER DATABASE "app" CONNECTION LIMIT 40;"#),
         ];
         assert_eq!(lines, expected);
     }

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Postgres, SessionState, Sessions};
-use crate::wording;
+use crate::observation::{Observation, Postgres, SessionState, Sessions, SettingException};
+use crate::{shell, wording};
 
 pub(crate) const NAME: &str = "idle-in-transaction";
 
 /// Longer than any call to another service that an application makes in a transaction should take.
 const LONGEST: Duration = Duration::from_secs(60);
+const SETTING: &str = "idle_in_transaction_session_timeout";
+/// As the line sets it.
+const ENOUGH: Duration = Duration::from_secs(300);
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let Some(postgres) = observation.postgres.known() else { return Vec::new() };
@@ -27,8 +30,16 @@ fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
         format!("{} sessions are idle in transaction, the oldest since {longest}", sessions.count);
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
-    let setting = ("idle_in_transaction_session_timeout", "'5min'");
-    database_settings::change(finding, postgres, setting, false)
+    let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
+    // Who has a longer time of their own keeps it, whatever the server's is.
+    let is_longer =
+        |it: &&SettingException| it.duration().is_none_or(|it| it.is_zero() || it > ENOUGH);
+    let others = database_settings::others(postgres, SETTING).into_iter();
+    let lines: Vec<_> = others.filter(is_longer).map(|it| it.line("5min")).collect();
+    match lines.is_empty() {
+        true => finding,
+        false => finding.next(format!("psql -c {}", shell::word(&lines.join(" ")))),
+    }
 }
 
 #[cfg(test)]

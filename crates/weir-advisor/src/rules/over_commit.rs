@@ -4,7 +4,7 @@
 //! and the pools of those who do without it, which are seen with sessions of their own.
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Observation, Pooler, Service};
+use crate::observation::{ConnectionLimit, Observation, Pooler, Service};
 
 pub(crate) const NAME: &str = "over-commit";
 
@@ -25,7 +25,34 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         Some(pooler) => behind(pooler, &direct, &pooled, usable),
         None => None,
     };
+    let finding = finding.or_else(|| {
+        let opened = match observation.pooler.as_ref().map(|pooler| pooler.connections) {
+            None => services.iter().map(Service::connections).fold(0, u32::saturating_add),
+            Some(pooler) => direct_sum.saturating_add(pooler?),
+        };
+        over_limit(database_limit(observation)?, opened)
+    });
     finding.into_iter().collect()
+}
+
+/// What the application's database allows less than the server.
+fn database_limit(observation: &Observation) -> Option<&ConnectionLimit> {
+    let exceptions = observation.postgres.known()?.exceptions.known()?;
+    exceptions.limits.iter().find(|limit| limit.holder.database.is_some())
+}
+
+/// What is opened fits the server.
+fn over_limit(limit: &ConnectionLimit, opened: u32) -> Option<Finding> {
+    let ConnectionLimit { holder, connections, .. } = limit;
+    (opened > *connections).then(|| {
+        let evidence = format!(
+            "{opened} connections may be open, {} allows {connections} (CONNECTION LIMIT)",
+            holder.words()
+        );
+        Finding::new(NAME, Severity::Warning, SUBJECT, evidence)
+            .leads_to(CONSEQUENCE)
+            .change("psql, as a superuser", limit.line(opened))
+    })
 }
 
 /// Where there is a pooler, who has sessions under its own name does without it.
@@ -99,7 +126,7 @@ fn words(services: &[&Service]) -> String {
 mod tests {
     use super::*;
     use crate::healthy::{self, service, sessions};
-    use crate::observation::SessionState;
+    use crate::observation::{Holder, SessionState};
 
     #[test]
     fn pools_must_fit_below_the_ceiling() {
@@ -167,6 +194,26 @@ mod tests {
         assert!(finding.consequence.contains("`--pgbouncer NUMBER`"), "{finding:?}");
         observation.services.known_mut()[0].processes = 31;
         assert_eq!(check(&observation), [], "they fit in any case");
+    }
+
+    #[test]
+    fn a_database_may_allow_less_than_the_server() {
+        let with = |mut observation: Observation, connections| {
+            let holder = Holder { role: None, database: Some("app".to_owned()) };
+            let limit = ConnectionLimit { holder, connections, open: 3 };
+            observation.postgres.known_mut().exceptions.known_mut().limits = vec![limit];
+            check(&observation).pop().map(|it| (it.evidence, it.change.unwrap().line))
+        };
+        // Pools of 10, 10, 25 and 5.
+        assert_eq!(with(healthy::observation(), 50), None);
+        let (evidence, line) = with(healthy::observation(), 49).unwrap();
+        let expected = "50 connections may be open, database app allows 49 (CONNECTION LIMIT)";
+        assert_eq!(evidence, expected);
+        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 50;"#);
+        // The pooler's 20, and 10 of who does without it.
+        assert_eq!(with(behind_pgbouncer(Some(20)), 30), None);
+        let (_, line) = with(behind_pgbouncer(Some(20)), 29).unwrap();
+        assert_eq!(line, r#"ALTER DATABASE "app" CONNECTION LIMIT 30;"#);
     }
 
     #[test]

@@ -40,6 +40,7 @@ const fn severity(obstacle: Obstacle) -> Option<Severity> {
         Obstacle::Unreachable => Some(Severity::Critical),
         Obstacle::Login | Obstacle::NotAllowed => Some(Severity::Warning),
         Obstacle::SlotsExhausted
+        | Obstacle::LimitReached
         | Obstacle::ClientsExhausted
         | Obstacle::Script
         | Obstacle::Loading

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use crate::finding::{Finding, Severity};
 use crate::observation::{Missing, Observation, Obstacle, SessionState};
 use crate::rules::{redis_refuses, unreachable};
+use crate::sql;
 use crate::wording;
 
 pub(crate) const NAME: &str = "unseen";
 
 pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
-    // That no slot is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
+    // That no slot or connection is left is a finding of its own, so is a Redis that refuses everybody, and so is a source
     // of which nothing is seen.
     let is_said = |it: &Missing| {
-        it.obstacle == Obstacle::SlotsExhausted
+        matches!(it.obstacle, Obstacle::SlotsExhausted | Obstacle::LimitReached)
             || redis_refuses::says(it.obstacle)
             || unreachable::says(observation, it)
     };
@@ -66,9 +67,8 @@ fn hidden(observation: &Observation) -> Option<Finding> {
     })
 }
 
-/// Quoted: a role may be called by any word.
 fn grant(user: Option<&str>) -> String {
-    format!("GRANT pg_monitor TO \"{}\";", user.unwrap_or("USER").replace('"', "\"\""))
+    format!("GRANT pg_monitor TO {};", sql::identifier(user.unwrap_or("USER")))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! the planner takes to be cached). Below a sixteenth, which PgTune gives on a desktop, nobody has
 //! tuned.
 
-use crate::database_settings;
+use crate::database_settings::{self, Size};
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, Postgres, PostgresSettings};
 use crate::wording::{bytes, percent};
@@ -17,6 +17,8 @@ const RECOMMENDED_SHARE: u64 = 4;
 const SHARE_MAX: u64 = 2;
 const SHIPPED_BYTES: u64 = 128 << 20;
 const MIB: u64 = 1 << 20;
+/// What a number without a unit counts where Postgres counts blocks.
+const BLOCK_BYTES: u64 = 8_192;
 /// Jobs that wait, from which on the database's slowness is felt.
 const BACKLOG_MIN: u64 = 1_000;
 
@@ -30,10 +32,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         Some(memory) => against_machine(postgres, settings, memory, severity),
         None => as_shipped(settings, severity),
     };
-    buffers
-        .into_iter()
-        .chain(memory.and_then(|memory| planner(postgres, settings, memory)))
-        .collect()
+    let planner = memory.map(|memory| planner(postgres, settings, memory)).unwrap_or_default();
+    buffers.into_iter().chain(planner).collect()
 }
 
 fn against_machine(
@@ -68,17 +68,19 @@ fn as_shipped(settings: &PostgresSettings, severity: Severity) -> Option<Finding
     })
 }
 
-fn planner(postgres: &Postgres, settings: &PostgresSettings, memory: u64) -> Option<Finding> {
-    let believed = settings.effective_cache_size_bytes;
+fn planner(postgres: &Postgres, settings: &PostgresSettings, memory: u64) -> Vec<Finding> {
     // Half of the recommendation, or more than there is.
     let right = memory / 8 * 3..=memory;
-    (!right.contains(&believed)).then(|| {
-        let evidence = format!("{} for a machine with {}", bytes(believed), bytes(memory));
+    let seen = ("effective_cache_size", settings.effective_cache_size_bytes);
+    let sizes = Size::all(postgres, seen, BLOCK_BYTES).into_iter();
+    let found = |size: Size<'_>| {
+        let evidence = format!("{} for a machine with {}", bytes(size.bytes), bytes(memory));
         let value = format!("{}MB", memory / 4 * 3 / MIB);
-        let finding = Finding::new(NAME, Severity::Notice, "effective_cache_size", evidence)
+        let finding = Finding::new(NAME, Severity::Notice, size.subject(), evidence)
             .leads_to("The planner misjudges what an index costs.");
-        database_settings::change(finding, postgres, ("effective_cache_size", &value), false)
-    })
+        size.change(finding, postgres, &value)
+    };
+    sizes.filter(|size| !right.contains(&size.bytes)).map(found).collect()
 }
 
 #[cfg(test)]

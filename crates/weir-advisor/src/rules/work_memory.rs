@@ -1,12 +1,14 @@
 //! Memory that all sessions together may take for sorts and hashes.
 
-use crate::database_settings;
+use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
-use crate::observation::Observation;
+use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
 use crate::wording::bytes;
 
 pub(crate) const NAME: &str = "work-memory";
 
+/// What a number without a unit counts.
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// What Postgres ships with, and PgTune's floor.
 const FLOOR_BYTES: u64 = 4 * MIB;
@@ -18,29 +20,60 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
     let (Some(settings), Some(host)) = (postgres.settings.known(), postgres.host.known()) else {
         return Vec::new();
     };
+    let sizes = Size::all(postgres, ("work_mem", settings.work_mem_bytes), KIB);
+    sizes.iter().filter_map(|size| found(postgres, settings, *host, size)).collect()
+}
+
+fn found(
+    postgres: &Postgres,
+    settings: &PostgresSettings,
+    host: DatabaseHost,
+    size: &Size<'_>,
+) -> Option<Finding> {
     let sessions = u64::from(settings.max_connections);
-    let all = settings.work_mem_bytes.saturating_mul(sessions);
-    if settings.work_mem_bytes <= FLOOR_BYTES || all <= host.memory_bytes {
-        return Vec::new();
+    let all = size.bytes.saturating_mul(sessions);
+    if size.bytes <= FLOOR_BYTES || all <= host.memory_bytes {
+        return None;
     }
     let left = host.memory_bytes.saturating_sub(settings.shared_buffers_bytes);
     let recommended = (left / (sessions * PER_SESSION).max(1)).max(FLOOR_BYTES);
     let evidence = format!(
         "{} for each of {sessions} sessions is {}, the database may use {}",
-        bytes(settings.work_mem_bytes),
+        bytes(size.bytes),
         bytes(all),
         bytes(host.memory_bytes)
     );
-    let finding = Finding::new(NAME, Severity::Warning, "work_mem", evidence)
+    let finding = Finding::new(NAME, Severity::Warning, size.subject(), evidence)
         .leads_to("Under load the kernel ends the database for want of memory.");
-    let value = format!("{}MB", recommended / MIB);
-    vec![database_settings::change(finding, postgres, ("work_mem", &value), false)]
+    Some(size.change(finding, postgres, &format!("{}MB", recommended / MIB)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::{Holder, SettingException};
+
+    #[test]
+    fn what_a_role_has_instead_is_changed_for_that_role() {
+        let mut observation = healthy::observation();
+        let setting = |role: &str, name: &str, value: &str| SettingException {
+            holder: Holder { role: Some(role.to_owned()), database: None },
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        observation.postgres.known_mut().exceptions.known_mut().settings = vec![
+            setting("shop", "work_mem", "1048576"),
+            setting("small", "work_mem", "8MB"),
+            setting("odd", "work_mem", "much"),
+            setting("shop", "statement_timeout", "1GB"),
+        ];
+        let findings = check(&observation);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].subject, "work_mem of role shop");
+        let line = &findings[0].change.as_ref().unwrap().line;
+        assert_eq!(line, r#"ALTER ROLE "shop" SET work_mem = '10MB';"#);
+    }
 
     #[test]
     fn no_less_than_postgres_ships_with_is_recommended() {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
-use weir_advisor::observation::{Missing, Obstacle};
+use weir_advisor::observation::{Holder, Missing, Obstacle};
+use weir_advisor::sql::identifier;
 
 use super::away;
 use super::endpoint::{PostgresEndpoint, chain};
@@ -44,11 +45,23 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
     let what = format!("Postgres {endpoint}");
     let missing = missing(&what, endpoint.user(), error);
     match code(error) {
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => match limit_of(error) {
+            Some(alter) => {
+                let remedy = Some(format!("{alter} CONNECTION LIMIT -1;"));
+                Missing { obstacle: Obstacle::LimitReached, remedy, ..missing }
+            }
+            None => missing,
+        },
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
             let database = identifier(endpoint.database().unwrap_or("postgres"));
             let user = identifier(endpoint.user().unwrap_or(SOMEBODY));
             let remedy = Some(format!("GRANT CONNECT ON DATABASE {database} TO {user};"));
             Missing { remedy, ..missing }
+        }
+        // PgBouncer's own word.
+        Some(_) if missing.reason.contains("(max_client_conn)") => {
+            let remedy = "raise max_client_conn in PgBouncer's settings, then RELOAD; SHOW CLIENTS there says who is connected";
+            Missing { remedy: Some(remedy.to_owned()), ..missing }
         }
         Some(_) => missing,
         None => match away::of(error, endpoint.is_tls()) {
@@ -57,6 +70,19 @@ pub(super) fn unreachable(endpoint: &PostgresEndpoint, error: &PostgresError) ->
             }
             None => missing,
         },
+    }
+}
+
+/// One that lets clients in and answers nothing.
+pub(super) fn silent(endpoint: &PostgresEndpoint, after: Duration) -> Missing {
+    let remedy = "if a pooler stands between, its clients wait for one of its connections (cl_waiting of SHOW POOLS \
+         in PgBouncer's own database): name the database's own address to see who holds them, or raise \
+         default_pool_size; otherwise it is overloaded";
+    Missing {
+        what: format!("Postgres {endpoint}"),
+        obstacle: Obstacle::Unreachable,
+        reason: format!("it lets clients in and answers nothing within {after:?}"),
+        remedy: Some(remedy.to_owned()),
     }
 }
 
@@ -71,6 +97,21 @@ pub(super) fn missing(what: &str, user: Option<&str>, error: &PostgresError) -> 
     };
     let (obstacle, remedy) = no_such_role(&reason, user).unwrap_or((obstacle, remedy));
     Missing { what: what.to_owned(), obstacle, reason, remedy }
+}
+
+/// Whose limit it is, where it is not the server's: what a statement begins with that changes it. The code is
+/// the same, so the words must tell; in another language than English they don't.
+fn limit_of(error: &PostgresError) -> Option<String> {
+    let PostgresError::Refused(error) = error else { return None };
+    let of_whom = error.as_db_error()?.message().strip_prefix("too many connections for ")?;
+    let (kind, name) = of_whom.split_once(" \"")?;
+    let name = name.strip_suffix('"')?.to_owned();
+    let holder = match kind {
+        "role" => Holder { role: Some(name), database: None },
+        "database" => Holder { role: None, database: Some(name) },
+        _ => return None,
+    };
+    Some(holder.alter())
 }
 
 fn code(error: &PostgresError) -> Option<&SqlState> {
@@ -125,11 +166,6 @@ fn obstacle(code: &SqlState, user: Option<&str>) -> (Obstacle, Option<String>) {
         _ => (Obstacle::Unreachable, None),
     };
     (obstacle, remedy.map(str::to_owned))
-}
-
-/// As SQL reads it, whatever its letters and whether it is a word of SQL.
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

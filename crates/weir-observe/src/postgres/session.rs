@@ -26,6 +26,8 @@ pub(crate) struct Session {
     port: u16,
     user: Option<String>,
     questions: u64,
+    /// How long nobody answered; what is asked then waits behind that.
+    silent_for: Option<Duration>,
 }
 
 impl Session {
@@ -53,7 +55,9 @@ impl Session {
             Err(_) => Err(PostgresError::Deadline(limits.connect_timeout)),
         }?;
         let (port, user) = (endpoint.port(), endpoint.user().map(str::to_owned));
-        let mut session = Self { client, driver, limits: *limits, port, user, questions: 0 };
+        let (questions, silent_for) = (0, None);
+        let mut session =
+            Self { client, driver, limits: *limits, port, user, questions, silent_for };
         if session.user.is_none() {
             session.user = session.current_user().await;
         }
@@ -88,6 +92,11 @@ impl Session {
         error::missing(what, self.user(), error)
     }
 
+    /// It lets clients in, and one of its questions had no answer for so long.
+    pub(super) const fn silent_for(&self) -> Option<Duration> {
+        self.silent_for
+    }
+
     /// Asked up to now.
     pub(super) const fn questions(&self) -> u64 {
         self.questions
@@ -103,6 +112,9 @@ impl Session {
         &mut self,
         question: &str,
     ) -> Result<Vec<SimpleQueryRow>, PostgresError> {
+        if let Some(deadline) = self.silent_for {
+            return Err(PostgresError::Deadline(deadline));
+        }
         self.questions += 1;
         let PostgresLimits { statement_timeout, lock_timeout, .. } = self.limits;
         // SET LOCAL, not SET: behind a pooler the connection is somebody else's a moment later.
@@ -120,7 +132,10 @@ impl Session {
                 let _ = tokio::time::timeout(GRACE, self.client.simple_query("ROLLBACK")).await;
                 Err(error.into())
             }
-            Err(_) => Err(PostgresError::Deadline(deadline)),
+            Err(_) => {
+                self.silent_for = Some(deadline);
+                Err(PostgresError::Deadline(deadline))
+            }
         }
     }
 }

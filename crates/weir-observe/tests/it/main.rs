@@ -7,7 +7,9 @@
 
 mod findings;
 mod layouts;
+mod pgbouncer;
 mod places;
+mod pooler;
 mod postgres;
 mod postgres_server;
 #[allow(dead_code, reason = "the tests of weir-sidekiq start Sentinels and use sockets as well")]

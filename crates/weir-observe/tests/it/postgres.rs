@@ -181,6 +181,70 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
     assert!(is_mended);
 }
 
+/// What a finding says to change, done as it says.
+fn obey(server: &PostgresServer, advice: &Advice, subject: &str) -> String {
+    let finding = advice.findings.iter().find(|it| it.subject == subject);
+    let finding = finding.unwrap_or_else(|| panic!("{subject}: {:?}", advice.findings));
+    let line = finding.change.clone().unwrap().line;
+    server.run(&line);
+    line
+}
+
+#[tokio::test]
+async fn what_a_role_or_a_database_has_instead_is_changed_there() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN");
+    server.run("ALTER ROLE shop SET work_mem = '1GB'");
+    server.run("ALTER ROLE shop IN DATABASE postgres SET effective_cache_size = 1024");
+    server.run("ALTER ROLE shop IN DATABASE template1 SET work_mem = '2GB'");
+    server.run("ALTER DATABASE postgres SET work_mem = '900MB'");
+    // It is defeated by what the database has.
+    server.run("ALTER SYSTEM SET work_mem = '4MB'");
+    server.run("SELECT pg_reload_conf()");
+    let (_, advice) = look(&server, "postgres").await;
+    assert_eq!(rules(&advice), ["work-memory", "work-memory", "untuned-database"]);
+    let line = obey(&server, &advice, "work_mem");
+    assert!(line.starts_with(r#"ALTER DATABASE "postgres" SET work_mem = '"#), "{line}");
+    let line = obey(&server, &advice, "work_mem of role shop");
+    assert!(line.starts_with(r#"ALTER ROLE "shop" SET work_mem = '"#), "{line}");
+    let line = obey(&server, &advice, "effective_cache_size of role shop in database postgres");
+    let expected =
+        r#"ALTER ROLE "shop" IN DATABASE "postgres" SET effective_cache_size = '384MB';"#;
+    assert_eq!(line, expected);
+    assert_eq!(look(&server, "postgres").await.1.findings, []);
+}
+
+#[tokio::test]
+async fn a_role_or_a_database_at_its_own_limit_is_told_with_the_line_that_ends_it() {
+    let Some(server) = PostgresServer::start(&TUNED) else { return };
+    server.run("CREATE ROLE shop LOGIN; CREATE ROLE weir LOGIN; GRANT pg_monitor TO weir");
+    server.run("ALTER ROLE shop CONNECTION LIMIT 2");
+    let _web = [server.client("shop", "puma"), server.client("shop", "puma")];
+    let (_, advice) = look(&server, "weir").await;
+    assert_eq!(rules(&advice), ["connection-limit"]);
+    assert_eq!(obey(&server, &advice, "role shop"), r#"ALTER ROLE "shop" CONNECTION LIMIT 97;"#);
+    assert_eq!(look(&server, "weir").await.1.findings, []);
+
+    server.run("ALTER DATABASE postgres CONNECTION LIMIT 2");
+    let (_, advice) = look(&server, "postgres").await;
+    assert_eq!(rules(&advice), ["connection-limit"], "a superuser is let in");
+    // Who is none is refused, as the application is.
+    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let missing = observation.postgres.missing().unwrap();
+    assert_eq!(missing.obstacle, Obstacle::LimitReached, "{missing:?}");
+    assert!(missing.reason.contains("(SQLSTATE 53300); held by web 2 (2 idle)"), "{missing:?}");
+    assert_eq!(rules(&advice), ["connection-limit"]);
+    let line = obey(&server, &advice, &missing.what);
+    assert_eq!(line, r#"ALTER DATABASE "postgres" CONNECTION LIMIT -1;"#);
+    assert_eq!(look(&server, "weir").await.1.findings, []);
+
+    server.run("ALTER ROLE weir CONNECTION LIMIT 0");
+    let (observation, advice) = look_at(source(&server.url("weir"))).await;
+    let what = &observation.postgres.missing().unwrap().what;
+    assert_eq!(obey(&server, &advice, what), r#"ALTER ROLE "weir" CONNECTION LIMIT -1;"#);
+    assert_eq!(look(&server, "weir").await.1.findings, []);
+}
+
 #[tokio::test]
 async fn a_role_without_rights_gives_unknown_until_it_has_them() {
     let Some(server) = PostgresServer::start(&TUNED) else { return };

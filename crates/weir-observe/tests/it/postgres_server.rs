@@ -119,18 +119,7 @@ impl PostgresServer {
     }
 
     fn try_client(&self, user: &str, program: &str) -> Option<PostgresClient> {
-        let mut psql = Command::new(programs().unwrap().join("psql"));
-        psql.arg0(program).args(["-X", "-q", "-A", "-t", "-d", &self.url(user)]);
-        psql.env("PGAPPNAME", "x")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut child = psql.spawn().unwrap();
-        let stdin = child.stdin.take().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut client = PostgresClient { child, stdin, lines };
-        // As applications do that do not want to be known by it.
-        client.is_done("SET application_name = ''").then_some(client)
+        PostgresClient::at(&self.url(user), program)
     }
 }
 
@@ -148,6 +137,34 @@ pub(crate) struct PostgresClient {
 }
 
 impl PostgresClient {
+    /// Of what is at that address; none if it is refused.
+    pub(crate) fn at(url: &str, program: &str) -> Option<Self> {
+        let mut client = Self::open(url, program);
+        // As applications do that do not want to be known by it.
+        client.is_done("SET application_name = ''").then_some(client)
+    }
+
+    /// One that has sent a statement, whose end nobody waits for.
+    #[allow(dead_code, reason = "the tests of poolers have clients that wait")]
+    pub(crate) fn at_begun(url: &str, program: &str, statement: &str) -> Self {
+        let mut client = Self::open(url, program);
+        client.begin(statement);
+        client
+    }
+
+    fn open(url: &str, program: &str) -> Self {
+        let mut psql = Command::new(programs().unwrap().join("psql"));
+        psql.arg0(program).args(["-X", "-q", "-A", "-t", "-d", url]);
+        psql.env("PGAPPNAME", "x")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = psql.spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, stdin, lines }
+    }
+
     /// A statement, and its end.
     pub(crate) fn say(&mut self, statement: &str) {
         assert!(self.is_done(statement), "psql ended at {statement}");
@@ -207,7 +224,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// Whom to run it as: nobody else, unless this is root.
-fn user() -> Result<Option<(u32, u32)>, ()> {
+pub(crate) fn user() -> Result<Option<(u32, u32)>, ()> {
     if id(&["-u"]) != Some(0) {
         return Ok(None);
     }
@@ -222,7 +239,7 @@ fn id(arguments: &[&str]) -> Option<u32> {
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
-fn as_user(program: PathBuf, user: Option<(u32, u32)>) -> Command {
+pub(crate) fn as_user(program: PathBuf, user: Option<(u32, u32)>) -> Command {
     let mut command = Command::new(program);
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
@@ -231,6 +248,6 @@ fn as_user(program: PathBuf, user: Option<(u32, u32)>) -> Command {
     command
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -63,7 +63,9 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
 
     let url = server.url("postgres");
     let common = ["--postgres", &url, "--postgres-memory", "8GiB"];
-    let few = [&common[..], &["--window", "10ms", "--pool", "web=3x15"]].concat();
+    // A pooler of another test may run on this machine.
+    let direct = ["--window", "10ms", "--pool", "web=3x15", "--pgbouncer", "0"];
+    let few = [&common[..], &direct].concat();
     let how = "a server with `shared_buffers = 1MB`, and 8 GB for it";
     let mut all = rows(
         &json(&few),
@@ -77,6 +79,7 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     let pool = ["--window", "10ms", "--pool", "web=1x5/8"];
     let how = "`--pool web=1x5/8`: eight threads";
     all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", how)]));
+    all.extend(pooled(&server, &common));
     all.extend(cache(&server, &[&common[..], &["--window", "3s"]].concat()));
     all.extend(slots(&few, &server)?);
     let slow = [&common[..], &["--window", "500ms"]].concat();
@@ -85,6 +88,15 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     let how = "that other session, a minute later";
     all.push(row_in_time(&slow, "idle-in-transaction", how, LOOKS_MAX).expect("it was found"));
     Some(all)
+}
+
+/// All that a pooler opens, with a transaction each.
+fn pooled(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
+    let mut pool = [server.client("shop", "pgbouncer"), server.client("shop", "pgbouncer")];
+    pool.iter_mut().for_each(|connection| connection.say("BEGIN; SELECT 1"));
+    let how = "`--pgbouncer 2`, and both of its connections in a transaction";
+    let said = [common, &["--window", "10ms", "--pgbouncer", "2"]].concat();
+    rows(&json(&said), &[("busy-pooler", how)])
 }
 
 /// A table that does not fit, read again and again.
@@ -104,6 +116,10 @@ fn slots(arguments: &[&str], server: &PostgresServer) -> Option<Vec<Row>> {
     let _jobs = Pool::start(server, "sidekiq 6.4.1 shop [0 of 5 busy]", 5)?;
     let how = "pools of two Rails processes, 10 and 5, on a server with 20 connections";
     let mut all = rows(&json(arguments), &[("connection-slots", how), ("idle-connections", how)]);
+    server.run("ALTER ROLE shop CONNECTION LIMIT 16");
+    let how = "`ALTER ROLE shop CONNECTION LIMIT 16`, and the same pools";
+    all.extend(rows(&json(arguments), &[("connection-limit", how)]));
+    server.run("ALTER ROLE shop CONNECTION LIMIT -1");
     let shop = server.url("shop");
     let advice = json(&["--postgres", &shop, "--window", "10ms"]);
     all.extend(rows(&advice, &[("slots-exhausted", "the same, for one session more")]));

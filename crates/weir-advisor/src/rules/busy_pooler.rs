@@ -1,0 +1,92 @@
+//! A pooler all of whose connections are busy: its clients wait for one, whatever the database has left.
+//!
+//! The database does not see who waits at the pooler. It sees that every connection which the pooler may
+//! open is there, and that none of them is free.
+
+use crate::finding::{Finding, Severity};
+use crate::observation::{Observation, SessionState};
+
+pub(crate) const NAME: &str = "busy-pooler";
+
+pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
+    found(observation).into_iter().collect()
+}
+
+fn found(observation: &Observation) -> Option<Finding> {
+    let pooler = observation.pooler.as_ref()?;
+    let most = pooler.connections.filter(|most| *most > 0)?;
+    let postgres = observation.postgres.known()?;
+    let connections = postgres.connections.known()?;
+    let in_state = |state| connections.of(&pooler.name, state);
+    let (active, stuck) =
+        (in_state(SessionState::Active), in_state(SessionState::IdleInTransaction));
+    // One that is hidden may be free.
+    if active.saturating_add(stuck) < most {
+        return None;
+    }
+    let evidence = format!(
+        "all {most} connections that it opens at most are busy: {active} run a statement, {stuck} are idle in \
+         a transaction"
+    );
+    let finding = Finding::new(NAME, Severity::Warning, pooler.name.as_str(), evidence).leads_to(
+        "Its clients wait for one of them (cl_waiting of SHOW POOLS), and fail after query_wait_timeout.",
+    );
+    // What all others hold the database has not left.
+    let usable = postgres.settings.known()?.usable_connections();
+    let others = connections.open().saturating_sub(active.saturating_add(stuck));
+    let enough = most.saturating_mul(2).min(usable.saturating_sub(others));
+    Some(if enough > most {
+        finding
+            .change(format!("{}'s settings", pooler.name), format!("default_pool_size = {enough}"))
+            .next(format!("max_db_connections = {enough} there as well, if it is set; then RELOAD"))
+    } else {
+        finding.next("weir plan")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::healthy::{self, sessions};
+    use crate::observation::Pooler;
+
+    fn with(active: u32, idle: u32, most: Option<u32>) -> Option<Finding> {
+        let mut observation = healthy::observation();
+        observation.pooler = Some(Pooler {
+            name: "pgbouncer".to_owned(),
+            shown_by: "it holds 20 connections".to_owned(),
+            connections: most,
+        });
+        observation.postgres.known_mut().connections.known_mut().sessions = vec![
+            sessions("pgbouncer", SessionState::Active, active),
+            sessions("pgbouncer", SessionState::IdleInTransaction, 5),
+            sessions("pgbouncer", SessionState::Idle, idle),
+            sessions("streaming", SessionState::Idle, 10),
+        ];
+        check(&observation).pop()
+    }
+
+    #[test]
+    fn one_without_a_free_connection_is_told_with_what_the_database_has_room_for() {
+        let finding = with(15, 0, Some(20)).unwrap();
+        let expected = "all 20 connections that it opens at most are busy: 15 run a statement, 5 are idle in \
+                        a transaction";
+        assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
+        assert_eq!(finding.change.unwrap().line, "default_pool_size = 40");
+        let finding = with(105, 0, Some(110)).unwrap();
+        assert_eq!(
+            finding.change.unwrap().line,
+            "default_pool_size = 187",
+            "streaming has 10 of 197"
+        );
+        let finding = with(182, 0, Some(187)).unwrap();
+        assert_eq!((finding.change, finding.next.as_deref()), (None, Some("weir plan")));
+    }
+
+    #[test]
+    fn one_with_a_free_connection_or_of_which_nobody_has_said_how_many_it_opens_is_none() {
+        assert_eq!(with(14, 1, Some(20)), None);
+        assert_eq!(with(15, 0, None), None);
+        assert_eq!(check(&healthy::observation()), []);
+    }
+}

@@ -1,0 +1,168 @@
+//! A real PgBouncer in transaction mode: what doctor sees of it, and whether the lines that it prints end what
+//! they are about.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_advisor::observation::{Service, SessionState};
+use weir_advisor::{Advice, Finding, Observation, advise};
+use weir_observe::{PostgresEndpoint, PostgresLimits, PostgresSource, Sources, observe};
+use weir_sidekiq::Limits;
+
+use crate::pgbouncer::PgBouncer;
+use crate::postgres_server::{PostgresClient, PostgresServer};
+
+/// Looks before a test gives up: half a minute.
+const LOOKS_MAX: usize = 300;
+const STATEMENT: &str = "BEGIN; SELECT 1";
+
+fn server() -> Option<PostgresServer> {
+    let settings = ["max_connections=20", "shared_buffers=128MB", "effective_cache_size=384MB"];
+    let server = PostgresServer::start(&settings)?;
+    server.run("CREATE ROLE shop LOGIN");
+    Some(server)
+}
+
+async fn look(url: &str, opens: Option<u32>) -> (Observation, Advice) {
+    let limits = PostgresLimits {
+        statement_timeout: Duration::from_millis(500),
+        ..PostgresLimits::default()
+    };
+    let endpoint = PostgresEndpoint::parse(url).unwrap();
+    let web = Service {
+        name: "web".to_owned(),
+        processes: 10,
+        pool: 10,
+        set_by: "DB_POOL=".to_owned(),
+        threads: None,
+    };
+    let sources = Sources {
+        redis: Vec::new(),
+        limits: Limits::default(),
+        postgres: Some(PostgresSource { endpoint, limits, memory_bytes: Some(1 << 29) }),
+        services: vec![web],
+        pooler: opens,
+        pushed_queues: Vec::new(),
+        window: Duration::from_millis(10),
+        proc: Some(PathBuf::from("/proc")),
+    };
+    let observation = observe(&sources).await;
+    let advice = advise(&observation);
+    (observation, advice)
+}
+
+async fn look_until(url: &str, opens: u32, is_there: impl Fn(&Advice) -> bool) -> Advice {
+    for _ in 0..LOOKS_MAX {
+        let (_, advice) = look(url, Some(opens)).await;
+        if is_there(&advice) {
+            return advice;
+        }
+    }
+    panic!("it was not seen in {LOOKS_MAX} looks");
+}
+
+fn of<'a>(advice: &'a Advice, rule: &str) -> Option<&'a Finding> {
+    advice.findings.iter().find(|finding| finding.rule == rule)
+}
+
+fn line(advice: &Advice, rule: &str) -> String {
+    let finding = of(advice, rule).unwrap_or_else(|| panic!("{rule}: {:?}", advice.findings));
+    finding.change.clone().unwrap().line
+}
+
+/// Clients of the pooler with a transaction open: each has a connection to itself.
+fn busy(pooler: &PgBouncer, count: usize) -> Vec<PostgresClient> {
+    let client = |_| {
+        let mut client = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
+        client.say(STATEMENT);
+        client
+    };
+    (0..count).map(client).collect()
+}
+
+#[tokio::test]
+async fn what_it_may_open_is_brought_below_what_the_database_has() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, "default_pool_size = 18") else { return };
+    let _busy = busy(&pooler, 2);
+    // Whichever way doctor comes, it sees one.
+    let (observation, advice) = look(&pooler.url("postgres"), None).await;
+    let seen = observation.pooler.clone().unwrap();
+    assert_eq!(seen.name, "pgbouncer");
+    let evidence = &of(&advice, "over-commit").unwrap().evidence;
+    assert!(evidence.contains("and pgbouncer stands between"), "{evidence}");
+    let (observation, _) = look(&server.url("postgres"), None).await;
+    let held = |observation: &Observation| {
+        let connections = observation.postgres.known().unwrap().connections.known().unwrap();
+        connections.of("pgbouncer", SessionState::IdleInTransaction)
+    };
+    assert_eq!(held(&observation), 2, "{observation:?}");
+    assert!(observation.pooler.unwrap().shown_by.starts_with("it holds "));
+
+    let (_, advice) = look(&server.url("postgres"), Some(18)).await;
+    let line = line(&advice, "over-commit");
+    assert_eq!(line, "max_db_connections = 17");
+    pooler.reload(&format!("default_pool_size = 18\n{line}"));
+    let (_, advice) = look(&server.url("postgres"), Some(17)).await;
+    assert_eq!(of(&advice, "over-commit"), None);
+    // As it says: the eighteenth waits at the pooler, and the database refuses nobody.
+    let _more = busy(&pooler, 15);
+    let mut last = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
+    let is_waiting = (0..LOOKS_MAX).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        pooler.waiting() == 1
+    });
+    assert!(is_waiting, "{} wait", pooler.waiting());
+    let (observation, _) = look(&server.url("postgres"), Some(17)).await;
+    assert_eq!(held(&observation), 17);
+    drop(_busy);
+    last.say("COMMIT");
+}
+
+#[tokio::test]
+async fn one_that_takes_no_more_clients_is_told_with_what_to_raise() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, "max_client_conn = 1") else { return };
+    let client = PostgresClient::at(&pooler.url("shop"), "puma").unwrap();
+    let (_, advice) = look(&pooler.url("shop"), Some(20)).await;
+    let finding = of(&advice, "unreachable").unwrap();
+    assert!(finding.evidence.contains("no more connections allowed"), "{finding:?}");
+    let next = finding.next.as_ref().unwrap();
+    assert!(next.starts_with("raise max_client_conn in PgBouncer's settings"), "{next}");
+    drop(client);
+}
+
+#[tokio::test]
+async fn one_whose_connections_are_all_busy_is_told_and_a_larger_pool_ends_it() {
+    let Some(server) = server() else { return };
+    let Some(pooler) = PgBouncer::start(&server, "default_pool_size = 2") else { return };
+    let _busy = busy(&pooler, 2);
+    let mut waiting = PostgresClient::at_begun(&pooler.url("shop"), "puma", STATEMENT);
+    let is_told = |advice: &Advice| of(advice, "busy-pooler").is_some();
+    let seen = look_until(&server.url("postgres"), 2, is_told).await;
+    let finding = of(&seen, "busy-pooler").unwrap();
+    let expected = "all 2 connections that it opens at most are busy: 0 run a statement, 2 are idle in a transaction";
+    assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
+    let is_waiting = (0..LOOKS_MAX).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        pooler.waiting() == 1
+    });
+    assert!(is_waiting, "{} wait", pooler.waiting());
+
+    // Who comes the same way waits as well: that is said once, and at once.
+    let (observation, advice) = look(&pooler.url("shop"), Some(2)).await;
+    let rules: Vec<_> = advice.findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["unreachable"], "{:?}", advice.findings);
+    let missing = observation.postgres.missing().unwrap();
+    assert!(missing.reason.starts_with("it lets clients in and answers nothing"), "{missing:?}");
+    assert!(missing.remedy.as_ref().unwrap().contains("SHOW POOLS"), "{missing:?}");
+
+    let line = line(&seen, "busy-pooler");
+    assert_eq!(line, "default_pool_size = 4");
+    pooler.reload(&line);
+    waiting.say("COMMIT");
+    assert_eq!(pooler.waiting(), 0);
+    let (_, advice) = look(&server.url("postgres"), Some(4)).await;
+    assert_eq!(of(&advice, "busy-pooler"), None);
+    assert!(look(&pooler.url("shop"), Some(4)).await.0.postgres.known().is_some());
+}
