@@ -6,6 +6,7 @@ pub(super) mod plan;
 pub(super) mod postgres;
 pub(super) mod queue;
 pub(super) mod redis;
+mod shards;
 
 use std::sync::Arc;
 

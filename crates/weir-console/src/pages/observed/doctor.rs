@@ -1,18 +1,21 @@
 //! What is wrong with what is observed, how long until it is over, and which line to change.
 
+mod jobs;
+
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use weir_advisor::observation::{JobProcess, Jobs, Queue, SourceState};
-use weir_advisor::{Drain, Finding, Forecast, Severity, Verdict, wording};
+use weir_advisor::observation::SourceState;
+use weir_advisor::{Drain, Finding, Severity, Verdict, wording};
 
+use self::jobs::JobsPart;
+pub(super) use self::jobs::empty_in;
 use super::super::shell::Section;
 use super::super::{PageError, html};
 use super::frame::{Chart, Charts, Page};
 use super::{Wanted, age, latest, shown};
-use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
@@ -97,37 +100,6 @@ struct FindingPart {
     next: Option<String>,
     /// For the button that copies the line.
     key: usize,
-}
-
-struct JobsPart {
-    /// Tells apart what several have.
-    key: usize,
-    /// " of Redis 10.0.0.5:6379", where there are several.
-    of_redis: String,
-    queues: Vec<QueueRow>,
-    queues_left_out: usize,
-    processes: Vec<ProcessRow>,
-    processes_left_out: usize,
-}
-
-struct QueueRow {
-    name: String,
-    address: String,
-    waiting: u64,
-    oldest: String,
-    come: String,
-    go: String,
-    empty_in: String,
-    served_by: usize,
-    is_wrong: bool,
-}
-
-struct ProcessRow {
-    name: String,
-    busy: String,
-    is_quiet: bool,
-    beat: String,
-    queues: String,
 }
 
 /// `GET /doctor`
@@ -241,72 +213,6 @@ impl FindingPart {
             change: change.map(|it| (shown(&it.place), shown(&it.line), it.restart)),
             next: finding.next.as_deref().map(shown),
             key,
-        }
-    }
-}
-
-impl JobsPart {
-    fn of(
-        (key, shard): (usize, Option<&str>),
-        jobs: &Jobs,
-        (queues_max, processes_max): (usize, usize),
-    ) -> Self {
-        let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
-        queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
-        let (shown_queues, forecast) = (queues.iter().take(queues_max), Forecast::of(jobs));
-        let processes = jobs.processes.iter().take(processes_max);
-        Self {
-            key,
-            of_redis: shard.map(|it| format!(" of Redis {}", shown(it))).unwrap_or_default(),
-            queues: shown_queues.map(|queue| QueueRow::of(shard, jobs, queue, &forecast)).collect(),
-            queues_left_out: queues.len().saturating_sub(queues_max),
-            processes: processes.map(ProcessRow::of).collect(),
-            processes_left_out: jobs.processes.len().saturating_sub(processes_max),
-        }
-    }
-}
-
-/// In words; none: it was not looked at twice.
-pub(super) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
-    let own = || queue.flow.known().map(|flow| flow.drain());
-    forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
-        Drain::Empty => "empty".to_owned(),
-        Drain::After(left) => wording::about(left, forecast.queue_between(&queue.name)),
-        Drain::Stands => "stands".to_owned(),
-        Drain::Grows => "grows".to_owned(),
-    })
-}
-
-impl QueueRow {
-    fn of(shard: Option<&str>, jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
-        let flow = queue.paced();
-        let served_by = jobs.serving_queue(&queue.name).count();
-        let unknown = || "–".to_owned();
-        Self {
-            name: shown(&queue.name),
-            address: address(
-                "/observed/queue",
-                &[("name", &queue.name), ("redis", shard.unwrap_or_default())],
-            ),
-            waiting: queue.length,
-            oldest: figures::duration(queue.latency.as_secs_f64()),
-            come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
-            go: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
-            empty_in: empty_in(queue, forecast).unwrap_or_else(unknown),
-            served_by,
-            is_wrong: served_by == 0 && queue.length > 0,
-        }
-    }
-}
-
-impl ProcessRow {
-    fn of(process: &JobProcess) -> Self {
-        Self {
-            name: shown(&process.identity),
-            busy: format!("{} of {}", figures::count(process.busy), process.concurrency()),
-            is_quiet: process.quiet,
-            beat: figures::whole_duration(process.beat_age.as_secs_f64()),
-            queues: shown(&process.served().collect::<Vec<_>>().join(", ")),
         }
     }
 }

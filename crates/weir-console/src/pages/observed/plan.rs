@@ -17,12 +17,12 @@ use super::super::ranges::{self, Range};
 use super::super::shell::{Section, Shell};
 use super::super::theme::Theme;
 use super::super::{PageError, html};
+use super::shards::{self, ShardOption};
 use super::{CHART_SOURCE, Gap, latest, shown};
 use crate::address::address;
 use crate::console::Console;
 use crate::figures;
 use crate::guard::visitor::Visitor;
-use crate::observed::Looked;
 
 #[derive(Template)]
 #[template(path = "plan.html")]
@@ -40,14 +40,6 @@ struct PlanPage {
     ranges: Vec<Range>,
     range_seconds: u64,
     chart_source: &'static str,
-}
-
-/// One of several.
-struct ShardOption {
-    name: String,
-    /// The same for people.
-    shown: String,
-    is_chosen: bool,
 }
 
 /// What a person may say, in the form.
@@ -122,10 +114,10 @@ pub(in crate::pages) async fn page(
     let looked = latest(&console)?;
     let nothing = Observation::default();
     let observation = looked.as_deref().map_or(&nothing, |looked| &looked.observation);
-    let shard = chosen(observation, asked.redis.as_deref())?;
+    let shard = shards::chosen(observation, asked.redis.as_deref())?;
     let only = shard.and_then(|shard| observation.only(shard));
     let observation = only.as_ref().unwrap_or(observation);
-    let shards = shard.map(|shard| shard_options(looked.as_deref(), shard)).unwrap_or_default();
+    let shards = shard.map(|shard| shards::options(looked.as_deref(), shard)).unwrap_or_default();
     let given = Given::of(&asked, observation)?;
     let pushes = observation.pushed_queues.known().map(Vec::as_slice).unwrap_or_default();
     let Demands { queues: seen, left_out } =
@@ -147,32 +139,6 @@ pub(in crate::pages) async fn page(
         ranges,
         chart_source: CHART_SOURCE,
     }))
-}
-
-/// The Redis whose Sidekiq it is for: the one that was asked for, or the first one. None: there is only one.
-fn chosen<'a>(
-    observation: &'a Observation,
-    asked: Option<&str>,
-) -> Result<Option<&'a str>, PageError> {
-    let mut names = observation.shards.iter().map(|shard| shard.name.as_str());
-    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else { return Ok(names.next()) };
-    if observation.shards.is_empty() {
-        return Ok(None);
-    }
-    names.find(|name| *name == asked).map(Some).ok_or_else(|| {
-        let asked = figures::shortened(asked, 100);
-        PageError::NotFound(format!("of several Redis servers none is called {asked:?}"))
-    })
-}
-
-fn shard_options(looked: Option<&Looked>, chosen: &str) -> Vec<ShardOption> {
-    let shards = looked.map(|looked| looked.observation.shards.as_slice()).unwrap_or_default();
-    let option = |name: &str| ShardOption {
-        name: name.to_owned(),
-        shown: shown(name),
-        is_chosen: name == chosen,
-    };
-    shards.iter().map(|shard| option(&shard.name)).collect()
 }
 
 const GIB: f64 = 1_073_741_824.0;

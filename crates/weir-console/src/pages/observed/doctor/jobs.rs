@@ -1,0 +1,105 @@
+//! Queues and processes of one Sidekiq, as rows.
+
+use weir_advisor::observation::{JobProcess, Jobs, Queue};
+use weir_advisor::{Drain, Forecast, wording};
+
+use super::super::shown;
+use crate::address::address;
+use crate::figures;
+
+pub(super) struct JobsPart {
+    /// Tells apart what several have.
+    pub(super) key: usize,
+    /// " of Redis 10.0.0.5:6379", where there are several.
+    pub(super) of_redis: String,
+    pub(super) queues: Vec<QueueRow>,
+    pub(super) queues_left_out: usize,
+    pub(super) processes: Vec<ProcessRow>,
+    pub(super) processes_left_out: usize,
+}
+
+pub(super) struct QueueRow {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) waiting: u64,
+    pub(super) oldest: String,
+    pub(super) come: String,
+    pub(super) go: String,
+    pub(super) empty_in: String,
+    pub(super) served_by: usize,
+    pub(super) is_wrong: bool,
+}
+
+pub(super) struct ProcessRow {
+    pub(super) name: String,
+    pub(super) busy: String,
+    pub(super) is_quiet: bool,
+    pub(super) beat: String,
+    pub(super) queues: String,
+}
+
+impl JobsPart {
+    pub(super) fn of(
+        (key, shard): (usize, Option<&str>),
+        jobs: &Jobs,
+        (queues_max, processes_max): (usize, usize),
+    ) -> Self {
+        let mut queues: Vec<&Queue> = jobs.queues.iter().collect();
+        queues.sort_by_key(|queue| std::cmp::Reverse((queue.latency, queue.length)));
+        let (shown_queues, forecast) = (queues.iter().take(queues_max), Forecast::of(jobs));
+        let processes = jobs.processes.iter().take(processes_max);
+        Self {
+            key,
+            of_redis: shard.map(|it| format!(" of Redis {}", shown(it))).unwrap_or_default(),
+            queues: shown_queues.map(|queue| QueueRow::of(shard, jobs, queue, &forecast)).collect(),
+            queues_left_out: queues.len().saturating_sub(queues_max),
+            processes: processes.map(ProcessRow::of).collect(),
+            processes_left_out: jobs.processes.len().saturating_sub(processes_max),
+        }
+    }
+}
+
+/// In words; none: it was not looked at twice.
+pub(in crate::pages::observed) fn empty_in(queue: &Queue, forecast: &Forecast) -> Option<String> {
+    let own = || queue.flow.known().map(|flow| flow.drain());
+    forecast.queue(&queue.name).or_else(own).map(|drain| match drain {
+        Drain::Empty => "empty".to_owned(),
+        Drain::After(left) => wording::about(left, forecast.queue_between(&queue.name)),
+        Drain::Stands => "stands".to_owned(),
+        Drain::Grows => "grows".to_owned(),
+    })
+}
+
+impl QueueRow {
+    fn of(shard: Option<&str>, jobs: &Jobs, queue: &Queue, forecast: &Forecast) -> Self {
+        let flow = queue.paced();
+        let served_by = jobs.serving_queue(&queue.name).count();
+        let unknown = || "–".to_owned();
+        Self {
+            name: shown(&queue.name),
+            address: address(
+                "/observed/queue",
+                &[("name", &queue.name), ("redis", shard.unwrap_or_default())],
+            ),
+            waiting: queue.length,
+            oldest: figures::duration(queue.latency.as_secs_f64()),
+            come: flow.map_or_else(unknown, |it| figures::rate(it.arrivals_per_second)),
+            go: flow.map_or_else(unknown, |it| figures::rate(it.served_per_second())),
+            empty_in: empty_in(queue, forecast).unwrap_or_else(unknown),
+            served_by,
+            is_wrong: served_by == 0 && queue.length > 0,
+        }
+    }
+}
+
+impl ProcessRow {
+    fn of(process: &JobProcess) -> Self {
+        Self {
+            name: shown(&process.identity),
+            busy: format!("{} of {}", figures::count(process.busy), process.concurrency()),
+            is_quiet: process.quiet,
+            beat: figures::whole_duration(process.beat_age.as_secs_f64()),
+            queues: shown(&process.served().collect::<Vec<_>>().join(", ")),
+        }
+    }
+}

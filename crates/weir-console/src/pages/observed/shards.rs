@@ -1,0 +1,43 @@
+//! Which of several Redis servers a page is about.
+
+use weir_advisor::Observation;
+
+use super::super::PageError;
+use super::shown;
+use crate::figures;
+use crate::observed::Looked;
+
+/// One of several.
+pub(super) struct ShardOption {
+    pub(super) name: String,
+    /// The same for people.
+    pub(super) shown: String,
+    pub(super) is_chosen: bool,
+}
+
+/// The Redis whose Sidekiq it is for: the one that was asked for, or the first one. None: there is only one.
+pub(super) fn chosen<'a>(
+    observation: &'a Observation,
+    asked: Option<&str>,
+) -> Result<Option<&'a str>, PageError> {
+    let mut names = observation.shards.iter().map(|shard| shard.name.as_str());
+    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else { return Ok(names.next()) };
+    if observation.shards.is_empty() {
+        return Ok(None);
+    }
+    names.find(|name| *name == asked).map(Some).ok_or_else(|| {
+        let asked = figures::shortened(asked, 100);
+        PageError::NotFound(format!("of several Redis servers none is called {asked:?}"))
+    })
+}
+
+/// All of them, to choose from.
+pub(super) fn options(looked: Option<&Looked>, chosen: &str) -> Vec<ShardOption> {
+    let shards = looked.map(|looked| looked.observation.shards.as_slice()).unwrap_or_default();
+    let option = |name: &str| ShardOption {
+        name: name.to_owned(),
+        shown: shown(name),
+        is_chosen: name == chosen,
+    };
+    shards.iter().map(|shard| option(&shard.name)).collect()
+}
