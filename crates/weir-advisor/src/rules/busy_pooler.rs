@@ -1,7 +1,7 @@
 //! A pooler all of whose connections are busy: its clients wait for one, whatever the database has left.
 //!
 //! The database does not see who waits at the pooler. It sees that every connection which the pooler may
-//! open is there, and that none of them is free.
+//! open is there, and that none of them is free. That is so at one moment: in a small pool it may be chance.
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SessionState};
@@ -28,8 +28,9 @@ fn found(observation: &Observation) -> Option<Finding> {
         "all {most} connections that it opens at most are busy: {active} run a statement, {stuck} are idle in \
          a transaction"
     );
-    let finding = Finding::new(NAME, Severity::Warning, pooler.name.as_str(), evidence).leads_to(
-        "Its clients wait for one of them (cl_waiting of SHOW POOLS), and fail after query_wait_timeout.",
+    let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence).leads_to(
+        "As long as that is so its clients wait for one of them (cl_waiting of SHOW POOLS tells how many), and fail \
+         after query_wait_timeout.",
     );
     // What all others hold the database has not left.
     let usable = postgres.settings.known()?.usable_connections();
@@ -72,6 +73,7 @@ mod tests {
         let expected = "all 20 connections that it opens at most are busy: 15 run a statement, 5 are idle in \
                         a transaction";
         assert_eq!((finding.subject.as_str(), finding.evidence.as_str()), ("pgbouncer", expected));
+        assert_eq!(finding.severity, Severity::Notice, "it is so at one moment");
         assert_eq!(finding.change.unwrap().line, "default_pool_size = 40");
         let finding = with(105, 0, Some(110)).unwrap();
         assert_eq!(
