@@ -16,7 +16,7 @@ fn a_healthy_system_is_met_with_silence() {
     push(&redis, "default", "Wait", 3, 1.0);
     let (redis, postgres) = (format!("redis://127.0.0.1:{}", redis.port), postgres.url("postgres"));
     let sources = ["--redis", &redis, "--postgres", &postgres, "--postgres-memory", "512MiB"];
-    let more = ["--pushes", "default,mailers,scheduler", "--pool", "web=2x5"];
+    let more = ["--pushes", "default,mailers,scheduler", "--pool", "web=2x5", "--pgbouncer", "0"];
     let arguments = [&sources[..], &more, &["--window", "300ms"]].concat();
     let output = run(&arguments);
     let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

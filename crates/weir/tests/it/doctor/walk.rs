@@ -24,6 +24,8 @@ misspelt, nobody serves `fasp`, the pools are larger than the database. A test s
 
 /// As many looks as a set-up may need; each does what the one before said.
 const LOOKS_MAX: usize = 4;
+/// Nothing stands between, whatever another test runs on this machine at the same time. Not shown.
+const BESIDES: [&str; 2] = ["--pgbouncer", "0"];
 /// What the application pushes to.
 const PUSHES: &str = "default,push,ingress,mailers,pull,scheduler,fasp";
 
@@ -133,7 +135,7 @@ fn walk(set_up: &mut SetUp) -> String {
     let mut page = HEAD.to_owned();
     for _ in 0..LOOKS_MAX {
         let arguments = set_up.arguments();
-        let all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let all: Vec<&str> = arguments.iter().map(String::as_str).chain(BESIDES).collect();
         let (advice, output) = (json(&all), run(&all));
         let said: Vec<_> = String::from_utf8_lossy(&output.stdout).lines().map(anonymous).collect();
         let said = said.iter().map(|line| format!("{line}\n")).collect::<String>();
