@@ -23,8 +23,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 fn main() -> ExitCode {
-    let name = std::env::args().nth(1).unwrap_or_default();
-    if name == "test" {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let name = arguments.first().copied().unwrap_or_default();
+    if arguments == ["test"] {
         return match root().and_then(|root| suites::run(&root)) {
             Ok(true) => ExitCode::SUCCESS,
             // The last line has counted them.
@@ -35,14 +37,12 @@ fn main() -> ExitCode {
             }
         };
     }
-    let outcome = root().and_then(|root| match name.as_str() {
-        "edges" => edges::check(&root),
-        "licences" => licences::check(&root),
-        "docs" => docs::check(&root),
-        "dashboards" if std::env::args().nth(2).as_deref() == Some("write") => {
-            dashboards::write(&root)
-        }
-        "dashboards" => dashboards::check(&root),
+    let outcome = root().and_then(|root| match arguments.as_slice() {
+        ["edges"] => edges::check(&root),
+        ["licences"] => licences::check(&root),
+        ["docs"] => docs::check(&root),
+        ["dashboards"] => dashboards::check(&root),
+        ["dashboards", "write"] => dashboards::write(&root),
         _ => anyhow::bail!(
             "usage: cargo run -p xtask -- edges|licences|docs|dashboards [write]|test"
         ),
