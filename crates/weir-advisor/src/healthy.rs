@@ -169,7 +169,7 @@ fn postgres() -> Postgres {
         }),
         clients: Vec::new(),
         other_port: None,
-        host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB }),
+        host: Fact::Known(DatabaseHost { memory_bytes: 8 * GIB, is_said: true }),
         cache_hit_ratio: Fact::Known(0.998),
         lock_waits: Fact::Known(Vec::new()),
         waits: Fact::Known(Vec::new()),

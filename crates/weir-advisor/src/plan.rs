@@ -8,6 +8,8 @@ mod claim;
 mod demand;
 mod difference;
 mod judge;
+mod kept;
+mod known;
 mod layout;
 mod overruled;
 mod postgres;
@@ -23,6 +25,7 @@ pub use self::claim::{Claim, Outcome, Proof};
 pub use self::demand::{Demands, LeftOut, demand, demands};
 pub use self::difference::{difference, queue_words};
 pub use self::judge::judge;
+pub use self::known::Known;
 pub use self::layout::{Gap, Layout, ServiceLayout, WorkerLayout};
 pub use self::overruled::{Overruled, overruled};
 pub use self::postgres::{
@@ -76,6 +79,10 @@ pub struct QueueDemand {
     pub service_seconds: f64,
     /// Seconds that 19 of 20 jobs may wait, also while every thread is busy.
     pub target_seconds: Option<f64>,
+    /// What of this somebody has said or seen.
+    pub known: Known,
+    /// Its share of the threads that run now, where nothing tells how many it takes.
+    pub threads_now: u32,
 }
 
 /// Memory of processes.
@@ -136,12 +143,14 @@ pub struct Impossible {
 /// # Errors
 /// When the machine or the database is too small: with the rules that can't be kept, figures and ways out.
 pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
-    let layout = split::layout(wanted);
-    let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
-    let mut proofs = judge(&layout, &queues);
-    proofs.push(targets::keeps_up(wanted, &layout));
-    proofs.extend(targets::proof(wanted, &layout));
-    let broken: Vec<_> = proofs.iter().filter(|proof| !proof.holds()).cloned().collect();
+    let mut layout = split::layout(wanted);
+    let mut proofs = proofs(wanted, &layout);
+    if !broken(&proofs).is_empty() {
+        // Threads that run now, and that nothing is known to need, are in no plan's way.
+        layout = split::layout(&kept::forgotten(wanted));
+        proofs = self::proofs(wanted, &layout);
+    }
+    let broken = broken(&proofs);
     if !broken.is_empty() {
         let ways_out = way_out::ways_out(wanted, &layout, &broken);
         return Err(Impossible { broken, ways_out });
@@ -160,6 +169,25 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, Impossible> {
         redis: if here(wanted.redis_memory_bytes) { redis_settings() } else { Vec::new() },
         proofs,
     })
+}
+
+fn proofs(wanted: &Wanted, layout: &Layout) -> Vec<Proof> {
+    let queues: Vec<&str> = wanted.queues.iter().map(|queue| queue.name.as_str()).collect();
+    let mut proofs = judge(layout, &queues);
+    proofs.push(targets::keeps_up(wanted, layout));
+    proofs.extend(targets::proof(wanted, layout));
+    proofs
+}
+
+/// Those for which a layout is not given out. What comes need not be known for one; all else is.
+fn broken(proofs: &[Proof]) -> Vec<Proof> {
+    let may_be_unknown = |proof: &Proof| matches!(proof.claim, Claim::KeepsUp | Claim::TargetsKept);
+    let is_kept = |proof: &Proof| match proof.outcome {
+        Outcome::Holds => true,
+        Outcome::Broken => false,
+        Outcome::Unknown => may_be_unknown(proof),
+    };
+    proofs.iter().filter(|proof| !is_kept(proof)).cloned().collect()
 }
 
 /// The whole number at or above `number`, within what counts can be.

@@ -136,7 +136,8 @@ impl Database {
         if cache_hit_ratio != Fact::NotAsked || before.known().is_none() {
             *before = blocks;
         }
-        let given = self.source.memory_bytes.map(|memory_bytes| DatabaseHost { memory_bytes });
+        let said = |memory_bytes| DatabaseHost { memory_bytes, is_said: true };
+        let given = self.source.memory_bytes.map(said);
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
         Fact::Known(Postgres {
             settings,

@@ -150,6 +150,8 @@ pub fn is_nearly_full(open: u32, usable: u32) -> bool {
 pub struct DatabaseHost {
     /// Memory that the database may take for its own: on a mixed host its share only.
     pub memory_bytes: u64,
+    /// Somebody has said so; otherwise it is what others leave at the moment.
+    pub is_said: bool,
 }
 
 /// All sessions.

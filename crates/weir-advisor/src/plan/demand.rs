@@ -7,7 +7,7 @@ use weir_base::hint;
 
 use crate::observation::{Jobs, Queue};
 
-use super::QueueDemand;
+use super::{Known, QueueDemand, kept};
 
 /// Seconds of a job where nobody has seen one end: half of what a delivery over the net takes.
 const SERVICE_SECONDS: f64 = 0.2;
@@ -30,8 +30,17 @@ pub fn demand(queue: &Queue) -> QueueDemand {
         SERVICE_SECONDS
     };
     let arrivals_per_second = arrivals.max(in_hand / service_seconds);
-    let name = queue.name.clone();
-    QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None }
+    let known = if served >= SERVED_MIN && in_hand > 0.0 {
+        Known::All
+    } else if arrivals_per_second > arrivals {
+        Known::Busy
+    } else if arrivals > 0.0 || served >= SERVED_MIN {
+        Known::Comes
+    } else {
+        Known::Nothing
+    };
+    let said = QueueDemand::said(queue.name.clone(), arrivals_per_second, service_seconds);
+    QueueDemand { known, ..said }
 }
 
 /// What is to be planned for, and what is not.
@@ -70,6 +79,7 @@ pub fn demands(jobs: &Jobs, pushes: &[String]) -> Demands {
             demands.queues.push(QueueDemand::unseen(name));
         }
     }
+    kept::keep(&mut demands.queues, jobs);
     let need = |queue: &QueueDemand| queue.arrivals_per_second * queue.service_seconds;
     demands.queues.sort_by(|one, other| need(other).total_cmp(&need(one)));
     demands
@@ -79,12 +89,19 @@ impl QueueDemand {
     /// Of a queue that the application pushes to and that nobody has seen yet.
     #[must_use]
     pub fn unseen(name: &str) -> Self {
-        let name = name.to_owned();
+        Self { known: Known::Nothing, ..Self::said(name.to_owned(), 0.0, SERVICE_SECONDS) }
+    }
+
+    /// Of a queue whose figures somebody knows.
+    #[must_use]
+    pub const fn said(name: String, arrivals_per_second: f64, service_seconds: f64) -> Self {
         Self {
             name,
-            arrivals_per_second: 0.0,
-            service_seconds: SERVICE_SECONDS,
+            arrivals_per_second,
+            service_seconds,
             target_seconds: None,
+            known: Known::All,
+            threads_now: 0,
         }
     }
 }
@@ -156,6 +173,31 @@ mod tests {
         let (rate, seconds) = need(0, 0, 0.0, 3);
         assert!((rate * seconds - 3.0).abs() < 1e-9);
         assert_eq!(need(0, 0, 0.0, 0), (0.0, SERVICE_SECONDS));
+    }
+
+    #[test]
+    fn what_was_not_seen_is_assumed() {
+        let known = |before, after, arrivals_per_second, in_hand| {
+            let window = Duration::from_secs(10);
+            let flow =
+                Fact::Known(Flow { window, before, after, arrivals_per_second, deviation: None });
+            demand(&Queue { length: after, in_hand, flow, ..Queue::default() }).known
+        };
+        assert_eq!(known(1_000, 1_050, 10.0, 10), Known::All);
+        assert_eq!(known(0, 0, 0.0, 3), Known::Busy);
+        assert_eq!(known(0, 100, 10.0, 0), Known::Comes);
+        assert_eq!(known(0, 0, 0.0, 0), Known::Nothing);
+        assert_eq!(known(7, 7, 0.0, 0), Known::Nothing, "they only wait");
+        assert_eq!(demand(&Queue::default()).known, Known::Nothing, "it was looked at once");
+        assert_eq!(demand(&Queue::default()).threads_now, 0);
+    }
+
+    #[test]
+    fn an_idle_queue_keeps_the_threads_that_serve_it() {
+        let demands = demands(&jobs(), &["mailers".to_owned()]);
+        let now: Vec<_> =
+            demands.queues.iter().map(|it| (it.name.as_str(), it.threads_now)).collect();
+        assert_eq!(now, [("default", 4), ("mailers", 0), ("pull", 0), ("scheduler", 1)]);
     }
 
     fn named(name: &str, pushed: bool, length: u64) -> Queue {

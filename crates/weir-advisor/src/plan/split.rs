@@ -8,6 +8,7 @@
 //! - A queue is guaranteed 1.3 x what it needs and half a thread, and what its target takes; what is
 //!   left of the budget goes to where most is to do, up to 1.6 x the need of all and six threads, for
 //!   more would only slow the database down.
+//! - A queue of which nobody knows what it needs keeps the threads that it has now.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +72,11 @@ fn processes_memory(wanted: &Wanted) -> u64 {
 }
 
 fn is_alone(queue: &QueueDemand) -> bool {
-    ALONE.contains(&queue.name.as_str())
+    is_alone_by_name(&queue.name)
+}
+
+pub(super) fn is_alone_by_name(queue: &str) -> bool {
+    ALONE.contains(&queue)
 }
 
 fn ruby_bytes(wanted: &Wanted, threads: u32) -> u64 {
@@ -120,6 +125,11 @@ fn guarantee(queue: &QueueDemand) -> u32 {
     ceiling(GUARANTEE * need(queue) + GUARANTEE_SLOTS).max(1)
 }
 
+/// What is not known to be too much.
+fn threads_now(group: &[&QueueDemand]) -> u32 {
+    group.iter().map(|queue| queue.threads_now).fold(0, u32::saturating_add)
+}
+
 /// Threads of a process whose queues are `group`, when one of them may be busy for `longest`.
 fn guarantee_of_group(group: &[&QueueDemand], longest: f64) -> u32 {
     let sum = group.iter().map(|queue| guarantee(queue)).fold(0, u32::saturating_add);
@@ -150,7 +160,8 @@ fn workers(wanted: &Wanted, layout: &Layout, processes: usize) -> Vec<WorkerLayo
     let guaranteed: Vec<_> = groups.iter().map(|it| guarantee_of_group(it, longest)).collect();
     let threads = threads(&groups, &guaranteed, enough.min(budget));
     for ((group, least), threads) in groups.iter().zip(guaranteed).zip(threads) {
-        workers.push(worker(wanted, group, &all, (least, threads)));
+        let now = threads_now(group);
+        workers.push(worker(wanted, group, &all, (least.max(now), threads.max(now))));
     }
     aside.into_iter().for_each(|queue| add_last(wanted, &mut workers, &queue.name));
     name(&mut workers);
@@ -226,7 +237,7 @@ fn threads(groups: &[Vec<&QueueDemand>], guaranteed: &[u32], total: u32) -> Vec<
 }
 
 fn alone_worker(wanted: &Wanted, queue: &QueueDemand) -> WorkerLayout {
-    let threads = guarantee_of_group(&[queue], queue.service_seconds);
+    let threads = guarantee_of_group(&[queue], queue.service_seconds).max(queue.threads_now);
     // Two processes would enqueue twice what runs by the clock.
     let processes = if queue.name == SCHEDULER { 1 } else { threads.div_ceil(CONCURRENCY_MAX) };
     let concurrency = threads.div_ceil(processes).min(CONCURRENCY_MAX);

@@ -4,6 +4,7 @@
 //! (c - load) / service time, and a wait is exponential with that rate: 19 of 20 are below ln 20
 //! times its mean.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use crate::observation::{Ordering, is_set_aside};
@@ -37,16 +38,20 @@ pub(super) fn longest<'a>(queues: impl IntoIterator<Item = &'a QueueDemand>) -> 
 
 /// Whether each target is kept; none where there is no target.
 pub(super) fn proof(wanted: &Wanted, layout: &Layout) -> Option<Proof> {
-    let (mut kept, mut broken) = (Vec::new(), Vec::new());
+    let (mut kept, mut broken, mut is_unknown) = (Vec::new(), Vec::new(), false);
     for queue in &wanted.queues {
         let Some(target) = queue.target_seconds else { continue };
         let of = |worker: &WorkerLayout| wait_in(wanted, worker, queue);
         let firsts = layout.workers.iter().filter(|worker| worker.is_first(&queue.name));
         let wait = firsts.map(of).fold(f64::INFINITY, f64::min);
-        let figures = format!("{} {} of {}", queue.name, words(wait), words(target));
+        let mut figures = format!("{} {} of {}", queue.name, words(wait), words(target));
+        if !queue.known.tells_seconds() {
+            is_unknown = true;
+            figures.push_str(" if it is as assumed");
+        }
         if wait <= target { kept.push(figures) } else { broken.push(figures) }
     }
-    let outcome = Outcome::of(broken.is_empty());
+    let outcome = Outcome::told(!broken.is_empty(), is_unknown);
     let all = if broken.is_empty() { kept } else { broken };
     let figures = list(all.iter().map(String::as_str));
     (!all.is_empty()).then_some(Proof { claim: Claim::TargetsKept, outcome, figures })
@@ -107,15 +112,39 @@ pub(super) fn keeps_up(wanted: &Wanted, layout: &Layout) -> Proof {
             format!("{name} keeps {busy:.1} threads busy and has {threads}")
         })
         .collect();
-    let outcome = Outcome::of(behind.is_empty());
+    let unknown = unknown(wanted, layout);
+    let outcome = Outcome::told(!behind.is_empty(), unknown.is_some());
     let fullest = loads.iter().max_by(|one, other| one.share().total_cmp(&other.share()));
     let figures = match fullest {
+        _ if outcome == Outcome::Unknown => unknown.unwrap_or_default(),
         Some(Load { name, busy, threads }) if behind.is_empty() => {
             format!("the fullest is {name}, with {busy:.1} of {threads} threads busy on average")
         }
         _ => behind.join("; "),
     };
     Proof { claim: Claim::KeepsUp, outcome, figures }
+}
+
+/// Why nobody can tell whether all keep up; none: it can be told.
+fn unknown(wanted: &Wanted, layout: &Layout) -> Option<String> {
+    let is_one = |it: &&QueueDemand| !it.known.tells_load() && !is_set_aside(&it.name);
+    let queues: Vec<_> = wanted.queues.iter().filter(is_one).collect();
+    let (first, others) = queues.split_first()?;
+    let (it, was) = if others.is_empty() { ("it", "was") } else { ("them", "were") };
+    let mut why = format!(
+        "{} {was} not seen at work; look while there is work, or give what comes and what each takes \
+         (weir plan --queue {}=RATE,SECONDS)",
+        list(queues.iter().map(|queue| queue.name.as_str())),
+        first.name
+    );
+    let now = queues.iter().map(|queue| queue.threads_now).fold(0, u32::saturating_add);
+    if now > 0 {
+        let serves = |worker: &&WorkerLayout| queues.iter().any(|it| worker.is_first(&it.name));
+        let then = layout.workers.iter().filter(serves).map(WorkerLayout::threads);
+        let then = then.fold(0, u32::saturating_add);
+        let _ = write!(why, "; of the threads that run now {now} are for {it}, of these {then}");
+    }
+    Some(why)
 }
 
 fn words(seconds: f64) -> String {
@@ -140,8 +169,8 @@ mod tests {
     use super::*;
 
     fn queue(rate: f64, service_seconds: f64, target_seconds: Option<f64>) -> QueueDemand {
-        let name = "push".to_owned();
-        QueueDemand { name, arrivals_per_second: rate, service_seconds, target_seconds }
+        let said = QueueDemand::said("push".to_owned(), rate, service_seconds);
+        QueueDemand { target_seconds, ..said }
     }
 
     #[test]

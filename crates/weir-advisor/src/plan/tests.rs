@@ -1,3 +1,4 @@
+mod idle;
 mod property;
 
 use proptest::prelude::*;
@@ -10,8 +11,7 @@ use crate::observation::{DatabaseHost, Fact, Observation, SessionState};
 const GIB: u64 = 1 << 30;
 
 fn queue(name: &str, arrivals_per_second: f64, service_seconds: f64) -> QueueDemand {
-    let name = name.to_owned();
-    QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None }
+    QueueDemand::said(name.to_owned(), arrivals_per_second, service_seconds)
 }
 
 /// The plan with a target for one queue.
@@ -194,7 +194,7 @@ fn observed(plan: &Plan) -> Observation {
     let open = services
         .map(|it| healthy::sessions(&it.name, SessionState::Active, it.processes * it.pool));
     postgres.connections.known_mut().sessions = open.collect();
-    postgres.host = Fact::Known(DatabaseHost { memory_bytes: 2 * GIB });
+    postgres.host = Fact::Known(DatabaseHost { memory_bytes: 2 * GIB, is_said: true });
     let settings = postgres.settings.known_mut();
     (settings.shared_buffers_bytes, settings.work_mem_bytes) = (GIB / 2, 4 << 20);
     settings.effective_cache_size_bytes = GIB / 2 * 3;

@@ -94,7 +94,7 @@ mod tests {
         let postgres = observation.postgres.known_mut();
         postgres.settings.known_mut().shared_buffers_bytes = buffers_mib << 20;
         postgres.settings.known_mut().effective_cache_size_bytes = (memory_gib << 30) / 4 * 3;
-        postgres.host = Fact::Known(DatabaseHost { memory_bytes: memory_gib << 30 });
+        postgres.host = Fact::Known(DatabaseHost { memory_bytes: memory_gib << 30, is_said: true });
         observation
     }
 

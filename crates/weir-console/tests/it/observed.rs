@@ -1,5 +1,7 @@
 //! The pages of what is observed, over looks that are made up.
 
+mod plan;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

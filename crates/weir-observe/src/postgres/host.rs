@@ -62,5 +62,6 @@ pub(super) fn host(local: Option<&Local>) -> Fact<DatabaseHost> {
         Some(limit.map_or(left, |limit| left.min(limit)))
     });
     // Of another machine nobody was asked.
-    memory_bytes.map_or(Fact::NotAsked, |memory_bytes| Fact::Known(DatabaseHost { memory_bytes }))
+    let seen = |memory_bytes| Fact::Known(DatabaseHost { memory_bytes, is_said: false });
+    memory_bytes.map_or(Fact::NotAsked, seen)
 }

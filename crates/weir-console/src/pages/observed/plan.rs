@@ -1,5 +1,7 @@
 //! What to run instead: processes, pools and settings for what is observed, with proof.
 
+mod demand;
+
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,10 +11,11 @@ use serde::Deserialize;
 use weir_advisor::Observation;
 use weir_advisor::observation::Ordering;
 use weir_advisor::plan::{
-    Demands, Layout, Plan, ProcessMemory, Proof, QueueDemand, RESERVED_CONNECTIONS, Setting,
-    Storage, Wanted, WebDemand, demands, difference, plan,
+    Demands, Layout, Outcome as Kept, Plan, ProcessMemory, Proof, QueueDemand,
+    RESERVED_CONNECTIONS, Setting, Storage, Wanted, WebDemand, demands, difference, plan,
 };
 
+use self::demand::DemandRow;
 use super::super::ranges::{self, Range};
 use super::super::shell::{Section, Shell};
 use super::super::theme::Theme;
@@ -67,13 +70,8 @@ struct Given {
     web_requests: f64,
     web_seconds: f64,
     streaming: u32,
-}
-
-struct DemandRow {
-    name: String,
-    rate: String,
-    seconds: String,
-    threads: String,
+    /// What somebody has said that Postgres may use (`[observe.postgres] memory`).
+    postgres_memory_bytes: Option<u64>,
 }
 
 struct Outcome {
@@ -86,7 +84,10 @@ struct Outcome {
 }
 
 struct ProofRow {
-    holds: bool,
+    /// "Holds", and its class; that of its tag.
+    word: &'static str,
+    class: &'static str,
+    tag: &'static str,
     rule: &'static str,
     figures: String,
 }
@@ -169,6 +170,12 @@ impl Given {
             web_requests: number("web_requests", asked.web_requests.as_deref(), 10.0)?,
             web_seconds: number("web_seconds", asked.web_seconds.as_deref(), 0.1)?,
             streaming: whole("streaming", asked.streaming.as_deref(), 1)?,
+            postgres_memory_bytes: observation
+                .postgres
+                .known()
+                .and_then(|it| it.host.known())
+                .filter(|host| host.is_said)
+                .map(|host| host.memory_bytes),
         })
     }
 
@@ -178,12 +185,15 @@ impl Given {
         reason = "it was checked to be from 0 to a million"
     )]
     fn wanted(&self, queues: Vec<QueueDemand>) -> Wanted {
-        let memory_bytes = (self.memory_gib * GIB) as u64;
+        let own = (self.memory_gib * GIB) as u64;
+        let postgres_memory_bytes = self.postgres_memory_bytes.unwrap_or(own / 4);
+        // More than this machine has is another one's, and takes nothing from this one.
+        let elsewhere = if postgres_memory_bytes >= own { postgres_memory_bytes } else { 0 };
         Wanted {
             cores: self.cores,
-            memory_bytes,
-            postgres_memory_bytes: memory_bytes / 4,
-            redis_memory_bytes: memory_bytes / 16,
+            memory_bytes: own.saturating_add(elsewhere),
+            postgres_memory_bytes,
+            redis_memory_bytes: own / 16,
             storage: Storage::Ssd,
             max_connections: self.max_connections,
             reserve: self.reserve,
@@ -214,18 +224,6 @@ fn whole(name: &str, said: Option<&str>, otherwise: u32) -> Result<u32, PageErro
     number.ok_or_else(|| PageError::Invalid(format!("{name}: {said:?} is no number up to 100,000")))
 }
 
-impl DemandRow {
-    fn of(demand: &QueueDemand) -> Self {
-        let threads = demand.arrivals_per_second * demand.service_seconds;
-        Self {
-            name: shown(&demand.name),
-            rate: figures::rate(demand.arrivals_per_second),
-            seconds: figures::duration(demand.service_seconds),
-            threads: format!("{threads:.1}"),
-        }
-    }
-}
-
 impl Outcome {
     fn of(wanted: &Wanted, observation: &Observation) -> Self {
         match plan(wanted) {
@@ -251,7 +249,12 @@ impl Outcome {
 
 impl ProofRow {
     fn of(proof: &Proof) -> Self {
-        Self { holds: proof.holds(), rule: proof.claim.words(), figures: shown(&proof.figures) }
+        let (word, class, tag) = match proof.outcome {
+            Kept::Holds => ("Holds", "notice", ""),
+            Kept::Broken => ("Broken", "critical", "critical"),
+            Kept::Unknown => ("Unknown", "warning", "warning"),
+        };
+        Self { word, class, tag, rule: proof.claim.words(), figures: shown(&proof.figures) }
     }
 }
 

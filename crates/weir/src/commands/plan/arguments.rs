@@ -169,8 +169,7 @@ fn demand(text: &str) -> Result<QueueDemand, String> {
     let (name, numbers) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(HOW)?;
     let (rate, seconds) = numbers.split_once(',').ok_or(HOW)?;
     let (arrivals_per_second, service_seconds) = (positive(rate)?, positive(seconds)?);
-    let name = name.to_owned();
-    Ok(QueueDemand { name, arrivals_per_second, service_seconds, target_seconds: None })
+    Ok(QueueDemand::said(name.to_owned(), arrivals_per_second, service_seconds))
 }
 
 fn target(text: &str) -> Result<(String, Duration), String> {

@@ -18,7 +18,7 @@ pub(super) fn assumed(options: &[String]) -> Vec<String> {
     }
     vec![
         "assumed, because nobody has said it; give what is known better:".to_owned(),
-        format!("  {}", options.join(" ")),
+        output::printable(&format!("  {}", options.join(" "))),
     ]
 }
 

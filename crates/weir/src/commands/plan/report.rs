@@ -1,10 +1,13 @@
 //! A plan as people read it.
 
 use weir_advisor::observation::Ordering;
-use weir_advisor::plan::{Outcome, Plan, Proof, Setting, Wanted, WebDemand};
+use weir_advisor::plan::{Known, Outcome, Plan, Proof, QueueDemand, Setting, Wanted, WebDemand};
 use weir_advisor::wording;
 
 use crate::output;
+
+/// Behind a figure that nobody has said or seen.
+const ASSUMED: &str = ", assumed";
 
 pub(super) fn text(wanted: &Wanted, plan: &Plan, difference: &[String]) -> String {
     let mut lines = head(wanted);
@@ -67,14 +70,19 @@ fn web(demand: &WebDemand) -> String {
 }
 
 fn demands(wanted: &Wanted) -> Vec<String> {
-    let row = |queue: &weir_advisor::plan::QueueDemand| {
-        let need = queue.arrivals_per_second * queue.service_seconds;
-        let rate = wording::rate(queue.arrivals_per_second);
+    let row = |queue: &QueueDemand| {
+        let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } = *queue;
+        let figure = |is_known: bool, figure: String| match known {
+            _ if is_known => figure,
+            Known::Nothing => "not seen".to_owned(),
+            _ => figure + ASSUMED,
+        };
+        let assumed = if known.tells_seconds() { "" } else { ASSUMED };
         vec![
             output::printable(&queue.name),
-            rate,
-            format!("{:.2} s", queue.service_seconds),
-            format!("{need:.1}"),
+            figure(known.tells_rate(), wording::rate(rate)),
+            format!("{seconds:.2} s{assumed}"),
+            figure(known.tells_load(), format!("{:.1}", rate * seconds)),
         ]
     };
     let rows: Vec<_> = wanted.queues.iter().map(row).collect();

@@ -72,7 +72,7 @@ pub(super) fn assumed(
     let is_ceiling_known = arguments.max_connections.is_some() || settings.is_some();
     let (processes, pool) = wanted.streaming;
     let size = |name: &str, bytes: u64| format!("--{name} {}", format_size(bytes));
-    [
+    let options = [
         (!is_ceiling_known, format!("--max-connections {}", wanted.max_connections)),
         (arguments.web_requests.is_none(), format!("--web-requests {WEB_REQUESTS}")),
         (arguments.web_seconds.is_none(), format!("--web-seconds {WEB_SECONDS}")),
@@ -82,10 +82,13 @@ pub(super) fn assumed(
             size("postgres-memory", wanted.postgres_memory_bytes),
         ),
         (arguments.redis_memory.is_none(), size("redis-memory", wanted.redis_memory_bytes)),
-    ]
-    .into_iter()
-    .filter_map(|(is_assumed, option)| is_assumed.then_some(option))
-    .collect()
+    ];
+    let options = options.into_iter().filter_map(|(is_assumed, it)| is_assumed.then_some(it));
+    let queues = wanted.queues.iter().filter(|queue| !queue.known.tells_seconds()).map(|queue| {
+        let rate = (queue.arrivals_per_second * 1_000.0).round() / 1_000.0;
+        format!("--queue {}={rate},{}", queue.name, queue.service_seconds)
+    });
+    options.chain(queues).collect()
 }
 
 /// What was given, then what was seen: the queues with most to do first.

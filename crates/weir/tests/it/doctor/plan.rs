@@ -3,6 +3,7 @@
 mod check;
 mod files;
 mod grid;
+mod idle;
 mod page;
 
 use std::path::Path;

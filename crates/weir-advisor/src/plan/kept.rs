@@ -1,0 +1,72 @@
+//! Threads that run now for queues of which nobody knows how many they take: an hour without work is no
+//! reason to have fewer of them.
+
+use std::collections::BTreeSet;
+
+use crate::observation::{Capsule, Jobs, is_set_aside};
+
+use super::split::is_alone_by_name;
+use super::{QueueDemand, Wanted};
+
+/// Gives each of `queues` that is not known its share of the threads that serve it now.
+pub(super) fn keep(queues: &mut [QueueDemand], jobs: &Jobs) {
+    let planned: BTreeSet<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+    let unknown = queues.iter_mut().filter(|queue| !queue.known.tells_load());
+    for queue in unknown {
+        let capsules = jobs.serving().flat_map(|process| &process.capsules);
+        let shares = capsules.map(|capsule| share(capsule, &planned, &queue.name));
+        queue.threads_now = shares.fold(0, u32::saturating_add);
+    }
+}
+
+/// The same without.
+pub(super) fn forgotten(wanted: &Wanted) -> Wanted {
+    let mut wanted = wanted.clone();
+    wanted.queues.iter_mut().for_each(|queue| queue.threads_now = 0);
+    wanted
+}
+
+/// Threads of a capsule are shared out among its queues that are `planned`, the first ones get what is left
+/// over. Mail and the clock get one beside others: in processes of their own their threads would help nobody.
+fn share(capsule: &Capsule, planned: &BTreeSet<String>, name: &str) -> u32 {
+    let names = capsule.queues.iter().map(|queue| queue.name.as_str());
+    let names = names.filter(|name| planned.contains(*name) && !is_set_aside(name));
+    let (alone, others): (Vec<_>, Vec<_>) = names.partition(|name| is_alone_by_name(name));
+    let (among, threads) = if others.is_empty() {
+        (alone, capsule.concurrency)
+    } else if alone.contains(&name) {
+        return 1;
+    } else {
+        let left = usize::try_from(capsule.concurrency).unwrap_or(usize::MAX);
+        (others, u32::try_from(left.saturating_sub(alone.len())).unwrap_or(u32::MAX))
+    };
+    let Some(at) = among.iter().position(|other| *other == name) else { return 0 };
+    let count = u32::try_from(among.len()).unwrap_or(u32::MAX);
+    let at = u32::try_from(at).unwrap_or(u32::MAX);
+    threads / count + u32::from(at < threads % count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::WeightedQueue;
+
+    fn shares(concurrency: u32, names: &[&str]) -> Vec<u32> {
+        let queue = |name: &&str| WeightedQueue { name: (*name).to_owned(), weight: 0 };
+        let queues = names.iter().map(queue).collect();
+        let capsule = Capsule { concurrency, queues, ..Capsule::default() };
+        let planned = names.iter().map(ToString::to_string).filter(|it| it != "mailer").collect();
+        names.iter().map(|name| share(&capsule, &planned, name)).collect()
+    }
+
+    #[test]
+    fn threads_are_shared_out_and_none_is_lost() {
+        assert_eq!(shares(8, &["default"]), [8]);
+        assert_eq!(shares(8, &["default", "push", "pull"]), [3, 3, 2]);
+        assert_eq!(shares(8, &["scheduler", "default", "mailers", "push"]), [1, 3, 1, 3]);
+        assert_eq!(shares(5, &["mailers"]), [5]);
+        assert_eq!(shares(5, &["pull", "pull_backlog"]), [5, 0]);
+        assert_eq!(shares(8, &["default", "mailer", "push"]), [4, 0, 4], "a misspelt one");
+        assert_eq!(shares(1, &["default", "push", "mailers"]), [0, 0, 1]);
+    }
+}

@@ -1,0 +1,37 @@
+//! What of a queue's figures rests on something, and what is assumed.
+
+use serde::Serialize;
+
+/// What somebody has said or seen of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Known {
+    /// What comes, and what each takes.
+    All,
+    /// How many threads are busy, by its jobs in hand; not with how many jobs in a second.
+    Busy,
+    /// What comes; no job of it was in hand.
+    Comes,
+    /// Nothing: its figures are assumed.
+    Nothing,
+}
+
+impl Known {
+    /// What comes.
+    #[must_use]
+    pub const fn tells_rate(self) -> bool {
+        matches!(self, Self::All | Self::Comes)
+    }
+
+    /// What each takes.
+    #[must_use]
+    pub const fn tells_seconds(self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// How many threads it keeps busy.
+    #[must_use]
+    pub const fn tells_load(self) -> bool {
+        matches!(self, Self::All | Self::Busy)
+    }
+}

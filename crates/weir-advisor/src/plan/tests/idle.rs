@@ -1,0 +1,77 @@
+//! Plans for queues of which nothing was seen.
+
+use super::*;
+use crate::observation::Ordering;
+use crate::plan::{Known, demands};
+
+/// Of a Redis in which nothing happens, with one process.
+fn idle(concurrency: u32, queues: &[&str]) -> (Observation, Wanted) {
+    let served: Vec<_> = queues.iter().map(|name| (*name, 0)).collect();
+    let mut observation = healthy::observation();
+    let jobs = observation.jobs.known_mut();
+    jobs.queues.clear();
+    jobs.processes = vec![healthy::process(1, concurrency, Ordering::Strict, &served)];
+    let pushes: Vec<_> = queues.iter().map(ToString::to_string).collect();
+    let queues = demands(jobs, &pushes).queues;
+    (observation, Wanted { queues, ..mastodon() })
+}
+
+fn proof(plan: &Plan, claim: Claim) -> &Proof {
+    plan.proofs.iter().find(|proof| proof.claim == claim).unwrap()
+}
+
+#[test]
+fn what_runs_is_kept_where_nothing_was_seen_and_nobody_says_that_it_keeps_up() {
+    let (observation, wanted) = idle(8, &["default"]);
+    let plan = plan(&wanted).unwrap();
+    let changes = difference(&observation, &plan);
+    assert!(!changes.iter().any(|it| it.contains("sidekiq")), "{changes:?}");
+    let proof = proof(&plan, Claim::KeepsUp);
+    assert_eq!(proof.outcome, Outcome::Unknown);
+    assert_eq!(
+        proof.figures,
+        "default was not seen at work; look while there is work, or give what comes and what each takes \
+         (weir plan --queue default=RATE,SECONDS); of the threads that run now 8 are for it, of these 8"
+    );
+}
+
+#[test]
+fn the_threads_of_a_process_are_there_when_its_queues_have_their_own() {
+    let names = ["default", "push", "ingress", "mailers", "pull", "scheduler", "fasp"];
+    let (_, mut wanted) = idle(25, &names);
+    let threads = |wanted: &Wanted| {
+        let plan = plan(wanted).unwrap();
+        plan.layout.workers.iter().map(WorkerLayout::threads).sum::<u32>()
+    };
+    assert_eq!(threads(&wanted), 25);
+    // Where they do not fit they are in no plan's way.
+    wanted.max_connections = 50;
+    assert_eq!(threads(&wanted), 7);
+    let plan = plan(&wanted).unwrap();
+    let figures = &proof(&plan, Claim::KeepsUp).figures;
+    assert!(
+        figures.ends_with("of the threads that run now 25 are for them, of these 7"),
+        "{figures}"
+    );
+}
+
+#[test]
+fn who_is_known_to_be_behind_is_behind_whatever_is_unknown_beside() {
+    let (_, mut wanted) = idle(8, &["default"]);
+    wanted.queues.push(queue("scheduler", 100.0, 1.0));
+    let broken = plan(&wanted).unwrap_err().broken;
+    assert_eq!(broken[0].figures, "scheduler keeps 100.0 threads busy and has 25");
+}
+
+#[test]
+fn a_target_rests_on_what_is_known() {
+    let (_, mut wanted) = idle(8, &["default"]);
+    wanted.queues[0].target_seconds = Some(30.0);
+    let told = |wanted: &Wanted| {
+        let plan = plan(wanted).unwrap();
+        proof(&plan, Claim::TargetsKept).outcome
+    };
+    assert_eq!(told(&wanted), Outcome::Unknown);
+    wanted.queues[0].known = Known::All;
+    assert_eq!(told(&wanted), Outcome::Holds);
+}

@@ -1,0 +1,35 @@
+//! What a queue needs, as people read it.
+
+use weir_advisor::plan::{Known, QueueDemand};
+
+use super::super::shown;
+use crate::figures;
+
+/// Behind a figure that was not seen.
+const ASSUMED: &str = ", assumed";
+
+pub(super) struct DemandRow {
+    pub(super) name: String,
+    pub(super) rate: String,
+    pub(super) seconds: String,
+    pub(super) threads: String,
+}
+
+impl DemandRow {
+    pub(super) fn of(demand: &QueueDemand) -> Self {
+        let QueueDemand { known, arrivals_per_second: rate, service_seconds: seconds, .. } =
+            *demand;
+        let figure = |is_known: bool, figure: String| match known {
+            _ if is_known => figure,
+            Known::Nothing => "not seen".to_owned(),
+            _ => figure + ASSUMED,
+        };
+        let assumed = if known.tells_seconds() { "" } else { ASSUMED };
+        Self {
+            name: shown(&demand.name),
+            rate: figure(known.tells_rate(), figures::rate(rate)),
+            seconds: figures::duration(seconds) + assumed,
+            threads: figure(known.tells_load(), format!("{:.1}", rate * seconds)),
+        }
+    }
+}
