@@ -21,6 +21,7 @@ fn files_are_sound_and_never_replaced_without_asking() {
     assert!(settings.contains("workers.sidekiq-push.concurrency = 16\n"), "{settings}");
     let unit = std::fs::read_to_string(format!("{folder}/sidekiq-push.service")).unwrap();
     assert!(unit.contains(" sidekiq -c 16 -q push -q "), "{unit}");
+    assert!(unit.contains("With rbenv write in the place of `/usr/bin/env bundle`\n"), "{unit}");
 
     assert_eq!(code(&plan(&write)), 0, "nothing differs, so nobody is asked");
     std::fs::write(&layout, "mine").unwrap();
