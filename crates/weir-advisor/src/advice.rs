@@ -224,6 +224,28 @@ mod tests {
     }
 
     #[test]
+    fn no_end_is_told_where_processes_were_not_seen() {
+        let mut observation = healthy::observation();
+        let flow = Flow {
+            window: Duration::from_secs(10),
+            before: 2_000,
+            after: 1_000,
+            ..Flow::default()
+        };
+        let jobs = observation.jobs.known_mut();
+        jobs.queue_mut("push").length = 1_000;
+        jobs.queue_mut("push").flow = Fact::Known(flow);
+        let drain = |observation: &Observation| advise(observation).verdict.drain;
+        assert!(matches!(drain(&observation), Some(Drain::After(_))));
+        observation.jobs.known_mut().has_more_processes = true;
+        assert_eq!(drain(&observation), None);
+        observation.cut = vec!["processes_max (1000)".to_owned()];
+        let findings = advise(&observation).findings;
+        let cut = findings.iter().find(|it| it.subject == "the rest of Sidekiq").unwrap();
+        assert!(cut.consequence.ends_with("Whether every queue is served can't be told."));
+    }
+
+    #[test]
     fn advice_is_plain_json() {
         let mut observation = healthy::observation();
         observation.jobs.known_mut().ghosts = vec!["shop:9:x".to_owned()];

@@ -72,7 +72,12 @@ impl Forecast {
             Some(end) => Some(end.drain),
             None => total().map(|flow| flow.drain()),
         };
-        forecast.between = worst.filter(|_| is_known).and_then(|end| end.between);
+        if jobs.has_more_processes {
+            // What was not seen is no good news: a queue may be one that nobody serves.
+            forecast.all = forecast.all.filter(|it| matches!(it, Drain::Grows | Drain::Stands));
+        }
+        let has_end = is_known && forecast.all.is_some();
+        forecast.between = worst.filter(|_| has_end).and_then(|end| end.between);
         forecast
     }
 

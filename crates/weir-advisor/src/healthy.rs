@@ -19,6 +19,7 @@ pub(crate) fn observation() -> Observation {
         redis: vec![Fact::Known(redis())],
         redis_access: Vec::new(),
         postgres: Fact::Known(postgres()),
+        postgres_access: None,
         machine: Fact::Known(Machine {
             cores: 4,
             memory_bytes: 8 * GIB,

@@ -7,6 +7,7 @@ mod front;
 mod jobs;
 mod machine;
 mod postgres;
+mod postgres_access;
 mod process;
 mod redis;
 mod sidekiq;
@@ -25,6 +26,7 @@ pub use self::postgres::{
     ClientProcess, Connections, DatabaseHost, LockWait, Postgres, PostgresSettings, SessionState,
     SessionWait, Sessions, SettingOrigin, StatementTimes, is_nearly_full,
 };
+pub use self::postgres_access::PostgresAccess;
 pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, WeightedQueue};
 pub use self::redis::{
     CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
@@ -50,6 +52,9 @@ pub struct Observation {
     pub redis_access: Vec<RedisAccess>,
     /// The application's database.
     pub postgres: Fact<Postgres>,
+    /// How it was reached.
+    #[serde(skip)]
+    pub postgres_access: Option<PostgresAccess>,
     /// The machine that the observer runs on.
     pub machine: Fact<Machine>,
     /// Who may open how many connections to the database.

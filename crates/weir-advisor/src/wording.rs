@@ -62,6 +62,21 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// "1 job waits", "1,234 jobs wait".
+pub(crate) fn jobs_wait(jobs: u64) -> String {
+    if jobs == 1 { "1 job waits".to_owned() } else { format!("{} jobs wait", count(jobs)) }
+}
+
+/// With how long the oldest has, where jobs say when they were enqueued.
+pub(crate) fn jobs_wait_since(jobs: u64, oldest: Duration) -> String {
+    let wait = jobs_wait(jobs);
+    match (oldest.is_zero(), jobs) {
+        (true, _) => wait,
+        (false, 1) => format!("{wait}, for {}", duration(oldest)),
+        (false, _) => format!("{wait}, the oldest for {}", duration(oldest)),
+    }
+}
+
 /// "128 MB", "2 GB", in powers of 1,024 as Postgres and Redis count.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
@@ -121,6 +136,15 @@ pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_job_is_one_and_an_age_that_nobody_knows_is_not_told() {
+        let (age, unknown) = (Duration::from_secs(120), Duration::ZERO);
+        assert_eq!(jobs_wait_since(1, age), "1 job waits, for 2 min");
+        assert_eq!(jobs_wait_since(1, unknown), "1 job waits");
+        assert_eq!(jobs_wait_since(2_000, age), "2,000 jobs wait, the oldest for 2 min");
+        assert_eq!(jobs_wait_since(2_000, unknown), "2,000 jobs wait");
+    }
 
     #[test]
     fn figures_read_well() {

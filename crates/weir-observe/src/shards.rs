@@ -22,6 +22,7 @@ pub(crate) fn of_jobs(
         shards: shards(names, &looks, described),
         jobs: all_jobs(looks, described),
         redis_access: access(&sources.redis, names),
+        postgres_access: sources.postgres.as_ref().map(|source| source.endpoint.access()),
         ..Observation::default()
     };
     let seen = processes(&observation);

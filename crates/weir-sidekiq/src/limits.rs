@@ -9,8 +9,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Queues that are looked at.
     pub queues_max: usize,
-    /// Processes that are looked at.
+    /// Processes with a heartbeat that are looked at.
     pub processes_max: usize,
+    /// Identities that are asked for a heartbeat: those of processes that were killed stay in the list.
+    pub identities_max: usize,
     /// Threads of one process whose jobs in hand are read.
     pub threads_max: usize,
     /// Newest jobs of a queue that tell how fast jobs come.
@@ -53,6 +55,8 @@ impl Default for Limits {
         Self {
             queues_max: 1_000,
             processes_max: 1_000,
+            // A hundred round trips.
+            identities_max: 5_000,
             threads_max: 200,
             // 100 jobs of 2 kB are 0.4 ms of Redis.
             arrivals_max: 100,
@@ -71,8 +75,9 @@ impl Default for Limits {
             operations_max: 50,
             // 50 commands of 40 jobs are below 10 ms, which no fetch notices.
             commands_per_round: 50,
-            // 12 steps for each queue and 5 commands for each process, if there are 1,000 of both.
-            commands_max: 20_000,
+            // 12 steps for each queue and 5 commands for each process, if there are 1,000 of both, and one for
+            // each identity.
+            commands_max: 24_000,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(5),
             deadline: Duration::from_secs(10),

@@ -15,7 +15,7 @@ use crate::error::SidekiqError;
 use crate::keys;
 use crate::limits::Limits;
 use crate::questions::{Answer, Command, Question, Told};
-use crate::snapshot::{OddKey, ProcessLook, Read, Snapshot};
+use crate::snapshot::{OddKey, ProcessLook, Read, Refusal, Snapshot};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,8 @@ impl Looking<'_> {
         }
     }
 
-    /// Members of a set, in windows, up to `max`; `limit` names what cuts it.
+    /// Members of a set, in windows, up to `max`; `limit` names what cuts it. One that is not UTF-8 is
+    /// none of Sidekiq's, which writes JSON: it is left out and said.
     async fn members(
         &mut self,
         key: &str,
@@ -160,26 +161,44 @@ impl Looking<'_> {
         limit: &str,
     ) -> Result<Read<BTreeSet<String>>, SidekiqError> {
         const WINDOW: &str = "500";
-        let mut members = BTreeSet::new();
+        let (mut members, mut odd) = (BTreeSet::new(), BTreeSet::new());
         let mut cursor = "0".to_owned();
         loop {
             let question = Question::new(Command::SetScan, &[key, &cursor, "COUNT", WINDOW]);
             let answer = self.ask_one(question).await?;
-            let (next, window): (String, Vec<String>) = match answer.and_then(|told| told.read()) {
+            let (next, window): (String, Vec<Vec<u8>>) = match answer.and_then(|told| told.read()) {
                 Ok(window) => window,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            members.extend(window);
-            if members.len() > max {
-                self.cut.insert(format!("{limit} ({max})"));
-                return Ok(Ok(members.into_iter().take(max).collect()));
+            for member in window {
+                match String::from_utf8(member) {
+                    Ok(member) => members.insert(member),
+                    Err(error) => odd.insert(error.into_bytes()),
+                };
             }
-            if next == "0" {
-                return Ok(Ok(members));
+            let is_cut = members.len() + odd.len() > max;
+            if is_cut {
+                self.cut.insert(format!("{limit} ({max})"));
+            }
+            if is_cut || next == "0" {
+                self.odd.extend(odd_members(key, &odd));
+                return Ok(Ok(members.into_iter().take(max).collect()));
             }
             cursor = next;
         }
     }
+}
+
+/// Of all that are not UTF-8 in a set, one.
+fn odd_members(key: &str, odd: &BTreeSet<Vec<u8>>) -> Option<OddKey> {
+    let first = odd.first()?.escape_ascii();
+    let what = match odd.len() {
+        1 => format!("the member {first} of {key}"),
+        count => format!("{count} members of {key} ({first} is one)"),
+    };
+    let reason = "it is not UTF-8, and none of Sidekiq's".to_owned();
+    let refusal = Refusal { command: "SSCAN".to_owned(), reason, grant: None };
+    Some(OddKey { what, refusal })
 }
 
 /// What `TIME` answers.

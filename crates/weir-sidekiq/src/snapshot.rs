@@ -10,6 +10,7 @@ use crate::server::ServerLook;
 
 /// As [`Snapshot::cut`] names it.
 pub(crate) const PROCESSES_MAX: &str = "processes_max";
+pub(crate) const IDENTITIES_MAX: &str = "identities in the list of processes";
 
 /// A part that was read, or why it was not.
 pub type Read<T> = Result<T, Refusal>;
@@ -59,7 +60,8 @@ pub struct Snapshot {
     pub server: Option<Read<ServerLook>>,
     /// Who else uses this Redis, if it was asked for.
     pub foreign_keys: Option<Read<ForeignKeys>>,
-    /// Keys of another type than Sidekiq's: what they would tell is left out of the rest.
+    /// Keys of another type than Sidekiq's and names that are none of its: what they would tell is left
+    /// out of the rest.
     pub odd: Vec<OddKey>,
     /// Limits that have cut something off: "`queues_max` (1000)".
     pub cut: Vec<String>,
@@ -173,7 +175,9 @@ impl Snapshot {
     /// Whether there may be processes that are not among those that are told of.
     #[must_use]
     pub fn has_more_processes(&self) -> bool {
-        self.cut.iter().any(|limit| limit.starts_with(PROCESSES_MAX))
+        let is_of_processes =
+            |limit: &String| limit.starts_with(PROCESSES_MAX) || limit.starts_with(IDENTITIES_MAX);
+        self.cut.iter().any(is_of_processes)
     }
 }
 

@@ -114,8 +114,7 @@ fn evidence(queue: &Queue) -> String {
 }
 
 fn waiting(queue: &Queue) -> String {
-    let (jobs, oldest) = (wording::count(queue.length), wording::duration(queue.latency));
-    format!("{jobs} jobs wait, the oldest for {oldest}")
+    wording::jobs_wait_since(queue.length, queue.latency)
 }
 
 fn consequence(queue: &Queue, forecast: &Forecast) -> String {

@@ -21,7 +21,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
             victims.entry(blocker).or_default().push(wait);
         }
     }
-    victims.iter().map(|(blocker, victims)| found(waits, *blocker, victims)).collect()
+    let found =
+        |(blocker, victims): (&u32, &Vec<&LockWait>)| found(observation, waits, *blocker, victims);
+    victims.iter().map(found).collect()
 }
 
 /// The sessions that hold up a wait and wait for nobody themselves: who is in between is a victim, too.
@@ -46,7 +48,12 @@ fn blockers(waits: &[LockWait], wait: &LockWait) -> BTreeSet<u32> {
     ends
 }
 
-fn found(waits: &[LockWait], blocker: u32, victims: &[&LockWait]) -> Finding {
+fn found(
+    observation: &Observation,
+    waits: &[LockWait],
+    blocker: u32,
+    victims: &[&LockWait],
+) -> Finding {
     // What it holds, and who it is, those tell that wait for it and for nobody in between.
     let direct = waits.iter().filter(|wait| wait.blocking_pid == blocker);
     let direct = direct.max_by_key(|wait| wait.waited).or_else(|| victims.first().copied());
@@ -59,7 +66,7 @@ fn found(waits: &[LockWait], blocker: u32, victims: &[&LockWait]) -> Finding {
         wording::duration(longest)
     );
     if blocker == 0 {
-        return prepared(&waiting);
+        return prepared(observation, &waiting);
     }
     let service = direct.map_or("another service", |wait| wait.blocking_service.as_str());
     let state = direct.and_then(|wait| wait.blocking_state);
@@ -72,24 +79,24 @@ fn found(waits: &[LockWait], blocker: u32, victims: &[&LockWait]) -> Finding {
                 "Threads that wait work nothing off, and hold their connections. If it may be lost, \
                  pg_terminate_backend({blocker}) ends it and undoes what it has done."
             ))
-            .next(format!(
-                "psql -c 'SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
-                 WHERE pid = {blocker}'"
-            )),
+            .next(observation.psql(&format!(
+                "SELECT application_name, usename, xact_start, query FROM pg_stat_activity \
+                 WHERE pid = {blocker}"
+            ))),
         _ => finding
             .leads_to("Threads that wait work nothing off, and hold their connections.")
-            .next(format!("psql -c 'SELECT pg_terminate_backend({blocker})'")),
+            .next(observation.psql(&format!("SELECT pg_terminate_backend({blocker})"))),
     }
 }
 
 /// It belongs to no session and outlives a restart.
-fn prepared(waiting: &str) -> Finding {
+fn prepared(observation: &Observation, waiting: &str) -> Finding {
     let evidence = format!("it was neither committed nor rolled back: {waiting}");
     Finding::new(NAME, Severity::Critical, "a prepared transaction", evidence)
         .leads_to(
             "Threads that wait work nothing off. COMMIT PREPARED or ROLLBACK PREPARED ends it.",
         )
-        .next("psql -c 'SELECT gid, prepared, owner, database FROM pg_prepared_xacts'")
+        .next(observation.psql("SELECT gid, prepared, owner, database FROM pg_prepared_xacts"))
 }
 
 /// ", idle in transaction for 5 min". What it runs is not told: statements hold what people write.
@@ -126,6 +133,7 @@ fn waiting(victims: &[&LockWait]) -> String {
 mod tests {
     use super::*;
     use crate::healthy;
+    use crate::observation::PostgresAccess;
 
     fn wait(waiting_pid: u32, blocking_pid: u32, seconds: u64) -> LockWait {
         LockWait {
@@ -190,6 +198,22 @@ mod tests {
         let next = finding.next.unwrap();
         assert!(next.contains("WHERE pid = 7") && !next.contains("terminate"), "{next}");
         assert!(finding.consequence.contains("undoes what it has done"), "{}", finding.consequence);
+    }
+
+    #[test]
+    fn what_ends_a_session_goes_where_it_was_seen() {
+        let mut observation = healthy::observation();
+        *observation.postgres.known_mut().lock_waits.known_mut() = vec![wait(1, 7, 20)];
+        observation.postgres_access = Some(PostgresAccess {
+            host: "10.0.0.1".to_owned(),
+            port: "5433".to_owned(),
+            user: Some("weir".to_owned()),
+            database: Some("mastodon".to_owned()),
+            ..PostgresAccess::default()
+        });
+        let expected =
+            "psql -h 10.0.0.1 -p 5433 -U weir -d mastodon -c 'SELECT pg_terminate_backend(7)'";
+        assert_eq!(check(&observation)[0].next.as_deref(), Some(expected));
     }
 
     #[test]

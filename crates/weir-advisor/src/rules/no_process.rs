@@ -29,10 +29,10 @@ fn found(jobs: &Jobs) -> Option<Finding> {
 }
 
 fn waiting(jobs: &Jobs) -> Finding {
-    let waiting = wording::count(jobs.backlog());
+    let waiting = wording::jobs_wait(jobs.backlog());
     let evidence = match jobs.processes.len() {
-        0 => format!("{waiting} jobs wait and no Sidekiq process has a heartbeat"),
-        quiet => format!("{waiting} jobs wait and all {quiet} processes are quiet"),
+        0 => format!("{waiting} and no Sidekiq process has a heartbeat"),
+        quiet => format!("{waiting} and all {quiet} processes are quiet"),
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)
         .leads_to(

@@ -20,11 +20,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(queue: &OwnQueue) -> Option<Finding> {
     let subject = format!("Weir's queue {}", queue.name);
-    let waiting = format!(
-        "{} jobs wait, the oldest for {}",
-        wording::count(queue.length),
-        wording::duration(queue.latency)
-    );
+    let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     if queue.fetchers == 0 && queue.length > 0 {
         let evidence = format!("{waiting}, and no worker asks for them");
         let finding = Finding::new(NAME, Severity::Critical, subject, evidence);

@@ -108,9 +108,8 @@ fn found(jobs: &Jobs, repaired: &Repaired<'_>, starving: &Starving<'_>) -> Findi
         false => (Severity::Notice, " if its order is strict"),
     };
     let evidence = format!(
-        "{} jobs wait, the oldest for {}; each process that serves it looks at {} first{if_strict}",
-        wording::count(length),
-        wording::duration(latency),
+        "{}; each process that serves it looks at {} first{if_strict}",
+        wording::jobs_wait_since(length, latency),
         wording::list(before.iter().copied())
     );
     let subject = format!("{words} {}", wording::list(names.iter().copied()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::finding::{Finding, Severity};
-use crate::observation::{Missing, Observation, Obstacle, SessionState};
+use crate::observation::{Jobs, Missing, Observation, Obstacle, SessionState};
 use crate::rules::{redis_refuses, unreachable};
 use crate::sql;
 use crate::wording;
@@ -29,8 +29,14 @@ fn cut(observation: &Observation) -> Option<Finding> {
     let limits = wording::list(observation.cut.iter().map(String::as_str));
     (!limits.is_empty()).then(|| {
         let evidence = format!("unknown: there is more than the limits of a look: {limits}");
+        let has_more = |jobs: &Jobs| jobs.has_more_processes;
+        let served = match observation.each_jobs().any(|it| it.1.known().is_some_and(has_more)) {
+            true => " Whether every queue is served can't be told.",
+            false => "",
+        };
+        let consequence = "What is behind a limit was not looked at; it may be what is wrong.";
         Finding::new(NAME, Severity::Unknown, "the rest of Sidekiq", evidence)
-            .leads_to("What is behind a limit was not looked at; it may be what is wrong.")
+            .leads_to(format!("{consequence}{served}"))
     })
 }
 

@@ -21,17 +21,13 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(repaired: &Repaired<'_>, queue: &Queue) -> Finding {
     let name = &queue.name;
-    let waiting = wording::count(queue.length);
-    let oldest = wording::duration(queue.latency);
+    let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     let hint = repaired.misspelt(name).map(|(identity, served)| {
         format!(
             "; {identity} serves \"{served}\", which nobody pushes to: did you mean \"{name}\"?"
         )
     });
-    let evidence = format!(
-        "{waiting} jobs wait, the oldest for {oldest}, and no process serves it{}",
-        hint.unwrap_or_default()
-    );
+    let evidence = format!("{waiting}, and no process serves it{}", hint.unwrap_or_default());
     let finding = Finding::new(NAME, Severity::Critical, format!("queue {name}"), evidence)
         .leads_to("Its jobs are never worked off.");
     repaired.change(finding, name)

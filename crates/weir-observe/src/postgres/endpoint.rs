@@ -1,10 +1,11 @@
 //! Where a Postgres is, and how to get in.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use weir_advisor::observation::PostgresAccess;
 use weir_base::secret::Secret;
 
 use super::error::PostgresError;
@@ -19,6 +20,8 @@ pub struct PostgresEndpoint {
     tls: bool,
     /// From the environment or a file, never from an address.
     pub password: Option<Secret>,
+    /// The environment variable that it is from, where one was named.
+    pub password_variable: Option<String>,
     /// Who may have signed its certificate; none: those that the system trusts.
     pub authority: Option<PathBuf>,
     /// This client's certificate and key, where the server asks for one.
@@ -86,6 +89,27 @@ impl PostgresEndpoint {
         self.config.get_hosts().iter().all(here)
     }
 
+    /// For commands that are to get in the same way.
+    pub(crate) fn access(&self) -> PostgresAccess {
+        let path = |path: &Path| path.display().to_string();
+        let host = |host: &Host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(folder) => path(folder),
+        };
+        let hosts: Vec<_> = self.config.get_hosts().iter().map(host).collect();
+        let ports: Vec<_> = self.config.get_ports().iter().map(u16::to_string).collect();
+        PostgresAccess {
+            host: hosts.join(","),
+            port: if ports.is_empty() { PORT.to_string() } else { ports.join(",") },
+            user: self.user().map(str::to_owned),
+            database: self.database().map(str::to_owned),
+            tls: self.tls,
+            authority: self.authority.as_deref().map(path),
+            client: self.client.as_ref().map(|(shown, key)| (path(shown), path(key))),
+            password_variable: self.password_variable.clone(),
+        }
+    }
+
     /// The port that clients connect to.
     pub(super) fn port(&self) -> u16 {
         self.config.get_ports().first().copied().unwrap_or(PORT)
@@ -112,7 +136,14 @@ fn parse(url: &str) -> Result<PostgresEndpoint, String> {
     if config.get_hosts().is_empty() {
         return Err("the host is missing; a socket is ?host=/run/postgresql".to_owned());
     }
-    Ok(PostgresEndpoint { config, tls, password: None, authority: None, client: None })
+    Ok(PostgresEndpoint {
+        config,
+        tls,
+        password: None,
+        password_variable: None,
+        authority: None,
+        client: None,
+    })
 }
 
 /// An error with its causes, which `tokio_postgres` does not show by itself.
@@ -177,6 +208,20 @@ mod tests {
         let tls = |url| PostgresEndpoint::parse(url).unwrap().is_tls();
         assert!(tls("postgres://db/app?connect_timeout=3&sslmode=require"));
         assert!(!tls("postgres://db/app?sslmode=disable") && !tls("postgres://db/app"));
+    }
+
+    #[test]
+    fn commands_get_in_as_the_address_does() {
+        let access = |url| {
+            let PostgresAccess { host, port, user, database, tls, .. } =
+                PostgresEndpoint::parse(url).unwrap().access();
+            let or_none = |it: Option<String>| it.unwrap_or_else(|| "-".to_owned());
+            format!("{host} {port} {} {} {tls}", or_none(user), or_none(database))
+        };
+        let tcp = access("postgres://weir@10.0.0.1:5433/mastodon?sslmode=require");
+        assert_eq!(tcp, "10.0.0.1 5433 weir mastodon true");
+        assert_eq!(access("postgres:///app?host=/run/pg"), "/run/pg 5432 - app false");
+        assert_eq!(access("postgres://a:1,b:2"), "a,b 1,2 - - false");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::SidekiqError;
 use crate::heartbeat::{Info, Work};
 use crate::keys;
 use crate::questions::{Command, Question, Told};
-use crate::snapshot::{PROCESSES_MAX, ProcessLook, Read, WorkLook};
+use crate::snapshot::{IDENTITIES_MAX, PROCESSES_MAX, ProcessLook, Read, WorkLook};
 use crate::time;
 
 use super::Looking;
@@ -21,8 +21,9 @@ type Processes = (Vec<ProcessLook>, Vec<String>);
 
 impl Looking<'_> {
     pub(super) async fn processes(&mut self) -> Result<Read<Processes>, SidekiqError> {
-        let max = self.limits.processes_max;
-        let identities = match self.members(keys::PROCESSES, max, PROCESSES_MAX).await? {
+        let (max, most) = (self.limits.processes_max, self.limits.identities_max);
+        let most = most.max(max);
+        let identities = match self.members(keys::PROCESSES, most, IDENTITIES_MAX).await? {
             Ok(identities) => identities,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -40,6 +41,11 @@ impl Looking<'_> {
                 Ok(None) => {}
                 Err(refusal) => return Ok(Err(refusal)),
             }
+        }
+        // Ghosts take no room from those that live.
+        if processes.len() > max {
+            self.cut.insert(format!("{PROCESSES_MAX} ({max})"));
+            processes.truncate(max);
         }
         let work = self.work(&mut processes).await?;
         Ok(work.map(|()| (processes, ghosts)))

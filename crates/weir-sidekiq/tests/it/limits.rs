@@ -46,6 +46,49 @@ async fn processes_and_threads_are_cut_and_named() {
 }
 
 #[tokio::test]
+async fn processes_that_were_killed_take_no_room_from_those_that_live() {
+    let Some(redis) = RedisServer::start() else { return };
+    let ghosts: Vec<_> = (0..90).map(|number| format!("a:{number}:0123456789ab")).collect();
+    let lives = "web:7:0123456789ac";
+    let words = ["SADD", "processes", lives].into_iter();
+    redis.run(&[
+        &words.chain(ghosts.iter().map(String::as_str)).collect::<Vec<_>>(),
+        &["HSET", lives, "info", r#"{"concurrency":9,"queues":["a"]}"#],
+    ]);
+    let limits = Limits { processes_max: 10, identities_max: 100, ..Limits::default() };
+    let seen = redis.look(Scope::Everything, &limits).await;
+    assert_eq!((seen.ghosts.len(), seen.has_more_processes()), (90, false));
+    assert_eq!(seen.processes.unwrap()[0].identity, lives);
+    let limits = Limits { identities_max: 80, ..limits };
+    let cut = redis.look(Scope::Everything, &limits).await;
+    assert!(cut.has_more_processes());
+    assert_eq!(cut.cut, ["identities in the list of processes (80)"]);
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_utf_8_is_left_out_and_said() {
+    let Some(redis) = RedisServer::start() else { return };
+    let lives = "web:7:0123456789ac";
+    redis.run(&[
+        &["SADD", "processes", lives],
+        &["HSET", lives, "info", r#"{"concurrency":9,"queues":["a"]}"#],
+        &["SADD", "queues", "a"],
+    ]);
+    for (set, member) in
+        [("queues", b"q\xff".as_slice()), ("queues", b"\xfe"), ("processes", b"\xff:7")]
+    {
+        let mut add = redis::cmd("SADD");
+        let _: u64 = add.arg(set).arg(member).query(&mut redis.client()).unwrap();
+    }
+    let seen = redis.look(Scope::Everything, &Limits::default()).await;
+    assert_eq!(seen.processes.unwrap()[0].identity, lives);
+    assert_eq!(seen.queues.unwrap().iter().map(|it| &*it.name).collect::<Vec<_>>(), ["a"]);
+    let odd: Vec<_> = seen.odd.iter().map(|odd| odd.what.as_str()).collect();
+    let said = [r"the member \xff:7 of processes", r"2 members of queues (q\xff is one)"];
+    assert_eq!(odd, said);
+}
+
+#[tokio::test]
 async fn too_many_commands_end_the_look() {
     let Some(redis) = RedisServer::start() else { return };
     fill(&redis, 50);

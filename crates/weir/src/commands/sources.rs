@@ -206,6 +206,7 @@ impl PostgresArguments {
         // As every client of Postgres reads it.
         let usual = || environment::variable("PGPASSWORD").map(Secret::new);
         endpoint.password = password_of(name, path)?.or_else(usual);
+        endpoint.password_variable = name.map(str::to_owned);
         endpoint.authority.clone_from(&self.postgres_ca);
         endpoint.client = self.postgres_cert.clone().zip(self.postgres_key.clone());
         if endpoint.authority.is_some() || endpoint.client.is_some() {

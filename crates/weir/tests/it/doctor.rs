@@ -109,6 +109,6 @@ fn nagios_reads_a_line_figures_and_a_number() {
     assert_eq!(code(&output), 2);
     let text = String::from_utf8_lossy(&output.stdout);
     let (line, figures) = text.lines().next().and_then(|it| it.split_once('|')).expect("figures");
-    assert!(line.starts_with("WEIR CRITICAL - Sidekiq: 1 jobs wait and no"), "{line}");
+    assert!(line.starts_with("WEIR CRITICAL - Sidekiq: 1 job waits and no"), "{line}");
     assert!(figures.starts_with(" findings=1 backlog=1 latency="), "{figures}");
 }

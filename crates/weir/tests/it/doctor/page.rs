@@ -80,6 +80,7 @@ pub(super) fn row_in_time(
 /// Names of the machine and numbers of processes are another's each time.
 pub(super) fn anonymous(text: &str) -> String {
     let mut before = "";
+    let port = if text.contains("psql -h ") { "5432" } else { "6379" };
     let word = |word| {
         let word: &str = word;
         let ends = word.trim_end_matches([',', ';', ':']);
@@ -89,7 +90,7 @@ pub(super) fn anonymous(text: &str) -> String {
         let rest = &word[ends.len()..];
         let is_port = std::mem::replace(&mut before, word) == "-p";
         match (is_identity, is_address) {
-            _ if is_port => "6379".to_owned(),
+            _ if is_port => port.to_owned(),
             _ if ends.starts_with("redis://127") => "redis://127.0.0.1:6379/0".to_owned(),
             _ if ends.starts_with("postgres://") => {
                 "postgres://weir@127.0.0.1/mastodon_production".to_owned()
