@@ -29,7 +29,7 @@ pub(super) fn unit(arguments: &PlanArguments, worker: &WorkerLayout) -> (String,
          # Before: systemctl disable --now mastodon-sidekiq (and other units of Sidekiq that are not of this\n\
          # plan), or they take connections beside these, and what runs by the clock runs twice.\n\
          # systemd finds `bundle` only on a PATH of its own. With rbenv write in the place of `/usr/bin/env bundle`\n\
-         # what ExecStart= of mastodon-sidekiq has: /home/mastodon/.rbenv/shims/bundle, for example.\n\
+         # what ExecStart= of mastodon-sidekiq has: a path that ends in .rbenv/shims/bundle.\n\
          [Unit]\nDescription={name}\nAfter=network.target\n\n\
          [Service]\nUser={user}\nWorkingDirectory={folder}\n\
          Environment=RAILS_ENV=production DB_POOL={pool} MALLOC_ARENA_MAX=2\n\
