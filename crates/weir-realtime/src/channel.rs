@@ -8,6 +8,8 @@
 mod cache;
 mod exchange;
 mod history;
+mod home;
+mod joining;
 mod members;
 mod meter;
 mod prepared;
@@ -15,29 +17,27 @@ mod registry;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use weir_base::clock::Timestamp;
 
 pub(crate) use self::cache::Cache;
 use self::cache::Cached;
 pub(crate) use self::exchange::{
-    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Kept, Leaving, Left, Listing,
-    Publication, PublishError, Published,
+    CacheState, Gone, Info, Join, JoinError, Joining, Keeps, Kept, Leaving, Left, Publication,
+    PublishError, Published,
 };
-pub(crate) use self::history::{Entry, History};
-pub(crate) use self::members::{Change, ListedMember, MemberList, Members, VersionedList};
-use self::meter::Meter;
+pub(crate) use self::history::Entry;
+use self::home::{Home, Reserved};
+pub(crate) use self::members::{ListedMember, VersionedList};
 pub(crate) use self::meter::Rates;
 pub(crate) use self::prepared::Prepared;
 pub(crate) use self::registry::Registry;
 pub use self::registry::TooManyChannels;
 use crate::frame::Frame;
-use crate::hub::{Audience, Broadcast, ChannelId, CoreBusy, Cores, EventKey, Letter, Reservation};
+use crate::hub::{Audience, Broadcast, ChannelId, Cores, EventKey, Letter};
 use crate::pusher::channel::{ChannelKind, ChannelName};
-use crate::pusher::position::{Epoch, Position};
-use crate::pusher::server_message::{self, Joined, Recovery};
-use crate::settings::{AppSettings, HistoryLimits, PresenceLimits};
+use crate::pusher::position::Position;
+use crate::settings::{AppSettings, PresenceLimits};
 use crate::watch::Queue;
 
 /// A channel of one app.
@@ -54,37 +54,6 @@ pub(crate) struct Channel {
     home: Mutex<Home>,
 }
 
-#[derive(Debug)]
-struct Home {
-    /// Removed from the registry: whoever still has it asks the registry again.
-    is_gone: bool,
-    /// Of the last message to subscribers.
-    sequence: u64,
-    epoch: Epoch,
-    /// Of the last event that history knows.
-    offset: u64,
-    history: History,
-    cached: Option<Cached>,
-    /// By core.
-    subscribers: Box<[u32]>,
-    members: Members,
-    /// Subscribers who are told of differences of the members.
-    member_followers: u32,
-    /// When subscribers were told last how many they are.
-    count_told_at: Timestamp,
-    /// Somebody came or went since, so their number may be another, and who they are is.
-    is_count_due: bool,
-    touched: Timestamp,
-    /// Events that are prepared for it: it is not removed meanwhile.
-    prepared: u32,
-    /// A subscriber or an event had a position of this epoch.
-    has_told_position: bool,
-    /// Of events of servers and clients.
-    meter: Meter,
-    /// Who looks on: nearly always nobody.
-    watchers: Vec<Arc<Queue>>,
-}
-
 impl Channel {
     pub(crate) fn new(
         id: ChannelId,
@@ -93,26 +62,7 @@ impl Channel {
         cache: Arc<Cache>,
         now: Timestamp,
     ) -> Self {
-        let epoch = Epoch(fastrand::u64(..));
-        let kind = name.kind();
-        let home = Home {
-            is_gone: false,
-            sequence: 0,
-            epoch,
-            offset: 0,
-            history: History::default(),
-            cached: None,
-            subscribers: vec![0; cores].into_boxed_slice(),
-            members: Members::default(),
-            member_followers: 0,
-            count_told_at: Timestamp::default(),
-            is_count_due: false,
-            touched: now,
-            prepared: 0,
-            has_told_position: false,
-            meter: Meter::default(),
-            watchers: Vec::new(),
-        };
+        let (kind, home) = (name.kind(), Home::new(cores, now));
         Self { id, name, kind, slowed: AtomicU64::new(0), cache, home: Mutex::new(home) }
     }
 
@@ -155,193 +105,6 @@ impl Channel {
         let message = Message { name: event, frame, audience, event: key, now };
         self.send(home, cores, reserved, message);
         Published { position, subscribers: home.total(), history_change }
-    }
-
-    /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
-    /// its order, from whatever core.
-    pub(crate) fn join(
-        &self,
-        joining: Joining,
-        app: &AppSettings,
-        cores: &Cores,
-        tell: impl FnOnce(&Join),
-    ) -> Result<Join, JoinError> {
-        let mut home = self.home();
-        home.check_there().map_err(|Gone| JoinError::Gone)?;
-        let Joining { core, member, recover, wants_member_changes, now } = joining;
-        let member_came = match &member {
-            Some(member) => self.admit(&mut home, member, app, cores, now)?,
-            None => false,
-        };
-        let occupied = home.total() == 0;
-        home.subscribers[core] += 1;
-        home.is_count_due |= member_came || !self.kind.has_presence();
-        home.member_followers += u32::from(wants_member_changes);
-        let history_before = home.history.bytes();
-        home.history.trim(now, &app.history);
-        let (mut joined, missed) = home.recover(recover, &app.history);
-        home.has_told_position |= joined.position.is_some();
-        joined.members_version = wants_member_changes.then(|| home.members.version());
-        let join = Join {
-            sequence: home.sequence,
-            joined,
-            missed,
-            cache: self.cache_state(&home, app.cache_age_max, now),
-            members: member.map(|member| home.listing(member, app.presence.list_max, now)),
-            member_came,
-            occupied,
-            subscribers: home.total(),
-            history_change: difference(home.history.bytes(), history_before),
-        };
-        tell(&join);
-        Ok(join)
-    }
-
-    /// Lets a user in, and tells the others if it is new. Its own connection joins after that, so it
-    /// is not told.
-    fn admit(
-        &self,
-        home: &mut Home,
-        member: &ListedMember,
-        app: &AppSettings,
-        cores: &Cores,
-        now: Timestamp,
-    ) -> Result<bool, JoinError> {
-        let max = app.presence.members_max;
-        if home.members.contains(&member.user_id) {
-            home.members.add(member.clone());
-            if home.members.len() <= app.presence.list_max {
-                // It is shown all: who is on that list is known from now on.
-                self.tell_untold_leavers(home, None, cores, now);
-            }
-            return Ok(false);
-        }
-        if home.members.len() >= max {
-            return Err(JoinError::TooManyMembers { max });
-        }
-        let is_small = home.members.len() < app.presence.list_max;
-        match is_small {
-            true => self.tell_untold_leavers(home, None, cores, now),
-            false => home.members.become_large(),
-        }
-        let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
-        if is_told {
-            let frame = Frame::text(|out| {
-                server_message::member_added(out, self.name.as_str(), member.as_member());
-            });
-            let reserved = home.reserve(cores, frame.wire().len())?;
-            let message = Message::new(server_message::MEMBER_ADDED, frame, now);
-            let message = Message { audience: Audience::MemberEvents, ..message };
-            self.send(home, cores, reserved, message);
-        }
-        home.members.add(member.clone());
-        if is_small {
-            self.tell_followers(home, cores, now);
-        }
-        Ok(true)
-    }
-
-    /// Takes a subscriber away. `tell` is called as on [`Channel::join`].
-    pub(crate) fn leave(
-        &self,
-        leaving: Leaving<'_>,
-        app: &AppSettings,
-        cores: &Cores,
-        tell: impl FnOnce(Left),
-    ) -> Left {
-        let mut home = self.home();
-        let Leaving { core, user_id, wants_member_changes, now } = leaving;
-        home.subscribers[core] -= 1;
-        home.member_followers -= u32::from(wants_member_changes);
-        home.touched = now;
-        let member_went =
-            user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
-        home.is_count_due |= member_went || !self.kind.has_presence();
-        let is_small = home.members.len() < app.presence.list_max;
-        if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
-            self.tell_untold_leavers(&mut home, Some(user_id), cores, now);
-            self.tell_removed(&mut home, user_id, cores, now);
-            if home.members.len() + 1 == app.presence.list_max {
-                // Those who were told numbers until now count on from the right one: this user is
-                // not in it any more.
-                self.send_count(&mut home, cores, now);
-            }
-            self.tell_followers(&mut home, cores, now);
-        }
-        let left = Left { member_went, subscribers: home.total() };
-        tell(left);
-        left
-    }
-
-    /// A channel that was large is so no more. Clients that don't follow differences still show who
-    /// left meanwhile, as far as they knew them; `leaving` is told of by the caller.
-    fn tell_untold_leavers(
-        &self,
-        home: &mut Home,
-        leaving: Option<&str>,
-        cores: &Cores,
-        now: Timestamp,
-    ) {
-        for user_id in home.members.become_small() {
-            if leaving != Some(&*user_id) {
-                self.tell_removed(home, &user_id, cores, now);
-            }
-        }
-    }
-
-    fn tell_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
-        let frame = Frame::text(|out| {
-            server_message::member_removed(out, self.name.as_str(), user_id);
-        });
-        let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
-        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
-    }
-
-    /// Tells all subscribers how many they are (the users of a presence channel), and those who
-    /// follow its members what changed: if something did, and was not told less than `interval` ago.
-    /// Answers whether it is still to be told.
-    pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
-        let mut home = self.home();
-        if !home.is_count_due || home.total() == 0 {
-            return false;
-        }
-        if now.since(home.count_told_at) < interval {
-            return true;
-        }
-        self.send_count(&mut home, cores, now);
-        self.tell_followers(&mut home, cores, now);
-        false
-    }
-
-    fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
-        let count = home.count(self.kind);
-        (home.count_told_at, home.is_count_due) = (now, false);
-        let frame = Frame::text(|out| {
-            server_message::subscription_count(out, self.name.as_str(), count);
-        });
-        let message = Message::new(server_message::SUBSCRIPTION_COUNT, frame, now);
-        self.send_always(home, cores, message);
-    }
-
-    /// What changed of the members since they were told last.
-    fn tell_followers(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
-        let difference = home.members.take_difference();
-        if difference.is_empty() || home.member_followers == 0 {
-            return;
-        }
-        let (version, count) = (home.members.version(), home.members.len());
-        let frame = Frame::text(|out| {
-            server_message::members_changed(
-                out,
-                self.name.as_str(),
-                difference.from..=version,
-                count,
-                difference.added(),
-                difference.removed(),
-            );
-        });
-        let message = Message::new(server_message::MEMBERS_CHANGED, frame, now);
-        self.send_always(home, cores, Message { audience: Audience::MemberChanges, ..message });
     }
 
     /// One of the protocol's messages, unless its kind is switched off. It can't be refused.
@@ -494,9 +257,6 @@ impl Channel {
     }
 }
 
-/// Room on each core that has subscribers.
-type Reserved = Vec<(usize, Reservation)>;
-
 /// What goes to subscribers.
 struct Message<'a> {
     name: &'a str,
@@ -510,96 +270,6 @@ impl<'a> Message<'a> {
     /// One of the protocol's own, for everyone.
     fn new(name: &'a str, frame: Frame, now: Timestamp) -> Self {
         Self { name, frame, audience: Audience::Everyone, event: None, now }
-    }
-}
-
-impl Home {
-    fn check_there(&self) -> Result<(), Gone> {
-        if self.is_gone { Err(Gone) } else { Ok(()) }
-    }
-
-    fn total(&self) -> usize {
-        self.subscribers.iter().map(|count| *count as usize).sum()
-    }
-
-    fn position(&self) -> Position {
-        Position { epoch: self.epoch, offset: self.offset }
-    }
-
-    fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
-        self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
-    }
-
-    /// Room on all cores that have subscribers, or on none.
-    fn reserve(&self, cores: &Cores, bytes: usize) -> Result<Reserved, CoreBusy> {
-        let room = |core: usize| Ok((core, cores.get(core).room.reserve(bytes)?));
-        self.cores_with_subscribers().map(room).collect()
-    }
-
-    fn reserve_always(&self, cores: &Cores, bytes: usize) -> Reserved {
-        let room = |core: usize| (core, cores.get(core).room.reserve_always(bytes));
-        self.cores_with_subscribers().map(room).collect()
-    }
-
-    fn next_position(&mut self, keeps: Keeps) -> Option<Position> {
-        match keeps {
-            Keeps::History(limits) if limits.events_max > 0 => {
-                self.offset += 1;
-                self.has_told_position = true;
-                Some(self.position())
-            }
-            Keeps::History(_) => {
-                self.begin_history();
-                None
-            }
-            Keeps::Nothing => None,
-        }
-    }
-
-    /// An event that has no place: whoever has one in the history until now is told of a gap.
-    fn begin_history(&mut self) {
-        (self.epoch, self.offset) = (Epoch(fastrand::u64(..)), 0);
-        self.history.clear();
-    }
-
-    fn keep(&mut self, frame: &Frame, position: Option<Position>, keeps: Keeps, now: Timestamp) {
-        if let (Some(position), Keeps::History(limits)) = (position, keeps) {
-            let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
-            self.history.push(entry, &limits);
-        }
-    }
-
-    /// Where a new subscriber stands, and what it missed.
-    fn recover(&self, wish: Option<Position>, limits: &HistoryLimits) -> (Joined, Vec<Frame>) {
-        let position = (limits.events_max > 0).then(|| self.position());
-        let Some(wish) = wish else {
-            return (Joined { position, ..Joined::default() }, Vec::new());
-        };
-        let same_history = position.is_some() && wish.epoch == self.epoch;
-        let missed = match self.history.after(wish.offset, self.offset) {
-            Some(missed) if same_history => missed,
-            _ => {
-                let recovery = Some(Recovery::Gap);
-                return (Joined { position, recovery, ..Joined::default() }, Vec::new());
-            }
-        };
-        let missed: Vec<Frame> = missed.map(|entry| entry.frame.clone()).collect();
-        let recovery = Recovery::Recovered { events: missed.len() as u64 };
-        (Joined { position, recovery: Some(recovery), ..Joined::default() }, missed)
-    }
-
-    fn listing(&mut self, member: ListedMember, list_max: usize, now: Timestamp) -> Listing {
-        let count = self.members.len();
-        let members = match count <= list_max {
-            true => self.members.list(None, Duration::ZERO, now).members,
-            false => MemberList::from([member]),
-        };
-        Listing { members, count }
-    }
-
-    /// The number that subscribers are told.
-    fn count(&self, kind: ChannelKind) -> usize {
-        if kind.has_presence() { self.members.len() } else { self.total() }
     }
 }
 

@@ -1,12 +1,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use weir_base::secret::Secret;
 
 use super::*;
 use crate::frame::Draft;
 use crate::pusher::limits::Limits;
+use crate::pusher::server_message;
 use crate::settings::Settings;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);

@@ -1,0 +1,179 @@
+//! What a channel's home knows: who is there, where events stand, what is kept of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use super::cache::Cached;
+use super::exchange::{Gone, Keeps, Listing};
+use super::history::{Entry, History};
+use super::members::{ListedMember, MemberList, Members};
+use super::meter::Meter;
+use crate::frame::Frame;
+use crate::hub::{CoreBusy, Cores, Reservation};
+use crate::pusher::channel::ChannelKind;
+use crate::pusher::position::{Epoch, Position};
+use crate::pusher::server_message::{Joined, Recovery};
+use crate::settings::HistoryLimits;
+use crate::watch::Queue;
+
+#[derive(Debug)]
+pub(super) struct Home {
+    /// Removed from the registry: whoever still has it asks the registry again.
+    pub(super) is_gone: bool,
+    /// Of the last message to subscribers.
+    pub(super) sequence: u64,
+    pub(super) epoch: Epoch,
+    /// Of the last event that history knows.
+    pub(super) offset: u64,
+    pub(super) history: History,
+    pub(super) cached: Option<Cached>,
+    /// By core.
+    pub(super) subscribers: Box<[u32]>,
+    pub(super) members: Members,
+    /// Subscribers who are told of differences of the members.
+    pub(super) member_followers: u32,
+    /// When subscribers were told last how many they are.
+    pub(super) count_told_at: Timestamp,
+    /// Somebody came or went since, so their number may be another, and who they are is.
+    pub(super) is_count_due: bool,
+    pub(super) touched: Timestamp,
+    /// Events that are prepared for it: it is not removed meanwhile.
+    pub(super) prepared: u32,
+    /// A subscriber or an event had a position of this epoch.
+    pub(super) has_told_position: bool,
+    /// Of events of servers and clients.
+    pub(super) meter: Meter,
+    /// Who looks on: nearly always nobody.
+    pub(super) watchers: Vec<Arc<Queue>>,
+}
+
+/// Room on each core that has subscribers.
+pub(super) type Reserved = Vec<(usize, Reservation)>;
+
+impl Home {
+    pub(super) fn new(cores: usize, now: Timestamp) -> Self {
+        Self {
+            is_gone: false,
+            sequence: 0,
+            epoch: Epoch(fastrand::u64(..)),
+            offset: 0,
+            history: History::default(),
+            cached: None,
+            subscribers: vec![0; cores].into_boxed_slice(),
+            members: Members::default(),
+            member_followers: 0,
+            count_told_at: Timestamp::default(),
+            is_count_due: false,
+            touched: now,
+            prepared: 0,
+            has_told_position: false,
+            meter: Meter::default(),
+            watchers: Vec::new(),
+        }
+    }
+
+    pub(super) fn check_there(&self) -> Result<(), Gone> {
+        if self.is_gone { Err(Gone) } else { Ok(()) }
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.subscribers.iter().map(|count| *count as usize).sum()
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position { epoch: self.epoch, offset: self.offset }
+    }
+
+    pub(super) fn cores_with_subscribers(&self) -> impl Iterator<Item = usize> {
+        self.subscribers.iter().enumerate().filter(|(_, count)| **count > 0).map(|(core, _)| core)
+    }
+
+    /// Room on all cores that have subscribers, or on none.
+    pub(super) fn reserve(&self, cores: &Cores, bytes: usize) -> Result<Reserved, CoreBusy> {
+        let room = |core: usize| Ok((core, cores.get(core).room.reserve(bytes)?));
+        self.cores_with_subscribers().map(room).collect()
+    }
+
+    pub(super) fn reserve_always(&self, cores: &Cores, bytes: usize) -> Reserved {
+        let room = |core: usize| (core, cores.get(core).room.reserve_always(bytes));
+        self.cores_with_subscribers().map(room).collect()
+    }
+
+    pub(super) fn next_position(&mut self, keeps: Keeps) -> Option<Position> {
+        match keeps {
+            Keeps::History(limits) if limits.events_max > 0 => {
+                self.offset += 1;
+                self.has_told_position = true;
+                Some(self.position())
+            }
+            Keeps::History(_) => {
+                self.begin_history();
+                None
+            }
+            Keeps::Nothing => None,
+        }
+    }
+
+    /// An event that has no place: whoever has one in the history until now is told of a gap.
+    fn begin_history(&mut self) {
+        (self.epoch, self.offset) = (Epoch(fastrand::u64(..)), 0);
+        self.history.clear();
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        frame: &Frame,
+        position: Option<Position>,
+        keeps: Keeps,
+        now: Timestamp,
+    ) {
+        if let (Some(position), Keeps::History(limits)) = (position, keeps) {
+            let entry = Entry { offset: position.offset, at: now, frame: frame.clone() };
+            self.history.push(entry, &limits);
+        }
+    }
+
+    /// Where a new subscriber stands, and what it missed.
+    pub(super) fn recover(
+        &self,
+        wish: Option<Position>,
+        limits: &HistoryLimits,
+    ) -> (Joined, Vec<Frame>) {
+        let position = (limits.events_max > 0).then(|| self.position());
+        let Some(wish) = wish else {
+            return (Joined { position, ..Joined::default() }, Vec::new());
+        };
+        let same_history = position.is_some() && wish.epoch == self.epoch;
+        let missed = match self.history.after(wish.offset, self.offset) {
+            Some(missed) if same_history => missed,
+            _ => {
+                let recovery = Some(Recovery::Gap);
+                return (Joined { position, recovery, ..Joined::default() }, Vec::new());
+            }
+        };
+        let missed: Vec<Frame> = missed.map(|entry| entry.frame.clone()).collect();
+        let recovery = Recovery::Recovered { events: missed.len() as u64 };
+        (Joined { position, recovery: Some(recovery), ..Joined::default() }, missed)
+    }
+
+    pub(super) fn listing(
+        &mut self,
+        member: ListedMember,
+        list_max: usize,
+        now: Timestamp,
+    ) -> Listing {
+        let count = self.members.len();
+        let members = match count <= list_max {
+            true => self.members.list(None, Duration::ZERO, now).members,
+            false => MemberList::from([member]),
+        };
+        Listing { members, count }
+    }
+
+    /// The number that subscribers are told.
+    pub(super) fn count(&self, kind: ChannelKind) -> usize {
+        if kind.has_presence() { self.members.len() } else { self.total() }
+    }
+}

@@ -1,0 +1,203 @@
+//! Who comes to a channel and who goes, and how the others are told.
+
+use std::time::Duration;
+
+use weir_base::clock::Timestamp;
+
+use super::exchange::{Gone, Join, JoinError, Joining, Leaving, Left};
+use super::home::Home;
+use super::members::{Change, ListedMember};
+use super::{Channel, Message, difference};
+use crate::frame::Frame;
+use crate::hub::{Audience, Cores};
+use crate::pusher::server_message;
+use crate::settings::AppSettings;
+
+impl Channel {
+    /// Adds a subscriber. `tell` is called under the lock, as what comes and goes has to be told in
+    /// its order, from whatever core.
+    pub(crate) fn join(
+        &self,
+        joining: Joining,
+        app: &AppSettings,
+        cores: &Cores,
+        tell: impl FnOnce(&Join),
+    ) -> Result<Join, JoinError> {
+        let mut home = self.home();
+        home.check_there().map_err(|Gone| JoinError::Gone)?;
+        let Joining { core, member, recover, wants_member_changes, now } = joining;
+        let member_came = match &member {
+            Some(member) => self.admit(&mut home, member, app, cores, now)?,
+            None => false,
+        };
+        let occupied = home.total() == 0;
+        home.subscribers[core] += 1;
+        home.is_count_due |= member_came || !self.kind.has_presence();
+        home.member_followers += u32::from(wants_member_changes);
+        let history_before = home.history.bytes();
+        home.history.trim(now, &app.history);
+        let (mut joined, missed) = home.recover(recover, &app.history);
+        home.has_told_position |= joined.position.is_some();
+        joined.members_version = wants_member_changes.then(|| home.members.version());
+        let join = Join {
+            sequence: home.sequence,
+            joined,
+            missed,
+            cache: self.cache_state(&home, app.cache_age_max, now),
+            members: member.map(|member| home.listing(member, app.presence.list_max, now)),
+            member_came,
+            occupied,
+            subscribers: home.total(),
+            history_change: difference(home.history.bytes(), history_before),
+        };
+        tell(&join);
+        Ok(join)
+    }
+
+    /// Lets a user in, and tells the others if it is new. Its own connection joins after that, so it
+    /// is not told.
+    fn admit(
+        &self,
+        home: &mut Home,
+        member: &ListedMember,
+        app: &AppSettings,
+        cores: &Cores,
+        now: Timestamp,
+    ) -> Result<bool, JoinError> {
+        let max = app.presence.members_max;
+        if home.members.contains(&member.user_id) {
+            home.members.add(member.clone());
+            if home.members.len() <= app.presence.list_max {
+                // It is shown all: who is on that list is known from now on.
+                self.tell_untold_leavers(home, None, cores, now);
+            }
+            return Ok(false);
+        }
+        if home.members.len() >= max {
+            return Err(JoinError::TooManyMembers { max });
+        }
+        let is_small = home.members.len() < app.presence.list_max;
+        match is_small {
+            true => self.tell_untold_leavers(home, None, cores, now),
+            false => home.members.become_large(),
+        }
+        let is_told = is_small && !cores.switches.is_off(server_message::MEMBER_ADDED, now);
+        if is_told {
+            let frame = Frame::text(|out| {
+                server_message::member_added(out, self.name.as_str(), member.as_member());
+            });
+            let reserved = home.reserve(cores, frame.wire().len())?;
+            let message = Message::new(server_message::MEMBER_ADDED, frame, now);
+            let message = Message { audience: Audience::MemberEvents, ..message };
+            self.send(home, cores, reserved, message);
+        }
+        home.members.add(member.clone());
+        if is_small {
+            self.tell_followers(home, cores, now);
+        }
+        Ok(true)
+    }
+
+    /// Takes a subscriber away. `tell` is called as on [`Channel::join`].
+    pub(crate) fn leave(
+        &self,
+        leaving: Leaving<'_>,
+        app: &AppSettings,
+        cores: &Cores,
+        tell: impl FnOnce(Left),
+    ) -> Left {
+        let mut home = self.home();
+        let Leaving { core, user_id, wants_member_changes, now } = leaving;
+        home.subscribers[core] -= 1;
+        home.member_followers -= u32::from(wants_member_changes);
+        home.touched = now;
+        let member_went =
+            user_id.is_some_and(|user_id| home.members.remove(user_id) == Change::User);
+        home.is_count_due |= member_went || !self.kind.has_presence();
+        let is_small = home.members.len() < app.presence.list_max;
+        if let Some(user_id) = user_id.filter(|_| member_went && is_small) {
+            self.tell_untold_leavers(&mut home, Some(user_id), cores, now);
+            self.tell_removed(&mut home, user_id, cores, now);
+            if home.members.len() + 1 == app.presence.list_max {
+                // Those who were told numbers until now count on from the right one: this user is
+                // not in it any more.
+                self.send_count(&mut home, cores, now);
+            }
+            self.tell_followers(&mut home, cores, now);
+        }
+        let left = Left { member_went, subscribers: home.total() };
+        tell(left);
+        left
+    }
+
+    /// A channel that was large is so no more. Clients that don't follow differences still show who
+    /// left meanwhile, as far as they knew them; `leaving` is told of by the caller.
+    fn tell_untold_leavers(
+        &self,
+        home: &mut Home,
+        leaving: Option<&str>,
+        cores: &Cores,
+        now: Timestamp,
+    ) {
+        for user_id in home.members.become_small() {
+            if leaving != Some(&*user_id) {
+                self.tell_removed(home, &user_id, cores, now);
+            }
+        }
+    }
+
+    fn tell_removed(&self, home: &mut Home, user_id: &str, cores: &Cores, now: Timestamp) {
+        let frame = Frame::text(|out| {
+            server_message::member_removed(out, self.name.as_str(), user_id);
+        });
+        let message = Message::new(server_message::MEMBER_REMOVED, frame, now);
+        self.send_always(home, cores, Message { audience: Audience::MemberEvents, ..message });
+    }
+
+    /// Tells all subscribers how many they are (the users of a presence channel), and those who
+    /// follow its members what changed: if something did, and was not told less than `interval` ago.
+    /// Answers whether it is still to be told.
+    pub(crate) fn tell_count(&self, interval: Duration, cores: &Cores, now: Timestamp) -> bool {
+        let mut home = self.home();
+        if !home.is_count_due || home.total() == 0 {
+            return false;
+        }
+        if now.since(home.count_told_at) < interval {
+            return true;
+        }
+        self.send_count(&mut home, cores, now);
+        self.tell_followers(&mut home, cores, now);
+        false
+    }
+
+    fn send_count(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+        let count = home.count(self.kind);
+        (home.count_told_at, home.is_count_due) = (now, false);
+        let frame = Frame::text(|out| {
+            server_message::subscription_count(out, self.name.as_str(), count);
+        });
+        let message = Message::new(server_message::SUBSCRIPTION_COUNT, frame, now);
+        self.send_always(home, cores, message);
+    }
+
+    /// What changed of the members since they were told last.
+    fn tell_followers(&self, home: &mut Home, cores: &Cores, now: Timestamp) {
+        let difference = home.members.take_difference();
+        if difference.is_empty() || home.member_followers == 0 {
+            return;
+        }
+        let (version, count) = (home.members.version(), home.members.len());
+        let frame = Frame::text(|out| {
+            server_message::members_changed(
+                out,
+                self.name.as_str(),
+                difference.from..=version,
+                count,
+                difference.added(),
+                difference.removed(),
+            );
+        });
+        let message = Message::new(server_message::MEMBERS_CHANGED, frame, now);
+        self.send_always(home, cores, Message { audience: Audience::MemberChanges, ..message });
+    }
+}
