@@ -1,0 +1,66 @@
+//! Streams of events on a core.
+
+use std::pin::Pin;
+
+use hyper::body::Body;
+
+use super::super::event_stream::{EventStream, Wish};
+use super::*;
+
+fn open_stream(core: &Core, channel: &str) -> Pin<Box<EventStream>> {
+    let app = core.0.hub.app_by_id("1").unwrap();
+    let place = app.connect().unwrap();
+    let channel = ChannelName::parse(channel, &Limits::default()).unwrap();
+    Box::pin(core.0.stream_events(Wish { app, place, channel, after: None }))
+}
+
+/// What a stream has for its client; None: nothing at the moment.
+fn read(stream: &mut Pin<Box<EventStream>>) -> Option<String> {
+    let mut context = Context::from_waker(Waker::noop());
+    match stream.as_mut().poll_frame(&mut context) {
+        Poll::Pending => None,
+        Poll::Ready(frame) => {
+            let data = frame.expect("it goes on").unwrap().into_data().unwrap();
+            Some(String::from_utf8(data.to_vec()).unwrap())
+        }
+    }
+}
+
+#[test]
+fn streams_of_events_wait_until_they_may_subscribe() {
+    let interval = std::time::Duration::from_secs(1);
+    let mut settings = Settings::default();
+    settings.limits.subscribe_rate = Rate::new(1, interval);
+    let core = Core::new(settings, vec![app()]);
+    let [mut one, mut two] = ["a", "a"].map(|channel| open_stream(&core, channel));
+    for stream in [&mut one, &mut two] {
+        assert!(read(stream).unwrap().starts_with("retry: "));
+    }
+    assert!(read(&mut one).unwrap().contains("subscription_succeeded"));
+    core.0.let_through();
+    assert_eq!(read(&mut two), None, "the bucket is empty");
+    assert_eq!(core.leftovers().paced, 1);
+    core.tell("a", "e");
+    core.deliver();
+    core.0.hub.clock.advance(interval);
+    assert_eq!(read(&mut two), None, "it stands in the queue");
+    core.0.let_through();
+    let first = read(&mut two).unwrap();
+    assert!(first.contains("subscription_succeeded") && first.contains("\"offset\":1"), "{first}");
+    core.tell("a", "f");
+    core.deliver();
+    assert!(read(&mut two).unwrap().contains("\"event\":\"f\""));
+    drop((one, two));
+    assert_eq!(core.leftovers().sessions, 0);
+}
+
+#[test]
+fn a_stream_that_ends_while_it_waits_leaves_nothing() {
+    let mut settings = Settings::default();
+    settings.limits.subscribe_rate = Rate::new(1, std::time::Duration::from_secs(1));
+    let core = Core::new(settings, vec![app()]);
+    drop([open_stream(&core, "a"), open_stream(&core, "a")]);
+    core.pass(std::time::Duration::from_secs(1_000));
+    core.tidy();
+    assert_eq!(core.leftovers(), Leftovers::default());
+}
