@@ -74,8 +74,8 @@ struct Prepared {
     /// What a worker gets, up to what it says of the body. Nothing of the client's own is kept beside
     /// it: the buffer that hyper read it into is free for what comes next.
     head: Vec<u8>,
-    /// None: the answer goes out as it is. Or whether the client takes it compressed.
-    gzip: Option<bool>,
+    /// None: the answer goes out as it is.
+    gzip: Option<gzip::Asked>,
     /// Empty: the room of the client's fields, for those of the answer.
     fields: HeaderMap,
     body: RequestBody,
@@ -190,8 +190,10 @@ impl Proxy {
             entry.for_app(&app.name, forwarded.id());
         }
         let head = head::write_start(&parts, &target, &forwarded);
-        let may_be_gzip = app.limits.gzip.is_some() && parts.method != Method::HEAD;
-        let gzip = may_be_gzip.then(|| gzip::is_accepted(&parts.headers));
+        let gzip = app.limits.gzip.as_ref().map(|_| gzip::Asked {
+            is_accepted: gzip::is_accepted(&parts.headers),
+            is_head: parts.method == Method::HEAD,
+        });
         let Parts { method, headers: mut fields, .. } = parts;
         fields.clear();
         let body = RequestBody::new(body, bytes_max);

@@ -129,8 +129,8 @@ impl Proxy {
         app.metrics.compared(now.since(arrived), answer.runtime);
         let timing = self.timing(&slot, since.since(arrived), service);
         let mut response = self.pass_on(answer, exchange, slot);
-        if let (Some(gzip), Some(is_accepted)) = (&app.limits.gzip, gzip) {
-            response = gzip::apply(gzip, is_accepted, response);
+        if let (Some(gzip), Some(asked)) = (&app.limits.gzip, gzip) {
+            response = gzip::apply(gzip, asked, response);
         }
         if let Some(timing) = timing {
             response.extensions_mut().insert(timing);

@@ -46,21 +46,32 @@ fn coding(text: &str) -> (&str, bool) {
     (name, is_wanted)
 }
 
+/// What a request is that may get a compressed answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) is_accepted: bool,
+    /// Its answer has no body, and the fields that one with a body has (RFC 9110, section 9.3.2).
+    pub(super) is_head: bool,
+}
+
 /// The answer, compressed if that is worth while and the client takes it.
-pub(super) fn apply(gzip: &Gzip, is_accepted: bool, answer: Response<Body>) -> Response<Body> {
-    if !is_worth_while(gzip, &answer) {
+pub(super) fn apply(gzip: &Gzip, asked: Asked, answer: Response<Body>) -> Response<Body> {
+    if !is_worth_while(gzip, asked, &answer) {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
     // Caches must tell the two apart, whichever this is.
     parts.headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-    if !is_accepted {
+    if !asked.is_accepted {
         return Response::from_parts(parts, body);
     }
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.remove(ACCEPT_RANGES);
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     weaken(&mut parts.headers);
+    if asked.is_head {
+        return Response::from_parts(parts, body);
+    }
     let encoder = GzEncoder::new(Vec::new(), Compression::new(gzip.level));
     Response::from_parts(
         parts,
@@ -68,17 +79,26 @@ pub(super) fn apply(gzip: &Gzip, is_accepted: bool, answer: Response<Body>) -> R
     )
 }
 
-fn is_worth_while(gzip: &Gzip, answer: &Response<Body>) -> bool {
+fn is_worth_while(gzip: &Gzip, asked: Asked, answer: &Response<Body>) -> bool {
     let headers = answer.headers();
     let status = answer.status();
     let has_body = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
     let is_whole = status != StatusCode::PARTIAL_CONTENT && !headers.contains_key(CONTENT_RANGE);
-    let is_long = answer.body().size_hint().upper().is_none_or(|bytes| bytes >= gzip.bytes_min);
+    let length = match asked.is_head {
+        true => content_length(headers),
+        false => answer.body().size_hint().upper(),
+    };
+    let is_long = length.is_none_or(|bytes| bytes >= gzip.bytes_min);
     let may_transform = !headers.get_all(CACHE_CONTROL).iter().any(|value| {
         value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains("no-transform"))
     });
     let is_plain = !headers.contains_key(CONTENT_ENCODING);
     has_body && is_whole && is_long && may_transform && is_plain && is_compressible(headers)
+}
+
+/// As a worker says it of the body that a GET would have.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Text in all its forms. Streams of events are not: each event is small and wanted at once.
@@ -214,7 +234,7 @@ mod tests {
             let mut answer = Response::new(Body::from(body));
             *answer.status_mut() = status;
             *answer.headers_mut() = headers(fields);
-            is_worth_while(&gzip, &answer)
+            is_worth_while(&gzip, Asked { is_accepted: true, is_head: false }, &answer)
         };
         let ok = StatusCode::OK;
         let json = ("content-type", "application/problem+json; charset=utf-8");

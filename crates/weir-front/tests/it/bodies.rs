@@ -326,6 +326,40 @@ async fn answers_are_compressed_for_who_takes_it_and_flushed_when_the_worker_pau
     client.until(&long).await;
 }
 
+/// RFC 9110, section 9.3.2: a cache learns from it what a GET would get.
+#[tokio::test]
+async fn a_head_has_the_fields_of_the_answer_that_would_be_compressed() {
+    let worker = Worker::listen().await;
+    let limits = AppLimits { gzip: Some(Gzip::default()), ..AppLimits::default() };
+    let door = Door::open(limits, &[&worker]);
+    let mut heads = Vec::new();
+    for (coding, bytes) in [("gzip", 2_000), ("identity", 2_000), ("gzip", 20)] {
+        let request = format!("HEAD / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
+        let mut client = door.send(&request).await;
+        let mut connection = worker.accept().await;
+        connection.head().await;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"1\"\r\n\
+             Content-Length: {bytes}\r\nConnection: close\r\n\r\n"
+        );
+        connection.write(&answer).await;
+        heads.push(client.head().await);
+        // Not a byte of a body: the next answer follows at once.
+        client.write(&get("/")).await;
+        let mut connection = worker.accept().await;
+        connection.head().await;
+        connection.write("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await;
+        assert!(client.head().await.starts_with("HTTP/1.1 204 "));
+    }
+    let has = |head: &str| {
+        ["content-encoding: gzip", "vary: accept-encoding", "content-length: ", "etag: W/"]
+            .map(|field| head.contains(field))
+    };
+    assert_eq!(has(&heads[0]), [true, true, false, true], "{}", heads[0]);
+    assert_eq!(has(&heads[1]), [false, true, true, false], "{}", heads[1]);
+    assert_eq!(has(&heads[2]), [false, false, true, false], "{}", heads[2]);
+}
+
 const WAITING: &str = "weir_front_app_waiting{app=\"app\"}";
 
 /// Until as many workers owe something.
