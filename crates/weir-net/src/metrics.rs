@@ -23,6 +23,7 @@ pub enum Limit {
     OpenFiles,
     RefusalsMax,
     LingerTimeout,
+    DiscardTimeout,
     AcceptsPerSecond,
     HeadBytesMax,
     HeadersMax,
@@ -42,11 +43,12 @@ pub enum Limit {
 
 impl Limit {
     /// All, in the order of their discriminants.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ConnectionsMax,
         Self::OpenFiles,
         Self::RefusalsMax,
         Self::LingerTimeout,
+        Self::DiscardTimeout,
         Self::AcceptsPerSecond,
         Self::HeadBytesMax,
         Self::HeadersMax,
@@ -70,6 +72,7 @@ impl Limit {
             Self::OpenFiles => "open_files",
             Self::RefusalsMax => "refusals_max",
             Self::LingerTimeout => "linger_timeout",
+            Self::DiscardTimeout => "discard_timeout",
             Self::AcceptsPerSecond => "accepts_per_second",
             Self::HeadBytesMax => "head_bytes_max",
             Self::HeadersMax => "headers_max",

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 
 use hyper::StatusCode;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::runtime::Core;
 use super::{Service, Stream};
@@ -60,8 +60,40 @@ pub(super) async fn linger<S: Service>(core: &Core<S>, mut stream: Stream) {
     let Ok(_place) = core.refusals() else {
         return core.metrics().limit_hit(Limit::RefusalsMax);
     };
-    let hung_up = poll_fn(|context| core.poll_discard(context, &mut stream));
+    let hung_up = async { while discard(core, &mut stream).await {} };
     if timeout(core.limits().linger_timeout, hung_up).await.is_err() {
         core.metrics().limit_hit(Limit::LingerTimeout);
     }
+}
+
+/// After an answer to a request whose body was not read to its end: the same, but for as long as
+/// the client goes on with the body. Many send it whole before they read anything.
+pub(super) async fn outlast_body<S: Service>(core: &Core<S>, mut stream: Stream) {
+    let Ok(_place) = core.refusals() else {
+        return core.metrics().limit_hit(Limit::RefusalsMax);
+    };
+    let linger = core.limits().linger_timeout;
+    let silence = async {
+        loop {
+            match timeout(linger, discard(core, &mut stream)).await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(_) => return Some(Limit::LingerTimeout),
+            }
+        }
+    };
+    let stopped = async {
+        core.stopping().cancelled().await;
+        sleep(linger).await;
+    };
+    let limit = tokio::select! {
+        limit = silence => limit,
+        () = sleep(core.limits().discard_timeout) => Some(Limit::DiscardTimeout),
+        () = stopped => Some(Limit::LingerTimeout),
+    };
+    limit.into_iter().for_each(|limit| core.metrics().limit_hit(limit));
+}
+
+async fn discard<S: Service>(core: &Core<S>, stream: &mut Stream) -> bool {
+    poll_fn(|context| core.poll_discard(context, stream)).await
 }

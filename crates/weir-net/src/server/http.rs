@@ -21,6 +21,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use super::answer::outlast_body;
 use super::first_head::{refuse, upgrade};
 use super::head::{Received, is_upgrade, names_upgrade};
 use super::patience::Patience;
@@ -53,7 +54,14 @@ pub(super) async fn serve<S: Service>(
     let patience = Patience::default();
     let mut driven = Driven { connection, progress, ending, listens_for_end: false, patience };
     match poll_fn(|context| driven.poll(&core, context)).await {
-        Event::Ended(result) => note_error(&core, result),
+        Event::Ended(result) => {
+            let is_answered = result.is_ok();
+            note_error(&core, result);
+            // Nobody tells whether the body was read; whoever has hung up costs nothing.
+            if is_answered && driven.progress.has_body() {
+                outlast_body(&core, driven.into_stream().0).await;
+            }
+        }
         Event::Upgrade(request) => {
             let (stream, rest) = driven.into_stream();
             let received = Received::new(request);
@@ -219,7 +227,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Routing<S> {
     type Future = Answering<S>;
 
     fn call(&self, request: Request<Incoming>) -> Answering<S> {
-        self.progress.begin_request();
+        self.progress.begin_request(!request.body().is_end_stream());
         if self.is_upgrade(&request) {
             self.progress.ask_for_upgrade(Box::new(request.map(drop)));
             let (core, progress) = (Rc::clone(&self.core), Rc::clone(&self.progress));

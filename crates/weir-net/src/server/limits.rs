@@ -65,6 +65,9 @@ pub struct Limits {
     pub refusals_max: u32,
     /// How long a refused client may take to read why and to hang up.
     pub linger_timeout: Duration,
+    /// How long a client may go on with a body that nobody wants any more, so that it gets to read
+    /// the answer; `linger_timeout` after its last byte it is closed. Counts for `refusals_max`.
+    pub discard_timeout: Duration,
     /// Connections accepted per second, over all cores; 0: no limit. The others wait in the
     /// kernel's backlog.
     pub accepts_per_second: u32,
@@ -96,6 +99,7 @@ impl Default for Limits {
             connections_max: 65_536,
             refusals_max: 256,
             linger_timeout: Duration::from_secs(1),
+            discard_timeout: Duration::from_secs(30),
             accepts_per_second: 0,
             accepts_burst: 1_000,
             head_bytes_max: 16 << 10,

@@ -14,6 +14,8 @@ use crate::metrics::Limit;
 pub(super) struct Progress {
     /// A request is routed and its answer's body not yet at its end.
     in_hand: Cell<bool>,
+    /// The last request came with a body.
+    has_body: Cell<bool>,
     /// Since when there has been no request in hand.
     idle_since: Cell<Instant>,
     /// There are bytes behind the last request.
@@ -58,6 +60,7 @@ impl Progress {
     pub(super) fn new() -> Self {
         Self {
             in_hand: Cell::new(false),
+            has_body: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
             has_head_begun: Cell::new(false),
             head_since: Cell::new(None),
@@ -68,8 +71,9 @@ impl Progress {
         }
     }
 
-    pub(super) fn begin_request(&self) {
+    pub(super) fn begin_request(&self, has_body: bool) {
         self.in_hand.set(true);
+        self.has_body.set(has_body);
         self.has_head_begun.set(false);
         self.head_since.set(None);
     }
@@ -81,6 +85,10 @@ impl Progress {
     pub(super) fn end_request(&self) {
         self.in_hand.set(false);
         self.idle_since.set(Instant::now());
+    }
+
+    pub(super) fn has_body(&self) -> bool {
+        self.has_body.get()
     }
 
     pub(super) fn is_in_hand(&self) -> bool {
@@ -188,7 +196,7 @@ mod tests {
         advance(STEP).await;
         progress.read(b"G");
         assert_eq!(waits(&progress), Some((Limit::HeadTimeout, 9 * STEP)), "from its first byte");
-        progress.begin_request();
+        progress.begin_request(false);
         progress.read(b"G");
         assert_eq!(waits(&progress), None, "the service takes its time");
         advance(100 * STEP).await;
@@ -199,7 +207,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_waited_for_from_its_last_byte() {
         let progress = Progress::new();
-        progress.begin_request();
+        progress.begin_request(false);
         progress.wrote(false);
         advance(STEP).await;
         progress.wrote(false);
@@ -214,7 +222,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_with_an_end_has_it_however_steadily_it_is_read() {
         let progress = Progress::new();
-        progress.begin_request();
+        progress.begin_request(false);
         progress.begin_answer(Some(AnswerWithin(40 * STEP)));
         for waiting in [
             (Limit::WriteTimeout, 30 * STEP),
@@ -232,7 +240,7 @@ mod tests {
         assert_eq!(waits(&progress), Some((Limit::AnswerTimeout, 10 * STEP)), "hyper has some");
         progress.flushed();
         assert_eq!(waits(&progress), Some((Limit::IdleTimeout, 20 * STEP)));
-        progress.begin_request();
+        progress.begin_request(false);
         progress.begin_answer(None);
         assert_eq!(waits(&progress), None);
     }

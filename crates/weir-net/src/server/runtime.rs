@@ -158,11 +158,14 @@ impl<S: Service> Core<S> {
         head.asks_for_upgrade() && self.service.claims_upgrade(head.path())
     }
 
-    /// Reads and forgets; resolves when the client has hung up.
-    pub(super) fn poll_discard(&self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<()> {
-        let mut scratch = self.scratch();
-        while let Ok(1..) = ready!(stream.poll_read(context, &mut scratch)) {}
-        Poll::Ready(())
+    /// Reads and forgets; resolves to whether there was something. If not, the client has hung up.
+    pub(super) fn poll_discard(
+        &self,
+        context: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<bool> {
+        let read = ready!(stream.poll_read(context, &mut self.scratch()));
+        Poll::Ready(matches!(read, Ok(1..)))
     }
 
     /// `work`, which has not become a request yet. Once the core is told to end it gets

@@ -193,6 +193,11 @@ fn read_waits(keys: &mut Keys<'_>, limits: &mut Limits) {
         "How long a refused client may take to read why and to hang up.",
     );
     wait(
+        "discard_timeout",
+        &mut limits.discard_timeout,
+        "How long a client may go on with a body that is wanted no more (it was answered 413, for example), so that it gets to read the answer; linger_timeout after its last byte it is closed.",
+    );
+    wait(
         "head_timeout",
         &mut limits.head_timeout,
         "A request's head must arrive within this long, or it gets 408.",

@@ -1,13 +1,13 @@
 //! Whatever a connection waits for, it does not wait for ever.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
 use weir_net::metrics::{HeadRefusal, Limit};
 use weir_net::server::Limits;
 
-use super::echo::{Setup, wait_until};
+use super::echo::{BIG, PATIENCE, Setup, wait_until};
 
 const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 const SHORT: Duration = Duration::from_millis(30);
@@ -46,6 +46,43 @@ fn an_idle_connection_is_closed() {
     client.send(GET).answer();
     assert_eq!(client.read_to_end(), "");
     assert_eq!(server.metrics.limit_hits(Limit::IdleTimeout), 1);
+}
+
+/// A body for `/hello`, which reads none.
+fn post(bytes: usize) -> String {
+    format!("POST /hello HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n")
+}
+
+#[test]
+fn who_sends_all_of_a_body_that_nobody_reads_gets_the_answer() {
+    let server = Setup::default().start();
+    let mut client = server.connect();
+    // As most clients do: the whole request, and then a look at the answer.
+    let (status, _) = client.send(post(BIG)).send(vec![b'x'; BIG]).answer();
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert_eq!(client.read_to_end(), "");
+    drop(client);
+    wait_until("it is gone", || server.metrics.connections_open() == 0);
+}
+
+#[test]
+fn who_pauses_in_a_body_that_nobody_reads_is_closed() {
+    let limits = Limits { linger_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(post(BIG)).send("x").answer();
+    wait_until("it is closed", || server.metrics.connections_open() == 0);
+    assert_eq!(server.metrics.limit_hits(Limit::LingerTimeout), 1);
+}
+
+#[test]
+fn a_body_that_nobody_reads_does_not_go_on_for_ever() {
+    let limits = Limits { linger_timeout: PATIENCE, discard_timeout: SHORT, ..Limits::default() };
+    let server = Setup { limits, ..Setup::default() }.start();
+    let mut client = server.connect();
+    client.send(post(usize::MAX >> 1)).answer();
+    wait_until("it is cut", || client.0.write_all(&[b'x'; 1_024]).is_err());
+    assert_eq!(server.metrics.limit_hits(Limit::DiscardTimeout), 1);
 }
 
 #[test]
