@@ -70,7 +70,7 @@ async fn serve(store: impl Store, arguments: &[String], folder: &Path, clock: Cl
     let mut registry = Registry::default();
     let key = KeySettings {
         name: "example".to_owned(),
-        scopes: vec![Scope::PushRubygem, Scope::YankRubygem],
+        scopes: vec![Scope::IndexRubygems, Scope::PushRubygem, Scope::YankRubygem],
         gems: Vec::new(),
         expires_at_us: None,
     };

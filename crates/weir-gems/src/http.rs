@@ -7,10 +7,12 @@ mod authorize;
 mod body;
 mod client;
 mod compact_index;
+mod credentials;
 mod dependencies;
 mod download;
 mod failure;
 mod hook;
+mod known_keys;
 mod memory;
 mod page;
 mod patient;
@@ -37,6 +39,8 @@ use weir_net::server::{Body, BoxError};
 
 pub use self::client::Client;
 use self::failure::Failure;
+use self::known_keys::KnownKeys;
+use self::representation::keep_private;
 pub use self::route::Endpoint;
 use self::route::Route;
 use self::specs::SpecLists;
@@ -45,7 +49,7 @@ use crate::files::Files;
 use crate::metrics::GemsMetrics;
 use crate::mirror::MirrorDoor;
 use crate::operations::DependentsIndex;
-use crate::settings::GemsSettings;
+use crate::settings::{GemsSettings, Readers};
 use crate::store::Store;
 
 /// What a service is made of.
@@ -69,6 +73,7 @@ pub struct Gems<S> {
     metrics: GemsMetrics,
     switches: Arc<Switches>,
     pushes: Semaphore,
+    known_keys: KnownKeys,
     specs: SpecLists,
     /// What is behind this index, if it is a mirror.
     mirror: OnceLock<Arc<dyn MirrorDoor>>,
@@ -106,6 +111,7 @@ impl<S: Store> Gems<S> {
             metrics,
             switches,
             pushes,
+            known_keys: KnownKeys::default(),
             specs: SpecLists::default(),
             mirror: OnceLock::new(),
             dependents: DependentsIndex::default(),
@@ -141,6 +147,11 @@ impl<S: Store> Gems<S> {
 
     pub(crate) fn downloads(&self) -> &Downloads {
         &self.downloads
+    }
+
+    /// After a key was revoked: nobody reads with it any more.
+    pub(crate) fn forget_keys(&self) {
+        self.known_keys.forget();
     }
 
     pub(crate) fn dependents_index(&self) -> &DependentsIndex {
@@ -181,11 +192,15 @@ impl<S: Store> Gems<S> {
         };
         let endpoint = route.endpoint();
         let call = Call { request: &request, settings: &settings };
-        let answer = match self.check(endpoint, &request.method) {
+        let is_private = endpoint.is_read() && settings.read == Readers::WithKey;
+        let answer = match self.admit(&call, endpoint, is_private).await {
             Ok(()) => self.route(&call, route, body).await,
             Err(failure) => Err(failure),
         };
-        let response = answer.unwrap_or_else(Failure::into_response);
+        let mut response = answer.unwrap_or_else(Failure::into_response);
+        if is_private {
+            keep_private(response.headers_mut());
+        }
         // Of an answer to HEAD the body is not sent.
         let is_sent = request.method != Method::HEAD;
         let bytes = response.body().size_hint().exact().filter(|_| is_sent).unwrap_or_default();
@@ -194,13 +209,22 @@ impl<S: Store> Gems<S> {
         response
     }
 
-    /// Whether the endpoint is on, and takes the method.
-    fn check(&self, endpoint: Endpoint, method: &Method) -> Result<(), Failure> {
-        if !endpoint.takes(method) {
+    /// Whether the endpoint takes the method, is on, and, if not everybody may read it, whether this
+    /// client may.
+    async fn admit(
+        &self,
+        call: &Call<'_>,
+        endpoint: Endpoint,
+        is_private: bool,
+    ) -> Result<(), Failure> {
+        if !endpoint.takes(&call.request.method) {
             return Err(Failure::method_not_allowed(endpoint.methods()));
         }
-        match self.switches.is_off(endpoint.name(), self.clock.now()) {
-            true => Err(Failure::switched_off(endpoint)),
+        if self.switches.is_off(endpoint.name(), self.clock.now()) {
+            return Err(Failure::switched_off(endpoint));
+        }
+        match is_private {
+            true => self.authorize_reader(&call.request.headers).await,
             false => Ok(()),
         }
     }

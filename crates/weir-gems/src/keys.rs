@@ -7,7 +7,7 @@ use weir_base::secret::Secret;
 use crate::store::{Key, KeySettings, NewKey, Store, StoreError};
 
 /// What every key begins with, so that it is recognised where it should not be.
-const PREFIX: &str = "weir_";
+pub(crate) const PREFIX: &str = "weir_";
 /// 192 bits: nobody guesses them, so a plain digest is enough.
 const RANDOM_BYTES: usize = 24;
 

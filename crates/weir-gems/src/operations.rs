@@ -34,7 +34,7 @@ pub struct KeyWanted {
     /// For people: who has it.
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Gems that it is for; none: all.
+    /// Gems that it pushes and yanks; none: all.
     pub gems: Vec<Pattern>,
     /// None: it does not expire.
     pub expires_after: Option<Duration>,
@@ -186,7 +186,10 @@ impl<S: Store> Gems<S> {
     /// # Errors
     /// The store's.
     pub async fn revoke_key(&self, id: u64) -> Result<bool, StoreError> {
-        let is_removed = self.store().remove_key(id).await?;
+        let removed = self.store().remove_key(id).await;
+        // Whatever the answer is: it may have been lost on its way.
+        self.forget_keys();
+        let is_removed = removed?;
         if is_removed {
             tracing::info!(key = id, "an API key was revoked");
         }

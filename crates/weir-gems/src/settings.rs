@@ -13,11 +13,22 @@ pub struct GemsSettings {
     /// Where clients are sent for `.gem` files; the file's name is appended. None: they are served
     /// here.
     pub files_url: Option<String>,
+    pub read: Readers,
     /// Whether `/gems/NAME` is a page for people.
     pub public_pages: bool,
     /// How often counts of downloads are kept. A crash loses those since the last time.
     pub downloads_interval: Duration,
     pub limits: GemsLimits,
+}
+
+/// Who may read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readers {
+    /// Whoever reaches the index.
+    #[default]
+    Anyone,
+    /// Who has a key with [`crate::store::Scope::IndexRubygems`].
+    WithKey,
 }
 
 /// `[gems.limits]`.
@@ -54,6 +65,7 @@ impl Default for GemsSettings {
         Self {
             mount: String::new(),
             files_url: None,
+            read: Readers::Anyone,
             public_pages: false,
             downloads_interval: Duration::from_secs(10),
             limits: GemsLimits::default(),

@@ -62,7 +62,7 @@ pub(crate) struct NewKey {
     /// For people: who has it.
     pub(crate) name: String,
     pub(crate) scopes: Vec<Scope>,
-    /// Names of gems, `*` stands for any text; none: all.
+    /// Names of gems that may be pushed and yanked, `*` stands for any text; none: all.
     #[serde(default)]
     pub(crate) gems: Vec<Pattern>,
     /// None: it does not expire.
@@ -220,6 +220,10 @@ fn check_key(new: &NewKey) -> Result<(), Problem> {
     if characters > KEY_NAME_CHARACTERS_MAX {
         return Err(problem::long_key(characters));
     }
+    let only_reads = new.scopes.iter().all(|scope| *scope == Scope::IndexRubygems);
+    if only_reads && !new.gems.is_empty() {
+        return Err(problem::key_for_some());
+    }
     match new.expires_after_seconds {
         Some(0) => Err(problem::expired_key()),
         _ => Ok(()),
@@ -256,6 +260,14 @@ mod tests {
         assert!(check_key(&key("ci", Some(1))).is_ok());
         let longest = "\u{e4}".repeat(KEY_NAME_CHARACTERS_MAX);
         assert!(check_key(&key(&longest, None)).is_ok());
+        let reading = |also: &[Scope], gems: &[&str]| NewKey {
+            scopes: [&[Scope::IndexRubygems], also].concat(),
+            gems: gems.iter().map(|gem| gem.parse().expect("a pattern")).collect(),
+            ..key("ci", None)
+        };
+        assert!(check_key(&reading(&[], &[])).is_ok());
+        // What it pushes is limited, what it reads is not.
+        assert!(check_key(&reading(&[Scope::PushRubygem], &["shop-*"])).is_ok());
         for wrong in [
             key("ci", Some(0)),
             key(" ", None),
@@ -263,6 +275,7 @@ mod tests {
             key("a\nb", None),
             key(&format!("{longest}x"), None),
             NewKey { scopes: Vec::new(), ..key("ci", None) },
+            reading(&[], &["shop-*"]),
         ] {
             assert!(check_key(&wrong).is_err(), "{wrong:?}");
         }

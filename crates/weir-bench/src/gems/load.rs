@@ -37,8 +37,9 @@ enum Asked {
 impl ReadLoad {
     /// Asks the server what it has.
     pub(crate) fn prepare(url: &HttpUrl, settings: &LoadSettings) -> Result<Self> {
+        let authorization = authorization(&settings.api_key);
         let names = |each| {
-            let mut names = names(url, settings)?;
+            let mut names = names(url, settings, &authorization)?;
             ensure!(names.len() >= each, "the index has only {} names", names.len());
             let popularity = settings.popularity;
             if popularity == Popularity::Skewed {
@@ -47,7 +48,7 @@ impl ReadLoad {
             Ok(Asked::Names { names, popularity, each })
         };
         let length = || {
-            let versions = ask::get(url, "/versions", "", settings.timeout)?;
+            let versions = ask::get(url, "/versions", &authorization, settings.timeout)?;
             ensure!(versions.status == 200, "/versions is answered with {}", versions.status);
             Ok(versions.body.len())
         };
@@ -72,15 +73,23 @@ impl ReadLoad {
             asked,
             random: Rng::with_seed(settings.seed),
             before: format!("GET {}{path}", url.path),
-            after: format!(" HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", url.host),
+            after: format!(" HTTP/1.1\r\nHost: {}\r\n{fields}{authorization}\r\n", url.host),
             status,
             body_bytes,
         })
     }
 }
 
-fn names(url: &HttpUrl, settings: &LoadSettings) -> Result<Vec<String>> {
-    let answer = ask::get(url, "/names", "", settings.timeout)?;
+/// The field that carries a key, if there is one.
+fn authorization(api_key: &str) -> String {
+    match api_key {
+        "" => String::new(),
+        key => format!("Authorization: {key}\r\n"),
+    }
+}
+
+fn names(url: &HttpUrl, settings: &LoadSettings, authorization: &str) -> Result<Vec<String>> {
+    let answer = ask::get(url, "/names", authorization, settings.timeout)?;
     ensure!(answer.status == 200, "/names is answered with {}", answer.status);
     let text = String::from_utf8(answer.body).context("/names is no text")?;
     let longest = REQUEST_BYTES_MAX / 2 / settings.names_per_request;

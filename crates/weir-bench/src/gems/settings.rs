@@ -77,7 +77,7 @@ pub(crate) struct LoadFlags {
     /// Scenario versions-tail: so many bytes.
     #[arg(long, default_value_t = 4_096)]
     pub(crate) tail_bytes: usize,
-    /// Scenario push: the key in the header Authorization.
+    /// The key in the header Authorization: for scenario push, and for an index that wants one for reading.
     #[arg(long, env = "GEM_HOST_API_KEY", hide_env_values = true, default_value = "")]
     pub(crate) api_key: String,
     /// Decides what is asked for, and arrivals.
@@ -141,10 +141,10 @@ impl LoadFlags {
             1e-3,
             RATE_MAX,
         )?;
-        let has_key =
-            !self.api_key.is_empty() && self.api_key.bytes().all(|b| b.is_ascii_graphic());
+        let is_key = self.api_key.bytes().all(|byte| byte.is_ascii_graphic());
+        ensure!(is_key, "--api-key has a character that no key has");
         ensure!(
-            scenario != Scenario::Push || has_key,
+            scenario != Scenario::Push || !self.api_key.is_empty(),
             "--scenario push wants --api-key (or GEM_HOST_API_KEY): weir gems key create"
         );
         Ok(LoadSettings {
@@ -189,7 +189,7 @@ mod tests {
     fn a_flag_that_makes_no_sense_is_named() {
         for (all, named) in [
             (vec!["--scenario", "push"], "--api-key"),
-            (vec!["--scenario", "push", "--api-key", "a b"], "--api-key"),
+            (vec!["--scenario", "info", "--api-key", "a b"], "--api-key"),
             (vec!["--scenario", "info", "--seconds", "0"], "--seconds 0"),
             (vec!["--scenario", "dependencies", "--names-per-request", "0"], "--names-per-request"),
             (vec!["--scenario", "versions-tail", "--tail-bytes", "0"], "--tail-bytes 0"),

@@ -7,6 +7,7 @@ use hyper::{Response, StatusCode};
 use weir_net::server::Body;
 
 use super::Endpoint;
+use super::representation::NOT_AT_ALL;
 use crate::mirror::FileError;
 use crate::package::PackageError;
 use crate::store::{PushError, StoreError, YankError};
@@ -15,6 +16,9 @@ use crate::store::{PushError, StoreError, YankError};
 const TEXT_BYTES_MAX: usize = 1_000;
 /// Seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
+
+/// A key is taken in other ways, too, but this one makes a browser ask its user.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"gems\", charset=\"UTF-8\"");
 
 const FULL: &str = "the disk of this index is full: nothing can be kept until who runs it has made \
                     room; what is here can be installed";
@@ -34,6 +38,10 @@ impl Failure {
 
     pub(super) fn not_found(text: impl ToString) -> Self {
         Self::new(StatusCode::NOT_FOUND, text)
+    }
+
+    pub(super) fn unauthorized(text: impl ToString) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, text)
     }
 
     pub(super) fn method_not_allowed(methods: &'static str) -> Self {
@@ -76,7 +84,7 @@ impl Failure {
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         headers.insert(header::CONTENT_TYPE, plain);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::CACHE_CONTROL, NOT_AT_ALL);
         if let Some(methods) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         }
@@ -85,8 +93,7 @@ impl Failure {
                 headers.insert(header::RETRY_AFTER, RETRY_AFTER);
             }
             StatusCode::UNAUTHORIZED => {
-                let scheme = HeaderValue::from_static("Bearer");
-                headers.insert(header::WWW_AUTHENTICATE, scheme);
+                headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
             }
             // What is left of the body is not read.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {

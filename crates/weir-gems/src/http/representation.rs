@@ -20,8 +20,15 @@ const HEADERS: usize = 12;
 /// Clients ask each time whether something has changed.
 pub(super) const REVALIDATE: HeaderValue =
     HeaderValue::from_static("public, max-age=0, must-revalidate");
+/// What is wrong now may not be in a moment.
+pub(super) const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-store");
 /// What never changes.
 pub(super) const FOR_A_YEAR: HeaderValue = HeaderValue::from_static("public, max-age=31536000");
+
+/// The same, where not everybody may read it.
+const PRIVATE_REVALIDATE: HeaderValue =
+    HeaderValue::from_static("private, max-age=0, must-revalidate");
+const PRIVATE_FOR_A_YEAR: HeaderValue = HeaderValue::from_static("private, max-age=31536000");
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -111,6 +118,16 @@ impl Described {
         set(&mut response, DIGEST, self.digest);
         response
     }
+}
+
+/// From now on caches that many share keep nothing of an answer.
+pub(super) fn keep_private(headers: &mut HeaderMap) {
+    let told = match headers.get(header::CACHE_CONTROL) {
+        Some(told) if *told == NOT_AT_ALL => return,
+        Some(told) if *told == FOR_A_YEAR => PRIVATE_FOR_A_YEAR,
+        _ => PRIVATE_REVALIDATE,
+    };
+    headers.insert(header::CACHE_CONTROL, told);
 }
 
 /// What is set is ASCII without control characters.

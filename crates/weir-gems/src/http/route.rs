@@ -65,6 +65,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether something is read there that clients install from, or people look at. Whoever sends
+    /// something shows a key, or a secret, of its own.
+    pub(super) const fn is_read(self) -> bool {
+        !matches!(self, Self::Push | Self::Yank | Self::Hook)
+    }
+
     pub(super) fn takes(self, method: &Method) -> bool {
         match self {
             Self::Push | Self::Hook => method == Method::POST,

@@ -11,13 +11,16 @@ use weir_base::switch::Pattern;
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Scope {
+    /// Reading, where [`crate::settings::Readers::WithKey`] may: the whole index, whatever gems the key
+    /// is for.
+    IndexRubygems,
     PushRubygem,
     YankRubygem,
 }
 
 /// A scope that there is not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope {0:?}; there are push_rubygem and yank_rubygem")]
+#[error("there is no scope {0:?}; there are index_rubygems, push_rubygem and yank_rubygem")]
 pub struct UnknownScope(pub String);
 
 impl Scope {
@@ -25,6 +28,7 @@ impl Scope {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::IndexRubygems => "index_rubygems",
             Self::PushRubygem => "push_rubygem",
             Self::YankRubygem => "yank_rubygem",
         }
@@ -35,7 +39,7 @@ impl FromStr for Scope {
     type Err = UnknownScope;
 
     fn from_str(text: &str) -> Result<Self, UnknownScope> {
-        let all = [Self::PushRubygem, Self::YankRubygem];
+        let all = [Self::IndexRubygems, Self::PushRubygem, Self::YankRubygem];
         let found = all.into_iter().find(|scope| scope.name() == text);
         found.ok_or_else(|| UnknownScope(text.to_owned()))
     }
@@ -47,7 +51,7 @@ pub struct KeySettings {
     /// For people: who has it.
     pub name: String,
     pub scopes: Vec<Scope>,
-    /// Gems that it is for; none: all.
+    /// Gems that it pushes and yanks; none: all. Reading is of the whole index.
     pub gems: Vec<Pattern>,
     /// Microseconds since 1970. None: it does not expire.
     pub expires_at_us: Option<u64>,

@@ -6,6 +6,7 @@ mod memory;
 mod older_clients;
 mod page;
 mod push;
+mod readers;
 mod yank;
 
 use std::fs;

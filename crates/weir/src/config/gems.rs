@@ -8,7 +8,7 @@ mod webhooks;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use weir_gems::settings::GemsSettings;
+use weir_gems::settings::{GemsSettings, Readers};
 use weir_gems::store::SqliteSettings;
 use weir_gems::webhooks::WebhookSettings;
 use weir_net::TlsSettings;
@@ -141,10 +141,15 @@ impl Gems {
             Key::live("files_url", "Where clients are sent for .gem files, such as \"https://files.example/gems\"; /NAME-VERSION.gem is appended. None: they are served here."),
             &mut self.settings.files_url,
         );
+        keys.choice(
+            Key::live("read", "Who may read and install: \"anyone\" who reaches the index, or who has an API key with the scope index_rubygems: \"key\". Pushing and yanking take a key in any case."),
+            &[("anyone", Readers::Anyone), ("key", Readers::WithKey)],
+            &mut self.settings.read,
+        );
         keys.flag(
             Key::live(
                 "public_pages",
-                "Whether /gems/NAME is a page about the gem, for everybody who reaches the index.",
+                "Whether /gems/NAME is a page about the gem, for everybody who may read the index.",
             ),
             &mut self.settings.public_pages,
         );

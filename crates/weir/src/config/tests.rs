@@ -913,6 +913,15 @@ fn gems_in_clear_text_are_warned_about() {
 }
 
 #[test]
+fn files_that_lie_elsewhere_are_warned_about_where_reading_takes_a_key() {
+    let gems = "[gems]\nread = \"key\"\n";
+    assert!(load(gems).expect("sound").warnings.is_empty());
+    let elsewhere = format!("{gems}files_url = \"https://files.example\"\n");
+    let warnings = load(&elsewhere).expect("sound").warnings;
+    assert!(warnings.iter().any(|it| it.contains("as open as their own server")), "{warnings:?}");
+}
+
+#[test]
 fn an_app_whose_path_is_the_indexs_is_warned_about() {
     let app = |path: &str| {
         let text = format!(

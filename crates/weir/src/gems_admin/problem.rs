@@ -34,7 +34,7 @@ pub(super) fn no_such_key(id: u64) -> Problem {
 }
 
 pub(super) fn incomplete_key() -> Problem {
-    let hint = "the name says who has it; scopes are push_rubygem and yank_rubygem";
+    let hint = "the name says who has it; scopes are index_rubygems, push_rubygem and yank_rubygem";
     Problem::new(StatusCode::BAD_REQUEST, "a key needs a name and a scope at least", hint)
 }
 
@@ -49,6 +49,11 @@ pub(super) fn long_key(characters: usize) -> Problem {
         "the name of a key has at most {KEY_NAME_CHARACTERS_MAX} characters; this one has {characters}"
     );
     Problem::new(StatusCode::BAD_REQUEST, text, hint)
+}
+
+pub(super) fn key_for_some() -> Problem {
+    let hint = "gems limit what a key pushes and yanks; leave them out";
+    Problem::new(StatusCode::BAD_REQUEST, "a key that only reads is for the whole index", hint)
 }
 
 pub(super) fn expired_key() -> Problem {

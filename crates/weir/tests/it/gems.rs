@@ -6,6 +6,7 @@ mod mirror;
 mod mirror_command;
 mod mirror_policy;
 mod postgres;
+mod readers;
 mod receiver;
 mod upstream;
 mod webhooks;
@@ -194,7 +195,7 @@ fn a_key_does_what_it_is_for_until_it_is_revoked() {
     exit: 64
     -- stdout
     -- stderr
-    error: invalid value 'all' for '--scope <SCOPE>': there is no scope "all"; there are push_rubygem and yank_rubygem
+    error: invalid value 'all' for '--scope <SCOPE>': there is no scope "all"; there are index_rubygems, push_rubygem and yank_rubygem
 
     For more information, try '--help'.
     "#);

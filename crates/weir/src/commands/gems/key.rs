@@ -35,7 +35,7 @@ pub(crate) struct CreateArguments {
     target: Target,
     /// Who has it, for people
     name: String,
-    /// What it allows: push_rubygem, yank_rubygem
+    /// What it allows: index_rubygems (reading, where gems.read = "key"), push_rubygem, yank_rubygem
     #[arg(
         long = "scope",
         value_name = "SCOPE",
@@ -43,7 +43,7 @@ pub(crate) struct CreateArguments {
         default_value = "push_rubygem"
     )]
     scopes: Vec<Scope>,
-    /// Only for gems of these names; `*` stands for any text [default: all]
+    /// It pushes and yanks only gems of these names; `*` stands for any text [default: all]
     #[arg(long = "gem", value_name = "PATTERN", value_delimiter = ',', value_parser = parse_pattern)]
     gems: Vec<Pattern>,
     /// It expires after so long, for example 90d [default: never]
@@ -116,11 +116,24 @@ async fn create(arguments: &CreateArguments) -> anyhow::Result<Exit> {
     } else {
         output::line(&created.secret);
         let id = created.key.id;
-        output::note(&format!(
-            "This is key {id}; it is not shown again. gem push reads it from GEM_HOST_API_KEY."
-        ));
+        output::note(&format!("This is key {id}; it is not shown again. {}", how(&created.key)));
     }
     Ok(Exit::Fine)
+}
+
+/// How clients are told of it.
+fn how(key: &KeyView) -> String {
+    let mut ways = Vec::new();
+    if key.scopes.contains(&Scope::IndexRubygems) {
+        ways.push("It is a password, of any user: bundle config set --global HOST USER:KEY.");
+    }
+    if key.scopes.iter().any(|scope| *scope != Scope::IndexRubygems) {
+        ways.push("gem push reads it from GEM_HOST_API_KEY.");
+    }
+    if !key.gems.is_empty() && ways.len() > 1 {
+        ways.push("It reads all gems; --gem is about what it pushes and yanks.");
+    }
+    ways.join(" ")
 }
 
 async fn list(arguments: &ListArguments) -> anyhow::Result<Exit> {

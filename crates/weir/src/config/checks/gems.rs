@@ -1,5 +1,7 @@
 //! The same for gems.
 
+use weir_gems::settings::Readers;
+
 use super::super::report::Report;
 use super::super::{Gems, Settings, StoreKind};
 
@@ -44,6 +46,10 @@ pub(super) fn warn(settings: &Settings, warnings: &mut Vec<String>) {
     warn(
         limits.gem_bytes_max > limits.unpacked_bytes_max,
         "gems.limits.unpacked_bytes_max is below gem_bytes_max: large gems are refused although they may be sent",
+    );
+    warn(
+        gems.settings.read == Readers::WithKey && gems.settings.files_url.is_some(),
+        "gems.read = \"key\" guards the index, and the way to gems.files_url; the .gem files there are as open as their own server makes them",
     );
     warn_of_mirror(gems, &mut warn);
     if let Some(mount) = gems.mount() {

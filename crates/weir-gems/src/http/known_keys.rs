@@ -1,0 +1,132 @@
+//! Keys that somebody read with a moment ago, in memory: a `bundle install` asks hundreds of times, and its
+//! key is looked up in the store once a second.
+//!
+//! What is revoked here is unknown when that is answered. Another process with the same store, which
+//! serves it from Postgres or is being replaced, trusts a key for as long as [`TRUSTED_FOR`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use weir_base::clock::Timestamp;
+
+use crate::store::Key;
+
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
+/// Keys at once: with their names and patterns some hundred kilobytes.
+const KEYS_MAX: usize = 1_000;
+
+/// By the digest of their texts.
+#[derive(Debug, Default)]
+pub(super) struct KnownKeys(
+    /// std: held to look one up or to put it in.
+    Mutex<Known>,
+);
+
+#[derive(Debug, Default)]
+struct Known {
+    epoch: Epoch,
+    keys: HashMap<[u8; 32], Trusted>,
+}
+
+/// How often keys were forgotten: what was looked up before that is not kept after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Epoch(u64);
+
+#[derive(Debug)]
+struct Trusted {
+    key: Arc<Key>,
+    since: Timestamp,
+}
+
+impl KnownKeys {
+    pub(super) fn get(&self, hash: [u8; 32], now: Timestamp) -> Option<Arc<Key>> {
+        let known = self.known();
+        let trusted = known.keys.get(&hash)?;
+        // A clock that was set back says nothing.
+        let is_trusted = trusted.since <= now && now.since(trusted.since) < TRUSTED_FOR;
+        is_trusted.then(|| Arc::clone(&trusted.key))
+    }
+
+    /// For [`KnownKeys::put`]; to be taken before the store is asked.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.known().epoch
+    }
+
+    /// Keeps a key that the store had at `since`.
+    pub(super) fn put(&self, hash: [u8; 32], key: Arc<Key>, since: Timestamp, epoch: Epoch) {
+        let mut known = self.known();
+        if known.epoch != epoch {
+            return;
+        }
+        if known.keys.len() >= KEYS_MAX && !known.keys.contains_key(&hash) {
+            known.keys.clear();
+        }
+        known.keys.insert(hash, Trusted { key, since });
+    }
+
+    /// After a key was revoked.
+    pub(super) fn forget(&self) {
+        let mut known = self.known();
+        known.epoch.0 += 1;
+        known.keys.clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::KeySettings;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn key() -> Arc<Key> {
+        let settings = KeySettings {
+            name: "ci".to_owned(),
+            scopes: Vec::new(),
+            gems: Vec::new(),
+            expires_at_us: None,
+        };
+        Arc::new(Key { id: 1, settings, created_at: NOW })
+    }
+
+    #[test]
+    fn a_key_is_trusted_for_a_moment() {
+        let known = KnownKeys::default();
+        assert_eq!(known.get([1; 32], NOW), None);
+        known.put([1; 32], key(), NOW, known.epoch());
+        assert_eq!(known.get([1; 32], NOW), Some(key()));
+        assert_eq!(known.get([2; 32], NOW), None);
+        assert_eq!(known.get([1; 32], NOW + TRUSTED_FOR), None);
+        assert_eq!(known.get([1; 32], NOW - TRUSTED_FOR), None);
+    }
+
+    #[test]
+    fn what_was_looked_up_before_a_revocation_is_not_kept_after_it() {
+        let known = KnownKeys::default();
+        known.put([1; 32], key(), NOW, known.epoch());
+        let before = known.epoch();
+        known.forget();
+        assert_eq!(known.get([1; 32], NOW), None);
+        known.put([1; 32], key(), NOW, before);
+        assert_eq!(known.get([1; 32], NOW), None);
+        known.put([1; 32], key(), NOW, known.epoch());
+        assert_eq!(known.get([1; 32], NOW), Some(key()));
+    }
+
+    #[test]
+    fn there_are_never_more_than_so_many() {
+        let known = KnownKeys::default();
+        for number in 0..3 * KEYS_MAX {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            known.put(hash, key(), NOW, known.epoch());
+            assert_eq!(known.get(hash, NOW), Some(key()));
+        }
+        assert_eq!(known.known().keys.len(), KEYS_MAX);
+    }
+}
