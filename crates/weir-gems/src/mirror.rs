@@ -5,7 +5,8 @@
 //! - `versions`, `infos`: the index, whole and then what has changed; `gone`: how much of it may go at
 //!   once; `files`: `.gem` files;
 //! - [`policy`], `decide`: which names come from where, and which never do;
-//! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner;
+//! - `hooks`: what upstreams tell us by themselves; `run`: when all of this happens; `asked`: sooner; `together`: once, for a
+//!   command;
 //! - [`state`], [`progress`], [`settings`].
 //!
 //! Promises: a private name (by the policy, or pushed here), or one that could be taken for it, is
@@ -32,6 +33,7 @@ pub mod read;
 mod run;
 pub mod settings;
 pub mod state;
+mod together;
 mod upstream;
 mod versions;
 

@@ -2,6 +2,7 @@
 //! the order of their lines.
 
 mod apply;
+mod denied;
 mod fetch;
 mod leaving;
 
@@ -10,10 +11,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use self::apply::Gathered;
+pub(super) use self::denied::Denied;
 use self::fetch::{Fetched, Wanted, fetch};
 pub(super) use self::fetch::{PATH, info_path, without_releases};
 pub(super) use self::leaving::Worked;
-use super::client::FetchError;
 use super::decide::{Decision, Rank, decide};
 use super::error::Problem;
 use super::progress::{Phase, Progress};
@@ -21,9 +22,6 @@ use super::{Mirror, Upstream};
 use crate::metrics::FetchFailure;
 use crate::store::StoreError;
 use crate::store::mirror::{Applied, MirrorStore, Pending};
-
-/// Batches of names that are asked for in one look though all of them are denied.
-const DENIED_BATCHES_MAX: usize = 10;
 
 /// What was done about the names that had changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +35,8 @@ pub struct Work {
     pub mismatched: u64,
     /// Names whose `/info` could not be had, or read; they stay to be done.
     pub failed: u64,
+    /// Names that the upstream does not give out though it lists them; they stay to be done.
+    pub denied: u64,
 }
 
 impl<S: MirrorStore> Mirror<S> {
@@ -49,6 +49,7 @@ impl<S: MirrorStore> Mirror<S> {
     ) -> Result<Worked, Problem> {
         let name = upstream.name.as_str();
         let (mut worked, mut after, mut seen) = (Worked::default(), 0, 0);
+        upstream.denied.forget_after(self.settings.reconcile_interval, self.clock.now());
         loop {
             // Some may be left from earlier.
             progress.report(upstream, Phase::Gems, seen, Some(changed.max(seen)));
@@ -57,7 +58,8 @@ impl<S: MirrorStore> Mirror<S> {
             after = last.sequence;
             seen += page.len() as u64;
             let taken = self.decided(upstream, page, &mut worked.work).await?;
-            self.fetch_and_apply(upstream, taken, is_fresh, &mut worked).await?;
+            let asked = self.not_denied(upstream, taken, &mut worked);
+            self.fetch_and_apply(upstream, asked, is_fresh, &mut worked).await?;
         }
     }
 
@@ -107,7 +109,8 @@ impl<S: MirrorStore> Mirror<S> {
             match decide(&policy, rank, &pending.noted.name, &pending.standing) {
                 Decision::Take => {
                     let has_versions = pending.standing.has_versions;
-                    taken.push(Wanted { noted: pending.noted, has_versions });
+                    let Pending { sequence, noted, .. } = pending;
+                    taken.push(Wanted { sequence, noted, has_versions });
                 }
                 Decision::Refuse(refusal) => refused.push((pending.noted.name, refusal)),
                 Decision::Wait => work.waiting += 1,
@@ -177,6 +180,7 @@ impl<S: MirrorStore> Mirror<S> {
         match fetched {
             Fetched::Gem { wanted, info, bytes } => {
                 gathered.failures = 0;
+                worked.denials.has_given = true;
                 upstream.metrics.left_out(info.left_out);
                 self.gather(index, wanted, info.releases, bytes, gathered, worked);
             }
@@ -191,15 +195,17 @@ impl<S: MirrorStore> Mirror<S> {
                 tracing::warn!(upstream = %upstream.name, path, %error, "it can't be read");
                 upstream.missed(format!("{path} can't be read: {error}"));
             }
+            Fetched::Denied { wanted, path, error } => {
+                // It has answered.
+                gathered.failures = 0;
+                let problem = Problem::of_request(&path, &error);
+                return self.deny(upstream, &wanted, problem, worked);
+            }
             Fetched::Failed { path, error } => {
                 work.failed += 1;
                 gathered.failures += 1;
-                // Some give out a part of what they list.
-                let is_denied = matches!(error, FetchError::Denied(_));
-                worked.denied += usize::from(is_denied);
                 upstream.missed(error.told(&path));
-                let is_away = error.is_outage() && gathered.failures >= self.limits.failures_max;
-                if is_away || worked.denied > DENIED_BATCHES_MAX * self.limits.batch_gems {
+                if error.is_outage() && gathered.failures >= self.limits.failures_max {
                     return Err(Problem::of_request(&path, &error));
                 }
             }

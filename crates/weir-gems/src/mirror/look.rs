@@ -9,7 +9,7 @@ use super::error::{MirrorError, Problem};
 use super::files::EagerFiles;
 use super::infos::Work;
 use super::progress::{Progress, SyncProgress};
-use super::settings::FilesWhen;
+use super::together::Gate;
 use super::versions::{Look, Read};
 use super::{Mirror, Upstream};
 use crate::store::StoreError;
@@ -46,63 +46,27 @@ impl Looked {
     /// Whether all that the upstream has is here, but what is not to be.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
-        self.work.mismatched == 0 && self.work.failed == 0 && self.work.waiting == 0
+        self.work.mismatched + self.work.failed + self.work.denied + self.work.waiting == 0
     }
 }
 
 impl<S: MirrorStore> Mirror<S> {
-    /// Looks at each upstream once, in their order.
-    ///
-    /// # Errors
-    /// For each upstream by itself: one that is away does not keep the others from being read.
-    pub async fn sync_once(
-        &self,
-        scope: Scope,
-        progress: Progress<'_>,
-    ) -> Vec<Result<Looked, MirrorError>> {
-        let mut all = Vec::new();
-        for upstream in &self.upstreams {
-            let look = match scope {
-                Scope::Changes => Look::Tail,
-                Scope::Everything => Look::Whole,
-            };
-            let looked = self.look(upstream, look, progress).await;
-            all.push(match looked {
-                Ok(looked) if self.settings.files == FilesWhen::Eagerly => {
-                    self.with_files(upstream, looked, progress).await
-                }
-                looked => looked,
-            });
-        }
-        all
-    }
-
-    async fn with_files(
-        &self,
-        upstream: &Upstream,
-        looked: Looked,
-        progress: Progress<'_>,
-    ) -> Result<Looked, MirrorError> {
-        let (before, start) = (upstream.metrics.traffic(), self.clock.now());
-        let files = self.fetch_missing(upstream, progress).await;
-        let files = files.map_err(|problem| problem.of(&upstream.name))?;
-        let after = upstream.metrics.traffic();
-        let looked = Looked {
-            files,
-            requests: looked.requests + after.0 - before.0,
-            received_bytes: looked.received_bytes + after.1 - before.1,
-            took: looked.took + self.clock.now().since(start),
-            ..looked
-        };
-        upstream.change_state(|state| state.last_result = Some(looked));
-        Ok(looked)
-    }
-
     pub(super) async fn look(
         &self,
         upstream: &Upstream,
         look: Look,
         progress: Progress<'_>,
+    ) -> Result<Looked, MirrorError> {
+        self.look_gated(upstream, look, progress, None).await
+    }
+
+    /// `gate`: names are decided when it lets them pass.
+    pub(super) async fn look_gated(
+        &self,
+        upstream: &Upstream,
+        look: Look,
+        progress: Progress<'_>,
+        gate: Option<Gate>,
     ) -> Result<Looked, MirrorError> {
         let _turn = upstream.turn.lock().await;
         let start = self.clock.now();
@@ -117,7 +81,7 @@ impl<S: MirrorStore> Mirror<S> {
         let looked = match in_force.await {
             Ok(in_force) => {
                 drop(in_force);
-                self.rounds(upstream, look, Progress(&watching)).await
+                self.rounds(upstream, look, Progress(&watching), gate).await
             }
             Err(error) => Err(error.into()),
         };
@@ -157,10 +121,14 @@ impl<S: MirrorStore> Mirror<S> {
         upstream: &Upstream,
         look: Look,
         progress: Progress<'_>,
+        gate: Option<Gate>,
     ) -> Result<Looked, Problem> {
         let (before, left_out) = (upstream.metrics.traffic(), upstream.metrics.lines_left_out());
         upstream.change_state(|state| state.last_miss = None);
         let read = self.read_list(upstream, look, progress).await?;
+        if let Some(mut gate) = gate {
+            gate.pass().await;
+        }
         let is_fresh = look == Look::FreshTail;
         let mut worked = self.work_off(upstream, is_fresh, read.names(), progress).await?;
         let mut round = 1;
@@ -172,6 +140,8 @@ impl<S: MirrorStore> Mirror<S> {
             again.work.applied.add(&worked.work.applied);
             worked = again;
         }
+        let denied = worked.denials.names.iter().map(ToString::to_string).collect();
+        upstream.change_state(|state| state.denied_names = denied);
         let work = self.let_go(upstream, worked).await?;
         let after = upstream.metrics.traffic();
         let (requests, received_bytes) = (after.0 - before.0, after.1 - before.1);

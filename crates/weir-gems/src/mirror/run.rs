@@ -125,6 +125,9 @@ impl<S: MirrorStore> Mirror<S> {
         first_comparison: Timestamp,
         scope: Option<Scope>,
     ) -> Found {
+        if scope.is_some() {
+            upstream.denied.forget();
+        }
         let look = match scope {
             Some(Scope::Everything) => Look::Whole,
             Some(Scope::Changes) | None => self.kind_of_look(upstream, first_comparison),

@@ -38,6 +38,8 @@ pub struct UpstreamState {
     pub last_error: Option<String>,
     /// Why a name could not be brought up to date by the last look, if there was one: of the last such.
     pub last_miss: Option<String>,
+    /// Names that the upstream does not give out though it lists them; the first of the last look.
+    pub denied_names: Vec<String>,
     /// Of the last look that came to something.
     pub last_result: Option<Looked>,
     pub counts: MirrorCounts,
@@ -51,6 +53,8 @@ pub struct UpstreamState {
 
 /// Names that a state tells.
 pub const REFUSED_NAMES_MAX: usize = 100;
+/// The same for those that are denied.
+pub const DENIED_NAMES_MAX: usize = 5;
 
 impl UpstreamState {
     /// For how long what is here may have been out of date; None: it was never up to date.

@@ -7,6 +7,7 @@ use weir_base::clock::Timestamp;
 use weir_base::semaphore::Semaphore;
 
 use super::client::Client;
+use super::infos::Denied;
 use super::settings::{MirrorSettings, UpstreamName};
 use super::state::UpstreamState;
 use crate::metrics::{MirrorMetrics, UpstreamMetrics};
@@ -24,6 +25,7 @@ pub(super) struct Upstream {
     /// Files that somebody waits for. One for each upstream: those of one that is silent take no
     /// place of another's.
     pub(super) file_fetches: Semaphore,
+    pub(super) denied: Denied,
     /// tokio: held while it is looked at.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Rung after each look.
@@ -56,6 +58,7 @@ pub(super) fn upstreams(settings: &MirrorSettings, metrics: &MirrorMetrics) -> V
                 "gems.mirror.limits.file_fetches_max",
                 settings.limits.file_fetches_max,
             ),
+            denied: Denied::default(),
             turn: tokio::sync::Mutex::default(),
             looked: Notify::new(),
             listed: watch::Sender::new(()),

@@ -40,6 +40,8 @@ pub struct UpstreamView {
     pub last_error: Option<String>,
     /// Why a name could not be brought up to date by the last look; None: all were.
     pub last_miss: Option<String>,
+    /// Names that it lists and does not give out; the first of the last look.
+    pub denied_names: Vec<String>,
     /// Of the last look that came to something.
     pub last_result: Option<LookView>,
     /// Names that it lists.
@@ -92,6 +94,8 @@ pub struct LookView {
     pub waiting: u64,
     /// Names that could not be brought up to date; they are tried again.
     pub failed: u64,
+    /// Names that the upstream lists and does not give out (401, 403); they are tried again.
+    pub denied: u64,
     /// Lines that can't be kept.
     pub left_out: u64,
     /// `.gem` files, where a look fetches them.
@@ -146,6 +150,7 @@ impl UpstreamView {
             last_compared_at: seconds(state.last_compared),
             last_error: state.last_error,
             last_miss: state.last_miss,
+            denied_names: state.denied_names,
             last_result: state.last_result.as_ref().map(LookView::of),
             names: state.counts.names,
             pending: state.counts.pending,
@@ -188,6 +193,7 @@ impl LookView {
             refused: work.refused,
             waiting: work.waiting,
             failed: work.failed + work.mismatched,
+            denied: work.denied,
             left_out: *left_out,
             files: files.fetched,
             files_failed: files.failed,

@@ -3,6 +3,7 @@
 
 mod asked;
 mod confusion;
+mod denied;
 mod files;
 mod hooks;
 mod killed;

@@ -16,6 +16,8 @@ pub(in crate::mirror) const PATH: &AsciiSet =
 
 /// A name that is taken.
 pub(super) struct Wanted {
+    /// Its place in the order of what was noted.
+    pub(super) sequence: u64,
     pub(super) noted: Noted,
     /// Whether clients see versions of it here.
     pub(super) has_versions: bool,
@@ -26,6 +28,7 @@ pub(super) enum Fetched {
     Gem { wanted: Wanted, info: InfoText, bytes: usize },
     Mismatched { path: String },
     Unreadable { path: String, error: ReadError },
+    Denied { wanted: Wanted, path: String, error: FetchError },
     Failed { path: String, error: FetchError },
 }
 
@@ -51,6 +54,7 @@ pub(super) async fn fetch(
         Ok((status, text)) if status.as_u16() == 200 => text,
         // What has no release any more may be told so.
         Ok(_) => HEADER.as_bytes().to_vec(),
+        Err(error @ FetchError::Denied(_)) => return Fetched::Denied { wanted, path, error },
         Err(error) => return Fetched::Failed { path, error },
     };
     if Digests::of(&text).md5 != md5 {

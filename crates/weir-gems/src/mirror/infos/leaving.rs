@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Work;
 use super::apply::Gathered;
+use super::denied::Denials;
 use super::fetch::Wanted;
 use crate::mirror::error::Problem;
 use crate::mirror::{Mirror, Upstream};
@@ -16,8 +17,7 @@ use crate::store::mirror::{MirrorStore, MirroredGem, Noted};
 pub(in crate::mirror) struct Worked {
     pub(in crate::mirror) work: Work,
     leaving: Leaving,
-    /// Names whose `/info` the upstream does not give out.
-    pub(in crate::mirror) denied: usize,
+    pub(in crate::mirror) denials: Denials,
 }
 
 /// Names that would lose all of their versions.

@@ -11,7 +11,7 @@ use weir_gems::mirror::Scope;
 use weir_gems::mirror::progress::Progress;
 use weir_gems::package::sample::Sample;
 use weir_gems::store::Store;
-use weir_gems::store::mirror::Refusal;
+use weir_gems::store::mirror::{MirrorStore, Refusal};
 
 use super::hooks::{ADD, spec, token, until};
 use super::order::{ONE, TWO, two, versions};
@@ -29,7 +29,7 @@ async fn beside_silence(origin: &Origin, silent: &Scripted) -> Replica {
         .await
 }
 
-fn run(replica: &Replica) -> Shutdown {
+pub(super) fn run(replica: &Replica) -> Shutdown {
     let (shutdown, mirror) = (Shutdown::new(), Arc::clone(&replica.mirror));
     let twin = shutdown.clone();
     shutdown.spawn(async move { mirror.run(&twin).await });
@@ -167,4 +167,40 @@ async fn files_of_one_upstream_find_a_place_while_another_is_silent() {
         silent = replica.file("b-1.0") => panic!("{}", silent.status),
         other = other => assert_eq!(other.body, sample.build()),
     }
+}
+
+#[tokio::test]
+async fn one_look_at_all_waits_for_lists_and_not_for_gems() {
+    let (first, second) = (Scripted::start(), Scripted::start());
+    versions(&first, &[("one", "1.0"), ("both", "1.0")], ONE);
+    versions(&second, &[("two", "1.0"), ("both", "9.0")], TWO);
+    let hold = |path: &str, text: String| {
+        let barrier = Arc::new(Barrier::new(2));
+        first.on(path, Reply::Held(Arc::clone(&barrier), text.into_bytes()));
+        barrier
+    };
+    let info = format!("---\n1.0 |checksum:{}\n", hex::encode(ONE));
+    let lines = first.gem("one", &[("1.0", ONE)]) + &first.gem("both", &[("1.0", ONE)]);
+    let list = hold("/versions", format!("---\n{lines}"));
+    let gem = hold("/info/one", info);
+    let replica = two(&first, &second).await;
+    let mirror = Arc::clone(&replica.mirror);
+    let mut look = JoinSet::new();
+    look.spawn(async move { mirror.sync_once(Scope::Changes, Progress::NONE).await });
+    let is_asked = async |upstream: &Scripted, path: &str| {
+        until(|| async { upstream.asked().contains(&path.to_owned()) }).await;
+    };
+    is_asked(&first, "/versions").await;
+    until(|| async { replica.store().counts("second").await.unwrap().names == 2 }).await;
+    list.wait();
+    until(|| async { replica.listed("two").await == ["1.0"] }).await;
+    is_asked(&first, "/info/one").await;
+    assert_eq!(replica.listed("one").await, Vec::<String>::new());
+    gem.wait();
+    for looked in look.join_next().await.unwrap().unwrap() {
+        assert!(looked.unwrap().is_complete());
+    }
+    assert_eq!(replica.listed("both").await, ["1.0"]);
+    let refused = &replica.state().await.upstreams[1].refused;
+    assert_eq!(*refused, [("both".to_owned(), Refusal::Shadowed)]);
 }

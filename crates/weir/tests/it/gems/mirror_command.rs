@@ -43,8 +43,8 @@ fn a_command_says_what_it_could_not_do_and_why() {
     [upstream]: 1 name changed, 1 new version
     [upstream]: 2 names there
     -- stderr
-    [upstream]: 1 name could not be brought up to date: run this again
     [upstream]: 1 line that can't be read or kept, left out
+    [upstream]: 1 name denied there (401, 403): rake
     [upstream]: the last that failed: /info/rake: the answer was 403 Forbidden; are gems.mirror.upstreams.credentials right?
     ");
     insta::assert_snapshot!(shown(page), @r"

@@ -1,41 +1,59 @@
-//! How far a look is, drawn on a terminal.
+//! How far looks are, drawn on a terminal: a bar for each upstream.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use weir_gems::view::{PhaseView, ProgressView};
 
-/// A bar for whatever is being done.
-pub(super) struct Bar {
-    bar: ProgressBar,
+/// Bars for whatever is being done.
+pub(super) struct Bars {
+    all: MultiProgress,
+    /// By the names of upstreams. std: held to draw.
+    bars: Mutex<Vec<(String, ProgressBar)>>,
     of_bytes: ProgressStyle,
     of_pieces: ProgressStyle,
 }
 
-impl Bar {
+impl Bars {
     pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self {
-            bar: ProgressBar::new(0),
+            all: MultiProgress::new(),
+            bars: Mutex::default(),
             of_bytes: ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")?,
             of_pieces: ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")?,
         })
     }
 
     pub(super) fn draw(&self, upstream: &str, at: &ProgressView) {
+        let bar = self.of(upstream);
         let (what, style) = match at.phase {
             PhaseView::Versions => ("/versions", &self.of_bytes),
             PhaseView::Gems => ("gems", &self.of_pieces),
             PhaseView::Files => (".gem files", &self.of_pieces),
         };
         let message = format!("{upstream}: {what}");
-        if self.bar.message() != message {
-            self.bar.set_style(style.clone());
-            self.bar.set_message(message);
-            self.bar.reset_eta();
+        if bar.message() != message {
+            bar.set_style(style.clone());
+            bar.set_message(message);
+            bar.reset_eta();
         }
-        self.bar.set_length(at.total.unwrap_or(at.done));
-        self.bar.set_position(at.done);
+        bar.set_length(at.total.unwrap_or(at.done));
+        bar.set_position(at.done);
     }
 
+    /// Nothing more is drawn; what was is gone.
     pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
+        let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        bars.drain(..).for_each(|(_, bar)| bar.finish_and_clear());
+    }
+
+    fn of(&self, upstream: &str) -> ProgressBar {
+        let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bar)) = bars.iter().find(|(name, _)| name == upstream) {
+            return bar.clone();
+        }
+        let bar = self.all.add(ProgressBar::new(0));
+        bars.push((upstream.to_owned(), bar.clone()));
+        bar
     }
 }

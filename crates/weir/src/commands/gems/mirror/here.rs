@@ -10,7 +10,7 @@ use weir_gems::mirror::{MirrorParts, Scope};
 use weir_gems::view::ProgressView;
 use weir_gems::{Files, MirrorMetrics};
 
-use super::bar::Bar;
+use super::bar::Bars;
 use super::{Known, LookArguments, advise, policy, report, store};
 use crate::config::Settings;
 use crate::exit::Exit;
@@ -23,19 +23,19 @@ pub(super) async fn look(
     is_known: Known,
 ) -> anyhow::Result<Exit> {
     let mirror = open(arguments, settings, is_known).await?;
-    let bar = Bar::new()?;
-    let draw = |at: SyncProgress| bar.draw(&at.upstream, &ProgressView::of(&at));
+    let bars = Bars::new()?;
+    let draw = |at: SyncProgress| bars.draw(&at.upstream, &ProgressView::of(&at));
     let scope = if arguments.everything { Scope::Everything } else { Scope::Changes };
     let looked = tokio::select! {
         looked = mirror.sync_once(scope, Progress(&draw)) => looked,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
-            bar.end();
+            bars.end();
             output::note("interrupted; what is here is whole, and the same command goes on from there");
             return Ok(Exit::Failed);
         }
     };
-    bar.end();
+    bars.end();
     let mut view = mirror.view().await?;
     // Of one whose files failed, the index was read.
     for (upstream, looked) in view.upstreams.iter_mut().zip(looked) {

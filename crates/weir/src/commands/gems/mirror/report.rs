@@ -15,9 +15,8 @@ pub(super) fn print(view: &MirrorView, is_json: bool) -> anyhow::Result<Exit> {
         view.upstreams.iter().for_each(print_upstream);
     }
     let is_done = |upstream: &UpstreamView| {
-        let looked = upstream.last_result.as_ref();
-        let is_whole = looked.is_some_and(|it| it.failed + it.files_failed + it.waiting == 0);
-        upstream.last_error.is_none() && is_whole
+        let left = |it: &LookView| it.failed + it.denied + it.files_failed + it.waiting;
+        upstream.last_error.is_none() && upstream.last_result.as_ref().map(left) == Some(0)
     };
     Ok(if view.upstreams.iter().all(is_done) { Exit::Fine } else { Exit::Failed })
 }
@@ -40,15 +39,31 @@ fn print_upstream(upstream: &UpstreamView) {
             output::note(&format!("{name}: {} {what}", count(number, of)));
         }
     }
+    if let Some(denied) = denied(upstream) {
+        output::note(&format!("{name}: {denied}"));
+    }
     if let Some(reason) = &upstream.last_miss {
         output::note(&format!("{name}: the last that failed: {}", output::printable(reason)));
     }
 }
 
+/// Which names are not given out by the last look; None: all are.
+pub(super) fn denied(upstream: &UpstreamView) -> Option<String> {
+    let total = upstream.last_result.as_ref()?.denied;
+    let names = upstream.denied_names.join(", ");
+    let more = match total.saturating_sub(upstream.denied_names.len() as u64) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (total > 0).then(|| format!("{} denied there (401, 403): {names}{more}", count(total, "name")))
+}
+
 fn changes(looked: &LookView) -> String {
     if looked.names + looked.added + looked.yanked + looked.files == 0 {
         return match looked.read {
-            _ if looked.failed > 0 => "nothing could be brought up to date".to_owned(),
+            _ if looked.failed + looked.denied > 0 => {
+                "nothing could be brought up to date".to_owned()
+            }
             ReadView::Whole => "everything was compared, nothing differs".to_owned(),
             ReadView::Unchanged | ReadView::Tail => "nothing new".to_owned(),
         };

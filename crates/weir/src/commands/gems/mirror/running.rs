@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use weir_gems::view::{MirrorView, UpstreamView};
 
-use super::bar::Bar;
+use super::bar::Bars;
 use super::{LookArguments, report};
 use crate::admin_client::AdminClient;
 use crate::exit::Exit;
@@ -30,13 +30,13 @@ pub(super) async fn look(
     let before: MirrorView = client.get(PATH).await?;
     reject_unknown(arguments, &before)?;
     let wanted = Look { everything: arguments.everything };
-    let bar = Bar::new()?;
-    let mut view = round(&mut client, &wanted, &bar).await?;
+    let bars = Bars::new()?;
+    let mut view = round(&mut client, &wanted, &bars).await?;
     if has_waited_in_vain(&view) {
         let wanted = Look { everything: false };
-        view = with_what_came_before(round(&mut client, &wanted, &bar).await?, view);
+        view = with_what_came_before(round(&mut client, &wanted, &bars).await?, view);
     }
-    bar.end();
+    bars.end();
     report::print(&view, arguments.json)
 }
 
@@ -57,8 +57,8 @@ fn with_what_came_before(mut view: MirrorView, before: MirrorView) -> MirrorView
     view
 }
 
-/// A look at all upstreams, while the bar shows how far it is.
-async fn round(client: &mut AdminClient, wanted: &Look, bar: &Bar) -> anyhow::Result<MirrorView> {
+/// A look at all upstreams, while bars show how far they are.
+async fn round(client: &mut AdminClient, wanted: &Look, bars: &Bars) -> anyhow::Result<MirrorView> {
     let before: MirrorView = client.get(PATH).await?;
     let Asked { round } = client.post(&format!("{PATH}/sync"), wanted).await?;
     loop {
@@ -69,9 +69,10 @@ async fn round(client: &mut AdminClient, wanted: &Look, bar: &Bar) -> anyhow::Re
         if view.rounds_done >= round {
             return Ok(view);
         }
-        let mut busy = view.upstreams.iter();
-        if let Some((upstream, at)) = busy.find_map(|it| Some((&it.name, it.progress.as_ref()?))) {
-            bar.draw(upstream, at);
+        for upstream in &view.upstreams {
+            if let Some(at) = &upstream.progress {
+                bars.draw(&upstream.name, at);
+            }
         }
         tokio::time::sleep(INTERVAL).await;
     }

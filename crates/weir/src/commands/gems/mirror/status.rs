@@ -4,6 +4,7 @@ use clap::Args;
 use weir_gems::view::{MirrorView, PhaseView, UpstreamView};
 
 use super::super::count;
+use super::report::denied;
 use super::running::PATH;
 use crate::admin_client::AdminClient;
 use crate::cli::Target;
@@ -42,6 +43,9 @@ fn print(view: &MirrorView) {
         } else if let Some(reason) = &upstream.last_miss {
             let reason = printable(reason);
             output::line(&format!("{}: not all is up to date: {reason}", upstream.name));
+        }
+        if let Some(denied) = denied(upstream) {
+            output::line(&format!("{}: {denied}", upstream.name));
         }
         for refused in &upstream.refused_names {
             let why = reason(&refused.reason);
