@@ -7,6 +7,7 @@
 //! - a [`Text`] is one snapshot, and so is an [`Info`]: digests are those of the bytes;
 //! - digests are computed when something is written, and go on from where they were.
 
+mod column;
 pub(crate) mod cuts;
 mod derived;
 mod either;

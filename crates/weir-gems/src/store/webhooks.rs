@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use weir_base::clock::Timestamp;
 
 use super::{Store, StoreError};
+use crate::store::column::unsigned;
 
 /// What happened to a release.
 pub use crate::index::versions::{Change, UnknownChange};
@@ -116,7 +117,7 @@ pub trait WebhookStore: Store {
 
 /// The number of events between two.
 pub(super) fn lost(cursor: i64, first: i64) -> u64 {
-    u64::try_from(first - cursor - 1).unwrap_or_default()
+    unsigned(first - cursor - 1)
 }
 
 pub(super) const fn change_number(change: Change) -> i64 {

@@ -31,7 +31,7 @@ pub(in crate::mirror) struct Denied(
 #[derive(Debug, Default)]
 struct Remembered {
     since: Option<Timestamp>,
-    /// Places in the order of what was noted: no more than names that an upstream may list.
+    /// Places in the order of what was noted.
     sequences: HashSet<u64>,
 }
 

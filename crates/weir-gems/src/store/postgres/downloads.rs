@@ -6,6 +6,7 @@ use deadpool_postgres::Transaction;
 
 use super::pool::Lease;
 use crate::store::StoreError;
+use crate::store::column::{signed, unsigned};
 
 /// Each name comes once.
 pub(super) async fn add(
@@ -18,7 +19,6 @@ pub(super) async fn add(
              ON CONFLICT (full_name) DO UPDATE SET count = downloads.count + excluded.count",
         )
         .await?;
-    let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let (names, counts): (Vec<_>, Vec<_>) =
         counts.into_iter().map(|(name, count)| (name, signed(count))).unzip();
     transaction.execute(&statement, &[&names, &counts]).await?;
@@ -31,7 +31,7 @@ pub(super) async fn of(lease: &Lease, full_names: &[String]) -> Result<Vec<u64>,
     let mut known = HashMap::new();
     for row in lease.query(&statement, &[&full_names]).await? {
         let (full_name, count): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
-        known.insert(full_name, u64::try_from(count).unwrap_or_default());
+        known.insert(full_name, unsigned(count));
     }
     Ok(full_names.iter().map(|it| known.get(it).copied().unwrap_or_default()).collect())
 }

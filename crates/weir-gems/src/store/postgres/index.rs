@@ -10,6 +10,7 @@ use crate::dependency_api::Fragment;
 use crate::index::versions::Change;
 use crate::index::{names, versions};
 use crate::release::Identity;
+use crate::store::column::signed;
 use crate::store::derived::Derived;
 use crate::store::{StoreError, TextKind};
 
@@ -32,7 +33,7 @@ impl<'a> Replacing<'a> {
     pub(super) fn add(&mut self, gem: i64, name: &'a str, derived: Derived, live: usize) {
         self.gems.push(gem);
         self.names.push(name);
-        self.live.push(i64::try_from(live).unwrap_or(i64::MAX));
+        self.live.push(signed(live));
         self.md5.push(derived.digests.md5.to_vec());
         self.sha256.push(derived.digests.sha256.to_vec());
         self.infos.push(derived.info.into_bytes());

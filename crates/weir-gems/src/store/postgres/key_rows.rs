@@ -8,6 +8,7 @@ use super::Inner;
 use super::metrics::Limit;
 use super::pool::Lease;
 use super::rows::{micros, time};
+use crate::store::column::{signed, unsigned};
 use crate::store::{Key, NewKey, StoreError};
 
 const KEY: &str = "SELECT id, settings, created_at FROM keys";
@@ -23,7 +24,7 @@ pub(super) async fn add(inner: &Arc<Inner>, key: NewKey) -> Result<Key, StoreErr
                 let created_at = micros(key.created_at);
                 let row =
                     transaction.query_one(sql, &[&&key.hash[..], &settings, &created_at]).await?;
-                let id = u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default();
+                let id = unsigned(row.try_get(0)?);
                 Ok(Key { id, settings: key.settings, created_at: key.created_at })
             })
         })
@@ -41,7 +42,7 @@ pub(super) async fn all(lease: &Lease) -> Result<Vec<Key>, StoreError> {
 }
 
 pub(super) async fn remove(inner: &Arc<Inner>, id: u64) -> Result<bool, StoreError> {
-    let id = i64::try_from(id).unwrap_or(i64::MAX);
+    let id = signed(id);
     inner
         .write(Limit::Write, move |transaction| {
             Box::pin(async move {
@@ -59,5 +60,5 @@ fn read(row: &Row) -> Result<Key, StoreError> {
         StoreError::Damaged(format!("the settings of key {id} can't be read: {error}"))
     })?;
     let created_at = time(row.try_get(2)?);
-    Ok(Key { id: u64::try_from(id).unwrap_or_default(), settings, created_at })
+    Ok(Key { id: unsigned(id), settings, created_at })
 }

@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 use super::pool::Lease;
 use super::rows::digest;
 use crate::release::Checksum;
+use crate::store::column::unsigned;
 use crate::store::cuts::{Cut, cuts};
 use crate::store::{StoreError, StoredFile};
 
@@ -55,7 +56,7 @@ pub(super) async fn file(lease: &Lease, full_name: &str) -> Result<Option<Stored
          WHERE yanked_at IS NULL AND bytes IS NOT NULL ORDER BY place LIMIT 1"
     );
     let Some(row) = first(lease, full_name, &sql).await? else { return Ok(None) };
-    let bytes = u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or_default();
+    let bytes = unsigned(row.try_get(1)?);
     Ok(Some(StoredFile { checksum: Checksum(digest(&row, 0)?), bytes }))
 }
 

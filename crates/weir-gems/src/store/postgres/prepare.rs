@@ -10,6 +10,7 @@ use super::pool::Lease;
 use super::settings::for_server;
 use super::{SchemaName, index};
 use crate::store::StoreError;
+use crate::store::column::signed;
 
 /// What makes format N out of format N - 1. A step that was released never changes.
 const STEPS: [(&str, &str); 8] = [
@@ -82,7 +83,7 @@ fn runner() -> Result<Runner, StoreError> {
 
 fn of_steps(error: &refinery::Error, schema: &SchemaName) -> StoreError {
     let path = format!("in the schema {schema} of Postgres");
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let known = signed(STEPS.len());
     match error.kind() {
         Kind::MissingVersion(step) if i64::from(step.version()) > known => {
             StoreError::TooNew { path, found: i64::from(step.version()), known }

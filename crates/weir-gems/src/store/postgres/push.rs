@@ -11,6 +11,7 @@ use super::{Inner, index, locate, mirror, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::column::signed;
 use crate::store::{Conflict, LOOKALIKES_MAX, NewRelease, PushError, Pushed, StoreError};
 
 pub(super) async fn push(
@@ -82,7 +83,7 @@ async fn lookalikes(
     let statement = transaction
         .prepare_cached("SELECT name FROM gems WHERE skeleton = $1 ORDER BY id LIMIT $2")
         .await?;
-    let limit = i64::try_from(LOOKALIKES_MAX).unwrap_or(i64::MAX);
+    let limit = signed(LOOKALIKES_MAX);
     let rows = transaction.query(&statement, &[&name.skeleton(), &limit]).await?;
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }

@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use super::pool::Lease;
 use super::rows::digest;
 use crate::index::digest::Digests;
+use crate::store::column::signed;
 use crate::store::{FragmentPage, Info, StoreError};
 
 /// Postgres has no text with this character, and no gem has such a name.
@@ -50,8 +51,8 @@ pub(super) async fn fragment_page(
             "SELECT gem, name, content FROM fragments WHERE gem >= $1 ORDER BY gem LIMIT $2",
         )
         .await?;
-    let from = i64::try_from(from).unwrap_or(i64::MAX);
-    let limit = i64::try_from(gems_max).unwrap_or(i64::MAX);
+    let from = signed(from);
+    let limit = signed(gems_max);
     let rows = lease.query(&statement, &[&from, &limit]).await?;
     let mut page = FragmentPage::default();
     let mut last = None;

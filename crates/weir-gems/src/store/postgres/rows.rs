@@ -9,6 +9,7 @@ use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
 use crate::store::StoreError;
+use crate::store::column::{signed, unsigned};
 use crate::store::mirror::NOBODY;
 use crate::version::Version;
 
@@ -18,11 +19,11 @@ pub(super) const RELEASE: &str =
 
 /// Microseconds.
 pub(super) fn micros(time: Timestamp) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+    signed(time.as_micros())
 }
 
 pub(super) fn time(micros: i64) -> Timestamp {
-    Timestamp::from_micros(u64::try_from(micros).unwrap_or_default())
+    Timestamp::from_micros(unsigned(micros))
 }
 
 /// A digest of `N` bytes.
@@ -155,7 +156,7 @@ pub(super) async fn add_release(
                 &release.ruby.as_ref().map(RequirementLine::as_str),
                 &release.rubygems.as_ref().map(RequirementLine::as_str),
                 &micros(release.created_at),
-                &i64::try_from(bytes).unwrap_or(i64::MAX),
+                &signed(bytes),
             ],
         )
         .await?;

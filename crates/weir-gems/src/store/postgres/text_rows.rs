@@ -10,6 +10,7 @@ use super::pool::Lease;
 use super::rows::digest;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
+use crate::store::column::signed;
 use crate::store::pieces::{Gathering, PIECE_BYTES, number};
 use crate::store::{StoreError, TextKind};
 
@@ -87,7 +88,7 @@ impl<'a> Writing<'a> {
             .await?;
         self.transaction.execute(&statement, &[&number(self.kind), &self.length, &piece]).await?;
         self.digest.update(piece);
-        self.length += i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        self.length += signed(piece.len());
         self.waiting.clear();
         Ok(())
     }
@@ -153,7 +154,7 @@ pub(super) async fn fresh(
     let length = u64::try_from(row.try_get::<_, i64>(1)?).map_err(damaged)?;
     let is_longer = generation == known.generation && length >= known.length();
     let start = if is_longer { known.clone() } else { Text::empty(generation) };
-    let from = i64::try_from(start.length()).unwrap_or(i64::MAX);
+    let from = signed(start.length());
     let mut text = Gathering::behind(start);
     let statement = snapshot
         .prepare_cached("SELECT content FROM pieces WHERE kind = $1 AND start >= $2 ORDER BY start")

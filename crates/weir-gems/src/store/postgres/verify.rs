@@ -15,6 +15,7 @@ use super::rows::{self, RELEASE, digest};
 use super::{Inner, index};
 use crate::index::digest::Digests;
 use crate::release::Release;
+use crate::store::column::signed;
 use crate::store::derived::Derived;
 use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
@@ -111,7 +112,7 @@ async fn releases(
 fn is_stored(gem: &Row, derived: &Derived, live: usize) -> Result<bool, StoreError> {
     let name: &str = gem.try_get(1)?;
     let digests = Digests { md5: digest(gem, 4)?, sha256: digest(gem, 5)? };
-    Ok(gem.try_get::<_, i64>(2)? == i64::try_from(live).unwrap_or(i64::MAX)
+    Ok(gem.try_get::<_, i64>(2)? == signed(live)
         && gem.try_get::<_, &str>(3)? == name
         && gem.try_get::<_, &str>(7)? == name
         && digests == derived.digests

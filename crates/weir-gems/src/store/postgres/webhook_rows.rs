@@ -10,6 +10,7 @@ use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::{Identity, Release};
 use crate::store::StoreError;
+use crate::store::column::{signed, unsigned};
 use crate::store::webhooks::{
     Claim, Claimed, EndpointState, Settled, WebhookEvent, change_number, change_of, lost,
 };
@@ -82,7 +83,7 @@ pub(super) async fn set_endpoints(
     names: Vec<String>,
     events_max: u64,
 ) -> Result<(), StoreError> {
-    let events_max = i64::try_from(events_max).unwrap_or(i64::MAX);
+    let events_max = signed(events_max);
     transaction.execute("UPDATE webhook_log SET events_max = $1", &[&events_max]).await?;
     transaction
         .execute(
@@ -125,7 +126,7 @@ pub(super) async fn endpoints(lease: &Lease) -> Result<Vec<EndpointState>, Store
                 |column| Ok::<_, Error>(row.try_get::<_, Option<i64>>(column)?.map(time));
             Ok(EndpointState {
                 name: row.try_get(0)?,
-                waiting: u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or_default(),
+                waiting: unsigned(row.try_get(1)?),
                 failures: failures(row.try_get(2)?),
                 due_at: time(row.try_get(3)?),
                 held_until: optional(4)?,
@@ -176,7 +177,7 @@ pub(super) async fn claim(
 
 fn event(row: &Row) -> Result<WebhookEvent, Error> {
     Ok(WebhookEvent {
-        id: u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or_default(),
+        id: unsigned(row.try_get(0)?),
         change: change_of(row.try_get(1)?),
         name: row.try_get(2)?,
         number: row.try_get(3)?,
@@ -199,7 +200,7 @@ pub(super) async fn settle(
              WHERE name = $1 AND holder = $2",
         )
         .await?;
-    let done = done.map(|id| i64::try_from(id).unwrap_or(i64::MAX));
+    let done = done.map(signed);
     let held_until = held_until.map(micros);
     let changed = transaction
         .execute(

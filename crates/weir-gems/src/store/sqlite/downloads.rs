@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::store::StoreError;
+use crate::store::column::signed;
 
 pub(super) const TABLES: &str = "
 CREATE TABLE downloads (
@@ -17,7 +18,7 @@ pub(super) fn add(connection: &Connection, counts: &[(String, u64)]) -> Result<(
          ON CONFLICT (full_name) DO UPDATE SET count = count + excluded.count",
     )?;
     for (full_name, count) in counts {
-        statement.execute(params![full_name, i64::try_from(*count).unwrap_or(i64::MAX)])?;
+        statement.execute(params![full_name, signed(*count)])?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::index::digest::Digests;
 use crate::index::versions::Change;
 use crate::index::{names, versions};
 use crate::release::Identity;
+use crate::store::column::signed;
 use crate::store::derived::Derived;
 use crate::store::{StoreError, TextKind};
 
@@ -32,7 +33,7 @@ impl Derived {
             .execute(params![gem, self.fragment])?;
         connection
             .prepare_cached("UPDATE gems SET live = ?2 WHERE id = ?1")?
-            .execute(params![gem, i64::try_from(live).unwrap_or(i64::MAX)])?;
+            .execute(params![gem, signed(live)])?;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::Time;
+use crate::store::column::{signed, unsigned};
 use crate::store::{Key, NewKey, StoreError};
 
 pub(super) fn add(connection: &Connection, key: &NewKey) -> Result<Key, StoreError> {
@@ -11,7 +12,7 @@ pub(super) fn add(connection: &Connection, key: &NewKey) -> Result<Key, StoreErr
     connection
         .prepare_cached("INSERT INTO keys (hash, settings, created_at) VALUES (?1, ?2, ?3)")?
         .execute(params![key.hash, settings, Time(key.created_at)])?;
-    let id = u64::try_from(connection.last_insert_rowid()).unwrap_or_default();
+    let id = unsigned(connection.last_insert_rowid());
     Ok(Key { id, settings: key.settings.clone(), created_at: key.created_at })
 }
 
@@ -30,7 +31,7 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<Key>, StoreError> {
 }
 
 pub(super) fn remove(connection: &Connection, id: u64) -> Result<bool, StoreError> {
-    let id = i64::try_from(id).unwrap_or(i64::MAX);
+    let id = signed(id);
     Ok(connection.prepare_cached("DELETE FROM keys WHERE id = ?1")?.execute([id])? == 1)
 }
 
@@ -45,5 +46,5 @@ fn read((id, settings, created_at): Parts) -> Result<Key, StoreError> {
     let settings = settings.map_err(|error| {
         StoreError::Damaged(format!("the settings of key {id} can't be read: {error}"))
     })?;
-    Ok(Key { id: u64::try_from(id).unwrap_or_default(), settings, created_at: created_at.0 })
+    Ok(Key { id: unsigned(id), settings, created_at: created_at.0 })
 }

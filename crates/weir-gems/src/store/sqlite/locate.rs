@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows;
 use crate::release::Checksum;
+use crate::store::column::unsigned;
 use crate::store::cuts::{Cut, cuts};
 use crate::store::{StoreError, StoredFile};
 
@@ -21,7 +22,7 @@ pub(super) fn file(
         let (number, platform) = (cut.identity.number.as_str(), cut.identity.platform.as_str());
         let found = statement.query_row(params![gem.id, number, platform], |row| {
             let bytes: i64 = row.get(1)?;
-            let bytes = u64::try_from(bytes).unwrap_or_default();
+            let bytes = unsigned(bytes);
             Ok(StoredFile { checksum: Checksum(row.get(0)?), bytes })
         });
         if let Some(file) = found.optional()? {

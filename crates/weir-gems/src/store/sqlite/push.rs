@@ -8,6 +8,7 @@ use super::{index, mirror, rows, webhook_rows};
 use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::Release;
+use crate::store::column::signed;
 use crate::store::cuts::cuts;
 use crate::store::{Conflict, LOOKALIKES_MAX, NewRelease, PushError, Pushed, StoreError};
 
@@ -65,7 +66,7 @@ fn check_full_name(
 fn lookalikes(connection: &Connection, name: &GemName) -> Result<Vec<String>, StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT name FROM gems WHERE skeleton = ?1 ORDER BY id LIMIT ?2")?;
-    let limit = i64::try_from(LOOKALIKES_MAX).unwrap_or(i64::MAX);
+    let limit = signed(LOOKALIKES_MAX);
     let names = statement.query_map(params![name.skeleton(), limit], |row| row.get(0))?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }

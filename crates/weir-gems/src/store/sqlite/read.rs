@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::info_cache::Position;
 use crate::index::digest::Digests;
+use crate::store::column::signed;
 use crate::store::pieces::number;
 use crate::store::{FragmentPage, Info, StoreError, TextKind};
 
@@ -52,8 +53,8 @@ pub(super) fn fragment_page(
         "SELECT gem, name, content FROM fragments JOIN gems ON gems.id = gem
          WHERE gem >= ?1 ORDER BY gem LIMIT ?2",
     )?;
-    let (from, limit) = (i64::try_from(from).unwrap_or(i64::MAX), i64::try_from(gems_max));
-    let mut rows = statement.query(params![from, limit.unwrap_or(i64::MAX)])?;
+    let (from, limit) = (signed(from), signed(gems_max));
+    let mut rows = statement.query(params![from, limit])?;
     let mut page = FragmentPage::default();
     let mut last = None;
     while let Some(row) = rows.next()? {

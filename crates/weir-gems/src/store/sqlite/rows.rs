@@ -7,6 +7,7 @@ use weir_base::clock::Timestamp;
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Dependencies, Identity, Release, RequirementLine};
+use crate::store::column::signed;
 use crate::version::Version;
 
 /// Columns of a release, in the order of [`release`].
@@ -19,7 +20,7 @@ pub(super) struct Time(pub(super) Timestamp);
 
 impl ToSql for Time {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX).into())
+        Ok(signed(self.0.as_micros()).into())
     }
 }
 
@@ -106,7 +107,7 @@ pub(super) fn add_release(
         release.ruby.as_ref().map(RequirementLine::as_str),
         release.rubygems.as_ref().map(RequirementLine::as_str),
         Time(release.created_at),
-        bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        bytes.map(signed),
     ])?;
     Ok(added == 1)
 }

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::info_cache::Position;
 use crate::index::digest::{Digests, RunningDigest};
 use crate::index::text::Text;
+use crate::store::column::signed;
 use crate::store::pieces::{Gathering, PIECE_BYTES, number};
 use crate::store::{StoreError, TextKind};
 
@@ -69,7 +70,7 @@ impl<'a> Writing<'a> {
             .prepare_cached("INSERT INTO pieces (kind, start, content) VALUES (?1, ?2, ?3)")?
             .execute(params![number(self.kind), self.length, piece])?;
         self.digest.update(piece);
-        self.length += i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        self.length += signed(piece.len());
         self.waiting.clear();
         Ok(())
     }
@@ -156,7 +157,7 @@ pub(super) fn fresh(
     let length = u64::try_from(length).map_err(damaged)?;
     let is_longer = generation == known.generation && length >= known.length();
     let start = if is_longer { known.clone() } else { Text::empty(generation) };
-    let from = i64::try_from(start.length()).unwrap_or(i64::MAX);
+    let from = signed(start.length());
     let mut text = Gathering::behind(start);
     let mut statement = connection.prepare_cached(
         "SELECT content FROM pieces WHERE kind = ?1 AND start >= ?2 ORDER BY start",

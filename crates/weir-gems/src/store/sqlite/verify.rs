@@ -7,6 +7,7 @@ use super::index;
 use super::rows::{self, RELEASE};
 use crate::index::digest::Digests;
 use crate::release::Release;
+use crate::store::column::signed;
 use crate::store::derived::Derived;
 use crate::store::pieces::number;
 use crate::store::verification::{Reading, StoredText, Verification, nameless};
@@ -131,7 +132,7 @@ fn is_stored(
         Ok(digests == derived.digests
             && row.get_ref(2)?.as_blob()? == derived.info.as_bytes()
             && row.get_ref(3)?.as_blob()? == derived.fragment
-            && row.get::<_, i64>(4)? == i64::try_from(live).unwrap_or(i64::MAX))
+            && row.get::<_, i64>(4)? == signed(live))
     });
     Ok(found.optional()?.unwrap_or(false))
 }

@@ -8,6 +8,7 @@ use crate::index::versions::Change;
 use crate::name::GemName;
 use crate::release::{Identity, Release};
 use crate::store::StoreError;
+use crate::store::column::{signed, unsigned};
 use crate::store::webhooks::{
     Claim, Claimed, EndpointState, Settled, WebhookEvent, change_number, change_of, lost,
 };
@@ -101,7 +102,7 @@ pub(super) fn set_endpoints(
     names: &[String],
     events_max: u64,
 ) -> Result<(), StoreError> {
-    let events_max = i64::try_from(events_max).unwrap_or(i64::MAX);
+    let events_max = signed(events_max);
     connection.execute("UPDATE webhook_log SET events_max = ?1", [events_max])?;
     for name in names {
         connection
@@ -144,7 +145,7 @@ pub(super) fn endpoints(connection: &Connection) -> Result<Vec<EndpointState>, S
         };
         Ok(EndpointState {
             name: row.get(0)?,
-            waiting: u64::try_from(row.get::<_, i64>(1)?).unwrap_or_default(),
+            waiting: unsigned(row.get(1)?),
             failures: row.get(2)?,
             due_at: row.get::<_, Time>(3)?.0,
             held_until: time(4)?,
@@ -189,7 +190,7 @@ pub(super) fn claim(
 
 fn event(row: &Row<'_>) -> rusqlite::Result<WebhookEvent> {
     Ok(WebhookEvent {
-        id: u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default(),
+        id: unsigned(row.get(0)?),
         change: change_of(row.get(1)?),
         name: row.get(2)?,
         number: row.get(3)?,
@@ -201,7 +202,7 @@ fn event(row: &Row<'_>) -> rusqlite::Result<WebhookEvent> {
 
 pub(super) fn settle(connection: &Connection, settled: &Settled) -> Result<bool, StoreError> {
     let Settled { endpoint, holder, done, failures, due_at, held_until } = settled;
-    let done = done.map(|id| i64::try_from(id).unwrap_or(i64::MAX));
+    let done = done.map(signed);
     let changed = connection
         .prepare_cached(
             "UPDATE webhook_endpoints SET cursor = max(cursor, coalesce(?3, cursor)),

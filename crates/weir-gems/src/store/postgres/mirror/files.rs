@@ -3,11 +3,11 @@
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
-use super::upstreams::{limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles, Presence};
 use crate::store::postgres::locate::{RELEASE_OF_CUT, first};
 use crate::store::postgres::pool::Lease;
@@ -137,7 +137,7 @@ pub(super) async fn missing(
     // The last gem of the page, if there may be more behind it.
     let sql = format!("SELECT origins.gem {MISSING} ORDER BY origins.gem OFFSET $3 LIMIT 1");
     let statement = lease.prepare_cached(&sql).await?;
-    let last_place = limit(releases_max.saturating_sub(1));
+    let last_place = signed(releases_max.saturating_sub(1));
     let row = lease.query_opt(&statement, &[&upstream, &signed(from), &last_place]).await?;
     let last: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
     let sql = format!(

@@ -4,10 +4,10 @@ use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use weir_base::clock::Timestamp;
 
-use super::upstreams::{limit, name, signed, unsigned};
 use crate::platform::Platform;
 use crate::release::Identity;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Hook, HookKind, Inbox, NewHook};
 use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::{micros, time};
@@ -61,7 +61,7 @@ pub(super) async fn due(
              FROM hooks WHERE upstream = $1 AND due_at <= $2 ORDER BY id LIMIT $3",
         )
         .await?;
-    let rows = lease.query(&statement, &[&upstream, &micros(now), &limit(hooks_max)]).await?;
+    let rows = lease.query(&statement, &[&upstream, &micros(now), &signed(hooks_max)]).await?;
     rows.iter().map(hook).collect()
 }
 

@@ -3,9 +3,9 @@
 use deadpool_postgres::GenericClient;
 use hashbrown::HashMap;
 
-use super::upstreams::name;
 use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::column::name;
 
 /// By the skeleton, which has an index and is the same for all that are folded to the same.
 const OURS: &str = "SELECT gems.name FROM gems LEFT JOIN origins ON origins.gem = gems.id

@@ -6,9 +6,10 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use tokio_stream::StreamExt;
 
-use super::upstreams::{limit, name, set_position, unsigned};
+use super::upstreams::set_position;
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Noted, Position};
 use crate::store::postgres::analyze::has_doubled;
 use crate::store::postgres::pool::Lease;
@@ -35,7 +36,7 @@ pub(super) async fn note(
     position: Option<Position>,
 ) -> Result<bool, StoreError> {
     let statement = transaction.prepare_cached(COUNTED).await?;
-    let count = limit(noted.len());
+    let count = signed(noted.len());
     let row = transaction.query_one(&statement, &[&upstream, &count]).await?;
     let (upstream, sequence): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let (names, md5): (Vec<_>, Vec<_>) =

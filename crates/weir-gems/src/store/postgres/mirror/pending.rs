@@ -5,9 +5,9 @@ use hashbrown::HashMap;
 use tokio_postgres::Row;
 
 use super::lookalikes::Ours;
-use super::upstreams::{limit, name, signed, unsigned};
 use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
 use crate::store::postgres::pool::Lease;
 use crate::store::postgres::rows::digest;
@@ -35,7 +35,7 @@ pub(super) async fn page(
     let id = upstreams.iter().find(|(_, name)| *name == upstream).map(|(id, _)| *id);
     let Some(id) = id else { return Ok(Vec::new()) };
     let statement = lease.prepare_cached(PAGE).await?;
-    let rows = lease.query(&statement, &[&id, &signed(after), &limit(names_max)]).await?;
+    let rows = lease.query(&statement, &[&id, &signed(after), &signed(names_max)]).await?;
     let names: Vec<GemName> =
         rows.iter().map(|row| name(row.try_get(1)?)).collect::<Result<_, StoreError>>()?;
     let mut standings = standings(lease, upstreams, upstream, &names).await?;
@@ -170,7 +170,7 @@ pub(super) async fn refused(
              ORDER BY name LIMIT $2",
         )
         .await?;
-    let rows = lease.query(&statement, &[&upstream, &limit(names_max)]).await?;
+    let rows = lease.query(&statement, &[&upstream, &signed(names_max)]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, read_refusal(row, 1)?))).collect()
 }
 

@@ -2,8 +2,8 @@
 
 use deadpool_postgres::Transaction;
 
-use super::upstreams::limit;
 use crate::store::StoreError;
+use crate::store::column::signed;
 use crate::store::postgres::pool::Lease;
 
 pub(super) async fn policy(lease: &Lease) -> Result<Option<String>, StoreError> {
@@ -35,6 +35,6 @@ pub(super) async fn local_names(
             "SELECT name FROM gems WHERE id NOT IN (SELECT gem FROM origins) ORDER BY id LIMIT $1",
         )
         .await?;
-    let rows = lease.query(&statement, &[&limit(names_max)]).await?;
+    let rows = lease.query(&statement, &[&signed(names_max)]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }

@@ -4,8 +4,8 @@ use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use weir_base::clock::Timestamp;
 
-use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Gone, LastLooks, MirrorCounts, Origins, Position};
 use crate::store::postgres::pool::Lease;
 
@@ -143,7 +143,7 @@ pub(super) async fn origins(
              WHERE gem >= $1 ORDER BY gem LIMIT $2",
         )
         .await?;
-    let rows = lease.query(&statement, &[&signed(from), &limit(names_max)]).await?;
+    let rows = lease.query(&statement, &[&signed(from), &signed(names_max)]).await?;
     let (mut names, mut last) = (Vec::with_capacity(rows.len()), None);
     for row in &rows {
         last = Some(unsigned(row.try_get(0)?));
@@ -193,21 +193,4 @@ pub(super) async fn unapply(
         .await?;
     transaction.execute(&statement, &[&names]).await?;
     Ok(())
-}
-
-/// A name that was checked when it was written.
-pub(super) fn name(text: &str) -> Result<GemName, StoreError> {
-    text.parse().map_err(|error| StoreError::Damaged(format!("the name {text:?}: {error}")))
-}
-
-pub(super) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(super) fn limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

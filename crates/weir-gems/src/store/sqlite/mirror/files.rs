@@ -2,11 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::upstreams::{id, name, signed, unsigned};
+use super::upstreams::id;
 use crate::name::GemName;
 use crate::platform::Platform;
 use crate::release::{Checksum, Identity};
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::cuts::{Cut, cuts};
 use crate::store::mirror::{MirroredFile, MirroredRelease, MissingFiles, Presence};
 use crate::version::Version;

@@ -3,10 +3,10 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
-use super::upstreams::{limit, name, signed, unsigned};
 use crate::platform::Platform;
 use crate::release::Identity;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Hook, HookKind, Inbox, NewHook};
 use crate::store::sqlite::rows::Time;
 use crate::version::Version;
@@ -49,7 +49,7 @@ pub(super) fn due(
     hooks_max: usize,
 ) -> Result<Vec<Hook>, StoreError> {
     let mut statement = connection.prepare_cached(DUE)?;
-    let mut rows = statement.query(params![upstream, Time(now), limit(hooks_max)])?;
+    let mut rows = statement.query(params![upstream, Time(now), signed(hooks_max)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let kind = if row.get(2)? { HookKind::Removed } else { HookKind::Added };

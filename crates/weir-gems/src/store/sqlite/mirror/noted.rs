@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::upstreams::{id, id_or_new, name, set_position};
+use super::upstreams::{id, id_or_new, set_position};
 use crate::mirror::prefix::{Prefix, PrefixDigest};
 use crate::store::StoreError;
+use crate::store::column::name;
 use crate::store::mirror::{Noted, Position};
 
 pub(super) fn note(

@@ -4,10 +4,11 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lookalikes::resembles_ours;
-use super::upstreams::{id, limit, name, signed, unsigned};
+use super::upstreams::id;
 use crate::mirror::settings::UpstreamName;
 use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Noted, Owner, Pending, Refusal, Standing};
 
 const PAGE: &str = "SELECT sequence, name, md5 FROM upstream_gems
@@ -49,7 +50,7 @@ pub(super) fn page(
 ) -> Result<Vec<Pending>, StoreError> {
     let Some(id) = id(connection, upstream)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(PAGE)?;
-    let mut rows = statement.query(params![id, signed(after), limit(names_max)])?;
+    let mut rows = statement.query(params![id, signed(after), signed(names_max)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let name = name(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
@@ -129,7 +130,7 @@ pub(super) fn refused(
          WHERE upstream = ?1 AND refusal IS NOT NULL ORDER BY name LIMIT ?2",
     )?;
     let rows = statement
-        .query_map(params![upstream, limit(names_max)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_map(params![upstream, signed(names_max)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 

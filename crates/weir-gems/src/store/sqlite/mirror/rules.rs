@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::upstreams::limit;
 use crate::store::StoreError;
+use crate::store::column::signed;
 
 /// A row, or none.
 pub(in crate::store::sqlite) const POLICY: &str = "
@@ -33,6 +33,6 @@ pub(super) fn local_names(
     let mut statement = connection.prepare_cached(
         "SELECT name FROM gems WHERE id NOT IN (SELECT gem FROM origins) ORDER BY id LIMIT ?1",
     )?;
-    let names = statement.query_map([limit(names_max)], |row| row.get(0))?;
+    let names = statement.query_map([signed(names_max)], |row| row.get(0))?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use weir_base::clock::Timestamp;
 
-use crate::name::GemName;
 use crate::store::StoreError;
+use crate::store::column::{name, signed, unsigned};
 use crate::store::mirror::{Gone, LastLooks, MirrorCounts, Origins, Position};
 use crate::store::sqlite::rows::Time;
 
@@ -135,7 +135,7 @@ pub(super) fn origins(
          JOIN gems ON gems.id = gem JOIN upstreams ON upstreams.id = upstream
          WHERE gem >= ?1 ORDER BY gem LIMIT ?2",
     )?;
-    let mut rows = statement.query(params![signed(from), limit(names_max)])?;
+    let mut rows = statement.query(params![signed(from), signed(names_max)])?;
     let (mut names, mut last) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
         last = Some(unsigned(row.get(0)?));
@@ -185,21 +185,4 @@ pub(super) fn unapply(connection: &Connection, name: &str) -> rusqlite::Result<(
         )?
         .execute([name])?;
     Ok(())
-}
-
-/// A name that was checked when it was written.
-pub(super) fn name(text: &str) -> Result<GemName, StoreError> {
-    text.parse().map_err(|error| StoreError::Damaged(format!("the name {text:?}: {error}")))
-}
-
-pub(super) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(super) fn limit(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
