@@ -18,7 +18,7 @@ macro_rules! suite {
             downloads_add_up
             names_that_no_gem_has_are_not_found
             a_rebaseline_says_the_same_in_fewer_lines
-            keys_are_found_by_their_digests
+            keys::keys_are_found_by_their_digests
             webhooks::an_event_is_kept_with_its_change
             webhooks::each_endpoint_has_its_own_place
             webhooks::one_sender_has_an_endpoint

@@ -1,28 +1,24 @@
 //! Webhooks: who may send them, that they are on disk before the answer, and what becomes of them.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
-use weir_base::clock::Clock;
 use weir_base::shutdown::Shutdown;
 use weir_gems::mirror::HooksDone;
 use weir_gems::package::sample::Sample;
-use weir_gems::store::mirror::MirrorStore;
-use weir_gems::store::{ImportedGem, Store, TextKind};
+use weir_gems::store::Store;
 
 use super::origin::Origin;
 use super::scripted::{Reply, Scripted};
 use super::{Replica, SECRET, Setup, assert_same};
 use crate::http::Index;
-use crate::store::{NOW, identity, new, release};
+use crate::store::{NOW, identity, new};
 
 pub(super) const ADD: &str = "/api/v1/add_spec.json";
 const REMOVE: &str = "/api/v1/remove_spec.json";
-const RUBYGEMS: &str = "/api/v1/hooks/rubygems";
+pub(super) const RUBYGEMS: &str = "/api/v1/hooks/rubygems";
 
 /// As the Bundler API gets it.
 pub(super) fn spec(name: &str, version: &str, token: &str) -> String {
@@ -34,7 +30,7 @@ pub(super) fn spec(name: &str, version: &str, token: &str) -> String {
 }
 
 /// As rubygems.org sends it: the header, and the body.
-fn signed(name: &str, version: &str, secret: &str) -> (String, String) {
+pub(super) fn signed(name: &str, version: &str, secret: &str) -> (String, String) {
     let (number, platform) = version.split_once('-').unwrap_or((version, "ruby"));
     let body = format!(
         "{{\"name\":\"{name}\",\"downloads\":1,\"version\":\"{number}\",\"platform\":\"{platform}\",\
@@ -47,7 +43,7 @@ pub(super) fn token() -> String {
     format!("{SECRET} one")
 }
 
-fn done(done: u64, put_off: u64, given_up: u64) -> HooksDone {
+pub(super) fn done(done: u64, put_off: u64, given_up: u64) -> HooksDone {
     HooksDone { done, put_off, given_up }
 }
 
@@ -216,103 +212,4 @@ async fn hooks_of_a_former_upstream_are_given_up() {
     let replica = Setup::new(&[("two", &upstream.url())]).start_on(index.opened_again());
     assert_eq!(replica.mirror.work_off_hooks().await.unwrap(), done(0, 0, 1));
     assert_eq!(upstream.asked(), Vec::<String>::new());
-}
-
-type Waiting<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + 'a>>>;
-
-/// All at the same time.
-async fn join_all<T>(mut waiting: Waiting<'_, T>) -> Vec<T> {
-    let mut all = Vec::new();
-    poll_fn(|context| {
-        waiting.retain_mut(|future| match future.as_mut().poll(context) {
-            Poll::Ready(result) => {
-                all.push(result);
-                false
-            }
-            Poll::Pending => true,
-        });
-        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    all
-}
-
-const GEMS: usize = 500;
-const PARTS: usize = 20;
-
-/// The releases of a part of the storm, upstream.
-async fn publish(origin: &Origin, part: usize) {
-    let gems = (0..GEMS).map(move |gem| ImportedGem {
-        name: format!("gem-{gem}").parse().unwrap(),
-        releases: vec![weir_gems::release::Release {
-            created_at: NOW + Duration::from_secs(part as u64),
-            ..release(&format!("{part}.0"), "")
-        }],
-    });
-    origin.store().import(gems, &Clock::manual(NOW)).await.unwrap();
-}
-
-async fn storm(replica: &Replica, part: usize) {
-    let hooks = (0..GEMS).map(|gem| {
-        let (name, version) = (format!("gem-{gem}"), format!("{part}.0"));
-        Box::pin(async move {
-            match gem % 2 {
-                0 => replica.hook(ADD, "", spec(&name, &version, &token())).await,
-                _ => {
-                    let (authorization, body) = signed(&name, &version, &token());
-                    replica.hook(RUBYGEMS, &authorization, body).await
-                }
-            }
-        }) as Pin<Box<dyn Future<Output = StatusCode>>>
-    });
-    let answers = join_all(hooks.collect()).await;
-    assert!(answers.iter().all(|status| *status == StatusCode::OK), "{answers:?}");
-}
-
-fn restarted(replica: Replica, url: &str) -> Replica {
-    let Replica { index, mirror, .. } = replica;
-    drop(mirror);
-    setup(url).start_on(index.opened_again())
-}
-
-fn setup(url: &str) -> Setup {
-    Setup::new(&[("one", url)]).change(|settings| settings.limits.batch_gems = 100)
-}
-
-#[tokio::test]
-async fn ten_thousand_hooks_and_restarts_lose_nothing() {
-    let origin = Origin::start().await;
-    let mut replica = setup(&origin.url()).start().await;
-    let mut random = fastrand::Rng::with_seed(3);
-    let mut cut = 0;
-    for part in 0..PARTS {
-        publish(&origin, part).await;
-        storm(&replica, part).await;
-        // Work is broken off wherever it is; every fourth time a new process goes on.
-        let patience = Duration::from_micros(random.u64(1..60_000));
-        let worked = tokio::time::timeout(patience, replica.mirror.work_off_hooks()).await;
-        cut += u32::from(worked.is_err());
-        if part % 4 == 3 {
-            replica = restarted(replica, &origin.url());
-        }
-    }
-    assert!(cut > 0, "nothing was broken off");
-    let waiting = replica.state().await.hooks_waiting;
-    let worked = replica.mirror.work_off_hooks().await.unwrap();
-    assert_eq!(worked, done(waiting, 0, 0));
-    assert_eq!(replica.store().waiting_hooks().await.unwrap(), 0);
-    assert_same(&replica, origin.store()).await;
-    // Clients that follow /versions see each gem's releases in the order in which they came.
-    let text = replica.store().text(TextKind::Versions).await.unwrap().to_vec();
-    let text = String::from_utf8(text).unwrap();
-    let mut next = vec![0; GEMS];
-    for line in text.lines().filter(|line| line.starts_with("gem-")) {
-        let mut words = line.split(' ');
-        let gem: usize = words.next().unwrap()["gem-".len()..].parse().unwrap();
-        for version in words.next().unwrap().split(',') {
-            assert_eq!(version, format!("{}.0", next[gem]), "gem-{gem}");
-            next[gem] += 1;
-        }
-    }
-    assert!(next.iter().all(|count| *count == PARTS));
 }

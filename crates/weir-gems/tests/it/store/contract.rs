@@ -1,5 +1,6 @@
 //! What every store promises. A store's test makes an empty one for each of these.
 
+pub(crate) mod keys;
 pub(crate) mod mirror;
 pub(crate) mod webhooks;
 
@@ -7,10 +8,7 @@ use std::time::Duration;
 
 use weir_base::clock::Clock;
 use weir_gems::index::digest::Digests;
-use weir_gems::store::{
-    Conflict, ImportedGem, KeySettings, NewKey, PushError, Repair, Scope, Store, TextKind,
-    YankError,
-};
+use weir_gems::store::{Conflict, ImportedGem, PushError, Repair, Store, TextKind, YankError};
 
 use super::{NOW, identity, new, release};
 use crate::client::{read_names, read_versions, versions_of_info};
@@ -281,26 +279,4 @@ pub(super) async fn a_rebaseline_says_the_same_in_fewer_lines(store: impl Store)
     // And it grows again.
     store.push(new("shop", "5"), NOW).await.unwrap();
     assert_consistent(&store).await;
-}
-
-pub(super) async fn keys_are_found_by_their_digests(store: impl Store) {
-    let settings = |name: &str| KeySettings {
-        name: name.to_owned(),
-        scopes: vec![Scope::PushRubygem],
-        gems: vec!["shop-*".parse().unwrap()],
-        expires_at_us: Some(NOW.as_micros()),
-    };
-    let key = |name, hash| NewKey { settings: settings(name), hash: [hash; 32], created_at: NOW };
-    let one = store.add_key(key("ci", 1)).await.unwrap();
-    let two = store.add_key(key("laptop", 2)).await.unwrap();
-    assert_ne!(one.id, two.id);
-    assert_eq!(store.key([1; 32]).await.unwrap(), Some(one.clone()));
-    assert_eq!(store.key([3; 32]).await.unwrap(), None);
-    assert_eq!(store.keys().await.unwrap(), [one.clone(), two.clone()]);
-    assert!(one.is_for("shop-web") && !one.is_for("shop") && one.has_scope(Scope::PushRubygem));
-    assert!(one.is_expired(NOW) && !one.is_expired(NOW - Duration::from_secs(1)));
-    assert!(!one.has_scope(Scope::YankRubygem));
-    assert!(store.remove_key(one.id).await.unwrap());
-    assert!(!store.remove_key(one.id).await.unwrap());
-    assert_eq!(store.keys().await.unwrap(), [two]);
 }

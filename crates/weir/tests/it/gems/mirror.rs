@@ -23,7 +23,7 @@ fn mirroring(upstream: SocketAddr) -> String {
     )
 }
 
-fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
+pub(super) fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
     let site = site(&mirroring(upstream));
     std::fs::write(site.path().join("secret"), SECRET).expect("written");
     std::fs::write(site.path().join("policy"), policy).expect("written");
@@ -31,7 +31,7 @@ fn site_mirroring(upstream: SocketAddr, policy: &str) -> Site {
 }
 
 /// From now on the upstream tells the mirror of each push.
-fn tell(upstream: &mut Weir, mirror: &Weir) {
+pub(super) fn tell(upstream: &mut Weir, mirror: &Weir) {
     std::fs::write(upstream.site.path().join("secret"), SECRET).expect("written");
     upstream.site.write(&format!(
         "{BASE}{GEMS}[gems.webhooks]\nretry_delay_min = \"10ms\"\nretry_delay_max = \"100ms\"\n\
@@ -287,25 +287,4 @@ fn a_reload_names_what_of_a_mirror_needs_a_restart() {
     let shown = mirror.site.shown(&["gems", "mirror", "status"]);
     assert!(shown.contains("this Weir mirrors no other index"), "{shown}");
     assert!(mirror.stop().success());
-}
-
-#[test]
-fn alert_rules_about_gems_are_about_metrics_that_there_are() {
-    let rules = include_str!("../../../../../deploy/prometheus/weir-gems.rules.yml");
-    let mut upstream = site(GEMS).start();
-    let mirror = site_mirroring(upstream.gems(), "none\n").start();
-    tell(&mut upstream, &mirror);
-    assert_eq!(get(upstream.gems(), "/names", "").0, "HTTP/1.1 200 OK");
-    let metrics =
-        get(upstream.console(), "/metrics", "").1 + &get(mirror.console(), "/metrics", "").1;
-    let selectors = crate::front::selectors(rules, "weir_gems_");
-    assert!(selectors.len() >= 7, "{selectors:?}");
-    for (name, labels) in selectors {
-        let is_it = |line: &str| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        };
-        assert!(metrics.lines().any(is_it), "{name} {labels:?} is missing:\n{metrics}");
-    }
 }
