@@ -26,8 +26,9 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
     let longest = wording::duration(sessions.longest);
-    let evidence =
-        format!("{} sessions are idle in transaction, the oldest since {longest}", sessions.count);
+    let oldest = if sessions.count == 1 { "" } else { "the oldest " };
+    let sessions_are = wording::number(sessions.count, "session is", "sessions are");
+    let evidence = format!("{sessions_are} idle in transaction, {oldest}since {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
@@ -48,6 +49,16 @@ mod tests {
     use crate::healthy;
 
     #[test]
+    fn one_session_is_one() {
+        let mut observation = healthy::observation();
+        let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
+        (sessions.state, sessions.count) = (SessionState::IdleInTransaction, 1);
+        sessions.longest = LONGEST;
+        let expected = "1 session is idle in transaction, since 1 min";
+        assert_eq!(check(&observation)[0].evidence, expected);
+    }
+
+    #[test]
     fn a_minute_is_too_long() {
         for (state, seconds, findings) in [
             (SessionState::IdleInTransaction, 60, 1),
@@ -57,7 +68,12 @@ mod tests {
             let mut observation = healthy::observation();
             let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions;
             (sessions[0].state, sessions[0].longest) = (state, Duration::from_secs(seconds));
-            assert_eq!(check(&observation).len(), findings, "{state:?} {seconds}");
+            let found = check(&observation);
+            assert_eq!(found.len(), findings, "{state:?} {seconds}");
+            if let Some(finding) = found.first() {
+                let expected = "8 sessions are idle in transaction, the oldest since 1 min";
+                assert_eq!(finding.evidence, expected);
+            }
         }
     }
 }
