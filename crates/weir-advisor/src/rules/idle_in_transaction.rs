@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, Postgres, SessionState, Sessions, SettingException};
-use crate::{shell, wording};
+use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
 
@@ -21,10 +21,10 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         postgres.connections.known().map(|it| it.sessions.as_slice()).unwrap_or_default();
     let stuck =
         |it: &&Sessions| it.state == SessionState::IdleInTransaction && it.longest >= LONGEST;
-    sessions.iter().filter(stuck).map(|sessions| found(postgres, sessions)).collect()
+    sessions.iter().filter(stuck).map(|it| found(observation, postgres, it)).collect()
 }
 
-fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
+fn found(observation: &Observation, postgres: &Postgres, sessions: &Sessions) -> Finding {
     let longest = wording::duration(sessions.longest);
     let oldest = if sessions.count == 1 { "" } else { "the oldest " };
     let sessions_are = wording::number(sessions.count, "session is", "sessions are");
@@ -39,7 +39,7 @@ fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
     let lines: Vec<_> = others.filter(is_longer).map(|it| it.line("5min")).collect();
     match lines.is_empty() {
         true => finding,
-        false => finding.next(format!("psql -c {}", shell::word(&lines.join(" ")))),
+        false => finding.next(observation.psql(&lines.join(" "))),
     }
 }
 
