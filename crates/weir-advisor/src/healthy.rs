@@ -6,7 +6,8 @@ use crate::flow::Flow;
 use crate::observation::{
     Capsule, Connections, DatabaseHost, Exceptions, Fact, Goodput, JobProcess, Jobs, Keyspace,
     Machine, Observation, Ordering, OwnQueue, Persistence, Postgres, PostgresSettings, Queue,
-    RedisServer, RequestPath, Service, SessionState, Sessions, Throughput, WeightedQueue,
+    RedisServer, Replication, ReplicationSlot, RequestPath, Service, SessionState, Sessions,
+    SlotLimit, Throughput, WeightedQueue,
 };
 
 const GIB: u64 = 1 << 30;
@@ -175,6 +176,16 @@ fn postgres() -> Postgres {
         lock_waits: Fact::Known(Vec::new()),
         waits: Fact::Known(Vec::new()),
         statements: Fact::NotAsked,
+        replication: Fact::Known(Replication {
+            slots: vec![ReplicationSlot {
+                name: "standby".to_owned(),
+                active: true,
+                held_bytes: 16 << 20,
+                ..ReplicationSlot::default()
+            }],
+            wal_bytes_max: GIB,
+            limit: SlotLimit::Unlimited,
+        }),
     }
 }
 

@@ -10,6 +10,7 @@ mod postgres;
 mod postgres_access;
 mod process;
 mod redis;
+mod replication;
 mod sidekiq;
 mod source;
 
@@ -31,6 +32,7 @@ pub use self::process::{Capsule, JobInHand, JobProcess, Ordering, WeightedQueue}
 pub use self::redis::{
     CommandRate, Keyspace, Master, Persistence, RedisOperations, RedisServer, SlowCommand,
 };
+pub use self::replication::{Replication, ReplicationSlot, SlotLimit, SlotState};
 pub use self::sidekiq::ShardJobs;
 pub(crate) use self::sidekiq::Sidekiq;
 pub use self::source::{SourceKind, SourceState};
@@ -92,6 +94,7 @@ impl Observation {
             postgres.and_then(|it| it.cache_hit_ratio.missing()),
             postgres.and_then(|it| it.lock_waits.missing()),
             postgres.and_then(|it| it.waits.missing()),
+            postgres.and_then(|it| it.replication.missing()),
         ]
         .into_iter()
         .chain(self.redis.iter().map(Fact::missing))

@@ -33,6 +33,7 @@ mod redis_refuses;
 mod redis_replica;
 mod redis_shared;
 mod redis_slow_log;
+mod replication_slot;
 mod retry_flood;
 mod slots_exhausted;
 mod small_pool;
@@ -91,7 +92,7 @@ fn check_one(rule: &Rule, sidekiq: &Sidekiq<'_>) -> Vec<Finding> {
 
 /// All of them, causes before what they cause: of two findings that are equally bad, the verdict
 /// names the one that stands first here.
-pub const RULES: [Rule; 41] = [
+pub const RULES: [Rule; 42] = [
     // Of what is not seen nothing else can be said.
     rule(unreachable::NAME, unreachable::check),
     rule(slots_exhausted::NAME, slots_exhausted::check),
@@ -102,6 +103,8 @@ pub const RULES: [Rule; 41] = [
     rule(redis_eviction::NAME, redis_eviction::check),
     rule(redis_persistence::NAME, redis_persistence::check),
     rule(redis_memory::NAME, redis_memory::check),
+    // A full disk ends the database, whatever else is wrong with it.
+    rule(replication_slot::NAME, replication_slot::check),
     // With an untuned database nothing else helps: neither threads nor processes.
     rule(untuned_database::NAME, untuned_database::check),
     rule(lock_waits::NAME, lock_waits::check),

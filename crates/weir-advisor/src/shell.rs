@@ -30,6 +30,16 @@ pub fn word(text: &str) -> String {
     quoted + "'"
 }
 
+/// A statement of SQL as a word. Texts in it stay readable.
+pub(crate) fn statement(sql: &str) -> String {
+    // What a shell reads between double quotes as well, and what else `word` has to escape.
+    let escaped = |letter: char| "\"$`\\!|".contains(letter) || letter.is_control();
+    match sql.contains('\'') && !sql.contains(escaped) {
+        true => format!("\"{sql}\""),
+        false => word(sql),
+    }
+}
+
 /// How to talk to the Redis of this name, whose `master` Sentinels may have named; a password is for
 /// `REDISCLI_AUTH`, and never printed.
 pub(crate) fn redis_cli(name: &str, master: Option<&str>) -> String {
@@ -70,6 +80,19 @@ mod tests {
             ("\u{1b}[31m\u{85}", r"$'\033[31m\302\205'"),
         ] {
             assert_eq!(word(name), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_statement_is_one_word_that_can_be_read() {
+        for (sql, expected) in [
+            ("SELECT drop('x')", "\"SELECT drop('x')\""),
+            ("SELECT 1", "'SELECT 1'"),
+            ("SET x = '$(id)'", r"'SET x = '\''$(id)'\'''"),
+            (r#"ALTER ROLE "a" SET x = '5min'"#, r#"'ALTER ROLE "a" SET x = '\''5min'\'''"#),
+            ("SELECT 'a|b'", r"$'SELECT \'a\174b\''"),
+        ] {
+            assert_eq!(statement(sql), expected);
         }
     }
 

@@ -62,9 +62,16 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// "1 slow command", "1,234 slow commands".
+#[must_use]
+pub fn number(of: impl Into<u64>, one: &str, several: &str) -> String {
+    let of = of.into();
+    format!("{} {}", count(of), if of == 1 { one } else { several })
+}
+
 /// "1 job waits", "1,234 jobs wait".
 pub(crate) fn jobs_wait(jobs: u64) -> String {
-    if jobs == 1 { "1 job waits".to_owned() } else { format!("{} jobs wait", count(jobs)) }
+    number(jobs, "job waits", "jobs wait")
 }
 
 /// With how long the oldest has, where jobs say when they were enqueued.
@@ -144,6 +151,14 @@ mod tests {
         assert_eq!(jobs_wait_since(1, unknown), "1 job waits");
         assert_eq!(jobs_wait_since(2_000, age), "2,000 jobs wait, the oldest for 2 min");
         assert_eq!(jobs_wait_since(2_000, unknown), "2,000 jobs wait");
+    }
+
+    #[test]
+    fn one_is_one_and_all_else_is_several() {
+        let keys = |of: u32| number(of, "key was evicted", "keys were evicted");
+        assert_eq!(keys(0), "0 keys were evicted");
+        assert_eq!(keys(1), "1 key was evicted");
+        assert_eq!(keys(1_234), "1,234 keys were evicted");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use weir_advisor::observation::{Fact, Pooler, Postgres};
+use weir_advisor::wording;
 
 use crate::{commands, memory};
 
@@ -48,7 +49,8 @@ fn holder(postgres: &Postgres) -> Option<(String, String)> {
     let name = services.into_iter().find(|service| commands::is_pooler(service))?;
     let sessions = connections.sessions.iter().filter(|it| it.service == name);
     let held: u32 = sessions.map(|it| it.count).sum();
-    Some((name.to_owned(), format!("it holds {held} connections")))
+    let held = wording::number(held, "connection", "connections");
+    Some((name.to_owned(), format!("it holds {held}")))
 }
 
 fn running(proc: &Path) -> Option<(String, String)> {

@@ -3,7 +3,7 @@
 //! - [`PostgresEndpoint`]: where it is and how to get in; `tls`: certificates from files;
 //! - `session`: one connection that only asks, each question in a read-only transaction with limits
 //!   of its own, in the simple protocol, so that a pooler in between does not mind;
-//! - `settings`, `exceptions`, `activity`, `locks`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
+//! - `settings`, `exceptions`, `activity`, `locks`, `slots`, `cache`, `host`, `statements`: what is asked, and what the answers mean;
 //! - `error`, `away`: why it was not seen, and what would let it be;
 //! - `titles`: who holds its connections when there is none left to ask by.
 
@@ -17,6 +17,7 @@ mod host;
 mod locks;
 mod session;
 mod settings;
+mod slots;
 mod statements;
 mod titles;
 mod tls;
@@ -139,6 +140,7 @@ impl Database {
         let said = |memory_bytes| DatabaseHost { memory_bytes, is_said: true };
         let given = self.source.memory_bytes.map(said);
         let lock_waits = locks::waits(session, backends.known().map(Vec::as_slice)).await;
+        let replication = slots::replication(session).await;
         Fact::Known(Postgres {
             settings,
             pending_restart,
@@ -153,6 +155,7 @@ impl Database {
             lock_waits,
             waits,
             statements,
+            replication,
         })
     }
 

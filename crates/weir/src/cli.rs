@@ -31,7 +31,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start Weir and stay in the foreground
     Up(UpArguments),
-    /// Check the settings: report every mistake with its line, print what is in effect
+    /// Check the settings: report every mistake with its line, print what is set
     Check(CheckArguments),
     /// Write a commented weir.toml
     Init(InitArguments),
@@ -126,6 +126,9 @@ pub(crate) struct UpArguments {
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
+    /// Print every setting, also those that have their defaults, as --json always does
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

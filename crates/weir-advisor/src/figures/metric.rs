@@ -86,7 +86,7 @@ const REDIS: &[&str] = &[SHARD];
 const SOURCE: &[&str] = &["source", "name"];
 
 /// All of them, in the order in which they are told.
-pub static METRICS: [Metric; 45] = [
+pub static METRICS: [Metric; 46] = [
     of_sidekiq(gauge("queue_size", Unit::Count, QUEUE, "Jobs that wait")),
     of_sidekiq(gauge("queue_in_hand", Unit::Count, QUEUE, "Jobs that threads have in hand")),
     of_sidekiq(gauge(
@@ -149,6 +149,12 @@ pub static METRICS: [Metric; 45] = [
     gauge("lock_waits", Unit::Count, &[], "Sessions that wait for others' locks"),
     gauge("lock_wait_seconds", Unit::Seconds, &[], "How long the longest of them has waited"),
     gauge("session_waits", Unit::Count, &["kind"], "Busy sessions, by what they wait for"),
+    gauge(
+        "replication_slot_bytes",
+        Unit::Bytes,
+        &[],
+        "WAL that Postgres keeps for the replication slot that holds back most; 0: there is none",
+    ),
     gauge("redis_memory_bytes", Unit::Bytes, REDIS, "Memory that Redis uses"),
     gauge(
         "redis_memory_max_bytes",

@@ -40,6 +40,10 @@ fn add_postgres(figures: &mut Figures, postgres: &Postgres, names: &mut Names) {
         let longest = waits.iter().map(|wait| wait.waited).max().unwrap_or_default();
         figures.add("lock_wait_seconds", &[], longest.as_secs_f64());
     }
+    if let Some(replication) = postgres.replication.known() {
+        let most = replication.slots.iter().map(|slot| slot.held_bytes).max().unwrap_or_default();
+        figures.add("replication_slot_bytes", &[], most as f64);
+    }
     for (kind, count) in by_kind(postgres.waits.known().map(Vec::as_slice).unwrap_or_default()) {
         figures.add("session_waits", &[kind], f64::from(count));
     }

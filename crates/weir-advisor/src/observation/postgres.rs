@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Exceptions, Fact};
+use super::{Exceptions, Fact, Replication};
 
 /// What Postgres says. Each part needs rights of its own.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -36,6 +36,8 @@ pub struct Postgres {
     pub waits: Fact<Vec<SessionWait>>,
     /// The statements that took most time. Not asked for where `pg_stat_statements` is not there.
     pub statements: Fact<Vec<StatementTimes>>,
+    /// What it keeps for replicas and subscriptions.
+    pub replication: Fact<Replication>,
 }
 
 impl Postgres {

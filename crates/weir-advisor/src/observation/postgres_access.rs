@@ -1,7 +1,7 @@
 //! How the observer got into the database: a command that is to be pasted takes the same.
 
 use super::Observation;
-use crate::shell::word;
+use crate::shell::{self, word};
 
 /// Without a password, which is not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl PostgresAccess {
 impl Observation {
     /// A statement as a command for a shell, which talks to the database as the observer did.
     pub(crate) fn psql(&self, statement: &str) -> String {
-        let statement = word(statement);
+        let statement = shell::statement(statement);
         let Some(access) = &self.postgres_access else { return format!("psql -c {statement}") };
         let seen = self.postgres.known().and_then(|postgres| postgres.user.as_deref());
         let mut options = String::new();

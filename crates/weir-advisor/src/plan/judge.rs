@@ -95,7 +95,10 @@ fn every_queue_first(layout: &Layout, queues: &[&str]) -> Proof {
     let holds = figures.is_empty();
     let outcome = unless_unsaid(layout, holds, &mut figures);
     if holds {
-        figures.push(format!("each of {} queues has turns of its own", queues.len()));
+        figures.push(match queues.len() {
+            1 => "its one queue has turns of its own".to_owned(),
+            all => format!("each of {all} queues has turns of its own"),
+        });
     }
     proof(Claim::EveryQueueFirst, outcome, figures.join("; "))
 }

@@ -71,7 +71,10 @@ impl Load {
         let first = queues.filter(|queue| worker.is_first(&queue.name));
         let name = match (worker.queues.as_slice(), worker.is_by_chance()) {
             ([], _) => return None,
-            ([name, others @ ..], true) => format!("{name} and {} others", others.len()),
+            ([name], true) => name.clone(),
+            ([name, others @ ..], true) => {
+                format!("{name} and {}", wording::number(others.len() as u64, "other", "others"))
+            }
             ([name, ..], false) => name.clone(),
         };
         Some(Self { name, busy: first.map(need).sum(), threads: worker.threads() })

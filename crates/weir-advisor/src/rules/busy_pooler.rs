@@ -24,10 +24,14 @@ fn found(observation: &Observation) -> Option<Finding> {
     if active.saturating_add(stuck) < most {
         return None;
     }
-    let evidence = format!(
-        "all {most} connections that it opens at most are busy: {active} run a statement, {stuck} are idle in \
-         a transaction"
-    );
+    let all = match most {
+        1 => "the one connection that it opens at most is busy".to_owned(),
+        _ => format!("all {most} connections that it opens at most are busy"),
+    };
+    let run = if active == 1 { "runs" } else { "run" };
+    let are = if stuck == 1 { "is" } else { "are" };
+    let evidence =
+        format!("{all}: {active} {run} a statement, {stuck} {are} idle in a transaction");
     let finding = Finding::new(NAME, Severity::Notice, pooler.name.as_str(), evidence).leads_to(
         "As long as that is so its clients wait for one of them (cl_waiting of SHOW POOLS tells how many), and fail \
          after query_wait_timeout.",

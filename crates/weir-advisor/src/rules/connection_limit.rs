@@ -4,6 +4,7 @@ use crate::finding::{Finding, Severity};
 use crate::observation::{
     ConnectionLimit, Missing, Observation, Obstacle, Service, is_nearly_full,
 };
+use crate::wording;
 
 pub(crate) const NAME: &str = "connection-limit";
 
@@ -46,8 +47,9 @@ fn found(limit: &ConnectionLimit, services: &[Service], usable: u32) -> Finding 
     let ConnectionLimit { holder, connections, open } = limit;
     let severity = if open >= connections { Severity::Critical } else { Severity::Warning };
     let evidence = format!(
-        "{open} connections are open, it may have {connections} (CONNECTION LIMIT); the server has {usable} \
-         usable slots"
+        "{} open, it may have {connections} (CONNECTION LIMIT); the server has {}",
+        wording::number(*open, "connection is", "connections are"),
+        wording::number(usable, "usable slot", "usable slots")
     );
     // What the pools may open, where the server has that many.
     let pools = services.iter().map(Service::connections).fold(0, u32::saturating_add);

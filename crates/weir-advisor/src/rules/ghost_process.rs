@@ -23,7 +23,12 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let evidence = format!("{} in the list have no heartbeat: {named}{more}", jobs.ghosts.len());
+    let ghosts = wording::number(
+        jobs.ghosts.len() as u64,
+        "process in the list has no heartbeat",
+        "processes in the list have no heartbeat",
+    );
+    let evidence = format!("{ghosts}: {named}{more}");
     let finding =
         Finding::new(NAME, Severity::Warning, "Sidekiq processes", evidence).leads_to(CONSEQUENCE);
     vec![finding.next("journalctl -k --grep 'killed process'")]
@@ -40,10 +45,13 @@ mod tests {
         observation.jobs.known_mut().ghosts = ["a:1:x", "a:2:x"].map(str::to_owned).to_vec();
         assert_eq!(
             check(&observation)[0].evidence,
-            "2 in the list have no heartbeat: a:1:x and a:2:x"
+            "2 processes in the list have no heartbeat: a:1:x and a:2:x"
         );
         let consequence = check(&observation).remove(0).consequence;
         assert!(consequence.contains("off the list by itself"), "no command is needed for that");
+        observation.jobs.known_mut().ghosts.pop();
+        let one = "1 process in the list has no heartbeat: a:1:x";
+        assert_eq!(check(&observation)[0].evidence, one);
         observation.jobs.known_mut().ghosts = vec!["a:1:x".to_owned(); 5];
         assert!(check(&observation)[0].evidence.ends_with("and 2 more"));
     }

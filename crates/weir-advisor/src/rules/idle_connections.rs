@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, SessionState};
-use crate::wording::percent;
+use crate::wording::{self, percent};
 
 pub(crate) const NAME: &str = "idle-connections";
 
@@ -34,7 +34,8 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn found(observation: &Observation, service: &str, idle: u32, usable: f64) -> Finding {
     let share = percent(f64::from(idle) / usable);
-    let evidence = format!("{idle} idle connections, {share} of all usable slots");
+    let idle = wording::number(idle, "idle connection", "idle connections");
+    let evidence = format!("{idle}, {share} of all usable slots");
     let finding = Finding::new(NAME, Severity::Warning, service, evidence)
         .leads_to("They are missing where jobs wait for a connection.");
     let pooler = observation.pooler.as_ref();

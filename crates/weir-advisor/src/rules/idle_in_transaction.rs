@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::database_settings;
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, Postgres, SessionState, Sessions, SettingException};
-use crate::{shell, wording};
+use crate::wording;
 
 pub(crate) const NAME: &str = "idle-in-transaction";
 
@@ -21,13 +21,14 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
         postgres.connections.known().map(|it| it.sessions.as_slice()).unwrap_or_default();
     let stuck =
         |it: &&Sessions| it.state == SessionState::IdleInTransaction && it.longest >= LONGEST;
-    sessions.iter().filter(stuck).map(|sessions| found(postgres, sessions)).collect()
+    sessions.iter().filter(stuck).map(|it| found(observation, postgres, it)).collect()
 }
 
-fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
+fn found(observation: &Observation, postgres: &Postgres, sessions: &Sessions) -> Finding {
     let longest = wording::duration(sessions.longest);
-    let evidence =
-        format!("{} sessions are idle in transaction, the oldest since {longest}", sessions.count);
+    let oldest = if sessions.count == 1 { "" } else { "the oldest " };
+    let sessions_are = wording::number(sessions.count, "session is", "sessions are");
+    let evidence = format!("{sessions_are} idle in transaction, {oldest}since {longest}");
     let finding = Finding::new(NAME, Severity::Warning, sessions.service.as_str(), evidence)
         .leads_to("They keep their locks and slots, and VACUUM from removing dead rows.");
     let finding = database_settings::change(finding, postgres, (SETTING, "'5min'"), false);
@@ -38,7 +39,7 @@ fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
     let lines: Vec<_> = others.filter(is_longer).map(|it| it.line("5min")).collect();
     match lines.is_empty() {
         true => finding,
-        false => finding.next(format!("psql -c {}", shell::word(&lines.join(" ")))),
+        false => finding.next(observation.psql(&lines.join(" "))),
     }
 }
 
@@ -46,6 +47,16 @@ fn found(postgres: &Postgres, sessions: &Sessions) -> Finding {
 mod tests {
     use super::*;
     use crate::healthy;
+
+    #[test]
+    fn one_session_is_one() {
+        let mut observation = healthy::observation();
+        let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions[0];
+        (sessions.state, sessions.count) = (SessionState::IdleInTransaction, 1);
+        sessions.longest = LONGEST;
+        let expected = "1 session is idle in transaction, since 1 min";
+        assert_eq!(check(&observation)[0].evidence, expected);
+    }
 
     #[test]
     fn a_minute_is_too_long() {
@@ -57,7 +68,12 @@ mod tests {
             let mut observation = healthy::observation();
             let sessions = &mut observation.postgres.known_mut().connections.known_mut().sessions;
             (sessions[0].state, sessions[0].longest) = (state, Duration::from_secs(seconds));
-            assert_eq!(check(&observation).len(), findings, "{state:?} {seconds}");
+            let found = check(&observation);
+            assert_eq!(found.len(), findings, "{state:?} {seconds}");
+            if let Some(finding) = found.first() {
+                let expected = "8 sessions are idle in transaction, the oldest since 1 min";
+                assert_eq!(finding.evidence, expected);
+            }
         }
     }
 }

@@ -32,6 +32,7 @@ fn waiting(jobs: &Jobs) -> Finding {
     let waiting = wording::jobs_wait(jobs.backlog());
     let evidence = match jobs.processes.len() {
         0 => format!("{waiting} and no Sidekiq process has a heartbeat"),
+        1 => format!("{waiting} and the one process that there is is quiet"),
         quiet => format!("{waiting} and all {quiet} processes are quiet"),
     };
     Finding::new(NAME, Severity::Critical, "Sidekiq", evidence)

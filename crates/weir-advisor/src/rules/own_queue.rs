@@ -22,7 +22,8 @@ fn found(queue: &OwnQueue) -> Option<Finding> {
     let subject = format!("Weir's queue {}", queue.name);
     let waiting = wording::jobs_wait_since(queue.length, queue.latency);
     if queue.fetchers == 0 && queue.length > 0 {
-        let evidence = format!("{waiting}, and no worker asks for them");
+        let them = if queue.length == 1 { "it" } else { "them" };
+        let evidence = format!("{waiting}, and no worker asks for {them}");
         let finding = Finding::new(NAME, Severity::Critical, subject, evidence);
         return Some(finding.leads_to("Its jobs are never worked off.").next(format!(
             "start a worker that fetches {}; weir status shows who is there",
@@ -72,7 +73,9 @@ mod tests {
     fn one_that_nobody_asks_for_is_never_worked_off() {
         let finding = with(|queue| (queue.fetchers, queue.length) = (0, 1)).remove(0);
         assert_eq!(finding.severity, Severity::Critical);
-        assert!(finding.evidence.ends_with("no worker asks for them"), "{finding:?}");
+        assert_eq!(finding.evidence, "1 job waits, for 2 min, and no worker asks for it");
+        let several = with(|queue| queue.fetchers = 0).remove(0);
+        assert!(several.evidence.ends_with("no worker asks for them"), "{several:?}");
     }
 
     #[test]

@@ -24,7 +24,13 @@ fn found(process: &JobProcess) -> Option<Finding> {
         return None;
     }
     let threads = process.concurrency();
-    let busy = format!("{} of its {threads} threads are busy", process.busy);
+    let busy = match (process.busy, threads) {
+        (0, 1) => "its one thread is idle".to_owned(),
+        (_, 1) => "its one thread is busy".to_owned(),
+        (1, _) => format!("1 of its {threads} threads is busy"),
+        (busy, _) => format!("{busy} of its {threads} threads are busy"),
+    };
+    let threads_serve = wording::number(threads, "thread serves", "threads serve");
     let (severity, since) = if is_long {
         let seen = wording::duration(process.quiet_for);
         (Severity::Warning, format!("for at least {seen}"))
@@ -37,14 +43,14 @@ fn found(process: &JobProcess) -> Option<Finding> {
     Some(if is_long {
         finding
             .leads_to(format!(
-                "{threads} threads serve nothing until it is restarted, on {}.",
+                "{threads_serve} nothing until it is restarted, on {}.",
                 process.hostname
             ))
             .next(format!("kill -TERM {}", process.pid))
     } else {
         finding.leads_to(format!(
-            "During a deployment that is as it should be. If there is none, {threads} threads serve \
-             nothing until it is restarted, on {}.",
+            "During a deployment that is as it should be. If there is none, {threads_serve} nothing \
+             until it is restarted, on {}.",
             process.hostname
         ))
     })
@@ -79,10 +85,21 @@ mod tests {
         let finding = quiet(|it| it.quiet_for = DEPLOYMENT).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         let expected =
-            "it takes no new jobs (TSTP), for at least 10 min; 1 of its 25 threads are busy";
+            "it takes no new jobs (TSTP), for at least 10 min; 1 of its 25 threads is busy";
         assert_eq!(finding.evidence, expected);
         assert!(finding.consequence.starts_with("25 threads"));
         assert_eq!(finding.next.as_deref(), Some("kill -TERM 1"));
+    }
+
+    #[test]
+    fn one_thread_is_one() {
+        let finding = quiet(|it| {
+            (it.busy, it.quiet_for) = (0, DEPLOYMENT);
+            it.capsules[0].concurrency = 1;
+        });
+        let finding = finding.unwrap();
+        assert!(finding.evidence.ends_with("its one thread is idle"), "{finding:?}");
+        assert!(finding.consequence.starts_with("1 thread serves nothing "), "{finding:?}");
     }
 
     #[test]

@@ -24,9 +24,8 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         (_, true, _) => Severity::Notice,
         (_, false, _) => Severity::Critical,
     };
-    let evicted = wording::count(redis.evicted_keys);
-    let evidence =
-        format!("maxmemory-policy is {policy}, {evicted} keys were evicted since its start");
+    let evicted = wording::number(redis.evicted_keys, "key was", "keys were");
+    let evidence = format!("maxmemory-policy is {policy}, {evicted} evicted since its start");
     let finding = Finding::new(NAME, severity, format!("Redis {}", redis.name), evidence)
         .leads_to("When memory is short, whole queues vanish without an error.");
     Some(match policy == KEEPS_ALL {

@@ -17,7 +17,7 @@ pub(crate) fn check(observation: &Observation) -> Vec<Finding> {
 
 fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
     let kept = redis.persistence;
-    let changes = wording::count(kept.changes_since_snapshot);
+    let changes = wording::number(kept.changes_since_snapshot, "change is", "changes are");
     if !kept.last_append_ok {
         let evidence = "the last write to the append-only file failed";
         return Some(failed(observation, redis, evidence.to_owned()));
@@ -26,14 +26,12 @@ fn server(observation: &Observation, redis: &RedisServer) -> Option<Finding> {
         return Some(failed(
             observation,
             redis,
-            format!("the last snapshot failed, {changes} changes are not saved"),
+            format!("the last snapshot failed, {changes} not saved"),
         ));
     }
     let nothing_kept = !kept.append_only && kept.snapshots == Some(false);
     nothing_kept.then(|| {
-        let evidence = format!(
-            "neither appendonly nor snapshots are on, {changes} changes are in memory only"
-        );
+        let evidence = format!("neither appendonly nor snapshots are on, {changes} in memory only");
         Finding::new(NAME, Severity::Warning, subject(redis), evidence)
             .leads_to(CONSEQUENCE)
             .next(observation.redis_command(&redis.name, redis_settings::append_only))

@@ -2,6 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Observation, POOL_VARIABLE, Service};
+use crate::wording;
 
 pub(crate) const NAME: &str = "small-pool";
 
@@ -19,7 +20,10 @@ fn found(
     threads: u32,
 ) -> Finding {
     let pool = service.pool;
-    let evidence = format!("{threads} threads share a pool of {pool} connections");
+    let evidence = format!(
+        "{threads} threads share a pool of {}",
+        wording::number(pool, "connection", "connections")
+    );
     let finding = Finding::new(NAME, Severity::Warning, service.name.as_str(), evidence).leads_to(
         "Threads wait for a connection of their own process, and fail after some seconds \
          (ActiveRecord::ConnectionTimeoutError).",
@@ -31,7 +35,8 @@ fn found(
         )
     } else {
         // A larger pool would be over the database's ceiling.
-        let line = format!("{pool} threads ({})", service.threads_set_by());
+        let line = wording::number(pool, "thread", "threads");
+        let line = format!("{line} ({})", service.threads_set_by());
         finding.change_and_restart(format!("what starts {}", service.name), line)
     }
 }

@@ -21,18 +21,20 @@ fn found(process: &JobProcess) -> Option<Finding> {
     let oldest = stuck.iter().max_by_key(|it| it.age)?;
     let threads = process.concurrency();
     let is_all = stuck.len() as u64 >= u64::from(threads);
-    let (severity, consequence) = if is_all {
-        (Severity::Critical, "No thread of it is left for other jobs.")
-    } else {
-        (Severity::Warning, "The other jobs have these threads no more.")
+    let (severity, consequence) = match (is_all, stuck.len()) {
+        (true, _) => (Severity::Critical, "No thread of it is left for other jobs."),
+        (false, 1) => (Severity::Warning, "The other jobs have this thread no more."),
+        (false, _) => (Severity::Warning, "The other jobs have these threads no more."),
     };
-    let evidence = format!(
-        "{} of its {threads} threads have had their job for more than {}, the oldest ({}) for {}",
-        stuck.len(),
-        wording::duration(AGE_MIN),
-        oldest.class,
-        wording::duration(oldest.age)
-    );
+    let (class, age) = (oldest.class.as_str(), wording::duration(oldest.age));
+    let evidence = match (stuck.len(), threads) {
+        (1, 1) => format!("its one thread has had its job ({class}) for {age}"),
+        (1, _) => format!("1 of its {threads} threads has had its job ({class}) for {age}"),
+        (stuck, _) => format!(
+            "{stuck} of its {threads} threads have had their job for more than {}, the oldest ({class}) for {age}",
+            wording::duration(AGE_MIN)
+        ),
+    };
     let subject = format!("process {}", process.identity);
     let where_from =
         format!("{consequence} Sidekiq's log on {} then tells where they are.", process.hostname);
@@ -61,16 +63,31 @@ mod tests {
     }
 
     #[test]
+    fn one_thread_of_one_is_its_only_one() {
+        let mut observation = healthy::observation();
+        let process = &mut observation.jobs.known_mut().processes[1];
+        process.capsules[0].concurrency = 1;
+        process.in_hand = vec![JobInHand { class: "Import".to_owned(), age: AGE_MIN }];
+        let finding = check(&observation).remove(0);
+        assert_eq!(finding.evidence, "its one thread has had its job (Import) for 1 h");
+        assert_eq!(finding.severity, Severity::Critical);
+    }
+
+    #[test]
     fn the_class_and_where_to_look_are_said() {
         let mut observation = healthy::observation();
         let age = Duration::from_secs(4 * 3_600);
         observation.jobs.known_mut().processes[1].in_hand =
             vec![JobInHand { class: "Import".to_owned(), age }];
         let finding = check(&observation).remove(0);
-        assert_eq!(
-            finding.evidence,
-            "1 of its 5 threads have had their job for more than 1 h, the oldest (Import) for 4 h"
-        );
+        assert_eq!(finding.evidence, "1 of its 5 threads has had its job (Import) for 4 h");
+        assert!(finding.consequence.starts_with("The other jobs have this thread no more. "));
         assert_eq!(finding.next.as_deref(), Some("kill -TTIN 2"));
+        let process = &mut observation.jobs.known_mut().processes[1];
+        process.in_hand = vec![process.in_hand[0].clone(); 2];
+        assert_eq!(
+            check(&observation)[0].evidence,
+            "2 of its 5 threads have had their job for more than 1 h, the oldest (Import) for 4 h"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::observation::{Goodput, Observation, Throughput};
-use crate::wording::rate;
+use crate::wording::{self, rate};
 
 pub(crate) const NAME: &str = "threads-hurt";
 
@@ -35,9 +35,10 @@ fn judge(throughput: &Throughput) -> Option<Finding> {
 
 fn found(throughput: &Throughput, enough: &Goodput, worse: &Goodput) -> Finding {
     let threads = throughput.threads_now;
+    let run = if threads == 1 { "runs" } else { "run" };
     let evidence = format!(
-        "{} threads worked off {}, {} threads only {}; {threads} run now",
-        enough.threads,
+        "{} worked off {}, {} threads only {}; {threads} {run} now",
+        wording::number(enough.threads, "thread", "threads"),
         rate(enough.jobs_per_second),
         worse.threads,
         rate(worse.jobs_per_second)
@@ -85,6 +86,15 @@ mod tests {
         assert_eq!(finding.change.unwrap().line, "-c: 15 in all");
         observation.goodput.known_mut()[0].threads_now = 20;
         assert_eq!(check(&observation)[0].severity, Severity::Notice);
+    }
+
+    #[test]
+    fn one_thread_is_one() {
+        let mut observation = healthy::observation();
+        let throughput = &mut observation.goodput.known_mut()[0];
+        (throughput.levels, throughput.threads_now) = (vec![level(1, 20.0), level(30, 12.0)], 1);
+        let expected = "1 thread worked off 20.0/s, 30 threads only 12.0/s; 1 runs now";
+        assert_eq!(check(&observation)[0].evidence, expected);
     }
 
     #[test]

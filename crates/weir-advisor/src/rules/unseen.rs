@@ -64,8 +64,8 @@ fn hidden(observation: &Observation) -> Option<Finding> {
     let hidden = connections.in_state(SessionState::Hidden);
     (hidden > 0).then(|| {
         let evidence = format!(
-            "unknown: the states of {hidden} of {} sessions are hidden",
-            connections.open()
+            "unknown: the states of {hidden} of {} are hidden",
+            wording::number(connections.open(), "session", "sessions")
         );
         Finding::new(NAME, Severity::Unknown, "states of connections", evidence)
             .leads_to("Idle and stuck transactions can't be told from busy ones.")

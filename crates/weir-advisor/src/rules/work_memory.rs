@@ -3,7 +3,7 @@
 use crate::database_settings::Size;
 use crate::finding::{Finding, Severity};
 use crate::observation::{DatabaseHost, Observation, Postgres, PostgresSettings};
-use crate::wording::bytes;
+use crate::wording::{bytes, number};
 
 pub(crate) const NAME: &str = "work-memory";
 
@@ -38,8 +38,9 @@ fn found(
     let left = host.memory_bytes.saturating_sub(settings.shared_buffers_bytes);
     let recommended = (left / (sessions * PER_SESSION).max(1)).max(FLOOR_BYTES);
     let evidence = format!(
-        "{} for each of {sessions} sessions is {}, the database may use {}",
+        "{} for each of {} is {}, the database may use {}",
         bytes(size.bytes),
+        number(sessions, "session", "sessions"),
         bytes(all),
         bytes(host.memory_bytes)
     );

@@ -85,6 +85,7 @@ fn problem(seen: &Fact<Postgres>) -> Option<Missing> {
         postgres.cache_hit_ratio.missing(),
         postgres.lock_waits.missing(),
         postgres.statements.missing(),
+        postgres.replication.missing(),
     ];
     let away = |missing: &&Missing| missing.obstacle == Obstacle::Unreachable;
     parts.into_iter().flatten().find(away).cloned()

@@ -17,4 +17,5 @@ mod postgres_server;
 mod redis_server;
 mod refusals;
 mod shards;
+mod slots;
 mod watch;

@@ -11,7 +11,7 @@ use weir_sidekiq::Limits;
 use crate::postgres_server::PostgresServer;
 
 /// Looks before a test gives up: half a minute.
-const LOOKS_MAX: usize = 300;
+pub(crate) const LOOKS_MAX: usize = 300;
 const GIB: u64 = 1 << 30;
 
 fn source(url: &str) -> PostgresSource {
@@ -36,17 +36,17 @@ async fn look_at(postgres: PostgresSource) -> (Observation, Advice) {
     (observation, advice)
 }
 
-async fn look(server: &PostgresServer, user: &str) -> (Postgres, Advice) {
+pub(crate) async fn look(server: &PostgresServer, user: &str) -> (Postgres, Advice) {
     let (observation, advice) = look_at(source(&server.url(user))).await;
     (observation.postgres.known().unwrap().clone(), advice)
 }
 
-fn rules(advice: &Advice) -> Vec<&'static str> {
+pub(crate) fn rules(advice: &Advice) -> Vec<&'static str> {
     advice.findings.iter().map(|finding| finding.rule).collect()
 }
 
 /// What PgTune has for half a gigabyte.
-const TUNED: [&str; 3] =
+pub(crate) const TUNED: [&str; 3] =
     ["shared_buffers=128MB", "effective_cache_size=384MB", "random_page_cost=1.1"];
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn the_line_to_change_is_the_one_that_takes_effect() {
 }
 
 /// What a finding says to change, done as it says.
-fn obey(server: &PostgresServer, advice: &Advice, subject: &str) -> String {
+pub(crate) fn obey(server: &PostgresServer, advice: &Advice, subject: &str) -> String {
     let finding = advice.findings.iter().find(|it| it.subject == subject);
     let finding = finding.unwrap_or_else(|| panic!("{subject}: {:?}", advice.findings));
     let line = finding.change.clone().unwrap().line;

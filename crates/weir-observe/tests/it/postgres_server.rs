@@ -64,7 +64,6 @@ impl PostgresServer {
     }
 
     /// Stops it in order, and starts it with other settings in the file that it includes.
-    #[allow(dead_code, reason = "the tests of the product restart it")]
     pub(crate) fn restart_including(&mut self, included: &str) {
         std::fs::write(self.folder.path().join("included.conf"), included).unwrap();
         self.signal("-INT");
@@ -206,7 +205,7 @@ fn serve(
     command.arg("-D").arg(folder.join("data")).current_dir(folder);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let is_ready = |line: String| line.contains("ready to accept connections");
+    let is_ready = |line: String| line.contains("ready to accept ");
     if lines.by_ref().map_while(Result::ok).any(is_ready) {
         // What it says later must not fill the pipe.
         let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());

@@ -1,6 +1,7 @@
-//! `weir check`: every mistake of the settings at once, and what is in effect.
+//! `weir check`: every mistake of the settings at once, what they set, and with `--all` everything that is in effect.
 
 use serde_json::{Map, Value, json};
+use weir_advisor::wording;
 
 use crate::cli::CheckArguments;
 use crate::config::mistakes::Mistakes;
@@ -14,7 +15,7 @@ pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     match config::parse(&source, &environment::variable) {
         Ok(loaded) if arguments.json => print_json(&loaded).map(|()| Exit::Fine),
         Ok(loaded) => {
-            print(&source, &loaded);
+            print(&source, &loaded, arguments.all);
             Ok(Exit::Fine)
         }
         Err(mistakes) => {
@@ -31,12 +32,23 @@ pub(super) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     }
 }
 
-fn print(source: &Source, loaded: &Loaded) {
+fn print(source: &Source, loaded: &Loaded, all: bool) {
     let from = if source.is_default { "no weir.toml: defaults" } else { source.name.as_str() };
     output::line(&format!("# {from}"));
-    for value in &loaded.values {
+    // There are hundreds: what somebody has chosen would be lost among them.
+    let (told, others): (Vec<_>, Vec<_>) =
+        loaded.values.iter().partition(|value| all || value.is_set || value.shown != value.default);
+    for value in told {
         let mark = if value.is_set { "" } else { "  # default" };
         output::line(&format!("{} = {}{mark}", value.path, value.shown));
+    }
+    if !others.is_empty() {
+        let others = wording::number(
+            others.len() as u64,
+            "other setting has its default",
+            "other settings have their defaults",
+        );
+        output::line(&format!("# {others}; `weir check --all` prints every one"));
     }
     let settings = &loaded.settings;
     output::line("");

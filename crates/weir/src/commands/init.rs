@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &InitArguments) -> anyhow::Result<Exit> {
         Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
     };
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    output::line(&format!("wrote {shown}; `weir check` says what is in effect"));
+    output::line(&format!("wrote {shown}; `weir check` says whether it is sound"));
     Ok(Exit::Fine)
 }
 

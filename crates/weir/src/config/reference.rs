@@ -81,8 +81,8 @@ const INTRODUCTION: &str = "\
 
 Weir reads `weir.toml` in the current folder, or the file given with `--config`. Without a file the
 defaults below apply. `weir check` reports every mistake at once, each with its line, and prints
-what is in effect; `weir init` writes a commented file. A key that Weir doesn't know is a mistake,
-never ignored.
+what the file sets (`--all`: every setting, as it is in effect); `weir init` writes a commented file.
+A key that Weir doesn't know is a mistake, never ignored.
 
 - A **duration** is a whole number with a unit: `\"10ms\"`, `\"2s\"`, `\"5m\"`, `\"3h\"`, `\"180d\"`.
 - A **size** is a number of bytes or a number with a unit: `65536`, `\"64MiB\"`, `\"16MB\"`.

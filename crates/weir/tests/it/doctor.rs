@@ -22,6 +22,7 @@ mod set_aside;
 mod shards;
 mod sidekiq;
 mod threads_hurt;
+mod tracer;
 mod walk;
 mod watch;
 mod weir_parts;

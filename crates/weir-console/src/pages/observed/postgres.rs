@@ -123,6 +123,7 @@ impl LivePart {
             postgres.cache_hit_ratio.missing(),
             postgres.lock_waits.missing(),
             postgres.statements.missing(),
+            postgres.replication.missing(),
         ];
         let connections = postgres.connections.known();
         let slice = |waits: &Fact<Vec<_>>| waits.known().cloned().unwrap_or_default();

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use weir_advisor::shell;
-use weir_advisor::wording::count;
+use weir_advisor::wording::number;
 use weir_sidekiq::{
     Backlog, Connection, Endpoint, Limits, NotReady, ProcessLook, Scope, SetAside, Snapshot,
     backlog_of, is_backlog, queues_with_backlog, served_last,
@@ -63,14 +63,14 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         return report(arguments, 0);
     }
     let question = if arguments.undo {
-        format!(
-            "{} jobs of {backlog} go back into {queue}, as its oldest. Go on?",
-            count(set_aside)
-        )
+        let jobs = number(set_aside, "job", "jobs");
+        let go = if set_aside == 1 { "goes" } else { "go" };
+        format!("{jobs} of {backlog} {go} back into {queue}, as its oldest. Go on?")
     } else {
-        let waiting = count(waiting);
+        let jobs = number(waiting, "job", "jobs");
+        let (turn, them) = if waiting == 1 { ("turns", "it") } else { ("turn", "them") };
         format!(
-            "{waiting} jobs of {queue} become {backlog}; new jobs no longer wait for them. Go on?"
+            "{jobs} of {queue} {turn} into {backlog}; new jobs no longer wait for {them}. Go on?"
         )
     };
     if !confirm(&question, arguments.yes)? {
@@ -92,7 +92,7 @@ async fn change(arguments: &Arguments, shards: Vec<Shard>) -> anyhow::Result<u64
         match done {
             Ok(jobs) => {
                 moved += jobs;
-                changed.push(format!("Redis {name} ({} jobs)", count(jobs)));
+                changed.push(format!("Redis {name} ({})", number(jobs, "job", "jobs")));
             }
             Err(error) if changed.is_empty() => return Err(error),
             Err(error) => bail!("{error}; {}", half_done(arguments, &changed)),
@@ -132,14 +132,15 @@ fn report(arguments: &Arguments, moved: u64) -> anyhow::Result<Exit> {
         let line = format!("{backlog} has no jobs: there is nothing to bring back");
         output::line(&output::printable(&line));
     } else if *undo {
-        output::line(&format!("{} jobs of {backlog} are back in {queue}", count(moved)));
+        let jobs = number(moved, "job", "jobs");
+        let are = if moved == 1 { "is" } else { "are" };
+        output::line(&format!("{jobs} of {backlog} {are} back in {queue}"));
     } else if moved == 0 {
         output::line(&format!("{queue} is empty: nothing was set aside"));
     } else {
-        output::line(&format!(
-            "{} jobs of {queue} wait in {backlog}; new ones run at once",
-            count(moved)
-        ));
+        let jobs = number(moved, "job", "jobs");
+        let wait = if moved == 1 { "waits" } else { "wait" };
+        output::line(&format!("{jobs} of {queue} {wait} in {backlog}; new ones run at once"));
         output::line(&format!("back: {}", back(arguments)));
     }
     Ok(Exit::Fine)
@@ -175,10 +176,8 @@ impl Shard {
         let backlog = backlog_of(queue);
         let (name, there) = (&self.name, self.length(&backlog));
         if there > 0 {
-            let there = count(there);
-            bail!(
-                "Redis {name}: {backlog} has {there} jobs from before; wait for its end, or --undo"
-            );
+            let jobs = number(there, "job", "jobs");
+            bail!("Redis {name}: {backlog} has {jobs} from before; wait for its end, or --undo");
         }
         let processes = match &self.snapshot.processes {
             Ok(processes) => processes.as_slice(),

@@ -48,7 +48,8 @@ impl Drop for Pool {
 }
 
 pub(super) fn provoked() -> Option<Vec<Row>> {
-    let server = PostgresServer::start(&["max_connections=20", "shared_buffers=1MB"])?;
+    let settings = ["max_connections=20", "shared_buffers=1MB", "max_wal_size=32MB"];
+    let server = PostgresServer::start(&settings)?;
     server.run("CREATE ROLE shop LOGIN");
     server.run("CREATE TABLE accounts (id int)");
     server.run("GRANT ALL ON accounts TO shop");
@@ -79,6 +80,7 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     let pool = ["--window", "10ms", "--pool", "web=1x5/8"];
     let how = "`--pool web=1x5/8`: eight threads";
     all.extend(rows(&json(&[&common[..], &pool].concat()), &[("small-pool", how)]));
+    all.extend(forgotten(&server, &common));
     all.extend(pooled(&server, &common));
     all.extend(cache(&server, &[&common[..], &["--window", "3s"]].concat()));
     all.extend(slots(&few, &server)?);
@@ -88,6 +90,17 @@ pub(super) fn provoked() -> Option<Vec<Row>> {
     let how = "that other session, a minute later";
     all.push(row_in_time(&slow, "idle-in-transaction", how, LOOKS_MAX).expect("it was found"));
     Some(all)
+}
+
+/// What a replica has left behind.
+fn forgotten(server: &PostgresServer, common: &[&str]) -> Vec<Row> {
+    server.run("SELECT pg_create_physical_replication_slot('standby', true)");
+    server.run("CREATE TABLE gone AS SELECT repeat('x', 1000) FROM generate_series(1, 40000)");
+    let how = "`pg_create_physical_replication_slot('standby', true)`, and 40 MB written with \
+               `max_wal_size = 32MB`";
+    let advice = json(&[common, &["--window", "10ms", "--pgbouncer", "0"]].concat());
+    server.run("SELECT pg_drop_replication_slot('standby')");
+    rows(&advice, &[("replication-slot", how)])
 }
 
 /// All that a pooler opens, with a transaction each.
@@ -146,7 +159,7 @@ fn pools_behind_a_pooler_are_no_over_commit() {
     let finding = found(&advice, "over-commit").expect("nobody has said what it opens");
     assert_eq!(finding["severity"], "unknown");
     let evidence = finding["evidence"].as_str().expect("words");
-    assert!(evidence.contains("pgbouncer stands between (it holds 1 connections)"), "{evidence}");
+    assert!(evidence.contains("pgbouncer stands between (it holds 1 connection)"), "{evidence}");
 
     assert_eq!(found(&said(&["--pgbouncer", "30"]), "over-commit"), None);
     let advice = said(&["--pgbouncer", "38"]);

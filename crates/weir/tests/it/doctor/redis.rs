@@ -6,11 +6,19 @@ use super::json;
 use super::page::{Row, row_in_time, rows};
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, now, push};
+use super::tracer::Tracer;
+use crate::process::wait_until;
 
 /// Looks of a third of a second each: a heartbeat takes five to ten seconds.
 const LOOKS_MAX: usize = 150;
 /// A machine that others use as well may never have one: then the row is left as it was.
-const LOOKS_FOR_A_CORE: usize = 45;
+const LOOKS_FOR_A_CORE: usize = 20;
+/// Before one computes.
+const CORES_IDLE_MIN: f64 = 1.8;
+
+const SLOW: &str = "local n = 0 for i = 1, 6e7 do n = n + i end";
+/// More than people put up with.
+const FORK_MICROS: u32 = 600_000;
 
 pub(super) fn provoked() -> Option<Vec<Row>> {
     let mut rows = without_sidekiq()?;
@@ -31,7 +39,8 @@ fn without_sidekiq() -> Option<Vec<Row>> {
         &["EVAL", fill, "1", "retry", "10500", &later, failed],
         &["EVAL", fill, "1", "dead", "9500", &before, failed],
         &["EVAL", "for i = 1, 400 do redis.call('SET', 'cache:' .. i, 'x', 'EX', 999) end", "0"],
-        &["EVAL", "local n = 0 for i = 1, 6e7 do n = n + i end", "0"],
+        &["EVAL", SLOW, "0"],
+        &["EVAL", SLOW, "0"],
         &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"],
     ]);
     let used: String = ::redis::cmd("INFO").arg("memory").query(&mut redis.client()).expect("told");
@@ -48,7 +57,7 @@ fn without_sidekiq() -> Option<Vec<Row>> {
             ("redis-memory", "`maxmemory` just above what is in use"),
             ("retry-flood", "10,500 jobs in the retry set"),
             ("dead-flood", "9,500 jobs in the dead set, a third of them of the last hour"),
-            ("redis-slow-log", "a script that runs for some tenths of a second"),
+            ("redis-slow-log", "a script that runs for some tenths of a second, twice"),
             ("redis-shared", "400 keys that expire beside Sidekiq's"),
         ],
     );
@@ -73,7 +82,25 @@ fn without_sidekiq() -> Option<Vec<Row>> {
         &[("unreachable", "`--redis redis://127.0.0.1:6379`, where nobody listens")],
     ));
     all.extend(refusing()?);
+    all.extend(slow_fork());
     Some(all)
+}
+
+/// One of a Redis of some ten GB takes as long by itself.
+fn slow_fork() -> Option<Row> {
+    let redis = RedisServer::start()?;
+    let said = |section: &str, field: &str| {
+        let info: String =
+            ::redis::cmd("INFO").arg(section).query(&mut redis.client()).expect("told");
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.expect("a figure").parse::<u32>().expect("a number")
+    };
+    let _tracer = Tracer::delay_forks(said("server", "process_id"), FORK_MICROS)?;
+    redis.run(&[&["BGSAVE"]]);
+    wait_until("it has forked", || said("stats", "latest_fork_usec") > 0);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let how = "`BGSAVE`, and `strace -e inject=clone:delay_enter=600000`";
+    rows(&json(&["--redis", &url, "--window", "10ms"]), &[("redis-fork", how)]).pop()
 }
 
 /// A Redis that answers nobody, and one that takes no writes.
@@ -123,6 +150,10 @@ fn with_sidekiq() -> Option<Vec<Row>> {
     clock.age(&redis, 3_600.0);
     let how = "`kill -TSTP` of a Sidekiq that has run for an hour";
     all.push(row_in_time(&arguments, "quiet-process", how, LOOKS_MAX).expect("it was found"));
+    busy.wait_until_busy(&redis, 2);
+    busy.age(&redis, 3_700.0);
+    let how = "two jobs that a Sidekiq of two threads has had for an hour";
+    all.extend(rows(&json(&arguments), &[("stuck-threads", how)]));
     busy.signal("-KILL");
     // Its heartbeat expires after a minute; the test takes the minute away, not the ghost.
     redis.run(&[&["PEXPIRE", &busy.identity, "1"]]);
@@ -137,11 +168,21 @@ fn with_sidekiq() -> Option<Vec<Row>> {
     Some(all)
 }
 
-/// One core computes, the test needs some of another, and a third must be left.
+/// One core computes, and most of another must be left: it is not tried where others compute.
 fn idle_cores(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
-    std::thread::available_parallelism().ok().filter(|cores| cores.get() >= 3)?;
+    let machine = &json(arguments)["observation"]["machine"]["known"];
+    let is_free = machine["cores_idle"].as_f64().is_some_and(|idle| idle >= CORES_IDLE_MIN);
+    let row = is_free.then(|| computing(redis, arguments)).flatten();
+    if row.is_none() {
+        eprintln!("skipped: no core was idle, so idle-cores keeps the row that it has");
+    }
+    row
+}
+
+fn computing(redis: &RedisServer, arguments: &[&str]) -> Option<Row> {
     push(redis, "spin", "Spin", 2, 0.0);
-    let _spinning = Sidekiq::start(redis, &["-c", "2", "-q", "spin"])?;
+    let spinning = Sidekiq::start(redis, &["-c", "2", "-q", "spin"])?;
+    spinning.wait_until_busy(redis, 2);
     let how = "two threads of a Sidekiq that compute, and an idle core";
     row_in_time(arguments, "idle-cores", how, LOOKS_FOR_A_CORE)
 }

@@ -30,6 +30,20 @@ const WORKER: &str = "require 'sidekiq'\n\
     class Mark\n  include Sidekiq::Worker\n  def perform(*)\n\
     Sidekiq.redis { |it| it.set('marked', '1') }\n  end\nend\n";
 
+/// Times are seconds, or milliseconds since version 8.
+const AGE: &str = "local function aged(text, field) \
+    local all = cjson.decode(text) \
+    local unit = all[field] > 1e11 and 1000 or 1 \
+    all[field] = all[field] - ARGV[1] * unit \
+    return cjson.encode(all) \
+    end \
+    redis.call('HSET', KEYS[1], 'info', aged(redis.call('HGET', KEYS[1], 'info'), 'started_at')) \
+    for _, key in ipairs({KEYS[2], KEYS[3]}) do \
+    local works = redis.call('HGETALL', key) \
+    for at = 1, #works, 2 do redis.call('HSET', key, works[at], aged(works[at + 1], 'run_at')) end \
+    end \
+    for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end";
+
 pub(super) struct Sidekiq {
     child: Child,
     _folder: TempDir,
@@ -67,24 +81,30 @@ impl Sidekiq {
 
     /// As its heartbeat says.
     pub(super) fn wait_until_quiet(&self, redis: &RedisServer) {
-        wait_until("Sidekiq says that it is quiet", || {
-            let quiet: Option<String> = ::redis::cmd("HGET")
-                .arg(&[&self.identity, "quiet"])
+        self.wait_for(redis, "quiet", "true");
+    }
+
+    /// With so many threads, as its heartbeat says.
+    pub(super) fn wait_until_busy(&self, redis: &RedisServer, threads: u32) {
+        self.wait_for(redis, "busy", &threads.to_string());
+    }
+
+    fn wait_for(&self, redis: &RedisServer, field: &str, value: &str) {
+        wait_until("Sidekiq says what it does", || {
+            let said: Option<String> = ::redis::cmd("HGET")
+                .arg(&[&self.identity, field])
                 .query(&mut redis.client())
                 .expect("a field");
-            quiet.as_deref() == Some("true")
+            said.as_deref() == Some(value)
         });
     }
 
-    /// As if it had started so many seconds earlier. It beats no more.
+    /// As if it had started so many seconds earlier, and taken its jobs then. It beats no more.
     pub(super) fn age(&self, redis: &RedisServer, seconds: f64) {
         self.signal("-STOP");
-        let age = "local info = cjson.decode(redis.call('HGET', KEYS[1], 'info')) \
-            local unit = info.started_at > 1e11 and 1000 or 1 \
-            info.started_at = info.started_at - ARGV[1] * unit \
-            redis.call('HSET', KEYS[1], 'info', cjson.encode(info)) \
-            redis.call('PERSIST', KEYS[1])";
-        redis.run(&[&["EVAL", age, "1", &self.identity, &seconds.to_string()]]);
+        let [of_6, of_7] = ["workers", "work"].map(|it| format!("{}:{it}", self.identity));
+        let seconds = seconds.to_string();
+        redis.run(&[&["EVAL", AGE, "3", &self.identity, &of_6, &of_7, &seconds]]);
     }
 
     /// With the jobs that it has in hand.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::page::{rows, show};
 use super::postgres_server::PostgresServer;
 use super::redis_server::RedisServer;
 use super::sidekiq::{Sidekiq, push};
@@ -52,12 +53,10 @@ fn measure(
     Some(running)
 }
 
-fn said(weir: &Weir) -> Vec<Value> {
-    let all = look(weir)["findings"].as_array().cloned();
-    all.expect("it has looked")
-        .into_iter()
-        .filter(|finding| finding["rule"] == "threads-hurt")
-        .collect()
+/// What it says of threads.
+fn said(advice: &Value) -> Vec<&Value> {
+    let all = advice["findings"].as_array().expect("it has looked");
+    all.iter().filter(|finding| finding["rule"] == "threads-hurt").collect()
 }
 
 /// With few threads and then with many, which still run.
@@ -80,17 +79,21 @@ fn threads_that_lock_each_other_out_are_too_many() {
     push(&redis, "default", "Swap", JOBS, 5.0);
     let weir = watch(&redis);
     let Some(_many) = few_and_many(&redis, &weir) else { return };
-    let mut found = Vec::new();
+    let mut advice = Value::Null;
     // A few more windows, where the first were not enough to be sure.
     wait_until("it is found", || {
-        found = said(&weir);
-        !found.is_empty()
+        advice = look(&weir);
+        !said(&advice).is_empty()
     });
+    let found = said(&advice);
     let evidence = found[0]["evidence"].as_str().expect("evidence");
-    assert!(evidence.starts_with(&format!("{FEW} threads worked off ")), "{evidence}");
+    assert!(evidence.starts_with(&format!("{FEW} thread worked off ")), "{evidence}");
     assert!(evidence.ends_with(&format!("{MANY} run now")), "{evidence}");
     assert_eq!(found[0]["severity"], "warning");
     assert_eq!(found[0]["change"]["line"], format!("-c: {FEW} in all"));
+    let how =
+        "`[observe]`: a Sidekiq of one thread, then one of twelve, whose jobs lock each other out";
+    show(&rows(&advice, &[("threads-hurt", how)]));
     assert!(weir.stop().success());
 }
 
@@ -100,6 +103,6 @@ fn threads_that_do_more_are_met_with_silence() {
     push(&redis, "default", "Nap", JOBS, 5.0);
     let weir = watch(&redis);
     let Some(_many) = few_and_many(&redis, &weir) else { return };
-    assert_eq!(said(&weir), Vec::<Value>::new());
+    assert_eq!(said(&look(&weir)), Vec::<&Value>::new());
     assert!(weir.stop().success());
 }

@@ -206,7 +206,10 @@ fn queues_that_are_not_said_or_no_queues_are_told_with_their_line_and_nothing_is
     let (ends, said) =
         judged(&sound().replacen("services", "queues = [\"push,6\", \"$X\"]\nservices", 1));
     assert_eq!(ends, 2, "{said}");
-    assert!(said.contains("holds   each queue stands first somewhere: each of 1 queues"), "{said}");
+    assert!(
+        said.contains("holds   each queue stands first somewhere: its one queue has turns"),
+        "{said}"
+    );
     assert!(said.contains("line 5: \"$X\" is filled in elsewhere"), "{said}");
 }
 

@@ -1,0 +1,105 @@
+//! Replication slots, and what they keep from being removed.
+
+use std::time::Duration;
+
+use tokio_postgres::SimpleQueryRow;
+use weir_advisor::observation::{
+    Fact, Missing, Obstacle, Replication, ReplicationSlot, SlotLimit, SlotState,
+};
+use weir_advisor::sql::identifier;
+
+use super::session::Session;
+
+const WHAT: &str = "replication slots";
+/// `max_replication_slots` is 10 as Postgres ships; those that hold back most come first.
+const SLOTS_MAX: u32 = 100;
+
+/// Everybody may read all of it. `wal_status` is there since version 13, `inactive_since` and `synced` since 17: they
+/// are asked for by name so that earlier ones do without. A replica writes no WAL of its own: it has what it has
+/// received. A slot that is copied from the primary (`synced`) is the primary's matter. Both settings are told in MB.
+const QUESTION: &str = "SELECT slot_name, active, to_jsonb(s) ->> 'wal_status' AS wal_status, \
+    greatest(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() \
+    THEN coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) \
+    ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint AS held, \
+    extract(epoch FROM clock_timestamp() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::bigint AS seconds, \
+    (SELECT setting FROM pg_settings WHERE name = 'max_wal_size') AS wal_max, \
+    (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_max \
+    FROM pg_replication_slots s WHERE coalesce(to_jsonb(s) ->> 'synced', 'false') <> 'true' \
+    ORDER BY held DESC NULLS LAST LIMIT ";
+
+pub(super) async fn replication(session: &mut Session) -> Fact<Replication> {
+    match session.ask(&format!("{QUESTION}{SLOTS_MAX}")).await {
+        Ok(rows) => Fact::Known(read(&rows)),
+        Err(error) => Fact::Unknown(missing(session, session.missing(WHAT, &error))),
+    }
+}
+
+/// Who may not read it was denied what everybody has: `pg_monitor` is no help.
+fn missing(session: &Session, missing: Missing) -> Missing {
+    if missing.obstacle != Obstacle::NotAllowed {
+        return missing;
+    }
+    let user = identifier(session.user().unwrap_or("USER"));
+    Missing { remedy: Some(format!("GRANT SELECT ON pg_replication_slots TO {user};")), ..missing }
+}
+
+fn read(rows: &[SimpleQueryRow]) -> Replication {
+    // Each row has both settings; without a row they do not matter.
+    let setting = |name| rows.first()?.get(name);
+    Replication {
+        slots: rows.iter().filter_map(slot).collect(),
+        wal_bytes_max: setting("wal_max").and_then(megabytes).unwrap_or_default(),
+        limit: limit(setting("keep_max")),
+    }
+}
+
+fn slot(row: &SimpleQueryRow) -> Option<ReplicationSlot> {
+    let number = |name| row.get(name)?.parse::<u64>().ok();
+    let active = row.get("active") == Some("t");
+    Some(ReplicationSlot {
+        name: row.get("slot_name")?.to_owned(),
+        active,
+        inactive_for: number("seconds")
+            .filter(|seconds| !active && *seconds > 0)
+            .map(Duration::from_secs),
+        // One that has reserved nothing yet, or has lost it, holds nothing.
+        held_bytes: number("held").unwrap_or_default(),
+        state: state(row.get("wal_status")),
+    })
+}
+
+fn state(said: Option<&str>) -> SlotState {
+    match said {
+        Some("lost") => SlotState::Lost,
+        Some("unreserved") => SlotState::Unreserved,
+        _ => SlotState::Kept,
+    }
+}
+
+fn limit(said: Option<&str>) -> SlotLimit {
+    match said {
+        None => SlotLimit::NotSupported,
+        Some(said) => megabytes(said).map_or(SlotLimit::Unlimited, SlotLimit::Bytes),
+    }
+}
+
+/// None: -1.
+fn megabytes(said: &str) -> Option<u64> {
+    Some(said.parse::<u64>().ok()?.saturating_mul(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_version_does_not_tell_is_no_limit_and_no_loss() {
+        assert_eq!(limit(None), SlotLimit::NotSupported);
+        assert_eq!(limit(Some("-1")), SlotLimit::Unlimited);
+        assert_eq!(limit(Some("1024")), SlotLimit::Bytes(1 << 30));
+        assert_eq!(state(None), SlotState::Kept);
+        assert_eq!([state(Some("reserved")), state(Some("extended"))], [SlotState::Kept; 2]);
+        assert_eq!(state(Some("unreserved")), SlotState::Unreserved);
+        assert_eq!(state(Some("lost")), SlotState::Lost);
+    }
+}
