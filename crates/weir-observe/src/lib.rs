@@ -6,6 +6,7 @@
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
 //! - `postgres`: what a database says of itself, and who holds its connections;
 //! - `services`, `environment`: who may open connections to it; `pooler`: what passes them on;
+//! - `pgbouncer`: what that says of itself, if it is one;
 //! - `machine`, `memory`, `sockets`, `commands`: cores, memory and processes, from the kernel.
 //!
 //! Promise: a source that is absent, refuses or does not answer leaves its facts unknown, with what
@@ -20,6 +21,7 @@ mod jobs;
 mod machine;
 mod memory;
 mod observe;
+mod pgbouncer;
 mod pooler;
 mod postgres;
 mod redis;
@@ -30,5 +32,6 @@ mod watch;
 
 pub use self::machine::this_machine;
 pub use self::observe::{Sources, observe};
+pub use self::pgbouncer::{PgBouncerSource, pgbouncer_endpoint};
 pub use self::postgres::{PostgresEndpoint, PostgresError, PostgresLimits, PostgresSource};
 pub use self::watch::{Pace, Round, Watcher};

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_advisor::observation::{Fact, Jobs, Missing, Observation, Postgres, RedisServer, Service};
+use weir_advisor::observation::{
+    Fact, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
+};
 use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
 
 use crate::counting::{self, Counts, Variances};
 use crate::machine::{self, Counters};
+use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
 use crate::shards::{self, Described, Looked};
 use crate::{pooler, redis, services};
@@ -26,6 +29,8 @@ pub struct Sources {
     pub services: Vec<Service>,
     /// Connections that a pooler in between opens at most; 0: nothing stands between, none: nobody said.
     pub pooler: Option<u32>,
+    /// The PgBouncer that stands between; none: not asked.
+    pub pgbouncer: Option<PgBouncerSource>,
     /// The queues that the application pushes to; none: not asked.
     pub pushed_queues: Vec<String>,
     /// Between the two looks: longer tells slower changes from chance.
@@ -71,8 +76,10 @@ pub async fn observe(sources: &Sources) -> Observation {
         let names = services::names(shards::processes(&observation).as_ref(), &local);
         let postgres = database.look_again(proc, &names).await;
         database.close().await;
-        add_database(&mut observation, sources, postgres);
+        observation.postgres = postgres;
     }
+    observation.pgbouncer = ask_pooler(sources).await;
+    add_database(&mut observation, sources);
     if let Some(proc) = proc {
         observation.machine = machine::machine(proc, earlier.as_ref(), later.as_ref());
     }
@@ -111,17 +118,23 @@ fn deviate(jobs: &mut Fact<Jobs>, variances: &Variances) {
     }
 }
 
-/// What the database says, and what follows from it.
-pub(crate) fn add_database(
-    observation: &mut Observation,
-    sources: &Sources,
-    postgres: Fact<Postgres>,
-) {
-    observation.pooler = pooler::pooler(sources.pooler, &postgres, sources.proc.as_deref());
-    if let Some(seen) = postgres.known() {
+async fn ask_pooler(sources: &Sources) -> Fact<PgBouncer> {
+    let Some(source) = &sources.pgbouncer else { return Fact::NotAsked };
+    let (connection, seen) = pgbouncer::look(source, None).await;
+    if let Some(connection) = connection {
+        connection.close().await;
+    }
+    seen
+}
+
+/// What follows from what the database and the pooler say, if they were asked.
+pub(crate) fn add_database(observation: &mut Observation, sources: &Sources) {
+    if sources.postgres.is_some() || sources.pgbouncer.is_some() {
+        observation.pooler = pooler::pooler(sources, observation);
+    }
+    if let Some(seen) = observation.postgres.known() {
         services::add_clients(&mut observation.services, &seen.clients);
     }
-    observation.postgres = postgres;
 }
 
 /// A Redis, as far as it could be seen.

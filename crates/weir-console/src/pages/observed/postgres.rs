@@ -1,5 +1,7 @@
 //! The application's database: who holds its connections, what sessions wait for, what takes its time.
 
+mod pools;
+
 use std::sync::Arc;
 
 use askama::Template;
@@ -10,6 +12,7 @@ use weir_advisor::observation::{
     is_nearly_full,
 };
 
+use self::pools::PoolRow;
 use super::super::shell::Section;
 use super::super::{PageError, html};
 use super::frame::{Chart, Charts, Page};
@@ -49,6 +52,7 @@ struct LivePart {
     gaps: Vec<Gap>,
     tiles: Vec<Tile>,
     ledger: Vec<LedgerRow>,
+    pools: Vec<PoolRow>,
     waits: Vec<(String, String, u32)>,
     locks: Vec<LockRow>,
     statements: Vec<StatementRow>,
@@ -114,10 +118,12 @@ impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
+        let pgbouncer = looked.as_ref().map(|looked| &looked.observation.pgbouncer);
         let nothing = Postgres::default();
         let postgres = asked.and_then(Fact::known).unwrap_or(&nothing);
         let missing = [
             asked.and_then(Fact::missing),
+            pgbouncer.and_then(Fact::missing),
             postgres.settings.missing(),
             postgres.connections.missing(),
             postgres.cache_hit_ratio.missing(),
@@ -133,6 +139,7 @@ impl LivePart {
             gaps: missing.into_iter().flatten().map(Gap::of).collect(),
             tiles: tiles(postgres),
             ledger: connections.map(ledger).unwrap_or_default(),
+            pools: pgbouncer.and_then(Fact::known).map(pools::rows).unwrap_or_default(),
             waits: slice(&postgres.waits)
                 .into_iter()
                 .map(|wait| (shown(&wait.kind), shown(&wait.event), wait.count))
