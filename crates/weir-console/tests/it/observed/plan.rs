@@ -37,3 +37,28 @@ async fn settings_are_for_the_memory_that_postgres_may_use() {
         page.assert_shows(expected);
     }
 }
+
+#[tokio::test]
+async fn the_form_says_what_postgres_may_use_as_the_command_does() {
+    let host = Fact::Known(DatabaseHost { memory_bytes: 1 << 30, is_said: true });
+    let postgres = Fact::Known(Postgres { host, ..postgres() });
+    let looks = Looks::of(Observation { postgres, ..observation("push") });
+    let mut browser = Site::with_observed(looks).browser();
+    for (typed, expected) in [
+        ("", "shared_buffers = 256MB"),
+        ("2", "shared_buffers = 512MB"),
+        ("0.5", "shared_buffers = 128MB"),
+    ] {
+        let page = browser.get(&format!("{PAGE}&postgres_memory_gib={typed}")).await;
+        page.assert_shows(expected);
+        let shown = if typed.is_empty() { "1" } else { typed };
+        page.assert_shows(&format!("placeholder=\"a quarter\" value=\"{shown}\""));
+    }
+    let elsewhere = browser.get(&format!("{PAGE}&postgres_memory_gib=0")).await;
+    assert!(!elsewhere.text.contains("shared_buffers"), "it runs elsewhere");
+    for wrong in ["-1", "much", "1e7", "NaN"] {
+        let page = browser.get(&format!("{PAGE}&postgres_memory_gib={wrong}")).await;
+        assert_eq!(page.status, StatusCode::BAD_REQUEST, "{wrong}");
+        page.assert_shows("is no number from 0 to a million");
+    }
+}
