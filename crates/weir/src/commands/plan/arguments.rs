@@ -102,6 +102,10 @@ pub(crate) struct PlanArguments {
     /// Replace files without asking
     #[arg(long, requires = "write")]
     pub(super) yes: bool,
+    /// Remove units from this folder that an earlier plan has written and this one does not have; one
+    /// that is enabled from there stays until it is disabled
+    #[arg(long, requires = "write")]
+    pub(super) prune: bool,
     /// The application's folder, for those files
     #[arg(long, value_name = "DIR", default_value = "/srv/app")]
     pub(super) folder: String,
