@@ -21,7 +21,7 @@ pub use self::access::RedisAccess;
 pub use self::exceptions::{ConnectionLimit, Exceptions, Holder, SettingException};
 pub use self::fact::{Fact, Missing, Obstacle};
 pub use self::front::{Goodput, OwnQueue, RequestPath, Throughput};
-pub use self::jobs::{JobSet, Jobs, Queue, Sample, Share};
+pub use self::jobs::{InHandLately, JobSet, Jobs, Queue, Sample, Share};
 pub(crate) use self::jobs::{SET_ASIDE_SUFFIX, is_set_aside};
 pub use self::machine::{Machine, POOL_VARIABLE, Pooler, Service, is_sidekiq};
 pub use self::pgbouncer::{ConnectionPool, PgBouncer, PgBouncerSettings, PooledDatabase};

@@ -5,6 +5,7 @@
 //! - `shards`: one Redis or several, each by itself and all together;
 //! - `jobs`, `redis`: what a look at Sidekiq means in the advisor's words;
 //! - `postgres`: what a database says of itself, and who holds its connections;
+//! - `lately`: jobs in hand over many looks;
 //! - `services`, `environment`: who may open connections to it; `pooler`: what passes them on;
 //! - `pgbouncer`: what that says of itself, if it is one;
 //! - `machine`, `memory`, `sockets`, `commands`: cores, memory and processes, from the kernel.
@@ -18,6 +19,7 @@ mod commands;
 mod counting;
 mod environment;
 mod jobs;
+mod lately;
 mod machine;
 mod memory;
 mod observe;

@@ -7,9 +7,11 @@ use std::time::Duration;
 use weir_advisor::observation::{
     Fact, Jobs, Missing, Observation, PgBouncer, RedisServer, Service,
 };
-use weir_sidekiq::{Connection, Endpoint, Limits, Scope, SidekiqError, Snapshot};
+use weir_base::clock::Timestamp;
+use weir_sidekiq::{Connection, Endpoint, Limits, ProcessLook, Scope, SidekiqError, Snapshot};
 
 use crate::counting::{self, Counts, Variances};
+use crate::lately::History;
 use crate::machine::{self, Counters};
 use crate::pgbouncer::{self, PgBouncerSource};
 use crate::postgres::{Database, PostgresSource};
@@ -60,7 +62,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     let local = proc.map(|proc| local_processes(proc, snapshots())).unwrap_or_default();
     let counters = |proc: &Path| Counters::read(proc, local.values().copied());
     let earlier = proc.and_then(counters);
-    count_meanwhile(&mut shards, sources.window).await;
+    count_meanwhile(&mut shards, sources).await;
     let mut looks = Vec::new();
     for shard in &mut shards {
         looks.push(shard.look_again(&sources.limits).await);
@@ -70,6 +72,9 @@ pub async fn observe(sources: &Sources) -> Observation {
     let variances: Vec<Variances> = variances.map(Option::unwrap_or_default).collect();
     let mut observation = shards::of_jobs(sources, &names, looks, Described::First, &local);
     set_deviations(&mut observation, variances);
+    if let ([shard], Fact::Known(jobs)) = (&shards[..], &mut observation.jobs) {
+        shard.lately.add_to(jobs);
+    }
     observation.redis = shards.iter().map(Shard::server).collect();
     shards::name_masters(&mut observation, shards.iter().map(|shard| shard.master.as_deref()));
     if let Some(mut database) = database {
@@ -90,15 +95,15 @@ pub async fn observe(sources: &Sources) -> Observation {
 }
 
 /// Until the window is over.
-async fn count_meanwhile(shards: &mut [Shard], window: Duration) {
+async fn count_meanwhile(shards: &mut [Shard], sources: &Sources) {
     let from = tokio::time::Instant::now();
-    for moment in counting::moments(window) {
+    for moment in counting::moments(sources.window) {
         tokio::time::sleep_until(from + moment).await;
         for shard in &mut *shards {
-            shard.count().await;
+            shard.count(&sources.limits).await;
         }
     }
-    tokio::time::sleep_until(from + window).await;
+    tokio::time::sleep_until(from + sources.window).await;
 }
 
 /// Of each shard its own, and of all together their sum.
@@ -145,6 +150,7 @@ struct Shard {
     master: Option<String>,
     seen: Result<(Connection, Snapshot), Missing>,
     counts: Counts,
+    lately: History,
 }
 
 impl Shard {
@@ -154,12 +160,21 @@ impl Shard {
         let seen = Self::first(endpoint, limits, &mut master).await;
         let seen = seen.map_err(|error| redis::unreachable(&format!("Redis {name}"), &error));
         let counts = seen.as_ref().map(|(_, first)| Counts::of(first)).unwrap_or_default();
-        Self { name, database, master, seen, counts }
+        let mut lately = History::default();
+        if let Ok((_, Snapshot { at, processes: Ok(processes), .. })) = &seen {
+            note_in_hand(&mut lately, *at, processes);
+        }
+        Self { name, database, master, seen, counts, lately }
     }
 
-    async fn count(&mut self) {
-        if let Ok((connection, _)) = &mut self.seen {
-            self.counts.count(connection).await;
+    async fn count(&mut self, limits: &Limits) {
+        let Ok((connection, _)) = &mut self.seen else { return };
+        let Some(at) = self.counts.count(connection).await else { return };
+        if self.lately.is_due(at) {
+            // Who can't be asked again is not counted; the second look says why.
+            if let Ok(Ok(processes)) = connection.processes(limits).await {
+                note_in_hand(&mut self.lately, at, &processes);
+            }
         }
     }
 
@@ -194,6 +209,14 @@ impl Shard {
             Err(missing) => Fact::Unknown(missing.clone()),
         }
     }
+}
+
+fn note_in_hand(lately: &mut History, at: Timestamp, processes: &[ProcessLook]) {
+    let mut in_hand: BTreeMap<&str, u64> = BTreeMap::new();
+    for work in processes.iter().flat_map(|process| &process.work) {
+        *in_hand.entry(&work.queue).or_default() += 1;
+    }
+    lately.note(at, in_hand.into_iter().map(|(queue, count)| (queue, count, 0.0)));
 }
 
 /// What has changed, and of the processes those that are quiet still.

@@ -21,6 +21,7 @@ use weir_base::clock::{Clock, Timestamp};
 use self::database::WatchedDatabase;
 use self::pooler::WatchedPooler;
 use self::shard::WatchedShard;
+use crate::lately::History;
 use crate::machine::{self, Counters};
 use crate::observe::{self, Sources};
 use crate::shards::{self, Described, Looked};
@@ -64,6 +65,8 @@ pub struct Watcher {
     /// Of the round before, who was quiet.
     before: Option<Observation>,
     levels: Levels,
+    /// Of all shards together, then of each where there are several.
+    lately: Vec<History>,
 }
 
 impl Watcher {
@@ -78,8 +81,8 @@ impl Watcher {
             database.map(|source| Box::new(WatchedDatabase::new(source, pace, random.fork())));
         let pooler = sources.pgbouncer.as_ref();
         let pooler = pooler.map(|source| Box::new(WatchedPooler::new(source, pace, random.fork())));
-        let (earlier, before, levels) = (None, None, Levels::default());
-        Self { shards, database, pooler, earlier, before, levels, sources, pace, clock }
+        let (earlier, before, levels, lately) = (None, None, Levels::default(), Vec::new());
+        Self { shards, database, pooler, earlier, before, levels, lately, sources, pace, clock }
     }
 
     /// Looks once at everything. One that is dropped on the way closes its connections, and is the last.
@@ -111,6 +114,7 @@ impl Watcher {
         }
         self.before = Some(observation.only_quiet());
         let at = self.clock.now();
+        self.add_lately(&mut observation, at);
         observation.goodput = goodput::of_sidekiq(&mut self.levels, &observation, at);
         let sources = self.shards.iter().map(WatchedShard::state);
         let sources = sources.chain(self.database.as_ref().map(|database| database.state()));
@@ -143,6 +147,20 @@ impl Watcher {
         let (shards, looks) = looked.into_iter().map(|(_, shard, looked)| (shard, looked)).unzip();
         self.shards = shards;
         looks
+    }
+
+    fn add_lately(&mut self, observation: &mut Observation, at: Timestamp) {
+        let shards = observation.shards.iter_mut().map(|shard| &mut shard.jobs);
+        let all = std::iter::once(&mut observation.jobs).chain(shards);
+        for (place, jobs) in all.enumerate() {
+            if self.lately.len() <= place {
+                self.lately.push(History::default());
+            }
+            if let Fact::Known(jobs) = jobs {
+                self.lately[place].note_jobs(at, jobs);
+                self.lately[place].add_to(jobs);
+            }
+        }
     }
 
     fn look_at_machine(

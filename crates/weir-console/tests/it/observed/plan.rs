@@ -1,6 +1,6 @@
 //! The page Plan: what nobody has seen, and what Postgres may use.
 
-use weir_advisor::observation::DatabaseHost;
+use weir_advisor::observation::{DatabaseHost, InHandLately};
 
 use super::*;
 
@@ -61,4 +61,19 @@ async fn the_form_says_what_postgres_may_use_as_the_command_does() {
         assert_eq!(page.status, StatusCode::BAD_REQUEST, "{wrong}");
         page.assert_shows("is no number from 0 to a million");
     }
+}
+
+#[tokio::test]
+async fn jobs_that_many_looks_never_met_take_so_much_at_most() {
+    let mut quick = jobs("push");
+    quick.queues.retain(|queue| queue.name == "push");
+    let queue = &mut quick.queues[0];
+    let window = Duration::from_secs(10);
+    (queue.length, queue.in_hand) = (0, 0);
+    queue.flow = Fact::Known(Flow { window, arrivals_per_second: 3.0, ..Flow::default() });
+    queue.lately = Some(InHandLately { looks: 60, in_hand: 0.0, per_second: 3.0 });
+    let seen = Observation { jobs: Fact::Known(quick), ..Observation::default() };
+    let page = Site::with_observed(Looks::of(seen)).browser().get(PAGE).await;
+    page.assert_shows("at most 0.1");
+    page.assert_shows("Holds</span><div><strong>each queue keeps up with what comes");
 }
