@@ -2,24 +2,19 @@
 
 mod pools;
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Query, State};
-use axum::response::Response;
 use weir_advisor::observation::{
     Connections, Fact, LockWait, Postgres, PostgresSettings, SessionState, StatementTimes,
     is_nearly_full,
 };
 
 use self::pools::PoolRow;
+use super::super::PageError;
 use super::super::shell::Section;
-use super::super::{PageError, html};
-use super::frame::{Chart, Charts, Page};
-use super::{Gap, Wanted, age, latest, shown};
+use super::frame::{Chart, Live};
+use super::{Gap, age, latest, shown};
 use crate::console::Console;
 use crate::figures;
-use crate::guard::visitor::Visitor;
 
 const CHARTS: [Chart; 3] = [
     Chart {
@@ -44,7 +39,7 @@ const CHARTS: [Chart; 3] = [
 
 #[derive(Template)]
 #[template(path = "postgres_live.html")]
-struct LivePart {
+pub(in crate::pages) struct LivePart {
     /// None: nothing was looked at yet.
     age: Option<String>,
     /// It is among what is observed.
@@ -91,30 +86,13 @@ struct StatementRow {
     share: String,
 }
 
-/// `GET /postgres`
-pub(in crate::pages) async fn page(
-    State(console): State<Arc<Console>>,
-    visitor: Visitor,
-    Query(wanted): Query<Wanted>,
-) -> Result<Response, PageError> {
-    let page = Page {
-        section: Section::Postgres,
-        title: "Postgres".to_owned(),
-        path: "/postgres",
-        fields: &[],
-        charts: Charts::of_all(&CHARTS),
-    };
-    page.show(&console, &visitor, &wanted, &LivePart::read(&console)?)
-}
+/// `GET /postgres`, `GET /live/postgres`
+impl Live for LivePart {
+    const SECTION: Section = Section::Postgres;
+    const TITLE: &'static str = "Postgres";
+    const PATH: &'static str = "/postgres";
+    const CHARTS: &'static [Chart] = &CHARTS;
 
-/// `GET /live/postgres`
-pub(in crate::pages) async fn fragment(
-    State(console): State<Arc<Console>>,
-) -> Result<Response, PageError> {
-    Ok(html(&LivePart::read(&console)?))
-}
-
-impl LivePart {
     fn read(console: &Console) -> Result<Self, PageError> {
         let looked = latest(console)?;
         let asked = looked.as_ref().map(|looked| &looked.observation.postgres);
